@@ -178,7 +178,11 @@ inline std::unique_ptr<pqxx::connection> connect(const std::string &conninfo)
 inline std::string sqlstate(const std::exception &error)
 {
     const auto *refused = dynamic_cast<const pqxx::sql_error *>(&error);
-    return refused == nullptr ? "" : refused->sqlstate();
+    // libpqxx 6 makes exceptions without an SQLSTATE of these two.
+    return refused != nullptr                                                      ? refused->sqlstate()
+           : dynamic_cast<const pqxx::serialization_failure *>(&error) != nullptr ? "40001"
+           : dynamic_cast<const pqxx::deadlock_detected *>(&error) != nullptr     ? "40P01"
+                                                                                   : "";
 }
 
 // It takes another connection, or only another try (40001, 40P01), for which another one is as good.
@@ -387,9 +391,11 @@ private:
     const Options options_;
     const std::string conninfo_;
     std::map<std::string, Handler> handlers_;
-    std::mutex mutex_;    // of running_
+    std::mutex mutex_;    // of running_ and conflicts_
     std::condition_variable changed_;
     std::map<long, std::shared_ptr<Job>> running_;    // by lease
+    std::map<long, int> conflicts_;                   // how often the job's own transaction has collided here, by id
+    bool waits_canceled_ = false;
     std::unique_ptr<pqxx::connection> claims_, beats_;
     std::mutex beats_mutex_;
     double wait_timeout_ = 0;
@@ -622,9 +628,19 @@ private:
             options_.queue, options_.worker_id, room, kinds(), or_null(timeout));
         for (const auto &row : rows)
             start(std::make_shared<Job>(row, conninfo_));
-        if (rows.empty())
+        if (!rows.empty())
+            return;
+        try {
             own.exec_params("CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)", options_.queue,
                 span(wait_timeout_), kinds(), options_.worker_id);
+        } catch (const pqxx::sql_error &error) {
+            if (error.sqlstate() != "57014")
+                throw;
+            if (!waits_canceled_)
+                say(std::string("the server canceled a wait: ") + error.what() + "Set statement_timeout of this role above wait_timeout (" +
+                    span(wait_timeout_) + "), or lower wait_timeout.");
+            waits_canceled_ = true;
+        }
     }
 
     void start(const std::shared_ptr<Job> &job)
@@ -686,8 +702,8 @@ private:
             for_good = error.final;
             conclusion = [this, &job, error] { return fail(job, error); };
         } catch (const std::exception &error) {
-            const std::string text = error.what();
-            conclusion = [this, &job, text] { return fail(job, Fail(text)); };
+            const std::string text = error.what(), state = sqlstate(error);
+            conclusion = [this, &job, text, state] { return gives_back(job, state) ? report(job, RELEASE) : fail(job, Fail(text)); };
         } catch (...) {
             conclusion = [this, &job] { return fail(job, Fail("the handler threw what is no std::exception")); };
         }
@@ -706,10 +722,34 @@ private:
 
     // ---- reports
 
+    // Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
+    // collision is a failed attempt, so that a job that always collides ends.
+    static constexpr int MOST_CONFLICTS = 10;
+
+    // Whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01.
+    bool gives_back(const Job &job, const std::string &state)
+    {
+        int times;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (conflicts_.size() > 10000)    // of jobs that other workers have completed
+                conflicts_.clear();
+            times = ++conflicts_[job.id];
+            if ((state != "40001" && state != "40P01") || times > MOST_CONFLICTS) {
+                conflicts_.erase(job.id);
+                return false;
+            }
+        }
+        say_of(job, "its transaction collided with another one (SQLSTATE " + state + "), so it is given back: " + std::to_string(times) + " of " +
+                        std::to_string(MOST_CONFLICTS) + " times");
+        return true;
+    }
+
     std::optional<Refusal> fail(Job &job, const Fail &error)
     {
         const std::string message = as_text(error.what());
-        say("job " + std::to_string(job.id) + " of kind " + job.kind + ", attempt " + std::to_string(job.attempt) + ", has failed: " + message);
+        say("job " + std::to_string(job.id) + " of kind " + job.kind + ", attempt " + std::to_string(job.attempt) +
+            (message == "cancelled" ? ": " : ", has failed: ") + message);
         const auto refused = send_failure(job, message, error);
         if (!refused || (refused->state != "22P05" && refused->state != "22021"))
             return refused;

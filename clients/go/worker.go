@@ -207,6 +207,8 @@ type Worker struct {
 	kinds                               []string
 	mutex                               sync.Mutex
 	running                             map[int64]*Job // by lease
+	conflicts                           map[int64]int  // how often the job's own transaction has collided here, by id
+	waitsCanceled                       bool
 	slotFree                            chan struct{}
 	stopping, unreported                bool
 	giveUpAt                            time.Time // for the last reports
@@ -254,7 +256,7 @@ func option(name, standard string) string {
 
 // Run works until SIGTERM or SIGINT. The process should end when it returns: handlers that were given up still run.
 func (w *Worker) Run() error {
-	w.running, w.slotFree = map[int64]*Job{}, make(chan struct{}, w.Slots)
+	w.running, w.conflicts, w.slotFree = map[int64]*Job{}, map[int64]int{}, make(chan struct{}, w.Slots)
 	for kind := range w.Handlers {
 		w.kinds = append(w.kinds, kind)
 	}
@@ -431,7 +433,7 @@ func (w *Worker) open() (err error) {
 		}
 	}
 	if errors.As(err, &refused) && refused.Code == "42883" {
-		err = fmt.Errorf("jobq is not in this database: %w", err)
+		err = fmt.Errorf("jobq is not in this database: %w%s", err, hintOf(err))
 	}
 	return err
 }
@@ -535,7 +537,7 @@ func (w *Worker) claimAll() error {
 				w.claims = nil
 			}
 		} else if err != nil {
-			return fmt.Errorf("the claim was refused: %w", err)
+			return fmt.Errorf("the claim was refused: %w%s", err, hintOf(err))
 		} else {
 			tries = 0
 		}
@@ -583,7 +585,15 @@ func (w *Worker) claimOnce(room int) error {
 	}
 	_, err = w.claims.Exec(ctx, "CALL jobq_wait($1::text, $2::text::interval, $3::text[], worker_id => $4::text)", w.Queue,
 		seconds(w.WaitTimeout), w.kinds, w.WorkerID)
-	return err
+	if sqlState(err) != "57014" {
+		return err
+	}
+	if !w.waitsCanceled {
+		w.waitsCanceled = true
+		log.Printf("%s: the server canceled a wait: %v. Set statement_timeout of this role above wait_timeout (%s), or lower wait_timeout.",
+			w.WorkerID, err, seconds(w.WaitTimeout))
+	}
+	return nil
 }
 
 func seconds(duration time.Duration) string { return fmt.Sprintf("%f s", duration.Seconds()) }
@@ -668,6 +678,8 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 		refused = w.report(job, "released", "SELECT jobq_release($1, $2)", job.ID, job.Lease)
 	case errors.Is(err, context.Canceled) && reason == "cancel":
 		refused = w.fail(job, &Fail{Message: "cancelled"})
+	case w.givesBack(job, err):
+		refused = w.report(job, "released", "SELECT jobq_release($1, $2)", job.ID, job.Lease)
 	case errors.As(err, &fail):
 		refused = w.fail(job, fail)
 	default:
@@ -691,7 +703,11 @@ func (w *Worker) fail(job *Job, fail *Fail) (refused error) {
 		retryIn = &text
 	}
 	message := strings.ReplaceAll(strings.ToValidUTF8(fail.Message, "?"), "\x00", "\\0")
-	log.Printf("%s: job %d of kind %q, attempt %d, has failed: %s", w.WorkerID, job.ID, job.Kind, job.Attempt, message)
+	if fail.Message == "cancelled" {
+		log.Printf("%s: job %d of kind %q, attempt %d: cancelled", w.WorkerID, job.ID, job.Kind, job.Attempt)
+	} else {
+		log.Printf("%s: job %d of kind %q, attempt %d, has failed: %s", w.WorkerID, job.ID, job.Kind, job.Attempt, message)
+	}
 	send := func(text string) error {
 		return w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, text, retryIn, !fail.Final)
 	}
@@ -705,6 +721,37 @@ func (w *Worker) fail(job *Job, fail *Fail) (refused error) {
 		}, message))
 	}
 	return refused
+}
+
+// Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
+// collision is a failed attempt, so that a job that always collides ends.
+const mostConflicts = 10
+
+// givesBack returns whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01.
+func (w *Worker) givesBack(job *Job, err error) bool {
+	state := sqlState(err)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if (state != "40001" && state != "40P01") || w.conflicts[job.ID] >= mostConflicts {
+		delete(w.conflicts, job.ID)
+		return false
+	}
+	if len(w.conflicts) > 10000 { // of jobs that other workers have completed
+		w.conflicts = map[int64]int{}
+	}
+	w.conflicts[job.ID]++
+	log.Printf("%s: job %d of kind %q: its transaction collided with another one (SQLSTATE %s), so it is given back: %d of %d times",
+		w.WorkerID, job.ID, job.Kind, state, w.conflicts[job.ID], mostConflicts)
+	return true
+}
+
+// hintOf returns the hint of the server's error for a message, or "".
+func hintOf(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Hint != "" {
+		return " HINT: " + refused.Hint
+	}
+	return ""
 }
 
 // sqlState returns the SQLSTATE of the server's error, or "".
@@ -731,7 +778,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 	case errors.Is(err, errBroken):
 		w.couldNotReport(job)
 	case err != nil:
-		log.Printf("%s: job %d: the report was refused: %s: %v", w.WorkerID, job.ID, what, err)
+		log.Printf("%s: job %d: the report was refused: %s: %v%s", w.WorkerID, job.ID, what, err, hintOf(err))
 		return err
 	case taken || state == "finished" || state == "gone" && tries > 1: // gone: where nothing is kept
 		if what == "released" {
@@ -748,7 +795,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 func (w *Worker) heartbeatAll() {
 	for tries := 0; ; time.Sleep(50 * time.Millisecond) {
 		if err := w.heartbeatDue(); err != nil {
-			log.Printf("%s: heartbeats failed, trying again: %v", w.WorkerID, err)
+			log.Printf("%s: heartbeats failed, trying again: %v%s", w.WorkerID, err, hintOf(err))
 			time.Sleep(pause(tries))
 			tries++
 		} else {
@@ -849,7 +896,7 @@ func (w *Worker) heartbeatWithProgress(job *Job) error {
 	}
 	job.mutex.Unlock()
 	if err != nil {
-		log.Printf("%s: progress of job %d was refused: %v", w.WorkerID, job.ID, err)
+		log.Printf("%s: progress of job %d was refused: %v%s", w.WorkerID, job.ID, err, hintOf(err))
 		return nil
 	}
 	job.heard(state)

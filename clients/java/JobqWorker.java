@@ -226,11 +226,19 @@ public final class JobqWorker {
 
     private static final String LOST = "JQ001";
     private static final double ANSWERED_WITHIN = 30;
+    private static final List<String> CONFLICT = List.of("40001", "40P01");
+    /**
+     * Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
+     * collision is a failed attempt, so that a job that always collides ends.
+     */
+    private static final int MOST_CONFLICTS = 10;
     private final Options options;
     private final String url;
     private final Properties properties = new Properties();
     private final Map<String, Handler> handlers = new HashMap<>();
     private final Map<Long, Job> running = new HashMap<>();   // by lease; guarded by itself
+    private final Map<Long, Integer> conflicts = new HashMap<>();   // how often the job's own transaction has collided here; guarded by itself
+    private boolean waitsCanceled;
     private final ExecutorService threads = Executors.newCachedThreadPool(JobqWorker::daemon);
     private final Object beatsLock = new Object();
     private Connection claims, beats;
@@ -526,6 +534,13 @@ public final class JobqWorker {
         try (PreparedStatement statement = prepared(claims, "CALL jobq_wait(?, ?::interval, ?, worker_id => ?)",
                 options.queue, seconds(waitTimeout), handlers.keySet(), options.workerId)) {
             statement.execute();
+        } catch (SQLException error) {
+            if (!"57014".equals(error.getSQLState())) throw error;
+            if (!waitsCanceled) {
+                say("the server canceled a wait: " + error.getMessage() + ". Set statement_timeout of this role above wait_timeout ("
+                    + seconds(waitTimeout) + "), or lower wait_timeout.");
+            }
+            waitsCanceled = true;
         }
     }
 
@@ -604,6 +619,7 @@ public final class JobqWorker {
         else if (error instanceof Fail fail) refused = fail(job, fail.getMessage(), fail.retryIn, fail.isFinal);
         else if ("stopping".equals(reason) && isStop(error)) refused = report(job, "released", "SELECT jobq_release(?, ?)");
         else if ("cancel".equals(reason) && isStop(error)) refused = fail(job, "cancelled", null, false);
+        else if (givesBack(job, error)) refused = report(job, "released", "SELECT jobq_release(?, ?)");
         else refused = fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
         if (refused == null) return;
         String what = error == null ? "result" : error instanceof Snooze ? "snooze" : "failure";
@@ -621,9 +637,30 @@ public final class JobqWorker {
         return false;
     }
 
+    /** Whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01. */
+    private boolean givesBack(Job job, Throwable error) {
+        String state = "";
+        Throwable cause = error;
+        for (int depth = 0; cause != null && depth < 8; depth++, cause = cause.getCause()) {
+            if (cause instanceof SQLException refused && CONFLICT.contains(String.valueOf(refused.getSQLState()))) state = refused.getSQLState();
+        }
+        int times;
+        synchronized (conflicts) {
+            if (conflicts.size() > 10_000) conflicts.clear();   // of jobs that other workers have completed
+            times = state.isEmpty() ? MOST_CONFLICTS + 1 : conflicts.merge(job.id, 1, Integer::sum);
+            if (times > MOST_CONFLICTS) {
+                conflicts.remove(job.id);
+                return false;
+            }
+        }
+        say("job " + job.id + " of kind " + job.kind + ": its transaction collided with another one (SQLSTATE " + state + "), so it is given back: "
+            + times + " of " + MOST_CONFLICTS + " times");
+        return true;
+    }
+
     private SQLException fail(Job job, String message, Double retryIn, boolean isFinal) {
         String text = message == null ? "" : message.replace("\0", "\\0");
-        say("job " + job.id + " of kind " + job.kind + ", attempt " + job.attempt + ", has failed: " + text);
+        say("job " + job.id + " of kind " + job.kind + ", attempt " + job.attempt + (text.equals("cancelled") ? ": " : ", has failed: ") + text);
         SQLException refused = sendFailure(job, text, retryIn, isFinal);
         if (refused == null || !List.of("22P05", "22021").contains(String.valueOf(refused.getSQLState()))) return refused;
         // The encoding of the database lacks a character of the text.

@@ -23,6 +23,10 @@ use Time::HiRes qw(sleep time);
 
 use constant ANSWERED_WITHIN => 5;
 
+# Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
+# collision is a failed attempt, so that a job that always collides ends.
+use constant MOST_CONFLICTS => 10;
+
 my $json = JSON::PP->new->allow_nonref->utf8(0);
 
 sub from_environment
@@ -180,7 +184,10 @@ sub claim
         if ($self->{waiting})
         {
             return 0 unless $dbh->pg_ready;
-            $dbh->pg_result;
+            my $ended = eval { $dbh->pg_result; 1 };
+            die $@ if !$ended && ($dbh->state || '') ne '57014';
+            $self->say_it('the server canceled a wait: ' . $dbh->errstr . '. Set statement_timeout of this role above wait_timeout '
+                . "($option->{wait_timeout} s), or lower wait_timeout.") if !$ended && !$self->{waits_canceled}++;
             $self->{waiting} = 0;    # not before: a statement that goes away cancels its query
         }
         return 0 if $stopping || $room < 1;
@@ -365,13 +372,29 @@ sub heard
     return;
 }
 
+# Makes a failure a release, because the job's own transaction ended in 40001 or 40P01, so that the attempt is not counted.
+sub give_back
+{
+    my ($self, $job) = @_;
+    my $state = $job->{outcome}{state} // '';
+    my $times = delete $self->{conflicts}{ $job->{id} } // 0;
+    return if $job->{outcome}{what} ne 'fail' || $state !~ /^(40001|40P01)$/ || $times >= MOST_CONFLICTS;
+    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 10000;    # of jobs that other workers have completed
+    $self->{conflicts}{ $job->{id} } = ++$times;
+    $self->say_it("job $job->{id} of kind $job->{kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
+        . "$times of ${\MOST_CONFLICTS} times");
+    $job->{outcome}{what} = 'release';
+    return;
+}
+
 # From what the handler said to the report; tried again until it has arrived, and the answer is believed.
 sub report
 {
     my ($self, $job) = @_;
     return if $job->{pid};    # its process has not ended
     my $outcome = $job->{outcome};
-    my $what    = $outcome->{what};
+    $self->give_back($job) if !$job->{given_back}++;
+    my $what = $outcome->{what};
     if ($what eq 'nothing' || ($job->{reason} || '') eq 'lost') { delete $self->{jobs}{ $job->{lease} }; return; }
     my ($statement, @values) =
           $what eq 'complete' ? ('SELECT jobq_complete(?, ?, ?::jsonb)', $outcome->{result})
@@ -401,7 +424,7 @@ sub report
     }
     return if !defined $state;
     $self->say_it("job $job->{id} of kind $job->{kind}: " . ($state ne 'finished' ? 'the lease is lost'
-        : $what eq 'fail' ? "failed: $outcome->{text}" : $what));
+        : $what eq 'fail' && $outcome->{text} ne 'cancelled' ? "failed: $outcome->{text}" : $outcome->{text} // $what));
     delete $self->{jobs}{ $job->{lease} };
     return;
 }
@@ -514,13 +537,16 @@ sub transaction
 {
     my ($self, $function) = @_;
     my $dbh = $self->dbh;
+    $self->{state} = undef;
     $dbh->begin_work;
     my $value;
     if (eval { $value = $function->($dbh); $dbh->commit; 1 }) { return $value; }
     my $error = $@;
-    my $lost  = $dbh->state eq 'JQ001';
+    my $state = $dbh->state;
     eval { $dbh->rollback };
-    die $lost ? thrown(stop => 'lost') : $error;
+    die thrown(stop => 'lost') if $state eq 'JQ001';
+    $self->{state} = $state;
+    die $error;
 }
 
 sub run
@@ -540,7 +566,11 @@ sub run
         $outcome = $reason eq 'lost' ? { what => 'nothing' } : $reason eq 'cancel' ? { what => 'fail', text => 'cancelled' } : { what => 'release' };
     }
     elsif (ref $@ eq 'JobqWorker::Thrown') { $outcome = { %{$@} }; }
-    else                                   { $outcome = { what => 'fail', text => text_of($@) }; }
+    else
+    {
+        # Of a transaction of the job's, or of a connection of the handler's: the last one that DBI has used.
+        $outcome = { what => 'fail', text => text_of($@), state => $self->{state} || $DBI::state };
+    }
     $self->tell_parent($outcome);
     return;
 }

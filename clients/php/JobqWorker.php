@@ -244,12 +244,23 @@ final class JobqJob
         } catch (JobqFail $fail) {
             $outcome = ['what' => 'fail', 'text' => $fail->getMessage(), 'retryIn' => $fail->retryIn, 'final' => $fail->final];
         } catch (Throwable $error) {
-            $outcome = ['what' => 'fail', 'text' => get_class($error) . ': ' . $error->getMessage()];
+            $outcome = ['what' => 'fail', 'text' => get_class($error) . ': ' . $error->getMessage(), 'state' => self::stateOf($error)];
         }
         if (isset($outcome['text'])) {
             $outcome['text'] = str_replace("\0", '\\0', $outcome['text']);
         }
         $this->tell($outcome);
+    }
+
+    /** The SQLSTATE of the error, or of what caused it. */
+    private static function stateOf(Throwable $error): string
+    {
+        for ($cause = $error; $cause !== null; $cause = $cause->getPrevious()) {
+            if ($cause instanceof PDOException) {
+                return (string) ($cause->errorInfo[0] ?? '');
+            }
+        }
+        return '';
     }
 
     private function tell(array $said): void
@@ -268,8 +279,14 @@ final class JobqJob
 final class JobqWorker
 {
     private array $handlers = [], $jobs = [], $pause = [], $retryAt = ['claims' => 0.0, 'beats' => 0.0, 'reports' => 0.0], $pdo = [];
+    /**
+     * Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
+     * collision is a failed attempt, so that a job that always collides ends.
+     */
+    private const MOST_CONFLICTS = 10;
     private int $waiting = 0, $signals = 0;
-    private bool $failed = false;
+    private array $conflicts = [];
+    private bool $failed = false, $waitsCanceled = false;
 
     private function __construct(private array $option)
     {
@@ -390,7 +407,13 @@ final class JobqWorker
         }
         if ($this->waiting && pcntl_waitpid($this->waiting, $status, WNOHANG) === $this->waiting) {
             $this->waiting = 0;
-            if (pcntl_wifsignaled($status) && pcntl_wtermsig($status) === SIGKILL) {
+            $signal = pcntl_wifsignaled($status) ? pcntl_wtermsig($status) : 0;
+            if ($signal === SIGUSR1 && !$this->waitsCanceled) {
+                $this->waitsCanceled = true;
+                $this->say('the server canceled a wait (SQLSTATE 57014). Set statement_timeout of this role above wait_timeout ('
+                    . $this->option['wait_timeout'] . ' s), or lower wait_timeout.');
+            }
+            if ($signal === SIGKILL || $signal === SIGUSR1) {
                 unset($this->pause['waits']);
             } else {
                 $this->postpone('claims', 'waits');
@@ -474,8 +497,15 @@ final class JobqWorker
             try {
                 $this->waiting = $this->fork(function () use ($kinds) {
                     pcntl_signal(SIGTERM, SIG_DFL);
-                    JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)',
-                        [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id']]);
+                    try {
+                        JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)',
+                            [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id']]);
+                    } catch (PDOException $error) {
+                        if (($error->errorInfo[0] ?? '') !== '57014') {
+                            throw $error;
+                        }
+                        posix_kill(posix_getpid(), SIGUSR1);   // tells the worker that the server has canceled the wait
+                    }
                 });
             } catch (RuntimeException $error) {
                 $this->fail($error->getMessage());
@@ -648,9 +678,30 @@ final class JobqWorker
         $this->stopJob($job, $state === 'cancel' ? 'cancel' : 'lost');
     }
 
+    /** Makes a failure a release, because the job's own transaction ended in 40001 or 40P01, so that the attempt is not counted. */
+    private function giveBack(object $job): void
+    {
+        $state = $job->outcome['state'] ?? '';
+        $times = ($this->conflicts[$job->id] ?? 0) + 1;
+        unset($this->conflicts[$job->id]);
+        if ($job->outcome['what'] !== 'fail' || !in_array($state, ['40001', '40P01'], true) || $times > self::MOST_CONFLICTS) {
+            return;
+        }
+        if (count($this->conflicts) > 10000) {
+            $this->conflicts = [];   // of jobs that other workers have completed
+        }
+        $this->conflicts[$job->id] = $times;
+        $this->say("job {$job->id} of kind {$job->kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
+            . "$times of " . self::MOST_CONFLICTS . ' times');
+        $job->outcome = ['what' => 'release'];
+    }
+
     /** Tried again until it has arrived, and the answer is believed. */
     private function report(object $job): void
     {
+        if ($job->reports === 0) {
+            $this->giveBack($job);
+        }
         $outcome = $job->outcome;
         if ($outcome['what'] === 'nothing' || $job->reason === 'lost') {
             unset($this->jobs[$job->lease]);
@@ -692,7 +743,8 @@ final class JobqWorker
             return;
         }
         if ($state !== null) {
-            $this->say("job {$job->id} of kind {$job->kind}: " . ($state !== 'finished' ? 'the lease is lost' : $outcome['what'] . ' ' . ($outcome['text'] ?? '')));
+            $what = ($outcome['text'] ?? '') === 'cancelled' ? 'cancelled' : $outcome['what'] . ' ' . ($outcome['text'] ?? '');
+            $this->say("job {$job->id} of kind {$job->kind}: " . ($state !== 'finished' ? 'the lease is lost' : $what));
             unset($this->jobs[$job->lease]);
         }
     }

@@ -191,6 +191,11 @@ module Jobq
     # It takes another connection, or only another try (40001, 40P01), for which another one is as good.
     CONNECTION = /\A(08|53|57|58|25006|40001|40P01)/.freeze
 
+    # Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
+    # collision is a failed attempt, so that a job that always collides ends.
+    MOST_CONFLICTS = 10
+    CONFLICT = %w[40001 40P01].freeze
+
     # The encoding of the database lacks a character of the text.
     UNSTORABLE = %w[22P05 22021].freeze
 
@@ -241,6 +246,7 @@ module Jobq
       @mutex = Mutex.new
       @changed = ConditionVariable.new
       @running = {}
+      @conflicts = {} # how often the job's own transaction has collided here, by id
       @beats_mutex = Mutex.new
       @asides = Queue.new
     end
@@ -446,8 +452,15 @@ module Jobq
       rows.each { |row| start(Job.new(row, self)) }
       return if rows.ntuples.positive?
 
+      wait(kinds)
+    end
+
+    def wait(kinds)
       @claims.exec_params('CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)',
                           [@queue, "#{@wait_timeout} s", kinds, @worker_id])
+    rescue PG::QueryCanceled => e
+      @wait_canceled ||= say("the server canceled a wait: #{e.message.strip}. Set statement_timeout of this role above wait_timeout " \
+                             "(#{@wait_timeout} s), or lower wait_timeout.") || true
     end
 
     def start(job)
@@ -511,13 +524,31 @@ module Jobq
       when Fail then fail_job(job, error.message, error.retry_in, error.final)
       when Stop
         error.reason == 'cancel' ? fail_job(job, 'cancelled') : report(job, 'released', 'SELECT jobq_release($1, $2)', [])
-      else fail_job(job, "#{error.class}: #{error.message}")
+      else
+        return report(job, 'released', 'SELECT jobq_release($1, $2)', []) if gives_back?(job, error)
+
+        fail_job(job, "#{error.class}: #{error.message}")
       end
+    end
+
+    # Whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01.
+    def gives_back?(job, error)
+      state = [error, error.cause].filter_map { |one| Jobq.sqlstate(one) }.first
+      @mutex.synchronize do
+        times = @conflicts.delete(job.id).to_i
+        return false unless CONFLICT.include?(state) && times < MOST_CONFLICTS
+
+        @conflicts.clear if @conflicts.size > 10_000 # of jobs that other workers have completed
+        @conflicts[job.id] = times + 1
+      end
+      say "job #{job.id} of kind #{job.kind}: its transaction collided with another one (SQLSTATE #{state}), so it is given back: " \
+          "#{@conflicts[job.id]} of #{MOST_CONFLICTS} times"
+      true
     end
 
     def fail_job(job, message, retry_in = nil, final = false)
       message = message.encode('UTF-8', invalid: :replace, undef: :replace).scrub('?').delete("\0")
-      say "job #{job.id} of kind #{job.kind}, attempt #{job.attempt}, has failed: #{message}"
+      say "job #{job.id} of kind #{job.kind}, attempt #{job.attempt}#{message == 'cancelled' ? ': ' : ', has failed: '}#{message}"
       refused = send_failure(job, message, retry_in, final)
       return refused unless UNSTORABLE.include?(Jobq.sqlstate(refused))
 

@@ -21,6 +21,9 @@ log() { echo "$worker: $*" >&2; }
 queue=${JOBQ_QUEUE:-default}
 worker=${JOBQ_WORKER_ID:-$(hostname)-$$-$RANDOM$RANDOM}
 grace=${JOBQ_GRACE:-25} wait_timeout=${JOBQ_WAIT_TIMEOUT:-30}
+# Maximum number of times that the worker gives a job back because the job's own transaction has collided with another one. The next
+# collision is a failed attempt, so that a job that always collides ends.
+most_conflicts=10
 heartbeat_timeout=${JOBQ_HEARTBEAT_TIMEOUT:-} heartbeat_interval=${JOBQ_HEARTBEAT_INTERVAL:-}
 number='^[0-9]{1,9}(\.[0-9]+)?$'
 [ "${JOBQ_SLOTS:-1}" = 1 ] || die "option \"slots\" must be 1, as this worker runs one job at a time: start several; it is $JOBQ_SLOTS"
@@ -91,11 +94,19 @@ completing() {
     local statement=$1 status=0
     shift
     [ -e "$JOB_DIR/result" ] || echo null >"$JOB_DIR/result"
-    sql job="$JOB_ID" lease="$JOB_LEASE" attempt="$JOB_ATTEMPT" "$@" <<<"\\set result \`cat '$JOB_DIR/result'\`
+    transaction "$@" <<<"\\set result \`cat '$JOB_DIR/result'\`
 BEGIN; $statement; SELECT jobq_complete(:job, :lease, :'result', must_hold => true) \\g /dev/null
 COMMIT;" || status=$?
     [ $status != 0 ] || echo done >"$JOB_DIR/outcome"
     exit $status
+}
+# Runs SQL as a transaction of the job's. If the transaction collides with another one (40001, 40P01), the outcome is "conflict".
+transaction() {  # name=value...
+    local status=0
+    sql VERBOSITY=verbose job="$JOB_ID" lease="$JOB_LEASE" attempt="$JOB_ATTEMPT" "$@" 2>"$JOB_DIR/transaction.error" || status=$?
+    sed '/^LOCATION: /d' "$JOB_DIR/transaction.error" >&2
+    ! grep -qE 'ERROR:  (40001|40P01)' "$JOB_DIR/transaction.error" || echo conflict >"$JOB_DIR/outcome"
+    return $status
 }
 step() {
     local state result
@@ -104,7 +115,7 @@ step() {
     case $state in
         done) printf '%s\n' "$result" ;;
         run)
-            sql job="$JOB_ID" lease="$JOB_LEASE" attempt="$JOB_ATTEMPT" name="$1" result="$3" <<<"BEGIN; $2;
+            transaction name="$1" result="$3" <<<"BEGIN; $2;
 SELECT result FROM jobq_step_done(:job, :lease, :'name', :'result');
 COMMIT;" || exit 1
             ;;
@@ -201,7 +212,7 @@ run() {  # interval of the lease
 }
 
 report() {  # status of the handler
-    local outcome stopped='' answer what refused='' retry=true
+    local outcome stopped='' answer what refused='' retry=true conflicts=0
     [ ! -e "$JOB_DIR/stopped" ] || stopped=$(cat "$JOB_DIR/stopped")
     if [ "$stopped" = lost ]; then return; fi
     # Also what the heartbeats were about to send.
@@ -224,10 +235,18 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
     elif [ "$stopped" = stopping ]; then
         what=released
         answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)") || refused=1
+    elif [ "$outcome" = conflict ] && [ -z "$stopped" ] && conflicts=$(cat "$jobs/conflicts.$JOB_ID" 2>/dev/null || echo 0) &&
+        [ "$conflicts" -lt "$most_conflicts" ]; then
+        what="its transaction collided with another one, so it is given back: $((conflicts + 1)) of $most_conflicts times"
+        echo $((conflicts + 1)) >"$jobs/conflicts.$JOB_ID"
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)") || refused=1
     else
-        [ "$stopped" != cancel ] || echo cancelled >"$JOB_DIR/errors"
-        [ "$outcome" != reject ] || retry=false
         what=failed
+        if [ "$stopped" = cancel ]; then
+            echo cancelled >"$JOB_DIR/errors"
+            what=cancelled
+        fi
+        [ "$outcome" != reject ] || retry=false
         answer=$(fail "$retry") || refused=1
     fi
     if [ -n "$refused" ]; then
@@ -244,6 +263,7 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
         [ "$answer" = finished ] || { [ "$answer" = gone ] && [ -e "$JOB_DIR/again" ]; } || what="the lease is lost"
     fi
     log "job $JOB_ID of kind $JOB_KIND: $what"
+    [[ $what == *"given back"* ]] || rm -f "$jobs/conflicts.$JOB_ID"
 }
 
 fail() {  # whether to retry
@@ -261,7 +281,7 @@ SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
 
 # ---- the worker
 
-jobs='' stop='' at_once='' waiting='' timer='' failed=''
+jobs='' stop='' at_once='' waiting='' timer='' failed='' waits_canceled=''
 on_term() {
     [ -z "$stop" ] || at_once=1
     [ -n "$stop" ] || log "stopping, no claims any more"
@@ -284,9 +304,19 @@ fi
 jobs=$(mktemp -d) || die "no directory for jobs can be made"
 
 await_job() {
-    sql wait_timeout="$wait_timeout s" >/dev/null <<<"CALL jobq_wait(:'queue', :'wait_timeout', :'kinds', worker_id => :'worker')" &
+    sql VERBOSITY=verbose wait_timeout="$wait_timeout s" >/dev/null 2>"$jobs/wait.error" \
+        <<<"CALL jobq_wait(:'queue', :'wait_timeout', :'kinds', worker_id => :'worker')" &
     waiting=$!
-    wait "$waiting" || [ -n "$stop" ] || sleep 1
+    if ! wait "$waiting" && [ -z "$stop" ]; then
+        if ! grep -q 'ERROR:  57014' "$jobs/wait.error"; then
+            sed '/^LOCATION: /d' "$jobs/wait.error" >&2
+            sleep 1
+        elif [ -z "$waits_canceled" ]; then
+            waits_canceled=1
+            log "the server canceled a wait: $(sed '/^LOCATION: /d' "$jobs/wait.error"). Set statement_timeout of this role above" \
+                "wait_timeout ($wait_timeout s), or lower wait_timeout."
+        fi
+    fi
     waiting=
 }
 

@@ -13,6 +13,7 @@ module Jobq
       @options, @kinds, @log = options, kinds.sort, log
       @begin_job, @run_job, @when_over = begin_job, run_job, when_over
       @hand = Hand.new(options)
+      @conflicts = Conflicts.new
       @wait_timeout = options.wait_timeout
       @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log) }
     end
@@ -49,8 +50,11 @@ module Jobq
     end
 
     def job_ended(job, outcome)
+      outcome = @conflicts.judge(job, outcome)
       if outcome.what == :fail
-        @log.warn("#{@options.worker_id}: #{job} has failed: #{outcome.text}")
+        @log.warn("#{@options.worker_id}: #{job}#{outcome.text == 'cancelled' ? ': ' : ' has failed: '}#{outcome.text}")
+      elsif outcome.conflict
+        @log.warn("#{@options.worker_id}: #{job}: its transaction collided with another one (#{outcome.text}), so it is given back")
       elsif outcome.what == :nothing && outcome.text == "lost" && job.cancelled != :lost
         log_lost(job)
       end
@@ -158,6 +162,10 @@ module Jobq
       else
         @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, @wait_timeout))
       end
+    rescue PG::QueryCanceled => e
+      @log.warn("#{@options.worker_id}: the server canceled a wait: #{e.message.strip}. Set statement_timeout of this role above " \
+                "wait_timeout (#{@wait_timeout} s), or lower wait_timeout.") unless @wait_canceled
+      @wait_canceled = true
     end
 
     # ---- the thread that heartbeats

@@ -24,7 +24,7 @@ module Jobq
       begin
         connection.rows(statement, *parameters).tap { @pause.reset }
       rescue PG::Error => e
-        raise unless connection.broken?(e)
+        raise if canceled_wait?(statement, e) || !connection.broken?(e)
 
         @log.warn("#{@options.worker_id}: the connection for #{@name} is broken: #{e.message.strip}")
         close
@@ -50,6 +50,11 @@ module Jobq
     end
 
     private
+
+    # Of a canceled wait, as by statement_timeout, the connection is still good.
+    def canceled_wait?(statement, error)
+      statement == Statements::WAIT && error.is_a?(PG::QueryCanceled)
+    end
 
     def connect
       connection = Connection.new(@given, "jobq #{@options.queue} #{@options.worker_id}") { |notice| heard(notice) }

@@ -7,7 +7,9 @@ module Jobq
   #   alone      a batch with it was refused, or collided
   #   sent       it was sent before, and the answer is unknown
   #   collisions so often somebody's transaction was in its way; hence not_before, by the worker's clock
-  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, :collisions, :not_before, keyword_init: true) do
+  #   conflict   the SQLSTATE if the handler's own transaction ended in 40001 or 40P01
+  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, :collisions, :not_before, :conflict,
+                       keyword_init: true) do
     def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true)
       new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false, sent: false, collisions: 0,
           not_before: -Float::INFINITY)
@@ -34,7 +36,7 @@ module Jobq
       when Cancelled then of(:fail, "cancelled")
       when Snooze then of(:snooze, retry_in: error.delay)
       when Fail then of(:fail, message_of(error), retry_in: error.retry_in, retry_again: error.retry)
-      else of(:fail, describe(error))
+      else of(:fail, describe(error)).tap { |failed| failed.conflict = Conflicts.of(error) }
       end
     end
 
@@ -78,6 +80,35 @@ module Jobq
     # What a heartbeat answers behind a report that has arrived. gone: where the queue keeps nothing.
     def self.finished?(state)
       %w[finished gone].include?(state)
+    end
+  end
+
+  # Jobs whose own transaction has collided with another one (SQLSTATE 40001 or 40P01). The worker gives such a job back without
+  # counting the attempt, up to MOST times in a row, so that a job that always collides ends.
+  class Conflicts
+    MOST = 10
+    REMEMBERED = 10_000
+
+    # The SQLSTATE of the error, or nil.
+    def self.of(error)
+      state = Jobq.sqlstate(error)
+      state if %w[40001 40P01].include?(state)
+    end
+
+    def initialize
+      @times, @lock = {}, Mutex.new
+    end
+
+    # The outcome to report in the place of this one.
+    def judge(job, outcome)
+      @lock.synchronize do
+        times = @times.delete(job.id).to_i
+        return outcome unless outcome.conflict && times < MOST
+
+        @times.clear if @times.size >= REMEMBERED   # of jobs that other workers have completed
+        @times[job.id] = times + 1
+      end
+      Outcome.of(:release, outcome.text).tap { |release| release.conflict = outcome.conflict }
     end
   end
 end
