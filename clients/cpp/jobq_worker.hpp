@@ -9,6 +9,8 @@
 //         _exit(1);
 //     }
 //
+// A process runs one worker, because run() takes the signals: start a process for each queue.
+//
 // Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and looks at
 // job.cancelled(). Statements go out by exec_params, which names no prepared statement: PgBouncer needs no setting. nontransaction is what
 // libpqxx calls autocommit.
@@ -358,6 +360,7 @@ class Worker {
 public:
     explicit Worker(Options options, std::string conninfo = "") : options_(std::move(options)), conninfo_(std::move(conninfo)) {}
 
+    // kind: "" is that of jobs without one.
     void handle(const std::string &kind, Handler handler) { handlers_[kind] = std::move(handler); }
 
     // Works until SIGTERM or SIGINT; the exit status. The process should end then, by _exit: handlers that were given up still run.
@@ -371,6 +374,7 @@ public:
         sigaddset(&signals, SIGINT);
         pthread_sigmask(SIG_BLOCK, &signals, nullptr);    // before there are threads: they are waited for below
         open();
+        say("serves queue \"" + options_.queue + "\", kinds " + kinds() + "; leaves jobs of other kinds to other workers");
         std::thread([this] { claim_all(); }).detach();
         std::thread([this] { heartbeat_all(); }).detach();
         std::thread([this] { run_asides(); }).detach();
@@ -396,6 +400,7 @@ private:
     std::map<long, std::shared_ptr<Job>> running_;    // by lease
     std::map<long, int> conflicts_;                   // how often the job's own transaction has collided here, by id
     bool waits_canceled_ = false;
+    Clock::time_point look_at_;    // for jobs of other kinds
     std::unique_ptr<pqxx::connection> claims_, beats_;
     std::mutex beats_mutex_;
     double wait_timeout_ = 0;
@@ -618,8 +623,34 @@ private:
         claiming_ = false;
     }
 
+    // Seconds between two looks for jobs of the queue that the worker does not claim.
+    static constexpr double LOOKS_EVERY = 600;
+
+    // Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at
+    // most. A role that may not read the tables looks once.
+    void look_for_others()
+    {
+        if (Clock::now() < look_at_)
+            return;
+        look_at_ = Clock::now() + std::chrono::seconds(static_cast<int>(LOOKS_EVERY));
+        try {
+            pqxx::nontransaction own(*claims_);
+            const Text found = one(own,
+                "SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind) "
+                "FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n "
+                "FROM jobq.lane_directory d WHERE d.queue = $1 AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0",
+                options_.queue, kinds());
+            if (found)
+                say("jobs that this worker does not claim are waiting in queue \"" + options_.queue + "\": " + *found);
+        } catch (const std::exception &error) {    // of a broken connection the claim finds out
+            if (sqlstate(error) == "42501")
+                look_at_ = Clock::time_point::max();
+        }
+    }
+
     void claim(int room)
     {
+        look_for_others();
         pqxx::nontransaction own(*claims_);
         const Text timeout = span(options_.heartbeat_timeout);
         const pqxx::result rows = own.exec_params(

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,17 +203,19 @@ type Worker struct {
 	Slots                               int
 	HeartbeatTimeout, HeartbeatInterval time.Duration // 0: none
 	WaitTimeout, Grace                  time.Duration
-	Handlers                            map[string]Handler
+	Handlers                            map[string]Handler // by kind; "" is the kind of jobs without one
 	ConnString                          string
 	kinds                               []string
 	mutex                               sync.Mutex
 	running                             map[int64]*Job // by lease
 	conflicts                           map[int64]int  // how often the job's own transaction has collided here, by id
 	waitsCanceled                       bool
+	lookAt                              time.Time // for jobs of other kinds
 	slotFree                            chan struct{}
 	stopping, unreported                bool
 	giveUpAt                            time.Time // for the last reports
 	stopped                             context.Context
+	signals                             chan os.Signal // of RunAll
 	claims, beats                       *pgx.Conn
 	beatsMutex                          sync.Mutex
 }
@@ -260,12 +263,17 @@ func (w *Worker) Run() error {
 	for kind := range w.Handlers {
 		w.kinds = append(w.kinds, kind)
 	}
+	sort.Strings(w.kinds)
 	if err := w.open(); err != nil {
 		return err
 	}
+	log.Printf("%s: serves queue %q, kinds %q; leaves jobs of other kinds to other workers", w.WorkerID, w.Queue, w.kinds)
 	stopped, stop := context.WithCancel(context.Background())
 	w.stopped = stopped
-	signals := make(chan os.Signal, 3)
+	signals := w.signals
+	if signals == nil {
+		signals = make(chan os.Signal, 3)
+	}
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	claimed := make(chan error, 1)
 	go w.heartbeatAll()
@@ -300,6 +308,34 @@ func (w *Worker) Run() error {
 		return errors.New("jobs could not be released: there is no answer")
 	}
 	log.Printf("%s: stopped", w.WorkerID)
+	return failure
+}
+
+// RunAll runs several workers in one process. If one ends with an error, the others stop as by SIGTERM, so that the process does not
+// stay half alive. Returns the first error.
+func RunAll(workers ...*Worker) (failure error) {
+	ended := make(chan error, len(workers))
+	for _, w := range workers {
+		w.signals = make(chan os.Signal, 3)
+	}
+	for _, w := range workers {
+		w := w
+		go func() { ended <- w.Run() }()
+	}
+	for range workers {
+		err := <-ended
+		if err == nil || failure != nil {
+			continue
+		}
+		failure = err
+		log.Printf("stopping all workers, because one has ended: %v", err)
+		for _, w := range workers {
+			select {
+			case w.signals <- syscall.SIGTERM:
+			default: // it has been told
+			}
+		}
+	}
 	return failure
 }
 
@@ -552,6 +588,7 @@ func (w *Worker) claimOnce(room int) error {
 	// Not the one that ends with the worker: the answer of a claim must be read.
 	ctx, cancel := context.WithTimeout(context.Background(), answeredWithin+w.WaitTimeout)
 	defer cancel()
+	w.lookForOthers(ctx)
 	var timeout *string
 	if w.HeartbeatTimeout > 0 {
 		text := seconds(w.HeartbeatTimeout)
@@ -594,6 +631,28 @@ func (w *Worker) claimOnce(room int) error {
 			w.WorkerID, err, seconds(w.WaitTimeout))
 	}
 	return nil
+}
+
+// Time between two looks for jobs of the queue that the worker does not claim.
+const looksEvery = 10 * time.Minute
+
+// lookForOthers logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each
+// lane at most. A role that may not read the tables looks once.
+func (w *Worker) lookForOthers(ctx context.Context) {
+	if time.Now().Before(w.lookAt) {
+		return
+	}
+	w.lookAt = time.Now().Add(looksEvery)
+	var found *string
+	err := w.claims.QueryRow(ctx, `SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
+		FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+			FROM jobq.lane_directory d WHERE d.queue = $1 AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0`,
+		w.Queue, w.kinds).Scan(&found)
+	if sqlState(err) == "42501" {
+		w.lookAt = time.Now().Add(100 * 365 * 24 * time.Hour)
+	} else if found != nil { // of a broken connection the claim finds out
+		log.Printf("%s: jobs that this worker does not claim are waiting in queue %q: %s", w.WorkerID, w.Queue, *found)
+	}
 }
 
 func seconds(duration time.Duration) string { return fmt.Sprintf("%f s", duration.Seconds()) }

@@ -4,6 +4,8 @@
 //     worker.handle("welcome", job -> job.completing(conn -> { ...; return "{\"sent\": true}"; }));
 //     System.exit(worker.run());
 //
+// A process runs one worker, because run() takes the signals: start a process for each queue.
+//
 // Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and is interrupted
 // when it should stop. Settings of the driver that jobq needs: autocommit for claims (the standard), prepareThreshold=0 behind PgBouncer
 // before 1.21, and casts ("?::jsonb"), or stringtype=unspecified. run() takes SIGTERM and SIGINT by
@@ -27,6 +29,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeSet;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -257,12 +260,14 @@ public final class JobqWorker {
         this.properties.putAll(properties);
     }
 
+    /** kind: "" is that of jobs without one. */
     public void handle(String kind, Handler handler) { handlers.put(kind, handler); }
 
     /** Works until SIGTERM or SIGINT; the exit status. The process should end then: handlers that were given up still run. */
     public int run() throws Exception {
         if (handlers.isEmpty()) throw new IllegalArgumentException("option \"handlers\" must name at least one kind");
         open();
+        say("serves queue \"" + options.queue + "\", kinds " + new TreeSet<>(handlers.keySet()) + "; leaves jobs of other kinds to other workers");
         for (String name : List.of("TERM", "INT")) onSignal(name);
         Thread claimer = daemon(this::claimAll);
         claimer.start();
@@ -520,7 +525,32 @@ public final class JobqWorker {
         }
     }
 
+    /** Nanoseconds between two looks for jobs of the queue that the worker does not claim. */
+    private static final long LOOKS_EVERY = 600_000_000_000L;
+    private long lookedAt = System.nanoTime() - LOOKS_EVERY;
+    private boolean mayLook = true;
+
+    /**
+     * Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
+     * A role that may not read the tables looks once.
+     */
+    private void lookForOthers() {
+        if (!mayLook || System.nanoTime() - lookedAt < LOOKS_EVERY) return;
+        lookedAt = System.nanoTime();
+        try {
+            String found = one(claims, """
+                SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
+                FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+                      FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?) GROUP BY d.kind) counted WHERE n > 0""",
+                options.queue, handlers.keySet());
+            if (found != null) say("jobs that this worker does not claim are waiting in queue \"" + options.queue + "\": " + found);
+        } catch (SQLException error) {   // of a broken connection the claim finds out
+            mayLook = !"42501".equals(error.getSQLState());
+        }
+    }
+
     private void claim(int room) throws SQLException {
+        lookForOthers();
         List<Job> found = new ArrayList<>();
         try (PreparedStatement statement = prepared(claims, """
                 SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds

@@ -23,6 +23,9 @@ use Time::HiRes qw(sleep time);
 
 use constant ANSWERED_WITHIN => 5;
 
+# Seconds between two looks for jobs of the queue that the worker does not claim.
+use constant LOOKS_EVERY => 600;
+
 # Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
 # collision is a failed attempt, so that a job that always collides ends.
 use constant MOST_CONFLICTS => 10;
@@ -49,6 +52,7 @@ sub from_environment
     return bless { option => \%option, handlers => {}, jobs => {} }, $class;
 }
 
+# kind: '' is that of jobs without one.
 sub handle { my ($self, $kind, $handler) = @_; $self->{handlers}{$kind} = $handler; return; }
 sub say_it { my ($self, $text) = @_; chomp $text; print STDERR "$self->{option}{worker_id}: $text\n"; return; }
 
@@ -103,6 +107,7 @@ sub run
         die $@ if $state ne '55000';
         $option->{wait_timeout} = 2 if $option->{wait_timeout} > 2;    # not preloaded: nobody can wake it
     }
+    $self->say_it(qq(serves queue "$option->{queue}", kinds @{ $self->{kinds} }; leaves jobs of other kinds to other workers));
     my $signals = 0;
     local @SIG{qw(TERM INT)} = (sub { $signals++ }) x 2;
     local $SIG{PIPE} = 'IGNORE';
@@ -171,6 +176,23 @@ sub broken
     return;
 }
 
+# Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
+# A role that may not read the tables looks once.
+sub look_for_others
+{
+    my ($self, $dbh) = @_;
+    return if time < ($self->{look_at} // 0);
+    $self->{look_at} = time + LOOKS_EVERY;
+    my $found = eval { one($dbh, q{
+        SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
+        FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+              FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?::text[]) GROUP BY d.kind) counted WHERE n > 0},
+        $self->{option}{queue}, $self->{kinds}) };
+    $self->say_it(qq(jobs that this worker does not claim are waiting in queue "$self->{option}{queue}": $found)) if defined $found;
+    $self->{look_at} = 9e99 if $@ && ($dbh->state || '') eq '42501';    # of a broken connection the claim finds out
+    return;
+}
+
 # Whether jobs have begun.
 sub claim
 {
@@ -191,6 +213,7 @@ sub claim
             $self->{waiting} = 0;    # not before: a statement that goes away cancels its query
         }
         return 0 if $stopping || $room < 1;
+        $self->look_for_others($dbh);
         my $rows = $dbh->selectall_arrayref(
             'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
              FROM jobq_claim(?, ?, ?::int, ?::text[], heartbeat_timeout => ?::interval)',

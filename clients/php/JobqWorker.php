@@ -284,6 +284,9 @@ final class JobqWorker
      * collision is a failed attempt, so that a job that always collides ends.
      */
     private const MOST_CONFLICTS = 10;
+    /** Seconds between two looks for jobs of the queue that the worker does not claim. */
+    private const LOOKS_EVERY = 600;
+    private float $lookAt = 0;
     private int $waiting = 0, $signals = 0;
     private array $conflicts = [];
     private bool $failed = false, $waitsCanceled = false;
@@ -315,6 +318,7 @@ final class JobqWorker
         return new self($option);
     }
 
+    /** kind: '' is that of jobs without one. */
     public function handle(string $kind, callable $handler): void
     {
         $this->handlers[$kind] = $handler;
@@ -335,6 +339,8 @@ final class JobqWorker
             }
             $this->option['wait_timeout'] = min(2, $this->option['wait_timeout']);   // not preloaded: nobody can wake it
         }
+        $this->say("serves queue \"{$this->option['queue']}\", kinds " . implode(', ', array_keys($this->handlers))
+            . '; leaves jobs of other kinds to other workers');
         pcntl_async_signals(true);
         foreach ([SIGTERM, SIGINT] as $signal) {
             pcntl_signal($signal, function () {
@@ -464,6 +470,32 @@ final class JobqWorker
         $this->retryAt[$name] = microtime(true) + $this->pause[$failed] * (0.5 + mt_rand() / mt_getrandmax() / 2);
     }
 
+    /**
+     * Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
+     * A role that may not read the tables looks once.
+     */
+    private function lookForOthers(string $kinds): void
+    {
+        if (microtime(true) < $this->lookAt) {
+            return;
+        }
+        $this->lookAt = microtime(true) + self::LOOKS_EVERY;
+        try {
+            $found = JobqSql::one($this->pdo['claims'], <<<'SQL'
+                SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
+                FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+                      FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?::text[]) GROUP BY d.kind) counted WHERE n > 0
+                SQL, [$this->option['queue'], $kinds]);
+            if ($found !== null) {
+                $this->say("jobs that this worker does not claim are waiting in queue \"{$this->option['queue']}\": $found");
+            }
+        } catch (PDOException $error) {   // of a broken connection the claim finds out
+            if (($error->errorInfo[0] ?? '') === '42501') {
+                $this->lookAt = INF;
+            }
+        }
+    }
+
     /** Whether jobs have begun. */
     private function claim(bool $stopping): bool
     {
@@ -474,6 +506,7 @@ final class JobqWorker
         $kinds = JobqSql::list(array_keys($this->handlers));
         try {
             $this->pdo['claims'] ??= JobqSql::connect();
+            $this->lookForOthers($kinds);
             $rows = JobqSql::rows(
                 $this->pdo['claims'],
                 'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds

@@ -6,6 +6,8 @@
 #   worker.handle('welcome') { |job| job.completing { |conn| conn.exec_params('INSERT ...'); { sent: true } } }
 #   exit worker.run
 #
+# A process runs one worker, because run takes the signals: start a process for each queue.
+#
 # Jobq::Worker.from_environment takes the options from JOBQ_QUEUE and so on, new from its arguments alone. Connects by PGHOST and the like, or
 # by connection: { host: ... }.
 #
@@ -196,6 +198,14 @@ module Jobq
     MOST_CONFLICTS = 10
     CONFLICT = %w[40001 40P01].freeze
 
+    # Seconds between two looks for jobs of the queue that the worker does not claim.
+    LOOKS_EVERY = 600
+    OTHERS = <<~SQL
+      SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
+      FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+            FROM jobq.lane_directory d WHERE d.queue = $1 AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0
+    SQL
+
     # The encoding of the database lacks a character of the text.
     UNSTORABLE = %w[22P05 22021].freeze
 
@@ -246,11 +256,13 @@ module Jobq
       @mutex = Mutex.new
       @changed = ConditionVariable.new
       @running = {}
+      @look_at = 0 # for jobs of other kinds
       @conflicts = {} # how often the job's own transaction has collided here, by id
       @beats_mutex = Mutex.new
       @asides = Queue.new
     end
 
+    # kind: '' is that of jobs without one.
     def handle(kind, &block)
       @handlers[kind] = block
     end
@@ -260,6 +272,7 @@ module Jobq
       raise OptionError, 'option "handlers" must name at least one kind' if @handlers.empty?
 
       open
+      say "serves queue #{@queue.inspect}, kinds #{@handlers.keys.sort.join(', ')}; leaves jobs of other kinds to other workers"
       signals, sender = IO.pipe
       %w[TERM INT].each { |name| trap(name) { sender.write_nonblock('.') } }
       @claimer = Thread.new { claim_all(sender) }
@@ -443,8 +456,23 @@ module Jobq
       PG::TextEncoder::Array.new.encode(texts)
     end
 
+    # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at
+    # most. A role that may not read the tables looks once.
+    def look_for_others(kinds)
+      return if Worker.now < @look_at
+
+      @look_at = Worker.now + LOOKS_EVERY
+      found = @claims.exec_params(OTHERS, [@queue, kinds]).getvalue(0, 0)
+      say "jobs that this worker does not claim are waiting in queue #{@queue.inspect}: #{found}" if found
+    rescue PG::InsufficientPrivilege
+      @look_at = Float::INFINITY
+    rescue PG::Error
+      nil # of a broken connection the claim finds out
+    end
+
     def claim(room)
       kinds = array(@handlers.keys)
+      look_for_others(kinds)
       rows = @claims.exec_params(<<~SQL, [@queue, @worker_id, room, kinds, @heartbeat_timeout && "#{@heartbeat_timeout} s"])
         SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
         FROM jobq_claim($1, $2, $3::int, $4::text[], heartbeat_timeout => $5::interval)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A jobq worker in shell: one job at a time, by psql.     usage: worker.sh HANDLERS.sh
 #
-# HANDLERS.sh defines a function handle_KIND for each kind. It runs in a process group of its own, in the directory $JOB_DIR,
+# HANDLERS.sh defines a function handle_KIND for each kind, handle_ for jobs without one. It runs in a process group of its own, in the directory $JOB_DIR,
 # with JOB_ID, JOB_LEASE, JOB_KIND, JOB_ATTEMPT, the payload in the file "payload" and what an earlier attempt reported in
 # "progress_before". What it prints is the result, as JSON. Exit status 0 completes the job, any other fails it with the end of its
 # standard error. It may call
@@ -36,7 +36,7 @@ done
 [ -n "${1-}" ] || die "usage: worker.sh HANDLERS.sh"
 # shellcheck disable=SC1090
 . "$1" || exit 1
-kinds=$(compgen -A function | sed -n 's/^handle_//p' | paste -sd, -)
+kinds=$(compgen -A function | sed -n 's/^handle_\(.*\)/"\1"/p' | paste -sd, -)
 [ -n "$kinds" ] || die "$1 defines no function handle_KIND"
 
 # SQL from standard input; its values are :'name'. Status 2: no connection, 3: the server has refused it. psql reads the values from
@@ -281,7 +281,7 @@ SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
 
 # ---- the worker
 
-jobs='' stop='' at_once='' waiting='' timer='' failed='' waits_canceled=''
+jobs='' stop='' at_once='' waiting='' timer='' failed='' waits_canceled='' look_at=0
 on_term() {
     [ -z "$stop" ] || at_once=1
     [ -n "$stop" ] || log "stopping, no claims any more"
@@ -302,6 +302,25 @@ if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
     wait_timeout=2   # nobody can wake it
 fi
 jobs=$(mktemp -d) || die "no directory for jobs can be made"
+log "serves queue \"$queue\", kinds $kinds; leaves jobs of other kinds to other workers"
+
+# Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
+# A role that may not read the tables looks once. Of a broken connection the claim finds out.
+look_for_others() {
+    local found status=0
+    [ "$SECONDS" -ge "$look_at" ] || return 0
+    look_at=$((SECONDS + 600))
+    found=$(sql VERBOSITY=verbose 2>&1 <<<"
+        SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
+        FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+              FROM jobq.lane_directory d WHERE d.queue = :'queue' AND d.kind <> ALL (:'kinds'::text[]) GROUP BY d.kind) counted
+        WHERE n > 0") || status=$?
+    if [ $status != 0 ]; then
+        [[ ! $found =~ ERROR:\ \ 42501 ]] || look_at=$((SECONDS + 2000000000))
+    elif [ -n "$found" ]; then
+        log "jobs that this worker does not claim are waiting in queue \"$queue\": $found"
+    fi
+}
 
 await_job() {
     sql VERBOSITY=verbose wait_timeout="$wait_timeout s" >/dev/null 2>"$jobs/wait.error" \
@@ -328,6 +347,7 @@ keep_what_was_claimed() {
 
 pause=0.1
 while [ -z "$stop" ]; do
+    look_for_others
     status=0
     row=$(try_sql <<<"SELECT id, lease, heartbeat_seconds, attempt, kind, coalesce(progress::text, ''), payload
         FROM jobq_claim(:'queue', :'worker', kinds => :'kinds', heartbeat_timeout => nullif(:'timeout', '')::interval)") || status=$?

@@ -5,6 +5,7 @@ module Jobq
   class Core
     WAIT_WITHOUT_WAKE = 2.0
     FIRST_POLL = 0.05
+    LOOKS_EVERY = 600   # seconds between two looks for jobs of the queue that the worker does not claim
     NOT_PRELOADED = "55000"
     attr_reader :hand, :error
 
@@ -14,6 +15,7 @@ module Jobq
       @begin_job, @run_job, @when_over = begin_job, run_job, when_over
       @hand = Hand.new(options)
       @conflicts = Conflicts.new
+      @look_at = 0
       @wait_timeout = options.wait_timeout
       @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log) }
     end
@@ -102,6 +104,7 @@ module Jobq
       polls = 0
       while (completions, room = @hand.next_claim)
         begin
+          look_for_others if completions.empty?
           if claim(completions, room)
             polls = 0
           elsif @hand.go_away
@@ -119,6 +122,20 @@ module Jobq
           @hand.rest(@claims.pause.take)
         end
       end
+    end
+
+    # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. A role that may not read the tables looks
+    # once.
+    def look_for_others
+      return if @hand.now < @look_at
+
+      @look_at = @hand.now + LOOKS_EVERY
+      found = @claims.rows(Statements::OTHERS, @options.queue, Parameters.array(@kinds)).first["found"]
+      @log.warn("#{@options.worker_id}: jobs that this worker does not claim are waiting in queue #{@options.queue.inspect}: #{found}") if found
+    rescue PG::InsufficientPrivilege
+      @look_at = Float::INFINITY
+    rescue PG::Error => e
+      @log.info("#{@options.worker_id}: jobs of other kinds cannot be counted: #{e.message.strip}")
     end
 
     # Whether there may be more.

@@ -14,6 +14,12 @@ module Jobq
                                                      $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
     SQL
     WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text)"
+    # Of each lane a thousand jobs at most are counted.
+    OTHERS = <<~SQL
+      SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind) AS found
+      FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
+            FROM jobq.lane_directory d WHERE d.queue = $1::text AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0
+    SQL
     WAKE = "SELECT jobq_wake($1::text)"
 
     HEARTBEAT = "SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb)"

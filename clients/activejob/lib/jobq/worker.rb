@@ -4,7 +4,7 @@ require "logger"
 
 module Jobq
   # Serves one queue. Handlers are threads.
-  #   handlers     { "kind" => proc of a job }; or one that answers to keys and fetch
+  #   handlers     { "kind" => proc of a job }, "" is the kind of jobs without one; or one that answers to keys and fetch
   #   connection   libpq's parameters, a Hash, or something with call that returns one; without, PGHOST and the like
   #   options      those of Options
   class Worker
@@ -36,7 +36,7 @@ module Jobq
         raise
       end
       @log.info("#{@options.worker_id}: serves queue #{@options.queue.inspect}, #{@options.slots} slots, kinds " \
-                "#{@handlers.keys.sort.join(', ')}")
+                "#{@handlers.keys.sort.join(', ')}; leaves jobs of other kinds to other workers")
     end
 
     # No claims any more; handlers have their grace. Called again: the grace is over.
