@@ -668,8 +668,8 @@ private:
             if (error.sqlstate() != "57014")
                 throw;
             if (!waits_canceled_)
-                say(std::string("the server canceled a wait: ") + error.what() + "Set statement_timeout of this role above wait_timeout (" +
-                    span(wait_timeout_) + "), or lower wait_timeout.");
+                say(std::string("the server canceled a wait: ") + error.what() + "The setting statement_timeout of this role or database is " +
+                    one(own, "SHOW statement_timeout").value_or("") + ", and wait_timeout is " + span(wait_timeout_) + ".");
             waits_canceled_ = true;
         }
     }
@@ -715,6 +715,7 @@ private:
         std::function<std::optional<Refusal>()> conclusion;
         std::string what = "failure";
         bool for_good = false;
+        std::optional<double> retry_in;
         try {
             const Text result = handlers_.at(job.kind)(job);
             what = "result";
@@ -731,6 +732,7 @@ private:
                 conclusion = [this, &job] { return report(job, RELEASE); };
         } catch (const Fail &error) {
             for_good = error.final;
+            retry_in = error.retry_in;
             conclusion = [this, &job, error] { return fail(job, error); };
         } catch (const std::exception &error) {
             const std::string text = error.what(), state = sqlstate(error);
@@ -747,8 +749,11 @@ private:
         if (progress)
             report(job, "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", *progress);
         const std::optional<Refusal> refused = conclusion ? conclusion() : std::nullopt;
-        if (refused)    // if the server rejects this report as well, the log says so
-            fail(job, Fail("the server rejected the " + what + ": " + refused->message, {}, for_good));
+        if (!refused)
+            return;
+        const std::string text = "the " + what + " was refused: " + refused->message;
+        if (fail(job, Fail(text, retry_in, for_good)) && retry_in)    // perhaps because of the delay
+            fail(job, Fail(text, {}, for_good));
     }
 
     // ---- reports
@@ -763,7 +768,7 @@ private:
         int times;
         {
             std::lock_guard<std::mutex> lock(mutex_);
-            if (conflicts_.size() > 10000)    // of jobs that other workers have completed
+            if (conflicts_.size() > 1000)    // of jobs that other workers have completed
                 conflicts_.clear();
             times = ++conflicts_[job.id];
             if ((state != "40001" && state != "40P01") || times > MOST_CONFLICTS) {

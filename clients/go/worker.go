@@ -627,8 +627,10 @@ func (w *Worker) claimOnce(room int) error {
 	}
 	if !w.waitsCanceled {
 		w.waitsCanceled = true
-		log.Printf("%s: the server canceled a wait: %v. Set statement_timeout of this role above wait_timeout (%s), or lower wait_timeout.",
-			w.WorkerID, err, seconds(w.WaitTimeout))
+		var setting string
+		w.claims.QueryRow(ctx, "SHOW statement_timeout").Scan(&setting)
+		log.Printf("%s: the server canceled a wait: %v. The setting statement_timeout of this role or database is %s, and wait_timeout is %s.",
+			w.WorkerID, err, setting, seconds(w.WaitTimeout))
 	}
 	return nil
 }
@@ -744,14 +746,22 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	default:
 		refused = w.fail(job, &Fail{Message: fmt.Sprintf("%T: %v", err, err)})
 	}
-	if refused != nil { // if the server rejects this report as well, the log says so
-		what := "result"
-		if snooze != nil {
-			what = "snooze"
-		} else if err != nil {
-			what = "failure"
-		}
-		w.fail(job, &Fail{Message: fmt.Sprintf("the server rejected the %s: %v", what, refused), Final: fail != nil && fail.Final})
+	if refused == nil {
+		return
+	}
+	what, again := "result", &Fail{}
+	if snooze != nil {
+		what = "snooze"
+	} else if err != nil {
+		what = "failure"
+	}
+	if fail != nil {
+		*again = *fail
+	}
+	again.Message = fmt.Sprintf("the %s was refused: %v", what, refused)
+	if w.fail(job, again) != nil && again.RetryIn != nil { // perhaps because of the delay
+		again.RetryIn = nil
+		w.fail(job, again)
 	}
 }
 
@@ -795,7 +805,7 @@ func (w *Worker) givesBack(job *Job, err error) bool {
 		delete(w.conflicts, job.ID)
 		return false
 	}
-	if len(w.conflicts) > 10000 { // of jobs that other workers have completed
+	if len(w.conflicts) > 1000 { // of jobs that other workers have completed
 		w.conflicts = map[int64]int{}
 	}
 	w.conflicts[job.ID]++

@@ -567,8 +567,8 @@ public final class JobqWorker {
         } catch (SQLException error) {
             if (!"57014".equals(error.getSQLState())) throw error;
             if (!waitsCanceled) {
-                say("the server canceled a wait: " + error.getMessage() + ". Set statement_timeout of this role above wait_timeout ("
-                    + seconds(waitTimeout) + "), or lower wait_timeout.");
+                say("the server canceled a wait: " + error.getMessage() + ". The setting statement_timeout of this role or database is "
+                    + one(claims, "SHOW statement_timeout") + ", and wait_timeout is " + seconds(waitTimeout) + ".");
             }
             waitsCanceled = true;
         }
@@ -653,8 +653,10 @@ public final class JobqWorker {
         else refused = fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
         if (refused == null) return;
         String what = error == null ? "result" : error instanceof Snooze ? "snooze" : "failure";
-        // If the server rejects this report as well, the log says so.
-        fail(job, "the server rejected the " + what + ": " + refused.getMessage(), null, error instanceof Fail fail && fail.isFinal);
+        String text = "the " + what + " was refused: " + refused.getMessage();
+        if (!(error instanceof Fail fail)) fail(job, text, null, false);
+        // Without the delay if that is what the server refuses.
+        else if (fail(job, text, fail.retryIn, fail.isFinal) != null && fail.retryIn != null) fail(job, text, null, fail.isFinal);
     }
 
     /** Also where what the handler called has made another exception of the interrupt. */
@@ -676,7 +678,7 @@ public final class JobqWorker {
         }
         int times;
         synchronized (conflicts) {
-            if (conflicts.size() > 10_000) conflicts.clear();   // of jobs that other workers have completed
+            if (conflicts.size() > 1000) conflicts.clear();   // of jobs that other workers have completed
             times = state.isEmpty() ? MOST_CONFLICTS + 1 : conflicts.merge(job.id, 1, Integer::sum);
             if (times > MOST_CONFLICTS) {
                 conflicts.remove(job.id);

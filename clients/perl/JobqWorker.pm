@@ -208,9 +208,11 @@ sub claim
             return 0 unless $dbh->pg_ready;
             my $ended = eval { $dbh->pg_result; 1 };
             die $@ if !$ended && ($dbh->state || '') ne '57014';
-            $self->say_it('the server canceled a wait: ' . $dbh->errstr . '. Set statement_timeout of this role above wait_timeout '
-                . "($option->{wait_timeout} s), or lower wait_timeout.") if !$ended && !$self->{waits_canceled}++;
+            my $canceled = $ended ? undef : $dbh->errstr;
             $self->{waiting} = 0;    # not before: a statement that goes away cancels its query
+            $self->say_it("the server canceled a wait: $canceled. The setting statement_timeout of this role or database is "
+                . one($dbh, 'SHOW statement_timeout') . ", and wait_timeout is $option->{wait_timeout} s.")
+                if $canceled && !$self->{waits_canceled}++;
         }
         return 0 if $stopping || $room < 1;
         $self->look_for_others($dbh);
@@ -402,7 +404,7 @@ sub give_back
     my $state = $job->{outcome}{state} // '';
     my $times = delete $self->{conflicts}{ $job->{id} } // 0;
     return if $job->{outcome}{what} ne 'fail' || $state !~ /^(40001|40P01)$/ || $times >= MOST_CONFLICTS;
-    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 10000;    # of jobs that other workers have completed
+    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 1000;    # of jobs that other workers have completed
     $self->{conflicts}{ $job->{id} } = ++$times;
     $self->say_it("job $job->{id} of kind $job->{kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
         . "$times of ${\MOST_CONFLICTS} times");
@@ -441,8 +443,10 @@ sub report
         $self->say_it("job $job->{id}: the report was refused: $error");
         if ($what eq 'fail' && $state =~ /^(22P05|22021)$/ && $outcome->{text} =~ s/[^\x00-\x7f]/?/g) { return; }    # not in the database's encoding
         my $rejected = { complete => 'result', snooze => 'snooze', release => 'release' }->{$what} || 'failure';
-        $job->{outcome} = $outcome->{refused} ? { what => 'nothing' }
-            : { what => 'fail', text => "the server rejected the $rejected: $error", final => $outcome->{final}, refused => 1 };
+        # The second refusal may be that of the delay.
+        if    (!$outcome->{refused})          { $job->{outcome} = { %$outcome, what => 'fail', text => "the $rejected was refused: $error", refused => 1 }; }
+        elsif (defined $outcome->{retry_in})  { delete $outcome->{retry_in}; }
+        else                                  { $job->{outcome} = { what => 'nothing' }; }
         return;
     }
     return if !defined $state;

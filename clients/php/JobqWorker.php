@@ -416,8 +416,9 @@ final class JobqWorker
             $signal = pcntl_wifsignaled($status) ? pcntl_wtermsig($status) : 0;
             if ($signal === SIGUSR1 && !$this->waitsCanceled) {
                 $this->waitsCanceled = true;
-                $this->say('the server canceled a wait (SQLSTATE 57014). Set statement_timeout of this role above wait_timeout ('
-                    . $this->option['wait_timeout'] . ' s), or lower wait_timeout.');
+                $setting = $this->beats(fn (PDO $pdo) => JobqSql::one($pdo, 'SHOW statement_timeout', [])) ?? 'unknown';
+                $this->say("the server canceled a wait (SQLSTATE 57014). The setting statement_timeout of this role or database is $setting, "
+                    . "and wait_timeout is {$this->option['wait_timeout']} s.");
             }
             if ($signal === SIGKILL || $signal === SIGUSR1) {
                 unset($this->pause['waits']);
@@ -720,7 +721,7 @@ final class JobqWorker
         if ($job->outcome['what'] !== 'fail' || !in_array($state, ['40001', '40P01'], true) || $times > self::MOST_CONFLICTS) {
             return;
         }
-        if (count($this->conflicts) > 10000) {
+        if (count($this->conflicts) > 1000) {
             $this->conflicts = [];   // of jobs that other workers have completed
         }
         $this->conflicts[$job->id] = $times;
@@ -771,8 +772,14 @@ final class JobqWorker
                 return;
             }
             $rejected = ['complete' => 'result', 'snooze' => 'snooze', 'release' => 'release'][$outcome['what']] ?? 'failure';
-            $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail',
-                'text' => "the server rejected the $rejected: " . $error->getMessage(), 'final' => $outcome['final'] ?? false, 'refused' => true];
+            if (!isset($outcome['refused'])) {
+                $text = "the $rejected was refused: " . $error->getMessage();
+                $job->outcome = ['what' => 'fail', 'text' => $text, 'refused' => true] + $outcome;
+            } elseif (isset($outcome['retryIn'])) {
+                $job->outcome['retryIn'] = null;   // perhaps the server refuses the delay
+            } else {
+                $job->outcome = ['what' => 'nothing'];
+            }
             return;
         }
         if ($state !== null) {

@@ -487,8 +487,12 @@ module Jobq
       @claims.exec_params('CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)',
                           [@queue, "#{@wait_timeout} s", kinds, @worker_id])
     rescue PG::QueryCanceled => e
-      @wait_canceled ||= say("the server canceled a wait: #{e.message.strip}. Set statement_timeout of this role above wait_timeout " \
-                             "(#{@wait_timeout} s), or lower wait_timeout.") || true
+      return if @wait_canceled
+
+      @wait_canceled = true
+      setting = @claims.exec('SHOW statement_timeout').getvalue(0, 0)
+      say "the server canceled a wait: #{e.message.strip}. The setting statement_timeout of this role or database is #{setting}, " \
+          "and wait_timeout is #{@wait_timeout} s."
     end
 
     def start(job)
@@ -541,8 +545,11 @@ module Jobq
       end
       refused = report_end(job, result, error) or return
       what = { NilClass => 'result', Snooze => 'snooze' }.fetch(error.class, 'failure')
-      # If the server rejects this report as well, the log says so.
-      fail_job(job, "the server rejected the #{what}: #{refused.message}", nil, error.is_a?(Fail) && error.final)
+      text = "the #{what} was refused: #{refused.message}"
+      return fail_job(job, text) unless error.is_a?(Fail)
+
+      # Without the delay if that is what the server refuses.
+      fail_job(job, text, error.retry_in, error.final) && error.retry_in && fail_job(job, text, nil, error.final)
     end
 
     def report_end(job, result, error)
@@ -566,7 +573,7 @@ module Jobq
         times = @conflicts.delete(job.id).to_i
         return false unless CONFLICT.include?(state) && times < MOST_CONFLICTS
 
-        @conflicts.clear if @conflicts.size > 10_000 # of jobs that other workers have completed
+        @conflicts.clear if @conflicts.size > 1000 # of jobs that other workers have completed
         @conflicts[job.id] = times + 1
       end
       say "job #{job.id} of kind #{job.kind}: its transaction collided with another one (SQLSTATE #{state}), so it is given back: " \

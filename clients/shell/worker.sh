@@ -252,7 +252,7 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
     if [ -n "$refused" ]; then
         local rejected=failure
         case $what in completed) rejected=result ;; snoozed) rejected=snooze ;; released) rejected=release ;; esac
-        { printf 'the server rejected the %s: ' "$rejected"; cat "$JOB_DIR/refused"; } >"$JOB_DIR/errors"
+        { printf 'the %s was refused: ' "$rejected"; cat "$JOB_DIR/refused"; } >"$JOB_DIR/errors"
         what=refused
         answer=$(fail "$retry") || answer=refused
     fi
@@ -332,8 +332,8 @@ await_job() {
             sleep 1
         elif [ -z "$waits_canceled" ]; then
             waits_canceled=1
-            log "the server canceled a wait: $(sed '/^LOCATION: /d' "$jobs/wait.error"). Set statement_timeout of this role above" \
-                "wait_timeout ($wait_timeout s), or lower wait_timeout."
+            log "the server canceled a wait: $(sed '/^LOCATION: /d' "$jobs/wait.error"). The setting statement_timeout of this role or" \
+                "database is $(sql <<<'SHOW statement_timeout'), and wait_timeout is $wait_timeout s."
         fi
     fi
     waiting=

@@ -180,9 +180,12 @@ module Jobq
         @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, @wait_timeout))
       end
     rescue PG::QueryCanceled => e
-      @log.warn("#{@options.worker_id}: the server canceled a wait: #{e.message.strip}. Set statement_timeout of this role above " \
-                "wait_timeout (#{@wait_timeout} s), or lower wait_timeout.") unless @wait_canceled
+      return if @wait_canceled
+
       @wait_canceled = true
+      setting = @claims.rows("SHOW statement_timeout").first["statement_timeout"]
+      @log.warn("#{@options.worker_id}: the server canceled a wait: #{e.message.strip}. The setting statement_timeout of this role or " \
+                "database is #{setting}, and wait_timeout is #{@wait_timeout} s.")
     end
 
     # ---- the thread that heartbeats
@@ -338,10 +341,11 @@ module Jobq
       text = Outcome.describe(e)
       @log.error("#{@options.worker_id}: the report of #{job} was refused: #{text.strip}")
       return report_or_fail(job, outcome.in_ascii, refused: refused) if outcome.unstorable?(e)
-      return @hand.reported([job]) if refused
+      return @hand.reported([job]) if refused && (outcome.what != :fail || outcome.retry_in.nil?)
 
-      failed = Outcome.of(:fail, "the server rejected the #{outcome.noun}: #{text}", retry_again: outcome.retry)
-      report_or_fail(job, failed.again(alone: true, sent: outcome.sent), refused: true)
+      failed = outcome.refused(text)
+      failed.retry_in = nil if refused   # perhaps the server refuses the delay
+      report_or_fail(job, failed, refused: true)
     end
 
     def taken?(job, outcome)

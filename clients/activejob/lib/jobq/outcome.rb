@@ -62,9 +62,11 @@ module Jobq
       again(alone: true, sent: false).tap { |again| again.collisions, again.not_before = collisions + 1, not_before }
     end
 
-    # What the server has rejected, for a message.
-    def noun
-      { complete: "result", snooze: "snooze", release: "release" }.fetch(what, "failure")
+    # The failure to report in its place after the server has refused it. A failure keeps its delay.
+    def refused(why)
+      noun = { complete: "result", snooze: "snooze", release: "release" }.fetch(what, "failure")
+      failed = Outcome.of(:fail, "the #{noun} was refused: #{why}", retry_in: what == :fail ? retry_in : nil, retry_again: self.retry)
+      failed.again(alone: true, sent: sent)
     end
 
     # Whether the error says that the encoding of the database lacks a character of the text (22P05, 22021).
@@ -87,7 +89,7 @@ module Jobq
   # counting the attempt, up to MOST times in a row, so that a job that always collides ends.
   class Conflicts
     MOST = 10
-    REMEMBERED = 10_000
+    REMEMBERED = 1000
 
     # The SQLSTATE of the error, or nil.
     def self.of(error)
