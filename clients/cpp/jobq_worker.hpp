@@ -840,12 +840,17 @@ private:
     {
         for (double pause = 0.1;; rest(0.05)) {
             try {
-                std::vector<std::shared_ptr<Job>> due, progressed;
+                std::vector<std::shared_ptr<Job>> due, reported, progressed;
                 for (const auto &job : held()) {
-                    if (job->reporting || job->cancelled() == "lost")
+                    if (job->cancelled() == "lost")
                         continue;
                     const double silent = seconds_since(job->beat_at);
                     const bool is_due = silent >= interval(*job);
+                    if (job->reporting) {
+                        if (is_due)
+                            reported.push_back(job);
+                        continue;
+                    }
                     if (is_due)
                         due.push_back(job);
                     if (is_due || silent > 0.5)
@@ -854,6 +859,8 @@ private:
                 // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
                 if (!due.empty())
                     beat(due);
+                for (const auto &job : reported)
+                    beat_briefly(*job);
                 for (const auto &job : progressed)
                     if (job->cancelled() != "lost")
                         beat_with_progress(*job);
@@ -865,6 +872,23 @@ private:
                 say(std::string("heartbeats were refused: ") + error.what());
                 rest(1);
             }
+        }
+    }
+
+    // Keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without an answer
+    // may still lock the job's row, and heartbeats of others must not wait for that.
+    void beat_briefly(Job &job)
+    {
+        job.beat_at = Clock::now();
+        try {
+            on_beats([&](pqxx::nontransaction &own) {
+                return one(own,
+                    "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly",
+                    job.id, job.lease);
+            });
+        } catch (const pqxx::sql_error &error) {
+            if (error.sqlstate() != "55P03")
+                throw;
         }
     }
 

@@ -77,6 +77,12 @@ func (j *Job) Reason() string {
 	return j.reason
 }
 
+func (j *Job) lastBeat() time.Time {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return j.beatAt
+}
+
 func (j *Job) stop(reason string) {
 	j.mutex.Lock()
 	if j.reason == "" || reason == "lost" {
@@ -876,13 +882,17 @@ func (w *Worker) heartbeatAll() {
 // heartbeatDue ends with the first error: what has not been sent stays due. All together first: progress that does not arrive, perhaps
 // since its shard is away, keeps no heartbeat of others.
 func (w *Worker) heartbeatDue() error {
-	var due, progressed []*Job
+	var due, reported, progressed []*Job
 	for _, job := range w.held() {
+		isDue := time.Since(job.lastBeat()) >= w.interval(job)
 		job.mutex.Lock()
 		live := !job.reporting && job.reason != "lost"
 		progress, silent := job.progress, time.Since(job.beatAt)
+		if isDue && job.reporting && job.reason != "lost" {
+			reported = append(reported, job)
+			job.beatAt = time.Now()
+		}
 		job.mutex.Unlock()
-		isDue := silent >= w.interval(job)
 		if live && isDue {
 			due = append(due, job)
 		}
@@ -895,10 +905,29 @@ func (w *Worker) heartbeatDue() error {
 			return err
 		}
 	}
+	for _, job := range reported {
+		if err := w.heartbeatBriefly(job); err != nil {
+			return err
+		}
+	}
 	for _, job := range progressed {
 		if err := w.heartbeatWithProgress(job); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// heartbeatBriefly keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without
+// an answer may still lock the job's row, and heartbeats of others must not wait for that.
+func (w *Worker) heartbeatBriefly(job *Job) error {
+	err := w.tryBeats(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
+			SELECT jobq_heartbeat($1, $2) FROM briefly`, job.ID, job.Lease)
+		return err
+	})
+	if errors.Is(err, errBroken) {
+		return err
 	}
 	return nil
 }

@@ -769,15 +769,20 @@ public final class JobqWorker {
 
     /** All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. */
     private void heartbeatDue() throws SQLException, Broken {
-        List<Job> due = new ArrayList<>(), progressed = new ArrayList<>();
+        List<Job> due = new ArrayList<>(), reported = new ArrayList<>(), progressed = new ArrayList<>();
         for (Job job : held()) {
-            if (job.reporting || "lost".equals(job.reason)) continue;
+            if ("lost".equals(job.reason)) continue;
             double silent = (System.nanoTime() - job.beatAt) / 1e9;
             boolean isDue = silent >= interval(job);
+            if (job.reporting) {
+                if (isDue) reported.add(job);
+                continue;
+            }
             if (isDue) due.add(job);
             if (job.newProgress != null && (isDue || silent > 0.5)) progressed.add(job);
         }
         if (!due.isEmpty()) beat(due);
+        for (Job job : reported) beatBriefly(job);
         for (Job job : progressed) {
             if ("lost".equals(job.reason)) continue;
             heard(job, onBeats(conn -> {
@@ -798,6 +803,20 @@ public final class JobqWorker {
             if (isBroken(conn, error)) throw error;
             say("progress of job " + job.id + " was refused: " + error.getMessage());
             return one(conn, "SELECT jobq_heartbeat(?, ?)", job.id, job.lease);
+        }
+    }
+
+    /**
+     * Keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without an answer may
+     * still lock the job's row, and heartbeats of others must not wait for that.
+     */
+    private void beatBriefly(Job job) throws SQLException, Broken {
+        job.beatAt = System.nanoTime();
+        try {
+            onBeats(conn -> one(conn, "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) "
+                + "SELECT jobq_heartbeat(?, ?) FROM briefly", job.id, job.lease));
+        } catch (SQLException error) {
+            if (!"55P03".equals(error.getSQLState())) throw error;
         }
     }
 

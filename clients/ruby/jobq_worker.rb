@@ -620,11 +620,12 @@ module Jobq
       pause = 0.1
       loop do
         sleep 0.05
-        live = held.reject { |job| job.reporting || job.cancelled == 'lost' }
+        reported, live = held.reject { |job| job.cancelled == 'lost' }.partition(&:reporting)
         due = live.select { |job| due?(job) }
         progressed = live.select { |job| job.new_progress && (Worker.now - job.beat_at > 0.5 || due?(job)) }
         # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
         beat(due) if due.any?
+        reported.each { |job| beat_briefly(job) if due?(job) }
         progressed.each { |job| beat_with_progress(job) unless job.cancelled == 'lost' }
         pause = 0.1
       rescue Broken
@@ -646,6 +647,17 @@ module Jobq
                          [array(jobs.map(&:id)), array(jobs.map(&:lease))])
       end
       jobs.zip(rows.column_values(0)) { |job, state| heard(job, state) }
+    end
+
+    # Keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without an answer may
+    # still lock the job's row, and heartbeats of others must not wait for that.
+    def beat_briefly(job)
+      job.beat_at = Worker.now
+      beats { |conn| conn.exec_params(<<~SQL, [job.id, job.lease]) }
+        WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly
+      SQL
+    rescue PG::LockNotAvailable
+      nil
     end
 
     def beat_with_progress(job)
