@@ -26,6 +26,19 @@ class EnqueueTest < JobqTest
     assert_equal({ "id" => job.provider_job_id.to_s, "kind" => "PlainJob", "status" => "pending" }, row(job, "id, kind, status"))
   end
 
+  def test_a_time_that_does_not_name_one_moment_is_refused
+    [Date.new(2030, 1, 1), "2030-01-01 10:00", 20_301_231, 2030.5].each do |at|
+      error = assert_raises(Jobq::OptionError, at.inspect) { PlainJob.set(queue: @queue, wait_until: at).perform_later }
+      assert_match(/\Await_until must be .*#{Regexp.escape(at.inspect)}/, error.message)
+    end
+    assert_equal(0, count)
+    assert_raises(Jobq::OptionError) { later(PlainJob, jobq: { unique_key: "a", unique_for: Time.now }) }
+    moment = Time.utc(2030, 1, 1, 10)
+    [moment, moment.to_datetime, moment.in_time_zone("Hawaii")].each do |at|
+      assert_equal("t", row(later(PlainJob, wait_until: at), "run_at = '2030-01-01 10:00Z' AS same")["same"], at.inspect)
+    end
+  end
+
   def test_a_rollback_takes_the_job_along
     ActiveRecord::Base.transaction do
       Effect.create!(name: "none")

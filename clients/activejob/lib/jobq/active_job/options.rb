@@ -46,7 +46,7 @@ module Jobq
       def jobq_options
         @jobq_options ||= self.class.jobq_class_options.merge(@jobq_given || {}).each_with_object({}) do |(name, value), found|
           value = value.arity.zero? ? instance_exec(&value) : instance_exec(self, &value) if value.is_a?(Proc)
-          value = Parameters.interval(value) if INTERVALS.include?(name)
+          value = Parameters.interval(Jobq.checked_delay(name, value)) if INTERVALS.include?(name)
           found[name.to_s] = value unless value.nil?
         end
       end
@@ -67,7 +67,15 @@ module Jobq
 
       private
 
+      # wait_until must name one moment. ActiveJob takes a number or a text for seconds since 1970, and a date has no time zone.
+      def check_time(at)
+        return if at.nil? || at.is_a?(Time) || at.is_a?(DateTime) || at.is_a?(ActiveSupport::TimeWithZone)
+
+        raise OptionError, "wait_until must be a Time, a DateTime or an ActiveSupport::TimeWithZone, which name one moment; it is #{at.inspect}"
+      end
+
       def take_jobq_options(options)
+        check_time(options[:wait_until])
         return unless options[:jobq]
 
         @jobq_given = (@jobq_given || {}).merge(Options.checked(options[:jobq]))
