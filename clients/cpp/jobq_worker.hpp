@@ -401,6 +401,9 @@ private:
     std::map<long, int> conflicts_;                   // how often the job's own transaction has collided here, by id
     bool waits_canceled_ = false;
     Clock::time_point look_at_;    // for jobs of other kinds
+    bool pooled_ = false, has_polled_ = false;
+    std::optional<Clock::time_point> polls_until_;    // by mutex_
+    int polls_in_a_row_ = 0;
     std::unique_ptr<pqxx::connection> claims_, beats_;
     std::mutex beats_mutex_;
     double wait_timeout_ = 0;
@@ -521,13 +524,16 @@ private:
         wait_timeout_ = options_.wait_timeout;
         try {
             pqxx::nontransaction own(*beats_);
+            pooled_ = one(own, "SELECT pg_backend_pid()") != Text(std::to_string(beats_->backendpid()));
+            if (pooled_)
+                wait_timeout_ = std::min(wait_timeout_, SHORT_WAIT);
             one(own, "SELECT jobq_wake($1)", options_.worker_id);
         } catch (const pqxx::sql_error &error) {
             if (error.sqlstate() == "42883")
                 throw std::runtime_error(std::string("jobq is not in this database: ") + error.what());
             if (error.sqlstate() != "55000")
                 throw;
-            wait_timeout_ = std::min(wait_timeout_, 2.0);    // not preloaded: nobody can wake it
+            wait_timeout_ = std::min(wait_timeout_, SHORT_WAIT);    // not preloaded: no call can end the wait
         }
     }
 
@@ -546,7 +552,10 @@ private:
             if (!beats_)
                 beats_ = connect(conninfo_);
             pqxx::nontransaction own(*beats_);
-            return function(own);
+            const auto begun = Clock::now();
+            const Text answer = function(own);
+            answered(seconds_since(begun));
+            return answer;
         } catch (const std::exception &error) {
             if (!is_broken(beats_.get(), error))
                 throw;
@@ -648,19 +657,69 @@ private:
         }
     }
 
+    // ---- small pools: see clients/README.md
+
+    static constexpr double SHORT_WAIT = 2;    // seconds of a wait that cannot be woken, or behind a pooler
+
+    // Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
+    void answered(double took)
+    {
+        if (!pooled_ || took <= 0.25)
+            return;
+        double limit = std::min({1.0, options_.heartbeat_interval.value_or(4) / 4, options_.heartbeat_timeout.value_or(12) / 12});
+        for (const auto &job : held())
+            limit = std::min(limit, interval(*job) / 4);
+        if (took <= std::max(limit, 0.25))
+            return;
+        bool begins, first;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            begins = !polls_until_;
+            first = !has_polled_;
+            has_polled_ = true;
+            polls_until_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(about(120000)));    // 60 to 120 s
+        }
+        if (begins)
+            say((first ? "warning: answers take " : "answers take ") + std::to_string(took) + " s behind the connection pooler, whose pool may " +
+                "have fewer connections than there are workers: polling instead of waiting");
+    }
+
+    bool polls()
+    {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (!polls_until_ || Clock::now() < *polls_until_)
+                return polls_until_.has_value();
+            polls_until_.reset();
+        }
+        polls_in_a_row_ = 0;
+        say("answers are fast again: waiting instead of polling");
+        return false;
+    }
+
     void claim(int room)
     {
         look_for_others();
         pqxx::nontransaction own(*claims_);
         const Text timeout = span(options_.heartbeat_timeout);
+        const auto begun = Clock::now();
         const pqxx::result rows = own.exec_params(
             "SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds "
             "FROM jobq_claim($1, $2, $3::int, $4::text[], heartbeat_timeout => $5::interval)",
             options_.queue, options_.worker_id, room, kinds(), or_null(timeout));
+        answered(seconds_since(begun));
         for (const auto &row : rows)
             start(std::make_shared<Job>(row, conninfo_));
-        if (!rows.empty())
+        if (!rows.empty()) {
+            polls_in_a_row_ = 0;
             return;
+        }
+        if (polls()) {
+            const double pause = std::min(0.05 * (1 << std::min(polls_in_a_row_++, 10)), 1.0);
+            std::unique_lock<std::mutex> lock(mutex_);
+            changed_.wait_for(lock, std::chrono::duration<double>(pause), [this] { return stopping_.load(); });
+            return;
+        }
         try {
             own.exec_params("CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)", options_.queue,
                 span(wait_timeout_), kinds(), options_.worker_id);

@@ -217,6 +217,9 @@ type Worker struct {
 	conflicts                           map[int64]int  // how often the job's own transaction has collided here, by id
 	waitsCanceled                       bool
 	lookAt                              time.Time // for jobs of other kinds
+	pooled, hasPolled                   bool
+	pollsUntil                          time.Time // zero: it waits
+	polls                               int       // in a row
 	slotFree                            chan struct{}
 	stopping, unreported                bool
 	giveUpAt                            time.Time // for the last reports
@@ -466,12 +469,19 @@ func (w *Worker) open() (err error) {
 	if w.beats, err = w.connect(context.Background()); err != nil {
 		return err
 	}
+	var pid int32
+	if err = w.beats.QueryRow(context.Background(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		return err
+	}
+	if w.pooled = uint32(pid) != w.beats.PgConn().PID(); w.pooled && w.WaitTimeout > shortWait {
+		w.WaitTimeout = shortWait
+	}
 	var refused *pgconn.PgError
 	_, err = w.beats.Exec(context.Background(), "SELECT jobq_wake($1)", w.WorkerID)
 	if errors.As(err, &refused) && refused.Code == "55000" { // not preloaded: nobody can wake it
 		err = nil
-		if w.WaitTimeout > 2*time.Second {
-			w.WaitTimeout = 2 * time.Second
+		if w.WaitTimeout > shortWait {
+			w.WaitTimeout = shortWait
 		}
 	}
 	if errors.As(err, &refused) && refused.Code == "42883" {
@@ -531,7 +541,9 @@ func (w *Worker) tryBeats(function func(ctx context.Context, conn *pgx.Conn) err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answeredWithin)
 	defer cancel()
+	begun := time.Now()
 	err = function(ctx, w.beats)
+	w.answered(time.Since(begun))
 	if isBroken(w.beats, err) {
 		log.Printf("%s: the connection is broken: %v", w.WorkerID, err)
 		closeSoon(w.beats)
@@ -539,6 +551,69 @@ func (w *Worker) tryBeats(function func(ctx context.Context, conn *pgx.Conn) err
 		return errBroken
 	}
 	return err
+}
+
+// ---- small pools: see clients/README.md
+
+const (
+	shortWait   = 2 * time.Second // of a wait that cannot be woken, or behind a pooler
+	firstPoll   = 50 * time.Millisecond
+	longestPoll = time.Second
+)
+
+// answered makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
+func (w *Worker) answered(took time.Duration) {
+	limit := time.Second
+	for _, job := range w.held() {
+		limit = shorter(limit, w.interval(job)/4)
+	}
+	for _, interval := range []time.Duration{w.HeartbeatInterval, w.HeartbeatTimeout / 3} {
+		if interval > 0 {
+			limit = shorter(limit, interval/4)
+		}
+	}
+	if limit < 250*time.Millisecond {
+		limit = 250 * time.Millisecond
+	}
+	if !w.pooled || took <= limit {
+		return
+	}
+	w.mutex.Lock()
+	begins := w.pollsUntil.IsZero()
+	w.pollsUntil = time.Now().Add(time.Minute + time.Duration(rand.Int63n(int64(time.Minute))))
+	warn := begins && !w.hasPolled
+	w.hasPolled = true
+	w.mutex.Unlock()
+	if begins {
+		log.Printf("%s: %sanswers take %.1f s behind the connection pooler, whose pool may have fewer connections than there are workers: "+
+			"polling instead of waiting", w.WorkerID, map[bool]string{true: "warning: "}[warn], took.Seconds())
+	}
+}
+
+func shorter(one, other time.Duration) time.Duration {
+	if one < other {
+		return one
+	}
+	return other
+}
+
+// pollPause returns the pause after an empty claim, or 0 if the worker waits in the server.
+func (w *Worker) pollPause() time.Duration {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.pollsUntil.IsZero() {
+		return 0
+	}
+	if time.Now().After(w.pollsUntil) {
+		w.pollsUntil, w.polls = time.Time{}, 0
+		log.Printf("%s: answers are fast again: waiting instead of polling", w.WorkerID)
+		return 0
+	}
+	w.polls++
+	if w.polls > 10 {
+		return longestPoll
+	}
+	return shorter(longestPoll, firstPoll<<uint(w.polls-1))
 }
 
 func (w *Worker) wake() {
@@ -600,6 +675,7 @@ func (w *Worker) claimOnce(room int) error {
 		text := seconds(w.HeartbeatTimeout)
 		timeout = &text
 	}
+	begun := time.Now()
 	rows, err := w.claims.Query(ctx, `SELECT id, lease, kind, payload::text, attempt, progress::text, metadata::text, heartbeat_seconds
 		FROM jobq_claim($1, $2, $3, $4, heartbeat_timeout => $5::text::interval)`, w.Queue, w.WorkerID, room, w.kinds, timeout)
 	if err != nil {
@@ -620,10 +696,19 @@ func (w *Worker) claimOnce(room int) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	w.answered(time.Since(begun))
 	for _, job := range jobs {
 		w.begin(job)
 	}
 	if len(jobs) > 0 {
+		w.polls = 0
+		return nil
+	}
+	if pause := w.pollPause(); pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-w.stopped.Done():
+		}
 		return nil
 	}
 	_, err = w.claims.Exec(ctx, "CALL jobq_wait($1::text, $2::text::interval, $3::text[], worker_id => $4::text)", w.Queue,

@@ -39,6 +39,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.postgresql.PGConnection;
 
 public final class JobqWorker {
     /** Returns the result of the job as JSON, or null. */
@@ -229,6 +230,7 @@ public final class JobqWorker {
 
     private static final String LOST = "JQ001";
     private static final double ANSWERED_WITHIN = 30;
+    private static final double SHORT_WAIT = 2;   // seconds of a wait that cannot be woken, or behind a pooler
     private static final List<String> CONFLICT = List.of("40001", "40P01");
     /**
      * Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
@@ -241,7 +243,10 @@ public final class JobqWorker {
     private final Map<String, Handler> handlers = new HashMap<>();
     private final Map<Long, Job> running = new HashMap<>();   // by lease; guarded by itself
     private final Map<Long, Integer> conflicts = new HashMap<>();   // how often the job's own transaction has collided here; guarded by itself
-    private boolean waitsCanceled;
+    private boolean waitsCanceled, pooled, polling;
+    private volatile boolean hasPolled;
+    private long pollsUntil;
+    private int polls;   // in a row
     private final ExecutorService threads = Executors.newCachedThreadPool(JobqWorker::daemon);
     private final Object beatsLock = new Object();
     private Connection claims, beats;
@@ -379,12 +384,15 @@ public final class JobqWorker {
     private void open() throws SQLException {
         claims = connectClaims();
         beats = connect(ANSWERED_WITHIN);
+        pooled = beats.isWrapperFor(PGConnection.class)
+            && !one(beats, "SELECT pg_backend_pid()").equals(String.valueOf(beats.unwrap(PGConnection.class).getBackendPID()));
+        if (pooled) waitTimeout = Math.min(waitTimeout, SHORT_WAIT);
         try {
             one(beats, "SELECT jobq_wake(?)", options.workerId);
         } catch (SQLException error) {
             if ("42883".equals(error.getSQLState())) throw new SQLException("jobq is not in this database: " + error.getMessage(), error);
             if (!"55000".equals(error.getSQLState())) throw error;
-            waitTimeout = Math.min(waitTimeout, 2);   // not preloaded: nobody can wake it
+            waitTimeout = Math.min(waitTimeout, SHORT_WAIT);   // not preloaded: no call can end the wait
         }
     }
 
@@ -410,7 +418,10 @@ public final class JobqWorker {
         synchronized (beatsLock) {
             try {
                 if (beats == null) beats = connect(ANSWERED_WITHIN);
-                return statement.on(beats);
+                long begun = System.nanoTime();
+                T answer = statement.on(beats);
+                answered(begun);
+                return answer;
             } catch (SQLException error) {
                 if (!isBroken(beats, error)) throw error;
                 say("the connection is broken, trying again: " + error.getMessage());
@@ -549,9 +560,42 @@ public final class JobqWorker {
         }
     }
 
-    private void claim(int room) throws SQLException {
+    // ---- small pools: see clients/README.md
+
+    /** Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool. */
+    private void answered(long begun) {
+        double took = (System.nanoTime() - begun) / 1e9, limit = 1;
+        if (!pooled || took <= 0.25) return;
+        for (Job job : held()) limit = Math.min(limit, interval(job) / 4);
+        if (options.heartbeatInterval != null) limit = Math.min(limit, options.heartbeatInterval / 4);
+        if (options.heartbeatTimeout != null) limit = Math.min(limit, options.heartbeatTimeout / 12);
+        if (took <= Math.max(limit, 0.25)) return;
+        boolean begins;
+        synchronized (conflicts) {
+            begins = !polling;
+            polling = true;
+            pollsUntil = System.nanoTime() + ThreadLocalRandom.current().nextLong(60_000_000_000L, 120_000_000_000L);
+        }
+        if (!begins) return;
+        say((hasPolled ? "" : "warning: ") + String.format(Locale.ROOT, "answers take %.1f s behind the connection pooler, whose pool may have "
+            + "fewer connections than there are workers: polling instead of waiting", took));
+        hasPolled = true;
+    }
+
+    private boolean polls() {
+        synchronized (conflicts) {
+            if (!polling || System.nanoTime() - pollsUntil < 0) return polling;
+            polling = false;
+            polls = 0;
+        }
+        say("answers are fast again: waiting instead of polling");
+        return false;
+    }
+
+    private void claim(int room) throws SQLException, InterruptedException {
         lookForOthers();
         List<Job> found = new ArrayList<>();
+        long begun = System.nanoTime();
         try (PreparedStatement statement = prepared(claims, """
                 SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
                 FROM jobq_claim(?, ?, ?, ?, heartbeat_timeout => ?::interval)""",
@@ -559,8 +603,18 @@ public final class JobqWorker {
                 ResultSet rows = statement.executeQuery()) {
             while (rows.next()) found.add(new Job(rows));
         }
+        answered(begun);
         for (Job job : found) start(job);
-        if (!found.isEmpty()) return;
+        if (!found.isEmpty()) {
+            polls = 0;
+            return;
+        }
+        if (polls()) {
+            synchronized (running) {
+                if (!stopping) running.wait((long) Math.min(50 * Math.pow(2, Math.min(polls++, 10)), 1000));
+            }
+            return;
+        }
         try (PreparedStatement statement = prepared(claims, "CALL jobq_wait(?, ?::interval, ?, worker_id => ?)",
                 options.queue, seconds(waitTimeout), handlers.keySet(), options.workerId)) {
             statement.execute();

@@ -23,6 +23,9 @@ use Time::HiRes qw(sleep time);
 
 use constant ANSWERED_WITHIN => 5;
 
+# Seconds of a wait that cannot be woken, or behind a pooler.
+use constant SHORT_WAIT => 2;
+
 # Seconds between two looks for jobs of the queue that the worker does not claim.
 use constant LOOKS_EVERY => 600;
 
@@ -100,12 +103,14 @@ sub run
     $self->{kinds} = [ sort keys %{ $self->{handlers} } ];
     $self->{claims} = connect_now();
     $self->{beats}  = connect_now();
+    $self->{pooled} = one($self->{beats}, 'SELECT pg_backend_pid()') != $self->{beats}{pg_pid};
+    $option->{wait_timeout} = SHORT_WAIT if $self->{pooled} && $option->{wait_timeout} > SHORT_WAIT;
     if (!eval { one($self->{beats}, 'SELECT jobq_wake(?)', $option->{worker_id}); 1 })
     {
         my $state = $self->{beats}->state;
         die "jobq is not in this database: $@" if $state eq '42883';
         die $@ if $state ne '55000';
-        $option->{wait_timeout} = 2 if $option->{wait_timeout} > 2;    # not preloaded: nobody can wake it
+        $option->{wait_timeout} = SHORT_WAIT if $option->{wait_timeout} > SHORT_WAIT;    # not preloaded: no call can end the wait
     }
     $self->say_it(qq(serves queue "$option->{queue}", kinds @{ $self->{kinds} }; leaves jobs of other kinds to other workers));
     my $signals = 0;
@@ -193,6 +198,35 @@ sub look_for_others
     return;
 }
 
+# ---- small pools: see clients/README.md
+
+# Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
+sub answered
+{
+    my ($self, $took) = @_;
+    return if !$self->{pooled} || $took <= 0.25;
+    my $option = $self->{option};
+    my ($limit) = sort { $a <=> $b } 1, ($option->{heartbeat_interval} || 4) / 4, ($option->{heartbeat_timeout} || 12) / 12,
+        map { $self->interval($_) / 4 } values %{ $self->{jobs} };
+    return if $took <= ($limit > 0.25 ? $limit : 0.25);
+    my $begins = !$self->{polls_until};
+    $self->{polls_until} = time + 60 + rand(60);
+    return if !$begins;
+    $self->say_it(sprintf '%sanswers take %.1f s behind the connection pooler, whose pool may have fewer connections than there are workers: '
+        . 'polling instead of waiting', $self->{has_polled}++ ? '' : 'warning: ', $took);
+    return;
+}
+
+sub polls
+{
+    my ($self) = @_;
+    return 0 if !$self->{polls_until};
+    return 1 if time < $self->{polls_until};
+    $self->{polls_until} = $self->{polls} = 0;
+    $self->say_it('answers are fast again: waiting instead of polling');
+    return 0;
+}
+
 # Whether jobs have begun.
 sub claim
 {
@@ -216,14 +250,22 @@ sub claim
         }
         return 0 if $stopping || $room < 1;
         $self->look_for_others($dbh);
+        my $asked = time;
         my $rows = $dbh->selectall_arrayref(
             'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
              FROM jobq_claim(?, ?, ?::int, ?::text[], heartbeat_timeout => ?::interval)',
             { Slice => {} }, $option->{queue}, $option->{worker_id}, $room, $self->{kinds},
             defined $option->{heartbeat_timeout} ? "$option->{heartbeat_timeout} s" : undef);
         delete $self->{pause}{claims};
+        $self->answered(time - $asked);
         $self->begin($_) for @$rows;
-        return 1 if @$rows;
+        if (@$rows) { $self->{polls} = 0; return 1; }
+        if ($self->polls)
+        {
+            my ($pause) = sort { $a <=> $b } 1, 0.05 * 2**($self->{polls}++ || 0);
+            $self->{retry_at}{claims} = time + $pause;
+            return 0;
+        }
         my $sth = $dbh->prepare('CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)', { pg_async => PG_ASYNC });
         $sth->execute($option->{queue}, "$option->{wait_timeout} s", $self->{kinds}, $option->{worker_id});
         $self->{waiting} = $sth;
@@ -326,8 +368,9 @@ sub beats
     my ($self, $function, $what) = @_;
     $what //= 'beats';
     return undef if time < $self->{retry_at}{$what};
-    my $answer = eval { $self->{beats} ||= connect_now(); $function->($self->{beats}); };
-    if (defined $answer) { delete $self->{pause}{$what}; return $answer; }
+    my $begun;
+    my $answer = eval { $self->{beats} ||= connect_now(); $begun = time; $function->($self->{beats}); };
+    if (defined $answer) { delete $self->{pause}{$what}; $self->answered(time - $begun); return $answer; }
     my $error = $@;
     die $error if !is_broken($self->{beats});
     $self->broken('beats', $error, $self->{beats} ? $what : qw(beats reports));

@@ -287,6 +287,11 @@ final class JobqWorker
     /** Seconds between two looks for jobs of the queue that the worker does not claim. */
     private const LOOKS_EVERY = 600;
     private float $lookAt = 0;
+    /** Seconds of a wait that cannot be woken, or behind a pooler. */
+    private const SHORT_WAIT = 2;
+    private bool $pooled = false, $hasPolled = false;
+    private ?float $pollsUntil = null;
+    private int $polls = 0;
     private int $waiting = 0, $signals = 0;
     private array $conflicts = [];
     private bool $failed = false, $waitsCanceled = false;
@@ -328,6 +333,10 @@ final class JobqWorker
     public function run(): int
     {
         $this->pdo = ['claims' => JobqSql::connect(), 'beats' => JobqSql::connect()];
+        $this->pooled = (int) JobqSql::one($this->pdo['beats'], 'SELECT pg_backend_pid()', []) !== $this->pdo['beats']->pgsqlGetPid();
+        if ($this->pooled) {
+            $this->option['wait_timeout'] = min(self::SHORT_WAIT, $this->option['wait_timeout']);
+        }
         try {
             JobqSql::one($this->pdo['beats'], 'SELECT jobq_wake(?)', [$this->option['worker_id']]);
         } catch (PDOException $error) {
@@ -337,7 +346,7 @@ final class JobqWorker
             if ($error->errorInfo[0] !== '55000') {
                 throw $error;
             }
-            $this->option['wait_timeout'] = min(2, $this->option['wait_timeout']);   // not preloaded: nobody can wake it
+            $this->option['wait_timeout'] = min(self::SHORT_WAIT, $this->option['wait_timeout']);   // not preloaded: no call can end the wait
         }
         $this->say("serves queue \"{$this->option['queue']}\", kinds " . implode(', ', array_keys($this->handlers))
             . '; leaves jobs of other kinds to other workers');
@@ -497,6 +506,39 @@ final class JobqWorker
         }
     }
 
+    // ---- small pools: see clients/README.md
+
+    /** Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool. */
+    private function answered(float $took): void
+    {
+        if (!$this->pooled || $took <= 0.25) {
+            return;
+        }
+        $limit = min([1, ((float) $this->option['heartbeat_interval'] ?: 4) / 4, ((float) $this->option['heartbeat_timeout'] ?: 12) / 12,
+            ...array_map(fn ($job) => $job->every / 4, array_values($this->jobs))]);
+        if ($took <= max($limit, 0.25)) {
+            return;
+        }
+        $begins = $this->pollsUntil === null;
+        $this->pollsUntil = microtime(true) + 60 + 60 * mt_rand() / mt_getrandmax();
+        if ($begins) {
+            $this->say(sprintf('%sanswers take %.1f s behind the connection pooler, whose pool may have fewer connections than there are workers: '
+                . 'polling instead of waiting', $this->hasPolled ? '' : 'warning: ', $took));
+            $this->hasPolled = true;
+        }
+    }
+
+    private function polls(): bool
+    {
+        if ($this->pollsUntil === null || microtime(true) < $this->pollsUntil) {
+            return $this->pollsUntil !== null;
+        }
+        $this->pollsUntil = null;
+        $this->polls = 0;
+        $this->say('answers are fast again: waiting instead of polling');
+        return false;
+    }
+
     /** Whether jobs have begun. */
     private function claim(bool $stopping): bool
     {
@@ -508,6 +550,7 @@ final class JobqWorker
         try {
             $this->pdo['claims'] ??= JobqSql::connect();
             $this->lookForOthers($kinds);
+            $asked = microtime(true);
             $rows = JobqSql::rows(
                 $this->pdo['claims'],
                 'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
@@ -516,6 +559,7 @@ final class JobqWorker
                     $this->option['heartbeat_timeout'] === '' ? null : $this->option['heartbeat_timeout'] . ' s']
             );
             unset($this->pause['claims']);
+            $this->answered(microtime(true) - $asked);
         } catch (PDOException $error) {
             if (JobqSql::isBroken($this->pdo['claims'], $error)) {
                 $this->broken('claims', $error, ['claims']);
@@ -527,7 +571,11 @@ final class JobqWorker
         foreach ($rows as $row) {
             $this->begin($row);
         }
-        if (!$rows) {
+        if ($rows) {
+            $this->polls = 0;
+        } elseif ($this->polls()) {
+            $this->retryAt['claims'] = microtime(true) + min(0.05 * 2 ** min($this->polls++, 10), 1);
+        } else {
             try {
                 $this->waiting = $this->fork(function () use ($kinds) {
                     pcntl_signal(SIGTERM, SIG_DFL);
@@ -632,8 +680,11 @@ final class JobqWorker
             return null;
         }
         try {
-            $answer = $function($this->pdo['beats'] ??= JobqSql::connect());
+            $pdo = $this->pdo['beats'] ??= JobqSql::connect();
+            $begun = microtime(true);
+            $answer = $function($pdo);
             unset($this->pause[$what]);
+            $this->answered(microtime(true) - $begun);
             return $answer;
         } catch (PDOException $error) {
             if (!JobqSql::isBroken($this->pdo['beats'], $error)) {

@@ -198,6 +198,8 @@ module Jobq
     MOST_CONFLICTS = 10
     CONFLICT = %w[40001 40P01].freeze
 
+    # Seconds of a wait that cannot be woken, or behind a pooler.
+    SHORT_WAIT = 2.0
     # Seconds between two looks for jobs of the queue that the worker does not claim.
     LOOKS_EVERY = 600
     OTHERS = <<~SQL
@@ -257,6 +259,7 @@ module Jobq
       @changed = ConditionVariable.new
       @running = {}
       @look_at = 0 # for jobs of other kinds
+      @polls = 0 # in a row
       @conflicts = {} # how often the job's own transaction has collided here, by id
       @beats_mutex = Mutex.new
       @asides = Queue.new
@@ -308,9 +311,11 @@ module Jobq
     def open
       @claims = connect
       @beats = connect
+      @pooled = @beats.exec('SELECT pg_backend_pid()').getvalue(0, 0).to_i != @beats.backend_pid
+      @wait_timeout = [@wait_timeout, SHORT_WAIT].min if @pooled
       @beats.exec_params('SELECT jobq_wake($1)', [@worker_id])
     rescue PG::ObjectNotInPrerequisiteState
-      @wait_timeout = [@wait_timeout, 2.0].min # not preloaded: nobody can wake it
+      @wait_timeout = [@wait_timeout, SHORT_WAIT].min # not preloaded: no call can end the wait
     rescue PG::UndefinedFunction => e
       raise "jobq is not in this database: #{e.message}"
     end
@@ -383,7 +388,8 @@ module Jobq
     def beats
       @beats_mutex.synchronize do
         @beats ||= connect
-        yield @beats
+        begun = Worker.now
+        yield(@beats).tap { answered(Worker.now - begun) }
       rescue PG::Error => e
         raise unless broken?(@beats, e)
 
@@ -473,14 +479,47 @@ module Jobq
     def claim(room)
       kinds = array(@handlers.keys)
       look_for_others(kinds)
+      begun = Worker.now
       rows = @claims.exec_params(<<~SQL, [@queue, @worker_id, room, kinds, @heartbeat_timeout && "#{@heartbeat_timeout} s"])
         SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
         FROM jobq_claim($1, $2, $3::int, $4::text[], heartbeat_timeout => $5::interval)
       SQL
+      answered(Worker.now - begun)
       rows.each { |row| start(Job.new(row, self)) }
-      return if rows.ntuples.positive?
+      return @polls = 0 if rows.ntuples.positive?
+      return wait(kinds) unless polls?
 
-      wait(kinds)
+      @polls += 1
+      @mutex.synchronize { @changed.wait(@mutex, [0.05 * 2**[@polls - 1, 10].min, 1].min) unless @stopping }
+    end
+
+    # ---- small pools: see clients/README.md
+
+    # Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
+    def answered(took)
+      return unless @pooled && took > 0.25
+
+      intervals = held.map { |job| job.interval(@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0) }
+      intervals += [@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0].compact
+      return unless took > ((intervals.min || 4) / 4.0).clamp(0.25, 1)
+
+      begins = @polls_until.nil?
+      @polls_until = Worker.now + rand(60.0..120.0)
+      return unless begins
+
+      say "#{'warning: ' unless @has_polled}answers take #{took.round(1)} s behind the connection pooler, whose pool may have fewer " \
+          'connections than there are workers: polling instead of waiting'
+      @has_polled = true
+    end
+
+    def polls?
+      return false if @polls_until.nil?
+      return true if Worker.now < @polls_until
+
+      @polls_until = nil
+      @polls = 0
+      say 'answers are fast again: waiting instead of polling'
+      false
     end
 
     def wait(kinds)

@@ -11,7 +11,11 @@ handle_fail() {
     if [ "$JOB_ATTEMPT" -le "$(of_payload "->> 'times'")" ]; then of_payload "->> 'message'" >&2; return 1; fi
     echo "{\"attempt\": $JOB_ATTEMPT}"
 }
-handle_reject() { reject "$(of_payload "->> 'message'")"; }
+handle_reject() {
+    local seconds
+    seconds=$(of_payload "->> 'retry_in'")
+    if [ -n "$seconds" ]; then retry_in "$seconds" "$(of_payload "->> 'message'")"; else reject "$(of_payload "->> 'message'")"; fi
+}
 handle_snooze() {
     [ ! -e progress_before ] || { echo '{"snoozed": true}'; return; }
     progress '{"snoozed": true}'

@@ -7,7 +7,8 @@
 # standard error. It may call
 #     progress JSON         goes out with a heartbeat
 #     snooze SECONDS        the job comes again then, its attempt not counted
-#     reject MESSAGE        fails for good
+#     retry_in SECONDS MESSAGE      the attempt has failed, and the job is retried then
+#     reject MESSAGE        fails permanently
 #     completing SQL [name=value...]     the SQL and the completion in one transaction; the result is in the file "result"
 #     step NAME SQL RESULT  once, however often the job is tried: the SQL and its result, JSON, in one transaction; prints the result
 # and gets SIGTERM when it shall stop; the file "stopped" says why: cancel, lost or stopping.
@@ -53,15 +54,37 @@ sql() (
 
 # The same; status 2 also for what may work a moment later, on another connection or on any.
 try_sql() {
-    local status=0
+    local status=0 begun=${EPOCHREALTIME/[^0-9]/}
     {
         error=$(sql VERBOSITY=verbose "$@" 2>&1 >&3) || status=$?
     } 3>&1
+    [ $status != 0 ] || answered "$begun"
     [[ $status != 3 || ! $error =~ $passing ]] || status=2
     [ -z "$error" ] || sed '/^LOCATION: /d' <<<"$error" >&2
     return $status
 }
 error='' passing='(ERROR|FATAL|PANIC):  (08|53|57|58|25006|40001|40P01)'
+
+# Makes the worker poll for a while if an answer was late, because waits may hold all connections of a pooler: see "Small pools" in
+# clients/README.md. psql does not say whether there is a pooler.
+answered() {  # when it was asked for, in microseconds
+    local took=$((${EPOCHREALTIME/[^0-9]/} - $1))
+    [ -n "$jobs" ] && [ $took -gt "$late_after" ] || return 0
+    if [ ! -e "$jobs/polls_until" ]; then
+        [ -e "$jobs/has_polled" ] && warning='' || warning='warning: '
+        log "${warning}answers take $((took / 1000)) ms, perhaps behind a connection pooler, whose pool may have fewer connections than there" \
+            "are workers: polling instead of waiting"
+        : >"$jobs/has_polled"
+    fi
+    echo $((EPOCHSECONDS + 60 + RANDOM % 61)) >"$jobs/polls_until"
+}
+# Sets late_after: a quarter of the heartbeat interval, at least 0.25 s and at most 1 s.
+limit_answers() {  # heartbeat interval of the job in hand, or nothing
+    late_after=$(awk -v a="${1:-4}" -v b="${heartbeat_interval:-4}" -v c="${heartbeat_timeout:-12}" 'BEGIN {
+        s = a / 4; if (b / 4 < s) s = b / 4; if (c / 12 < s) s = c / 12
+        printf "%d", 1e6 * (s < 0.25 ? 0.25 : s > 1 ? 1 : s) }')
+}
+late_after=1000000
 
 # A pause, and a longer one the next time.
 rest_longer() {
@@ -89,6 +112,7 @@ surely() {
 
 progress() { printf '%s' "$1" >"$JOB_DIR/progress.new" && mv "$JOB_DIR/progress.new" "$JOB_DIR/progress"; }
 snooze() { echo "snooze $1" >"$JOB_DIR/outcome"; exit 0; }
+retry_in() { echo "retry $1" >"$JOB_DIR/outcome"; echo "$2" >&2; exit 1; }
 reject() { echo reject >"$JOB_DIR/outcome"; echo "$1" >&2; exit 1; }
 completing() {
     local statement=$1 status=0
@@ -126,12 +150,9 @@ COMMIT;" || exit 1
 # ---- a job
 
 # Beside the handler. $$ is the worker: when that was killed nobody will report on the job, so all of it ends.
-heartbeats() {  # interval of the lease, process group of the handler
-    local interval=$1 answer status
-    [ -z "$heartbeat_interval" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_interval" 'BEGIN { print a < b ? a : b }')
-    [ -z "$heartbeat_timeout" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_timeout" 'BEGIN { print a < b / 3 ? a : b / 3 }')
-    local next
-    next=$(awk -v i="$interval" 'BEGIN { printf "%d", i * 10 }')
+heartbeats() {  # interval, process group of the handler
+    local answer status next
+    next=$(awk -v i="$1" 'BEGIN { printf "%d", i * 10 }')
     local tenths=0 pause=0.1
     while sleep 0.1; do
         tenths=$((tenths + 1))
@@ -142,6 +163,7 @@ heartbeats() {  # interval of the lease, process group of the handler
             continue
         fi
         status=0
+        local begun=${EPOCHREALTIME/[^0-9]/}
         answer=$(sql job="$JOB_ID" lease="$JOB_LEASE" 2>"$JOB_DIR/heartbeat.error" \
             <<<"\\set progress \`cat '$JOB_DIR/progress.sent' 2>/dev/null || true\`
 SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=$?
@@ -156,6 +178,7 @@ SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=
             rest_longer
             continue
         fi
+        answered "$begun"
         rm -f "$JOB_DIR/progress.sent"
         tenths=0 pause=0.1
         case $answer in
@@ -167,10 +190,21 @@ SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=
     done
 }
 
+# Keeps the lease while the report is sent. The report finds out what the answer would say. A report without an answer may still lock the
+# job's row, and the next heartbeat must not wait for that.
+keep_lease() {  # interval
+    while sleep "$1" && kill -0 $$ 2>/dev/null; do
+        sql job="$JOB_ID" lease="$JOB_LEASE" >/dev/null 2>&1 <<<"WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
+SELECT jobq_heartbeat(:job, :lease) FROM briefly"
+    done
+}
+
 alive() { kill -0 -- "-$1" 2>/dev/null; }
 
 run() {  # interval of the lease
     local interval=$1 handler beats status=0 released=
+    [ -z "$heartbeat_interval" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_interval" 'BEGIN { print a < b ? a : b }')
+    [ -z "$heartbeat_timeout" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_timeout" 'BEGIN { print a < b / 3 ? a : b / 3 }')
     set -m
     (
         cd "$JOB_DIR" || exit 1
@@ -197,6 +231,10 @@ run() {  # interval of the lease
     kill -TERM -- "-$beats" 2>/dev/null
     wait "$beats" 2>/dev/null
     local reporter give_up_at=
+    set -m
+    keep_lease "$interval" &
+    beats=$!
+    set +m
     report "$status" &
     reporter=$!
     while kill -0 "$reporter" 2>/dev/null; do
@@ -205,14 +243,17 @@ run() {  # interval of the lease
             (sleep 6; kill -USR1 $$) 2>/dev/null &
         elif [ -n "$give_up_at" ] && [ "$SECONDS" -ge "$give_up_at" ]; then
             kill "$reporter"
+            kill -TERM -- "-$beats"
             die "gives up: job $JOB_ID could not be reported"
         fi
         wait "$reporter"
     done
+    kill -TERM -- "-$beats" 2>/dev/null
+    wait "$beats" 2>/dev/null
 }
 
 report() {  # status of the handler
-    local outcome stopped='' answer what refused='' retry=true conflicts=0
+    local outcome stopped='' answer what refused='' retry=true delay='' conflicts=0
     [ ! -e "$JOB_DIR/stopped" ] || stopped=$(cat "$JOB_DIR/stopped")
     if [ "$stopped" = lost ]; then return; fi
     # Also what the heartbeats were about to send.
@@ -247,6 +288,7 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
             what=cancelled
         fi
         [ "$outcome" != reject ] || retry=false
+        [[ $outcome != "retry "* ]] || delay="${outcome#retry } s"
         answer=$(fail "$retry") || refused=1
     fi
     if [ -n "$refused" ]; then
@@ -254,7 +296,7 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
         case $what in completed) rejected=result ;; snoozed) rejected=snooze ;; released) rejected=release ;; esac
         { printf 'the %s was refused: ' "$rejected"; cat "$JOB_DIR/refused"; } >"$JOB_DIR/errors"
         what=refused
-        answer=$(fail "$retry") || answer=refused
+        answer=$(fail "$retry") || { [ -n "$delay" ] && delay='' && answer=$(fail "$retry"); } || answer=refused
     fi
     if [ -z "$answer" ] || [ "$answer" = f ]; then
         # Perhaps an earlier try has arrived, whose answer was lost.
@@ -275,8 +317,8 @@ fail() {  # whether to retry
     send_failure "$1"
 }
 send_failure() {
-    surely job="$JOB_ID" lease="$JOB_LEASE" retry="$1" <<<"\\set message \`cat '$JOB_DIR/message'\`
-SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
+    surely job="$JOB_ID" lease="$JOB_LEASE" retry="$1" delay="$delay" <<<"\\set message \`cat '$JOB_DIR/message'\`
+SELECT jobq_fail(:job, :lease, :'message', nullif(:'delay', '')::interval, :'retry')"
 }
 
 # ---- the worker
@@ -299,8 +341,9 @@ trap 'rm -rf "$jobs"' EXIT
 
 if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
     [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
-    wait_timeout=2   # nobody can wake it
 fi
+# Not preloaded, no call can end the wait; behind a pooler, the wait holds a connection.
+wait_timeout=$(awk -v w="$wait_timeout" 'BEGIN { print w < 2 ? w : 2 }')
 jobs=$(mktemp -d) || die "no directory for jobs can be made"
 log "serves queue \"$queue\", kinds $kinds; leaves jobs of other kinds to other workers"
 
@@ -323,6 +366,15 @@ look_for_others() {
 }
 
 await_job() {
+    if [ -e "$jobs/polls_until" ]; then
+        if [ "$EPOCHSECONDS" -lt "$(cat "$jobs/polls_until")" ]; then
+            sleep "$poll"
+            poll=$(awk -v p="$poll" 'BEGIN { print p < 0.5 ? 2 * p : 1 }')
+            return
+        fi
+        rm "$jobs/polls_until"
+        log "answers are fast again: waiting instead of polling"
+    fi
     sql VERBOSITY=verbose wait_timeout="$wait_timeout s" >/dev/null 2>"$jobs/wait.error" \
         <<<"CALL jobq_wait(:'queue', :'wait_timeout', :'kinds', worker_id => :'worker')" &
     waiting=$!
@@ -345,7 +397,8 @@ keep_what_was_claimed() {
     [ -z "$before" ] || printf '%s' "$before" >"$JOB_DIR/progress_before"
 }
 
-pause=0.1
+pause=0.1 poll=0.05
+limit_answers
 while [ -z "$stop" ]; do
     look_for_others
     status=0
@@ -355,6 +408,7 @@ while [ -z "$stop" ]; do
     [ $status = 0 ] || die "the claim was refused"
     pause=0.1
     if [ -z "$row" ]; then await_job; continue; fi
+    poll=0.05
     # Not by read, whose input is a file for which there may be no room.
     for name in JOB_ID JOB_LEASE interval JOB_ATTEMPT JOB_KIND before; do
         printf -v "$name" %s "${row%%$'\t'*}"
@@ -371,7 +425,9 @@ while [ -z "$stop" ]; do
         surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)" >/dev/null
         break
     fi
+    limit_answers "$interval"
     run "$interval"
+    limit_answers
     rm -rf "$JOB_DIR"
 done
 [ -z "$timer" ] || kill "$timer" 2>/dev/null

@@ -101,6 +101,58 @@ module Jobq
     end
   end
 
+  # Whether a worker waits in the server or polls. Behind a pooler that has fewer connections than there are workers, waits take the
+  # connections from heartbeats: see "Small pools" in clients/README.md of the sources.
+  class Pace
+    SHORT_WAIT = 2.0    # seconds of a wait that cannot be woken, or behind a pooler
+    LONGEST_POLL = 1.0
+    LATE = (0.25..1.0).freeze
+    CALM = (60.0..120.0).freeze   # the worker waits again if no answer has been late for so long
+    attr_accessor :pooled
+
+    def initialize(options, hand, log)
+      @options, @hand, @log = options, hand, log
+      @lock = Mutex.new
+    end
+
+    # After each answer but that of a wait.
+    def answered(took)
+      return unless pooled && took > LATE.begin && took > limit
+
+      begins = @lock.synchronize do
+        @polls_until.nil?.tap { @polls_until = @hand.now + rand(CALM) }
+      end
+      return unless begins
+
+      @log.add(@has_polled ? Logger::INFO : Logger::WARN,
+               "#{@options.worker_id}: answers take #{took.round(1)} s behind the connection pooler, whose pool may have fewer connections " \
+               "than there are workers: polling instead of waiting")
+      @has_polled = true
+    end
+
+    # The longest pause between two polls, or nil if the worker waits.
+    def longest_poll
+      over = @lock.synchronize do
+        return nil if @polls_until.nil?
+
+        (@hand.now >= @polls_until).tap { |ended| @polls_until = nil if ended }
+      end
+      return LONGEST_POLL unless over
+
+      @log.info("#{@options.worker_id}: answers are fast again: waiting instead of polling")
+      nil
+    end
+
+    private
+
+    # Seconds after which an answer is late.
+    def limit
+      timeout = @options.heartbeat_timeout
+      known = [@hand.interval_in_hand, @options.heartbeat_interval, timeout && timeout / 3.0].compact.min
+      known ? (known / 4.0).clamp(LATE.begin, LATE.end) : LATE.end
+    end
+  end
+
   # How long to wait before the next try.
   class Pause
     FIRST = 0.1

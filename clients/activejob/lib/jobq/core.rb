@@ -3,7 +3,6 @@
 module Jobq
   # What a worker does besides running handlers: one thread claims and waits, one heartbeats and reports.
   class Core
-    WAIT_WITHOUT_WAKE = 2.0
     FIRST_POLL = 0.05
     LOOKS_EVERY = 600   # seconds between two looks for jobs of the queue that the worker does not claim
     NOT_PRELOADED = "55000"
@@ -17,7 +16,8 @@ module Jobq
       @conflicts = Conflicts.new
       @look_at = 0
       @wait_timeout = options.wait_timeout
-      @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log) }
+      @pace = Pace.new(options, @hand, log)
+      @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log, @pace) }
     end
 
     # The first connections must work.
@@ -77,6 +77,8 @@ module Jobq
     end
 
     def look_at_the_server
+      @pace.pooled = @options.poll_interval.nil? && @beats.pooled?
+      @wait_timeout = [@wait_timeout, Pace::SHORT_WAIT].min if @pace.pooled
       @beats.rows(Statements::WAKE, @options.worker_id)
     rescue PG::UndefinedFunction
       database = @beats.open.raw.db
@@ -84,7 +86,7 @@ module Jobq
                        "CREATE EXTENSION jobq, in that database, makes it."
     rescue PG::ObjectNotInPrerequisiteState => e
       @log.info("#{@options.worker_id}: nobody can wake a wait here, so waits are short: #{e.message.strip}")
-      @wait_timeout = [@wait_timeout, WAIT_WITHOUT_WAKE].min
+      @wait_timeout = [@wait_timeout, Pace::SHORT_WAIT].min
     end
 
     # ---- the thread that claims
@@ -174,8 +176,9 @@ module Jobq
     end
 
     def wait(polls)
-      if @options.poll_interval
-        @hand.rest([FIRST_POLL * 2**[polls, 20].min, @options.poll_interval].min)
+      longest = @options.poll_interval || @pace.longest_poll
+      if longest
+        @hand.rest([FIRST_POLL * 2**[polls, 20].min, longest].min)
       else
         @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, @wait_timeout))
       end

@@ -198,6 +198,11 @@ module Jobq
       @lock.synchronize { @jobs.key?(job.lease) && @running.key?(job.lease) && !told?(job) }
     end
 
+    # Seconds between two heartbeats of the jobs in hand, or nil.
+    def interval_in_hand
+      @lock.synchronize { @jobs.empty? ? nil : interval }
+    end
+
     # ---- the thread that heartbeats
 
     # Blocks until something is to be done; not before retry_at, but for the end.

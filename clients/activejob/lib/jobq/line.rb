@@ -8,8 +8,8 @@ module Jobq
   class Line
     attr_reader :pause
 
-    def initialize(name, options, given, hand, log)
-      @name, @options, @given, @hand, @log = name, options, given, hand, log
+    def initialize(name, options, given, hand, log, pace)
+      @name, @options, @given, @hand, @log, @pace = name, options, given, hand, log, pace
       @opened = 0
       @pause = Pause.new   # until a statement works: a server may let us in and refuse what is asked, as a standby does
     end
@@ -22,7 +22,11 @@ module Jobq
     def rows(statement, *parameters)
       connection = open
       begin
-        connection.rows(statement, *parameters).tap { @pause.reset }
+        begun = @hand.now
+        connection.rows(statement, *parameters).tap do
+          @pause.reset
+          @pace.answered(@hand.now - begun) unless statement == Statements::WAIT
+        end
       rescue PG::Error => e
         raise if canceled_wait?(statement, e) || !connection.broken?(e)
 
@@ -30,6 +34,11 @@ module Jobq
         close
         raise Broken
       end
+    end
+
+    # Whether there is a pooler, which invents the PID that it tells its clients.
+    def pooled?
+      rows("SELECT pg_backend_pid() AS pid").first["pid"].to_i != open.raw.backend_pid
     end
 
     def reconnect
