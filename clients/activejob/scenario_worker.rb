@@ -4,6 +4,7 @@
 # The worker that the scenarios are played with: see clients/scenarios/README.md.
 
 $LOAD_PATH.unshift(File.join(__dir__, "lib"))
+require "fiddle"
 require "jobq"
 
 # Looks at the database whatever becomes of connections.
@@ -92,6 +93,14 @@ HANDLERS = {
   "deaf" => ->(job) { deaf(job) },
   "sleep" => lambda do |job|
     watch(job) { sleep(job.payload["seconds"]) }
+    {}
+  end,
+  "block" => lambda do |job|
+    watch(job) do
+      sleeping = Fiddle::Function.new(Fiddle.dlopen(nil)["sleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
+      left = job.payload["seconds"]
+      left = sleeping.call(left) while left.positive?
+    end
     {}
   end,
   "progress" => lambda do |job|

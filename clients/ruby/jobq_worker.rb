@@ -12,7 +12,8 @@
 # by connection: { host: ... }.
 #
 # A handler runs in a thread. The thread that claims waits in the server, another one heartbeats and reports. exec_params names no
-# prepared statement, so PgBouncer in transaction mode needs no setting.
+# prepared statement, so PgBouncer in transaction mode needs no setting. While C code holds Ruby's lock, so that no thread runs, a child
+# process sends the heartbeats.
 require 'json'
 require 'pg'
 require 'securerandom'
@@ -189,6 +190,95 @@ module Jobq
     end
   end
 
+  # Heartbeats while C code holds Ruby's lock (GVL), so that no thread of this process runs: a child process that hears of jobs and of
+  # their heartbeats by a pipe, and sends the heartbeats that are half an interval late. It ends with the pipe, so with its parent.
+  class StandIn
+    LATE = 1.5 # intervals
+    # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
+    BRIEFLY = <<~SQL
+      WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly
+    SQL
+
+    def self.start(settings)
+      new(settings)
+    rescue SystemCallError
+      nil # the worker is as good without it, unless C code holds the lock
+    end
+
+    def initialize(settings)
+      reader, @pipe = IO.pipe
+      Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, pgroup: true))
+      reader.close
+      @mutex = Mutex.new
+      say(Jobq.json(settings))
+    end
+
+    # Before the handler begins.
+    def begin(job, interval)
+      say("+ #{job.lease} #{job.id} #{interval}")
+    end
+
+    def beaten(job)
+      say("* #{job.lease}")
+    end
+
+    def ended(job)
+      say("- #{job.lease}")
+    end
+
+    # The child process. Signals to the process group of the worker are not for it.
+    def self.run(input)
+      %w[TERM INT].each { |name| trap(name, 'IGNORE') }
+      parent = Process.ppid
+      settings = JSON.parse(input.gets, symbolize_names: true)
+      jobs = {} # by lease: id, interval, when it was beaten
+      mutex = Mutex.new
+      Thread.new { listen(input, jobs, mutex) }
+      while Process.ppid == parent
+        sleep 0.1
+        late = mutex.synchronize { jobs.select { |_, job| Worker.now - job[2] > LATE * job[1] } }
+        beat(late, settings) if late.any?
+      end
+    end
+
+    def self.listen(input, jobs, mutex)
+      while (line = input.gets)
+        what, lease, id, interval = line.split
+        mutex.synchronize do
+          case what
+          when '+' then jobs[lease] = [id, interval.to_f, Worker.now]
+          when '*' then jobs[lease] && jobs[lease][2] = Worker.now
+          else jobs.delete(lease)
+          end
+        end
+      end
+      exit!
+    end
+
+    def self.beat(jobs, settings)
+      connection = PG.connect(settings)
+      jobs.each do |lease, job|
+        connection.exec_params(BRIEFLY, [job[0], lease])
+        job[2] = Worker.now - (LATE - 1) * job[1] # again after an interval
+      rescue PG::LockNotAvailable
+        next
+      end
+    rescue PG::Error
+      sleep 1
+    ensure
+      connection&.close
+    end
+    private_class_method :listen, :beat
+
+    private
+
+    def say(line)
+      @mutex.synchronize { @pipe&.puts(line) }
+    rescue SystemCallError
+      @pipe = nil
+    end
+  end
+
   class Worker
     # It takes another connection, or only another try (40001, 40P01), for which another one is as good.
     CONNECTION = /\A(08|53|57|58|25006|40001|40P01)/.freeze
@@ -278,6 +368,7 @@ module Jobq
       say "serves queue #{@queue.inspect}, kinds #{@handlers.keys.sort.join(', ')}; leaves jobs of other kinds to other workers"
       signals, sender = IO.pipe
       %w[TERM INT].each { |name| trap(name) { sender.write_nonblock('.') } }
+      @stand_in = StandIn.start(@settings)
       @claimer = Thread.new { claim_all(sender) }
       Thread.new { heartbeat_all }
       Thread.new { run_asides }
@@ -499,7 +590,7 @@ module Jobq
     def answered(took)
       return unless @pooled && took > 0.25
 
-      intervals = held.map { |job| job.interval(@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0) }
+      intervals = held.map { |job| interval(job) }
       intervals += [@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0].compact
       return unless took > ((intervals.min || 4) / 4.0).clamp(0.25, 1)
 
@@ -541,6 +632,7 @@ module Jobq
       end
       return give_back_unbegun(job) if stopping
 
+      @stand_in&.begin(job, interval(job))
       Thread.new { ending(job) { conclude(job, *call(job)) } }
     rescue ThreadError => e
       say "job #{job.id} of kind #{job.kind} cannot begin, and is given back: #{e.message}"
@@ -557,6 +649,7 @@ module Jobq
     def ending(job)
       yield
     ensure
+      @stand_in&.ended(job)
       @mutex.synchronize do
         @running.delete(job.lease)
         @changed.broadcast
@@ -677,7 +770,11 @@ module Jobq
     end
 
     def due?(job)
-      Worker.now - job.beat_at >= job.interval(@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0)
+      Worker.now - job.beat_at >= interval(job)
+    end
+
+    def interval(job)
+      job.interval(@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0)
     end
 
     def beat(jobs)
@@ -695,6 +792,7 @@ module Jobq
       beats { |conn| conn.exec_params(<<~SQL, [job.id, job.lease]) }
         WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly
       SQL
+      @stand_in&.beaten(job)
     rescue PG::LockNotAvailable
       nil
     end
@@ -717,9 +815,12 @@ module Jobq
 
     def heard(job, state)
       job.beat_at = Worker.now
+      @stand_in&.beaten(job)
       return if job.reporting || %w[held finished].include?(state)
 
       job.stop(state == 'cancel' ? 'cancel' : 'lost')
     end
   end
 end
+
+Jobq::StandIn.run($stdin) if $PROGRAM_NAME == __FILE__

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 # The handlers of the scenarios: see clients/scenarios/README.md.
+require 'fiddle'
 require_relative 'jobq_worker'
 
 # Looks at the database whatever becomes of connections.
@@ -100,6 +101,13 @@ begin
   worker.handle('sleep') do |job|
     Eye.new(job).tell('started')
     sleep job.payload['seconds']
+    {}
+  end
+  worker.handle('block') do |job|
+    Eye.new(job).tell('started')
+    sleeping = Fiddle::Function.new(Fiddle.dlopen(nil)['sleep'], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
+    left = job.payload['seconds']
+    left = sleeping.call(left) while left.positive?
     {}
   end
   worker.handle('progress') do |job|

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "open3"
+require "tmpdir"
 require_relative "helper"
 
 # The program, killed and stopped.
@@ -102,6 +103,37 @@ class ProcessTest < JobqTest
     assert_equal(1, ends.exitstatus)
     assert_includes(File.read(@output), 'queue "b" cannot be served: too many connections')
     assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
+  end
+
+  # Reads from the pipe as C code does that does not release the lock: no other thread of the process runs until a byte is there.
+  HOLDS = <<~RUBY
+    require "jobq"
+    require "fiddle"
+    hold = lambda do |job|
+      pipe, buffer = File.open(job.payload, "r+"), Fiddle::Pointer.malloc(1, Fiddle::RUBY_FREE)
+      types = [Fiddle::TYPE_INT, Fiddle::TYPE_VOIDP, Fiddle::TYPE_SIZE_T]
+      read = Fiddle::Function.new(Fiddle.dlopen(nil)["read"], types, Fiddle::TYPE_SSIZE_T, need_gvl: true)
+      read.call(pipe.fileno, buffer, 1) until buffer[0] == "x".ord
+    end
+    Jobq.serve(Jobq::Worker.new(handlers: { "hold" => hold }, queue: ARGV.first, heartbeat_interval: 0.5))
+  RUBY
+
+  def test_heartbeats_go_on_while_c_code_holds_the_lock
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "pipe").tap { |name| File.mkfifo(name) }
+      id = ask("SELECT jobq_enqueue($1::text, to_jsonb($2::text), kind => 'hold')", @queue, path)
+      @output = Tempfile.new("output")
+      @pid = spawn(RbConfig.ruby, "-I", LIBRARY, "-e", HOLDS, @queue, in: File::NULL, out: @output, err: @output)
+      becomes("processing", "SELECT status FROM jobq.jobs WHERE id = $1::bigint", id)
+      4.times do
+        heard = ask("SELECT last_heartbeat FROM jobq.jobs WHERE id = $1::bigint", id)
+        becomes("t", "SELECT last_heartbeat > $2::timestamptz FROM jobq.jobs WHERE id = $1::bigint", id, heard)
+      end
+      File.write(path, "x")
+      becomes("completed", "SELECT status FROM jobq.jobs WHERE id = $1::bigint AND attempts = 1", id)
+      Process.kill(:TERM, @pid)
+      assert_equal(0, ends.exitstatus, File.read(@output))
+    end
   end
 
   def test_wrong_options_are_told

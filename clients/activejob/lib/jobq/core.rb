@@ -10,7 +10,7 @@ module Jobq
 
     # begin_job makes a job of a row, run_job starts its handler; both are called by the thread that claims.
     def initialize(options, kinds, given, log, begin_job:, run_job:, when_over:)
-      @options, @kinds, @log = options, kinds.sort, log
+      @options, @kinds, @given, @log = options, kinds.sort, given, log
       @begin_job, @run_job, @when_over = begin_job, run_job, when_over
       @hand = Hand.new(options)
       @conflicts = Conflicts.new
@@ -24,6 +24,7 @@ module Jobq
     def start
       @claims.open
       look_at_the_server
+      @hand.stand_in = StandIn.new(@given, Connection::DEFAULTS, @log)
       beats = thread("beats") { beat_all }   # first: nothing is claimed that nobody heartbeats
       @threads = [thread("claims") { claim_all }, beats]
     rescue Broken, PG::Error, ThreadError
@@ -31,6 +32,7 @@ module Jobq
       @hand.no_more_claims
       @claims.close
       @beats.close unless beats   # else that thread does
+      @hand.stand_in&.close
       raise
     end
 
@@ -150,7 +152,10 @@ module Jobq
 
     # Where no thread can be made the job goes back, and so do those beside it: the worker stops.
     def begin_job(job)
-      @run_job.call(job) if @hand.claimed(job)
+      return unless @hand.claimed(job)
+
+      @hand.stand_in&.begin(job, [job.heartbeat_every, @options.heartbeat_interval].compact.min)
+      @run_job.call(job)
     rescue ThreadError => e
       @log.error("#{@options.worker_id}: #{job} cannot begin, and goes back: #{e.message}")
       @error = e
@@ -204,6 +209,7 @@ module Jobq
       if @hand.gave_up
         @log.error("#{@options.worker_id}: jobs that could not be reported: #{@hand.in_hand.map(&:id).join(', ')}")
       end
+      @hand.stand_in&.close
       @when_over.call
     end
 
@@ -251,7 +257,10 @@ module Jobq
 
     def heartbeat_together(jobs)
       rows = @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters(jobs))
-      jobs.zip(rows) { |job, row| heard(job, row["state"]) }
+      jobs.zip(rows) do |job, row|
+        @hand.stand_in&.beaten(job)
+        heard(job, row["state"])
+      end
     rescue PG::Error => e
       @log.error("#{@options.worker_id}: heartbeats were refused: #{e.message.strip}")
     end

@@ -23,6 +23,7 @@ module Jobq
     end
 
     attr_reader :gave_up
+    attr_accessor :stand_in   # is told of jobs that are in hand no more
 
     def initialize(options)
       @slots, @most, @longest, @grace = options.slots, options.most_claimed, options.heartbeat_interval, options.grace
@@ -126,7 +127,7 @@ module Jobq
         @running.delete(job.lease)
         if @jobs.key?(job.lease) && !job.abandoned
           if outcome.what == :nothing
-            @jobs.delete(job.lease)
+            forget(job)
           elsif outcome.what == :complete && !job.progress_is_new? && !job.progress_under_way
             @completions << Report.new(job, outcome)
           else
@@ -154,7 +155,7 @@ module Jobq
     def reported(jobs)
       @lock.synchronize do
         jobs.each do |job|
-          @jobs.delete(job.lease)
+          forget(job)
           @in_flight.delete(job.lease)
         end
         @changed.broadcast
@@ -187,7 +188,7 @@ module Jobq
       @lock.synchronize do
         return unless @running.key?(job.lease)
 
-        @jobs.delete(job.lease)
+        forget(job)
         @changed.broadcast
       end
       job.stop(:lost) unless state == "finished"
@@ -255,6 +256,11 @@ module Jobq
     private
 
     # ---- under the lock
+
+    def forget(job)
+      @jobs.delete(job.lease)
+      @stand_in&.ended(job)
+    end
 
     def take_completions
       taken, @completions = @completions, []

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require "json"
+require "pg"
+
+module Jobq
+  # Heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs: a child process that hears of jobs and of
+  # their heartbeats by a pipe, and sends the heartbeats that are half an interval late. It ends with the pipe, so with its parent.
+  # This file is its program, too.
+  class StandIn
+    LATE = 1.5   # intervals
+    # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
+    BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) " \
+              "SELECT jobq_heartbeat($1::bigint, $2::bigint) FROM briefly"
+
+    # given: libpq's parameters, or something with call that returns them.
+    def initialize(given, defaults, log)
+      reader, @pipe = IO.pipe
+      @lock = Mutex.new
+      Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, pgroup: true))
+      reader.close
+      say(JSON.generate(defaults.merge(given.respond_to?(:call) ? given.call : given)))
+    rescue SystemCallError => e
+      log.warn("no process can be made that heartbeats while C code holds Ruby's lock: #{e.message}")
+      @pipe = nil
+    end
+
+    # Before the handler begins.
+    def begin(job, interval)
+      say("+ #{job.lease} #{job.id} #{interval}")
+    end
+
+    def beaten(job)
+      say("* #{job.lease}")
+    end
+
+    def ended(job)
+      say("- #{job.lease}")
+    end
+
+    def close
+      @lock.synchronize { @pipe&.close.tap { @pipe = nil } }
+    end
+
+    # The child process. Signals to the process group of the worker are not for it.
+    def self.run(input)
+      %w[TERM INT].each { |name| trap(name, "IGNORE") }
+      parent = Process.ppid
+      settings = JSON.parse(input.gets, symbolize_names: true)
+      jobs, lock = {}, Mutex.new   # by lease: id, interval, when it was beaten
+      Thread.new { listen(input, jobs, lock) }
+      while Process.ppid == parent
+        sleep(0.1)
+        late = lock.synchronize { jobs.select { |_, job| now - job[2] > LATE * job[1] } }
+        beat(late, settings) if late.any?
+      end
+    end
+
+    class << self
+      private
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+
+      def listen(input, jobs, lock)
+        while (line = input.gets)
+          what, lease, id, interval = line.split
+          lock.synchronize do
+            case what
+            when "+" then jobs[lease] = [id, interval.to_f, now]
+            when "*" then jobs[lease] && jobs[lease][2] = now
+            else jobs.delete(lease)
+            end
+          end
+        end
+        exit!
+      end
+
+      def beat(jobs, settings)
+        connection = PG.connect(settings)
+        jobs.each do |lease, job|
+          connection.exec_params(BRIEFLY, [job[0], lease])
+          job[2] = now - (LATE - 1) * job[1]   # again after an interval
+        rescue PG::LockNotAvailable
+          next
+        end
+      rescue PG::Error
+        sleep(1)
+      ensure
+        connection&.close
+      end
+    end
+
+    private
+
+    def say(line)
+      @lock.synchronize { @pipe&.puts(line) }
+    rescue SystemCallError
+      @pipe = nil
+    end
+  end
+end
+
+Jobq::StandIn.run($stdin) if $PROGRAM_NAME == __FILE__
