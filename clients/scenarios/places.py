@@ -165,7 +165,8 @@ def set_up(users, password):
             CREATE TABLE scenario.effects (job_id bigint, attempt int, name text);
             CREATE SEQUENCE scenario.collisions;
             -- A job {"collides": STATUS, "gate": GATE} does not get that status before the gate is open; a job {"refuses": STATUS}
-            -- never; a job {"refuses": "message", "message": TEXT} no error with that text.
+            -- never; a job {"refuses": "message", "message": TEXT} no error with that text; a job {"refuses": "characters"} no error
+            -- with a character that is not ASCII, as in a database whose encoding lacks the character.
             CREATE FUNCTION scenario.collides() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
             BEGIN
                 IF NEW.status::text = NEW.payload ->> 'collides'
@@ -175,10 +176,27 @@ def set_up(users, password):
                 END IF;
                 IF NEW.payload ->> 'refuses' IN (NEW.status::text,
                         CASE WHEN position(NEW.payload ->> 'message' IN NEW.error) > 0 THEN 'message' END) THEN
-                    RAISE 'refused on purpose';
+                    RAISE 'refused on purpose' USING HINT = 'Open the gate.';
+                END IF;
+                IF NEW.payload ->> 'refuses' = 'characters' AND NEW.error ~ '[^\x01-\x7f]' THEN
+                    RAISE untranslatable_character;
                 END IF;
                 RETURN NEW;
             END $$;
+            -- The first N effects of jobs {"conflicts": N} end in 40001 or 40P01.
+            CREATE SEQUENCE scenario.conflicts;
+            CREATE FUNCTION scenario.conflicts() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+            DECLARE
+                most integer = (SELECT payload ->> 'conflicts' FROM jobq.jobs WHERE id = NEW.job_id);
+                here bigint = CASE WHEN most IS NOT NULL THEN nextval('scenario.conflicts') END;
+            BEGIN
+                IF here <= most AND here % 2 = 0 THEN RAISE deadlock_detected; END IF;
+                IF here <= most THEN RAISE serialization_failure; END IF;
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER conflicts BEFORE INSERT ON scenario.effects FOR EACH ROW EXECUTE FUNCTION scenario.conflicts();
+            CREATE FUNCTION scenario.run(command text) RETURNS boolean LANGUAGE plpgsql AS $$
+            BEGIN EXECUTE command; RETURN true; END $$;
             CREATE ROLE workers;
             GRANT USAGE ON SCHEMA scenario TO workers;
             GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA scenario TO workers;
