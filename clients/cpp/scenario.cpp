@@ -1,4 +1,5 @@
-// The handlers of the scenarios: see clients/scenarios/README.md. The server reads their JSON, so that no library is needed.
+// The handlers of the scenarios: see clients/scenarios/README.md. The server reads their JSON, so that no library is
+// needed.
 #include "jobq_worker.hpp"
 
 #include <sstream>
@@ -10,15 +11,14 @@ using jobq::Text;
 
 // Looks at the database whatever becomes of connections.
 class Eye {
-public:
+ public:
     explicit Eye(Job &job) : job_(job) {}
 
-    template <typename... Values> Text ask(const std::string &statement, const Values &...values)
-    {
+    template <typename... Values>
+    Text ask(const std::string &statement, const Values &...values) {
         while (true) {
             try {
-                if (!connection_)
-                    connection_ = jobq::connect("");
+                if (!connection_) connection_ = jobq::connect("");
                 pqxx::nontransaction own(*connection_);
                 return jobq::one(own, statement, values...);
             } catch (const std::exception &) {
@@ -28,15 +28,15 @@ public:
         }
     }
 
-    void tell(const std::string &event)
-    {
+    void tell(const std::string &event) {
         ask("INSERT INTO scenario.events VALUES ($1, $2, $3) RETURNING 1", job_.id, job_.attempt, event);
     }
 
-    bool is_open(const Text &gate) { return !gate || ask("SELECT count(*) FROM scenario.gates WHERE name = $1", *gate) != Text("0"); }
+    bool is_open(const Text &gate) {
+        return !gate || ask("SELECT count(*) FROM scenario.gates WHERE name = $1", *gate) != Text("0");
+    }
 
-    void await(const Text &gate, bool deaf = false)
-    {
+    void await(const Text &gate, bool deaf = false) {
         while (!is_open(gate)) {
             if (deaf)
                 jobq::rest(0.1);
@@ -47,26 +47,23 @@ public:
 
     Text of(const std::string &name) { return ask("SELECT $1::jsonb ->> $2", job_.payload, name); }
 
-private:
+ private:
     Job &job_;
     std::unique_ptr<pqxx::connection> connection_;
 };
 
-void effect(pqxx::work &own, const Job &job, const std::string &name)
-{
+void effect(pqxx::work &own, const Job &job, const std::string &name) {
     own.exec_params("INSERT INTO scenario.effects VALUES ($1, $2, $3)", job.id, job.attempt, name);
 }
 
-Text deaf(Job &job)
-{
+Text deaf(Job &job) {
     Eye eye(job);
     eye.tell("started");
     eye.await(eye.of("gate"), true);
     return job.payload;
 }
 
-Text waits(Job &job)
-{
+Text waits(Job &job) {
     Eye eye(job);
     eye.tell("started");
     try {
@@ -78,39 +75,32 @@ Text waits(Job &job)
     return job.payload;
 }
 
-Text garbage(Job &job)
-{
+Text garbage(Job &job) {
     const Text where = Eye(job).of("in"), refused = "\"\\u0000\"";
-    if (where == Text("error"))
-        throw std::runtime_error("bad \xff bytes");
-    if (where == Text("result"))
-        return refused;
+    if (where == Text("error")) throw std::runtime_error("bad \xff bytes");
+    if (where == Text("result")) return refused;
     job.set_progress(*refused);
     return waits(job);
 }
 
-Text transfer(Job &job)
-{
+Text transfer(Job &job) {
     deaf(job);
     const Text error = Eye(job).of("error");
     return job.completing([&](pqxx::work &own) {
         effect(own, job, "transfer");
-        if (error && job.attempt == 1)
-            throw std::runtime_error(*error);
+        if (error && job.attempt == 1) throw std::runtime_error(*error);
         return std::string("{\"moved\": true}");
     });
 }
 
-Text steps(Job &job)
-{
+Text steps(Job &job) {
     Eye eye(job);
     eye.tell("started");
     const Text before = eye.of("before"), gate = eye.of("gate");
     std::istringstream names(std::regex_replace(*eye.of("names"), std::regex("[\\[\\]\",]"), ""));
     std::string results, name;
     while (names >> name) {
-        if (Text(name) == before)
-            eye.await(gate);
+        if (Text(name) == before) eye.await(gate);
         results += (results.empty() ? "[" : ", ") + job.step(name, [&](pqxx::work &own) {
             effect(own, job, name);
             return "{\"name\": \"" + name + "\"}";
@@ -119,23 +109,21 @@ Text steps(Job &job)
     return results + "]";
 }
 
-void add_handlers(jobq::Worker &worker)
-{
+void add_handlers(jobq::Worker &worker) {
     worker.handle("echo", [](Job &job) { return Text(job.payload); });
     worker.handle("fail", [](Job &job) {
         Eye eye(job);
-        if (job.attempt <= std::stoi(*eye.of("times")))
-            throw std::runtime_error(*eye.of("message"));
+        if (job.attempt <= std::stoi(*eye.of("times"))) throw std::runtime_error(*eye.of("message"));
         return Text("{\"attempt\": " + std::to_string(job.attempt) + "}");
     });
     worker.handle("reject", [](Job &job) -> Text {
         Eye eye(job);
         const Text retry_in = eye.of("retry_in");
-        throw jobq::Fail(*eye.of("message"), retry_in ? std::optional<double>(std::stod(*retry_in)) : std::nullopt, !retry_in);
+        throw jobq::Fail(*eye.of("message"), retry_in ? std::optional<double>(std::stod(*retry_in)) : std::nullopt,
+                         !retry_in);
     });
     worker.handle("snooze", [](Job &job) {
-        if (job.progress)
-            return Text("{\"snoozed\": true}");
+        if (job.progress) return Text("{\"snoozed\": true}");
         job.set_progress("{\"snoozed\": true}");
         throw jobq::Snooze{std::stod(*Eye(job).of("delay"))};
     });
@@ -152,8 +140,7 @@ void add_handlers(jobq::Worker &worker)
         Eye eye(job);
         eye.tell("started");
         const int steps = std::stoi(*eye.of("steps"));
-        for (int step = 1; step <= steps; ++step)
-            job.set_progress("{\"step\": " + std::to_string(step) + "}");
+        for (int step = 1; step <= steps; ++step) job.set_progress("{\"step\": " + std::to_string(step) + "}");
         eye.await(eye.of("gate"));
         return Text("{\"steps\": " + std::to_string(steps) + "}");
     });
@@ -167,17 +154,16 @@ void add_handlers(jobq::Worker &worker)
     });
 }
 
-}    // namespace
+}  // namespace
 
-int main()
-{
+int main() {
     int status = 1;
     try {
         jobq::Worker worker(jobq::Options::from_environment());
         add_handlers(worker);
         status = worker.run();
         std::cerr.flush();
-        _exit(status);    // before the worker goes, which its threads still use
+        _exit(status);  // before the worker goes, which its threads still use
     } catch (const std::exception &error) {
         std::cerr << "scenario: " << error.what() << std::endl;
     }

@@ -85,9 +85,7 @@ Handlers read_handlers(const char *run_as) {
     });
 }
 
-bool lock_handlers_of(const text *queue) {
-    return run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0;
-}
+bool lock_handlers_of(const text *queue) { return run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0; }
 
 int64 remove_handlers_of(const text *queue) {
     if (!lock_handlers_of(queue)) return 0;
