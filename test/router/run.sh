@@ -4,7 +4,7 @@
 set -u
 here=$(dirname "$0")
 export PYTHONDONTWRITEBYTECODE=1
-[ $# -gt 0 ] || set -- routes.py page.py calls.py signatures.py faults.py moves.py dump.py
+[ $# -gt 0 ] || set -- routes.py page.py calls.py signatures.py faults.py addresses.py moves.py dump.py
 status=0
 for script; do
     "${PYTHON:-/usr/bin/python3}" "$here/$script" || status=1
