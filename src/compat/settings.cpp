@@ -114,6 +114,10 @@ void define_memory_settings() {
                             "Claims of the last second that shared memory can keep an eye on.",
                             "Claims beyond that cost an index entry more.", &settings.max_recent_claims, 16384, 8,
                             10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "jobq.max_limits", "Limits of queues and keys that are in use at the same time, in all databases.",
+        "A rate may let fewer jobs start than it allows when more are in use. About 0.3 kB of shared memory each.",
+        &settings.max_limits, 8192, 8, 10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.max_counted_queues", "Queues with counters, in all databases together.",
                             "Further queues are counted row by row. About 1 kB of shared memory each; 0: no counters.",
                             &settings.max_counted_queues, 1024, 0, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr,

@@ -32,6 +32,7 @@ namespace jobq::core {
     FAMILY(Missed, "jobq_missed_transactions_total", Counter, "", "Transactions that are not, or not wholly, in the totals.") \
     FAMILY(SeriesTaken, "jobq_metric_series", Gauge, "", "Queues and kinds with totals of their own, in the whole server.") \
     FAMILY(SeriesMax, "jobq_max_metric_series", Gauge, "", "How many there may be: the setting of that name.")          \
+    FAMILY(BucketsForgotten, "jobq_rate_buckets_forgotten_total", Counter, "", "Token buckets of rates that made room for others before they were full, in the whole server: with more, fewer jobs start than the rates allow.") \
     FAMILY(Schedules, "jobq_schedules", Gauge, "state", "Schedules: active, paused, failing.")                         \
     FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "For how long the schedule that is due longest has not fired.") \
     FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Runs that were not fired, of the schedules that there are.") \

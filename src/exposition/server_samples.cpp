@@ -6,6 +6,7 @@
 #include "compat/spi.h"
 #include "exposition/samples.h"
 #include "identity/identity.h"
+#include "limits/limit_state.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
@@ -88,6 +89,7 @@ void collect_server(Samples *samples) {
     add_versions(samples);
     // On a standby nothing of jobq runs.
     if (!shared_memory_ready() || RecoveryInProgress()) return;
+    samples->gauge(Family::BucketsForgotten, static_cast<double>(forgotten_buckets()));
     add_executors(samples);
     samples->gauge(Family::LauncherUp, shared_state()->launcher_pid != 0 ? 1 : 0);
     add_duties(samples);

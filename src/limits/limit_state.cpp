@@ -1,8 +1,10 @@
-// See limit_state.h. In a set of the table, the limit that was used longest ago makes room for a new one.
+// See limit_state.h. In a set of the table, a limit without spent tokens makes room for a new one, else the limit that
+// was used longest ago.
 #include "compat/pg.h"
 
 #include "base/ablation.h"
 #include "compat/queue_name.h"
+#include "compat/settings.h"
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
 #include "limits/limit_state.h"
@@ -16,13 +18,14 @@ namespace jobq {
 
 namespace {
 
-constexpr int kSets = 1024;
 constexpr int kBounds = 32768;
 constexpr bool kHasBounds = core::built_with(core::Mechanism::SlotBounds);
 // So long it is believed that a limit is full, or a hundred times as long as it took to find out: for slots that became
 // free without a word.
 constexpr core::Micros kFullFor = 10 * core::kSecond;
 constexpr int kFullForLooks = 100;
+// Least time between two messages that say that the table is too small.
+constexpr core::Micros kSaidAgain = 10 * core::kMinute;
 
 struct Entry {
     Oid database;  // InvalidOid: free
@@ -55,22 +58,36 @@ struct Set : EntrySet<Entry> {
 };
 
 struct Limits {
-    pg_atomic_uint64 changes;  // never repeats, so that a place given to another limit and back is noticed
-    Set sets[kSets];
+    pg_atomic_uint64 changes;    // never repeats, so that a place given to another limit and back is noticed
+    pg_atomic_uint64 forgotten;  // buckets that had to make room although tokens were spent
+    pg_atomic_uint64 said_at;    // when the server log last said so
     Bound bounds[kBounds];
 };
 
 Limits *limits = nullptr;
-SetTable<Set, Lock::Limits> table = {};
+using Table = SetTable<Set, Lock::Limits>;
+Table table = {};
+
+int set_count() { return Table::sets_for(settings.max_limits); }
 
 Entry *find_entry(Set *set, int64 limit) {
     return set->find([limit](const Entry &entry) { return entry.database == MyDatabaseId && entry.limit == limit; });
 }
 
+bool has_spent_tokens(const Entry &entry, TimestampTz now) {
+    return entry.rate.interval > 0 && entry.bucket.full_at > now;
+}
+
 Entry *make_entry(Set *set, int64 limit) {
-    Entry *place = set->place([](const Entry &a, const Entry &b) { return a.used_at < b.used_at; });
-    if (place->database != InvalidOid && place->rate.interval > 0)
+    const TimestampTz now = GetCurrentTimestamp();
+    Entry *place = set->place([now](const Entry &a, const Entry &b) {
+        const bool spent_a = has_spent_tokens(a, now), spent_b = has_spent_tokens(b, now);
+        return spent_a != spent_b ? spent_b : a.used_at < b.used_at;
+    });
+    if (place->database != InvalidOid && has_spent_tokens(*place, now)) {
         core::forget_bucket(&set->forgotten, place->database, place->queue, place->bucket);
+        pg_atomic_fetch_add_u64(&limits->forgotten, 1);
+    }
     *place = {};
     place->database = MyDatabaseId;
     place->limit = limit;
@@ -92,15 +109,30 @@ auto with_known(int64 limit, Body body) {
     return with_set(limit, [&](Set *set) { return body(find_entry(set, limit)); });
 }
 
+// Writes to the server log that the table is too small, unless a session has done so lately.
+void say_too_small() {
+    const auto now = static_cast<uint64>(GetCurrentTimestamp());
+    uint64 said_at = pg_atomic_read_u64(&limits->said_at);
+    if (said_at != 0 && now >= said_at && now - said_at < static_cast<uint64>(kSaidAgain)) return;
+    if (!pg_atomic_compare_exchange_u64(&limits->said_at, &said_at, now)) return;
+    ereport(LOG,
+            (errmsg("more limits with a rate are in use than \"jobq.max_limits\" (%d) allows", settings.max_limits),
+             errdetail("Fewer jobs may start than the rates allow."),
+             errhint("Increase \"jobq.max_limits\" and restart the server.")));
+}
+
 // The same, with a place for the limit.
 template <typename Body>
 auto with_entry(int64 limit, Body body) {
-    return with_set(limit, [&](Set *set) {
+    const uint64 forgotten = pg_atomic_read_u64(&limits->forgotten);
+    const auto result = with_set(limit, [&](Set *set) {
         Entry *entry = find_entry(set, limit);
         if (entry == nullptr) entry = make_entry(set, limit);
         entry->used_at = GetCurrentTimestamp();
         return body(entry, set);
     });
+    if (pg_atomic_read_u64(&limits->forgotten) != forgotten) say_too_small();
+    return result;
 }
 
 void change(Entry *entry) { entry->change = pg_atomic_add_fetch_u64(&limits->changes, 1); }
@@ -350,14 +382,18 @@ void forget_slots() {
     if (anything_throttled()) forget_empty_ranges();
 }
 
-Size limits_size() { return sizeof(Limits); }
+uint64 forgotten_buckets() { return limits == nullptr ? 0 : pg_atomic_read_u64(&limits->forgotten); }
+
+Size limits_size() { return add_size(MAXALIGN(sizeof(Limits)), mul_size(set_count(), sizeof(Set))); }
 
 void make_limits(void *memory, bool fresh) {
     limits = static_cast<Limits *>(memory);
-    table = {kSets, limits->sets};
+    table = {set_count(), reinterpret_cast<Set *>(static_cast<char *>(memory) + MAXALIGN(sizeof(Limits)))};
     if (!fresh) return;
-    memset(memory, 0, sizeof(Limits));
+    memset(memory, 0, limits_size());
     pg_atomic_init_u64(&limits->changes, 0);
+    pg_atomic_init_u64(&limits->forgotten, 0);
+    pg_atomic_init_u64(&limits->said_at, 0);
 }
 
 }  // namespace jobq

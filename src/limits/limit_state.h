@@ -7,8 +7,9 @@
 //  - below the bound of a slot lies no entry of a job that holds it. It is raised when a claim commits that found none
 //    but what its own transaction had given back, unless somebody has taken the slot since.
 // Tokens are the truth, and exist nowhere else: what is spent stays spent, a bucket is empty when the server starts or
-// is promoted or a rate is changed, and one that had to make room for another comes back no fuller than it was, nor
-// than those of the same queue were that had to.
+// is promoted or a rate is changed. The table has room for jobq.max_limits limits. A full bucket makes room for a new
+// limit without loss. If no bucket of the set is full, one that is not makes room: it comes back no fuller than it was,
+// nor does a new bucket of the same queue begin fuller.
 //
 // Without preload nothing is known, and there are no rates.
 #pragma once
@@ -69,6 +70,9 @@ int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz 
 
 // Forgets which slots of this session's database are free, and which jobs wait for one. No error is raised.
 void forget_slots();
+
+// Number of buckets that had to make room although they were not full, since the server started.
+uint64 forgotten_buckets();
 
 // For main/jobq.cpp: its part of the shared memory.
 Size limits_size();

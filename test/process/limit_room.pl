@@ -1,0 +1,58 @@
+# The room for limits in shared memory: a full token bucket makes room for another limit without loss. If the table is too small, the
+# server says so in jobq_metrics() and in its log, and jobq.max_limits makes it larger.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('room', conf => ['jobq.max_limits = 512']);
+database($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+# A bucket of queue "long" is full again after 20 s, one of queue "short" after 1 ms.
+work(q{SELECT jobq_set_limit('long', '*', rate => 1, per => '20 s'), jobq_set_limit('short', '*', rate => 1000, per => '1 s')});
+
+sub enqueue { my ($queue, $keys) = @_; return work("SELECT count(jobq_enqueue('$queue', concurrency_key => 'k' || n)) FROM generate_series($keys) n"); }
+sub claim { my ($queue) = @_; return work("SELECT count(*) FROM jobq_claim('$queue', batch => 5000, heartbeat_timeout => '1 h')"); }
+sub forgotten { return work(q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_rate_buckets_forgotten_total'}); }
+sub all_start
+{
+    my ($queue, $count, $name) = @_;
+    my $started = 0;
+    return ok(defined seconds_until(sub { return ($started += claim($queue)) == $count; }), $name) || diag("$started of $count jobs have started");
+}
+
+# ---- full buckets go first
+
+enqueue('long', '1, 32');
+all_start('long', 32, 'when the buckets have filled, each key starts a job');
+enqueue('short', '1, 2000');
+all_start('short', 2000, 'more keys than there is room for start their jobs');
+is(forgotten(), '0', 'only full buckets have made room');
+enqueue('long', '33, 64');
+is(claim('long'), '32', 'new keys of the first queue start their jobs at once');
+
+# ---- too small
+
+my $position = log_size($node);
+enqueue('long', '1001, 3000');
+my $line = qr/LOG:  more limits with a rate are in use than "jobq.max_limits" \(512\) allows/;
+ok(defined seconds_until(sub { claim('long'); return count_in_log($node, $line, $position) > 0; }), 'the log says that there are too many');
+like(log_since($node, $position), qr/HINT:  Increase "jobq.max_limits" and restart the server/, 'with a hint');
+cmp_ok(forgotten(), '>', 0, 'jobq_metrics() counts the buckets');
+claim('long') for 1 .. 5;
+is(count_in_log($node, $line, $position), 1, 'the log says it once');
+
+# ---- large enough
+
+settings($node, 'jobq.max_limits = 65536');
+$node->restart;
+my $left = work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'});
+cmp_ok($left, '>', 0, 'jobs have waited for room');
+all_start('long', $left, 'after a restart with more room all of them start');
+is(forgotten(), '0', 'and no bucket has made room');
+
+done_testing();
