@@ -536,6 +536,121 @@ class WorkerTest(Base):
         job = jobq.enqueue(self.connection, self.queue, kind="x")
         self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
 
+    def outcome_of(self, job):
+        self.becomes(True, "SELECT status IN ('completed', 'failed') FROM jobq.jobs WHERE id = %s", job)
+        return self.connection.execute("SELECT status::text, attempts, error FROM jobq.jobs WHERE id = %s", (job,)).fetchone()
+
+    def test_a_collision_of_its_own_transaction_counts_no_attempt(self):
+        calls = []
+
+        def handler(job):
+            calls.append(job.id)
+            with job.completing() as connection:
+                if len(calls) <= 4:
+                    code = "40001" if len(calls) % 2 else "40P01"
+                    connection.execute(f"DO $$ BEGIN RAISE 'in the way' USING ERRCODE = '{code}'; END $$")
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+        self.start({"x": handler})
+        self.assertEqual(self.outcome_of(job), ("completed", 1, None))
+        self.assertEqual(len(calls), 5)
+
+    def test_a_collision_at_the_commit_counts_no_attempt(self):
+        self.connection.execute(f"""CREATE TABLE "{self.queue}" (n int);
+            CREATE FUNCTION public.collide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE serialization_failure; END $$;
+            CREATE CONSTRAINT TRIGGER late AFTER INSERT ON "{self.queue}" DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION public.collide()""")
+        self.addCleanup(self.connection.execute, f'DROP TABLE "{self.queue}"; DROP FUNCTION public.collide()')
+        calls = []
+
+        def handler(job):
+            calls.append(job.id)
+            with psycopg.connect() as own:
+                if len(calls) <= 3:
+                    own.execute(f'INSERT INTO "{self.queue}" VALUES (1)')
+                job.complete_in(own)
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+        self.start({"x": handler})
+        self.assertEqual(self.outcome_of(job), ("completed", 1, None))
+        self.assertEqual(len(calls), 4)
+
+    def test_a_handler_that_always_collides_fails(self):
+        calls = []
+
+        def handler(job):
+            calls.append(job.id)
+            with job.connection() as connection:
+                connection.execute("DO $$ BEGIN RAISE serialization_failure; END $$")
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+        self.start({"x": handler})
+        self.assertEqual(self.outcome_of(job)[:2], ("failed", 1))
+        self.assertEqual(len(calls), 11)
+
+    def test_a_statement_timeout_ends_waits_and_is_told_once(self):
+        with self.assertLogs("jobq", logging.INFO) as logs:
+            worker = self.start({"x": lambda job: None}, connect_options={"options": "-c statement_timeout=200"})
+            waits = "SELECT query_start FROM pg_stat_activity WHERE query ~* '^\s*call jobq_wait' AND application_name LIKE %s"
+            name = f"jobq {self.queue}%"
+            for _ in range(3):
+                self.becomes(True, f"SELECT EXISTS ({waits})", name)
+                before = self.value(waits, name)
+                self.becomes(True, f"SELECT EXISTS ({waits} AND query_start > %s)", name, before)
+            self.assertEqual(self.outcome_of(jobq.enqueue(self.connection, self.queue, kind="x"))[:2], ("completed", 1))
+            worker.stop()
+            worker.join(LIMIT)
+        self.assertEqual(len([line for line in logs.output if "statement_timeout" in line]), 1, logs.output)
+        self.assertIn("200ms", "".join(logs.output))
+        self.assertNotIn("broken", "".join(logs.output))
+
+    def test_a_cancellation_is_not_logged_as_a_failure(self):
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        with self.assertLogs("jobq", logging.INFO) as logs:
+            self.start({"x": lambda job: job.pause(3600)}, heartbeat_interval=0.1)
+            self.becomes("processing", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+            self.connection.execute("SELECT jobq_cancel(%s)", (job,))
+            self.becomes("cancelled", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+        self.assertTrue([line for line in logs.output if line.startswith("INFO") and "was cancelled" in line], logs.output)
+        self.assertNotIn("has failed", "".join(logs.output))
+
+    def test_an_error_that_cannot_be_stored_keeps_its_delay(self):
+        name = f"latin1_{uuid.uuid4().hex[:12]}"
+        self.connection.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+        self.addCleanup(self.connection.execute, f"DROP DATABASE {name} WITH (FORCE)")
+
+        def handler(job):
+            if job.payload == "result":
+                return "3 \u20ac"
+            raise jobq.Fail("no \u20ac", retry_in=3600)
+        latin1 = psycopg.connect(dbname=name, autocommit=True)
+        self.addCleanup(latin1.close)
+        latin1.execute("CREATE EXTENSION jobq")
+        failure, result = [jobq.enqueue(latin1, self.queue, payload, kind="x", max_attempts=most) for payload, most in (("failure", 2), ("result", 1))]
+        self.start({"x": handler}, connect_options={"dbname": name})
+        self.connection, before = latin1, self.connection
+        try:
+            self.becomes(True, "SELECT count(*) = 2 FROM jobq.jobs WHERE status IN ('scheduled', 'failed')")
+            self.assertEqual(self.value("SELECT error FROM jobq.jobs WHERE id = %s AND run_at > now() + interval '30 min'", failure), "no ?")
+            self.assertIn("the result was refused: UntranslatableCharacter", self.value("SELECT error FROM jobq.jobs WHERE id = %s", result))
+        finally:
+            self.connection = before
+
+    def test_a_delay_that_is_refused_leaves_the_failure(self):
+        def handler(job):
+            raise jobq.Fail("not now", retry_in="no interval")
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+        self.start({"x": handler})
+        self.assertIn("the failure was refused: InvalidDatetimeFormat", self.outcome_of(job)[2])
+
+    def test_an_error_that_cannot_be_read_is_its_job_s(self):
+        class Evil(Exception):
+            def __str__(self):
+                raise Evil()
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+
+        def handler(job):
+            raise Evil()
+        self.start({"x": handler})
+        self.assertEqual(self.outcome_of(job), ("failed", 1, "Evil"))
+
     def test_a_claim_that_is_refused_ends_it(self):
         role = f"nobody_{uuid.uuid4().hex[:8]}"
         self.connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; SELECT jobq_grant('{role}', 'worker', queues => '{{other}}')")
@@ -598,7 +713,7 @@ class WorkerTest(Base):
         jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("leaves", "waits")]
         with self.assertLogs("jobq", "WARNING") as logs:
             deadline = time.monotonic() + LIMIT
-            while sum("collide" in line for line in logs.output) < 2:
+            while sum("are sent again" in line for line in logs.output) < 2:
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.02)
         self.beats_on(jobs[1])

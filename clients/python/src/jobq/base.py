@@ -9,6 +9,7 @@ import logging
 from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar
 
 from . import connect, tracing
+from .collisions import Collisions
 from .core import Core
 from .errors import Fail, OptionError
 from .hand import LAST_LOOK, LAST_REPORTS
@@ -126,8 +127,8 @@ def plain_result(kind: str, value: Any) -> Any:
 class Attempt:
     """What comes of a handler's call, which is made within it, and what it returns assigned to value."""
 
-    def __init__(self, job: BaseJob, span: tracing.Span) -> None:
-        self.job, self.span = job, span
+    def __init__(self, job: BaseJob, span: tracing.Span, collisions: Collisions) -> None:
+        self.job, self.span, self.collisions = job, span, collisions
         self.value: Any = None
         self.outcome = Outcome(NOTHING)
 
@@ -139,5 +140,6 @@ class Attempt:
             self.outcome = of_return(self.value, self.job.ended)
         else:
             self.outcome = of_error(error, self.job.cancelled, self.job.ended)
+        self.outcome = self.collisions.decide(self.job.id, self.outcome)
         self.span.ended(self.outcome, error)
         return True   # what a handler throws is its job's

@@ -18,7 +18,8 @@ DEFAULTS: Dict[str, Any] = {
 }
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 NEW_CONNECTION_CLASSES = ("08", "53", "57", "58")
-AGAIN = ("40001", "40P01", "55P03")
+CANCELED = "57014"   # the statement, by a timeout or a request
+AGAIN = ("40001", "40P01", "55P03", CANCELED)
 READ_ONLY = "25006"
 IDLE_UNSEEN = 1.0
 
@@ -41,7 +42,7 @@ def is_broken(error: BaseException, connection: Optional[Any] = None) -> bool:
     code = error.sqlstate
     if code is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return code[:2] in NEW_CONNECTION_CLASSES or code == READ_ONLY
+    return code[:2] in NEW_CONNECTION_CLASSES and code != CANCELED or code == READ_ONLY
 
 
 def is_again(error: BaseException) -> bool:

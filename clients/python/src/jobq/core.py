@@ -14,12 +14,13 @@ from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import set_json_loads
 
 from . import connect, statements
+from .collisions import Collisions
 from .cover import Cover
 from .errors import LEASE_LOST
 from .hand import Beat, Hand, Report
 from .job import BaseJob
 from .options import Options
-from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, is_finished
+from .outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, after_refusal, is_finished
 from .pace import SHORT_WAIT, Pace
 from .parameters import interval
 
@@ -44,7 +45,8 @@ class Core:
         self.begin, self.run = begin, run
         self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace)  # type: ignore[arg-type]
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
-        self.pace, self.has_warned = Pace(), False
+        self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
+        self.collisions = Collisions()
         self.error: Optional[BaseException] = None
         self.over = threading.Event()
         self.when_over: Callable[[], None] = lambda: None
@@ -146,9 +148,14 @@ class Core:
         return self.error is None and not self.hand.gave_up
 
     def job_ended(self, job: BaseJob, outcome: Outcome) -> None:
-        if outcome.what == FAIL:
+        if outcome.what == FAIL and outcome.text == CANCELLED:
+            log.info("%s: job %d of kind %r, attempt %d, was cancelled", self.options.worker_id, job.id, job.kind, job.attempt)
+        elif outcome.what == FAIL:
             log.warning("%s: job %d of kind %r, attempt %d, has failed: %s", self.options.worker_id, job.id, job.kind, job.attempt,
                         outcome.text)
+        elif outcome.what == RELEASE and outcome.collision:
+            log.info("%s: job %d of kind %r, attempt %d, collided with another transaction and is given back: %s", self.options.worker_id,
+                     job.id, job.kind, job.attempt, outcome.text)
         elif outcome.what == NOTHING and outcome.text == "lost":
             self._log_lost(job)
         self.hand.ended(job, outcome)
@@ -190,7 +197,7 @@ class Core:
             except psycopg.Error as error:
                 if not connect.is_again(error):
                     raise
-                log.warning("%s: claims collide with others, trying again: %s", self.options.worker_id, error)
+                log.warning("%s: a claim is tried again: %s", self.options.worker_id, error)
                 self.hand.disconnected()   # what has ended meanwhile is reported by the other thread
                 self.hand.rest(self._claims.pause.take())
 
@@ -238,7 +245,19 @@ class Core:
             return
         parameters = statements.claim_parameters(self.options, self.kinds, 0)
         parameters["wait_timeout"] = interval(self.wait_timeout)
-        self._claims.all(statements.WAIT, parameters)
+        try:
+            self._claims.all(statements.WAIT, parameters)
+        except psycopg.errors.QueryCanceled as error:
+            self._wait_was_ended(error)
+
+    def _wait_was_ended(self, error: psycopg.Error) -> None:
+        """As any wait ends. Why, is said once."""
+        if self.has_told_of_timeout:
+            return
+        self.has_told_of_timeout = True
+        value = self._claims.all("SELECT current_setting('statement_timeout') AS value", ())[0]["value"]
+        log.warning("%s: the server ended a wait, as it ends each statement after statement_timeout, which is %s for this role and database: %s",
+                    self.options.worker_id, value, error)
 
     # ---- the thread that heartbeats
 
@@ -374,29 +393,24 @@ class Core:
     def _report_alone(self, job: BaseJob, outcome: Outcome) -> None:
         if job.progress_is_new and job.ended is None and not job.committing:   # else its row may be locked
             self._heartbeat_with_progress(job)
-        try:
-            taken = self._report(job, outcome)
-        except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # the others: of a value that is no parameter
-            if connect.is_again(error):
-                self._collided([(job, outcome)], error)
-                return
-            log.error("%s: the report of job %d was refused: %s", self.options.worker_id, job.id, error)
-            failed = Outcome(FAIL, statements.as_text(f"{type(error).__name__}: {error}"), retry=outcome.retry)
+        next_try: Optional[Outcome] = outcome
+        while next_try is not None:
+            outcome = next_try
             try:
-                taken = self._report(job, failed)
-            except psycopg.Error as again:
-                if connect.is_again(again):
-                    self._collided([(job, failed)], again)
+                if not self._report(job, outcome):
+                    self._find_out(job, outcome)
+                break
+            except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # the others: of a value that is no parameter
+                if connect.is_again(error):
+                    self._collided([(job, outcome)], error)
                     return
-                log.error("%s: job %d: so was that: %s", self.options.worker_id, job.id, again)
-                taken = True
-        if not taken:
-            self._find_out(job, outcome)
+                log.error("%s: the report of job %d was refused: %s", self.options.worker_id, job.id, error)
+                next_try = after_refusal(outcome, error)
         self.hand.reported([job])
 
     def _collided(self, reports: List[Report], error: Exception) -> None:
         """Somebody's transaction is in the way: they are sent again in a moment, while heartbeats go on."""
-        log.warning("%s: reports of jobs %s collide with others, trying again: %s", self.options.worker_id,
+        log.warning("%s: reports of jobs %s are sent again: %s", self.options.worker_id,
                     ", ".join(str(job.id) for job, _ in reports), error)
         self.hand.collided(reports)
 
@@ -419,7 +433,7 @@ class Core:
         state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         if state in ("held", "cancel"):
             text = outcome.text or "the transaction that completed the job has not committed"
-            return self._report(job, Outcome(FAIL, text))
+            return self._report(job, self.collisions.decide(job.id, Outcome(FAIL, text, collision=outcome.collision)))
         return is_finished(state)
 
     def _find_out(self, job: BaseJob, outcome: Outcome) -> None:

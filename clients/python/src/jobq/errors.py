@@ -88,6 +88,7 @@ class Waiting(BaseException):
 
 STOPS = {stop.reason: stop for stop in (Cancelled, Lost, Stopping)}
 LEASE_LOST = "JQ001"
+COLLISIONS = ("40001", "40P01")
 
 
 def causes_of(error: BaseException) -> List[BaseException]:
@@ -95,14 +96,23 @@ def causes_of(error: BaseException) -> List[BaseException]:
     return [cause for cause in (error, error.__cause__, getattr(error, "orig", None)) if cause is not None]
 
 
+def sqlstates_of(error: BaseException) -> List[str]:
+    codes = (getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) for cause in causes_of(error))
+    return [str(code) for code in codes if code]
+
+
 def is_lost_lease(error: BaseException) -> bool:
-    return any(getattr(cause, "sqlstate", getattr(cause, "pgcode", None)) == LEASE_LOST for cause in causes_of(error))
+    return LEASE_LOST in sqlstates_of(error)
+
+
+def is_collision(error: BaseException) -> bool:
+    """Whether its transaction was rolled back because of another one."""
+    return any(code in COLLISIONS for code in sqlstates_of(error))
 
 
 def is_unanswered(error: BaseException) -> bool:
     """Whether nobody knows what has become of a statement: of what the server answers it has done, or undone, one does. Of any driver."""
-    causes = causes_of(error)
-    codes = [code for code in (getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) for cause in causes) if code]
+    codes = sqlstates_of(error)
     if codes:
-        return str(codes[0]).startswith("08")
-    return any(base.__name__ in ("OperationalError", "InterfaceError") for cause in causes for base in type(cause).__mro__)
+        return codes[0].startswith("08")
+    return any(base.__name__ in ("OperationalError", "InterfaceError") for cause in causes_of(error) for base in type(cause).__mro__)

@@ -6,10 +6,13 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from .errors import Cancelled, Delay, Fail, Lost, Release, Snooze, Stop, Stopping, Waiting, is_lost_lease
+from .errors import Cancelled, Delay, Fail, Lost, Release, Snooze, Stop, Stopping, Waiting, is_collision, is_lost_lease
 from .statements import as_json, as_text
 
 COMPLETE, FAIL, SNOOZE, RELEASE, VERIFY, NOTHING = "complete", "fail", "snooze", "release", "verify", "nothing"
+REPORTS = {COMPLETE: "result", FAIL: "failure", SNOOZE: "snooze", RELEASE: "release"}
+CANCELLED = "cancelled"
+UNTRANSLATABLE = "22P05"   # the encoding of the database lacks a character
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Outcome:
     alone: bool = False       # a batch with it was refused, or collided
     uncertain: bool = False   # was sent before, and the answer is unknown
     collisions: int = 0       # so often somebody's transaction was in its way
+    collision: bool = False   # the handler's transaction was rolled back because of another one
+    refused: bool = False     # text says why another report was refused
     not_before: float = float("-inf")   # by the worker's clock: hence
 
 
@@ -44,7 +49,7 @@ def of_return(value: Any, ended: Optional[str]) -> Outcome:
 def of_error(error: BaseException, reason: Optional[str], ended: Optional[str]) -> Outcome:
     """reason: why the handler was asked to stop, if it was."""
     if ended == VERIFY:
-        return replace(Outcome(VERIFY), text=describe(error))
+        return Outcome(VERIFY, describe(error), collision=is_collision(error))
     if ended is not None:
         return Outcome(NOTHING, ended)
     if isinstance(error, Waiting):
@@ -54,20 +59,41 @@ def of_error(error: BaseException, reason: Optional[str], ended: Optional[str]) 
     if isinstance(error, Stopping):
         return Outcome(RELEASE)
     if isinstance(error, Cancelled):
-        return Outcome(FAIL, "cancelled")
+        return Outcome(FAIL, CANCELLED)
     if isinstance(error, asyncio.CancelledError):
-        return Outcome(FAIL, "cancelled") if reason == "cancel" else Outcome(RELEASE)
+        return Outcome(FAIL, CANCELLED) if reason == "cancel" else Outcome(RELEASE)
     if isinstance(error, Fail):
-        return Outcome(FAIL, as_text(str(error)), retry_in=error.retry_in, retry=error.retry)
+        return Outcome(FAIL, as_text(_text_of(error)), retry_in=error.retry_in, retry=error.retry)
     if isinstance(error, Snooze):
         return Outcome(SNOOZE, retry_in=error.delay)
     if isinstance(error, Release):
         return Outcome(RELEASE)
-    return Outcome(FAIL, describe(error))
+    return Outcome(FAIL, describe(error), collision=is_collision(error))
+
+
+def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
+    """What is reported in place of what the server has refused; None: nothing."""
+    if getattr(error, "sqlstate", None) == UNTRANSLATABLE and refused.what in (FAIL, VERIFY) and not refused.text.isascii():
+        return replace(refused, text=refused.text.encode("ascii", "replace").decode())
+    if not refused.refused:
+        text = f"the {REPORTS.get(refused.what, 'report')} was refused: {describe(error)}"
+        return Outcome(FAIL, text, retry_in=refused.retry_in if refused.what == FAIL else None, retry=refused.retry, alone=True,
+                       uncertain=refused.uncertain, refused=True)
+    if refused.retry_in is not None:
+        return replace(refused, retry_in=None)
+    return None
+
+
+def _text_of(error: BaseException) -> str:
+    """Empty for an error that throws when it is asked."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def describe(error: BaseException) -> str:
-    text = str(error)
+    text = _text_of(error)
     return as_text(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 

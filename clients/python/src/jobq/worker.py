@@ -201,7 +201,7 @@ class Worker(BaseWorker[Handler]):
     def _handle(self, job: Job, core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
-                with Attempt(job, span) as attempt:
+                with Attempt(job, span, core.collisions) as attempt:
                     attempt.value = plain_result(job.kind, self._handler_of(job)(job))
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
