@@ -437,7 +437,7 @@ class BeatTest(unittest.TestCase):
         self.assertIn("the report of job 1 was refused", logs.output[0])
         [(statement, parameters)] = sent
         self.assertEqual(statement, statements.FAIL)
-        self.assertRegex(parameters[2], "^OptionError: ")
+        self.assertRegex(parameters[2], "^the snooze was refused: OptionError: ")
 
     def broken_by(self, call, *statements_that_break):
         """What is sent until that."""

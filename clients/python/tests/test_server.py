@@ -4,6 +4,8 @@ test kit, what a worker does that no scenario looks at. Django and SQLAlchemy ar
 import asyncio
 import datetime as dt
 import logging
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -650,6 +652,37 @@ class WorkerTest(Base):
             raise Evil()
         self.start({"x": handler})
         self.assertEqual(self.outcome_of(job), ("failed", 1, "Evil"))
+
+    def test_an_error_of_one_worker_stops_the_others_gracefully_and_ends_the_process(self):
+        role = f"half_{uuid.uuid4().hex[:12]}"
+        self.connection.execute(f"""CREATE ROLE {role} LOGIN; SELECT jobq_grant('{role}', 'worker', '{{{self.queue},{role}}}')""")
+        self.addCleanup(self.connection.execute, f"DROP OWNED BY {role}; DROP ROLE {role}")
+        program = f"""
+import sys, time, psycopg, jobq
+ended = []
+def handler(job):
+    psycopg.connect(autocommit=True).execute("SELECT jobq_revoke('{role}', 'worker', '{{{role}}}')")
+    while second._core.error is None:
+        time.sleep(0.02)
+    return "done"
+async def coroutine(job):
+    import asyncio
+    return await asyncio.get_running_loop().run_in_executor(None, handler, job)
+kind = getattr(jobq, sys.argv[1])
+options = dict(connect_options=dict(user="{role}"), wait_timeout=0.1, grace=100)
+first = kind("{self.queue}", dict(x=coroutine if kind is jobq.AsyncWorker else handler), **options)
+second = kind("{role}", dict(x=handler), **options)
+jobq.serve(first, second)
+"""
+        for kind in ("Worker", "AsyncWorker"):
+            with self.subTest(kind=kind):
+                self.connection.execute(f"SELECT jobq_grant('{role}', 'worker', '{{{self.queue},{role}}}')")
+                job = jobq.enqueue(self.connection, self.queue, kind="x")
+                done = subprocess.run([sys.executable, "-c", program, kind], stderr=subprocess.PIPE, timeout=LIMIT, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr.decode())
+                self.assertIn(b"InsufficientPrivilege", done.stderr)
+                self.assertEqual(self.connection.execute("SELECT status::text, attempts, result FROM jobq.jobs WHERE id = %s", (job,)).fetchone(),
+                                 ("completed", 1, "done"))
 
     def test_a_claim_that_is_refused_ends_it(self):
         role = f"nobody_{uuid.uuid4().hex[:8]}"

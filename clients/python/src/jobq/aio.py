@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import inspect
 import signal
+import time
 from datetime import datetime
 from typing import Any, AsyncIterator, Awaitable, Callable, List, Mapping, Optional, Sequence
 
 import psycopg
 
 from . import connect, outcome, statements
-from .base import Attempt, BaseWorker
+from .base import Attempt, BaseWorker, RunsEnd
 from .core import Core
 from .enqueue import arun_on
 from .errors import Delay
@@ -164,35 +165,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
     async def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
         """Works until one of the signals; for sys.exit(). 0: everything has been reported. A cancellation stops it as a signal does, and
         is thrown when all has ended."""
-        loop = asyncio.get_running_loop()
-        deadline: Optional[float] = None
-
-        def signalled() -> None:
-            nonlocal deadline
-            deadline = loop.time() + self._time_to_end(first=deadline is None)
-            self.stop()
-
-        async def until_over() -> int:
-            while not await self.join(1.0):
-                if deadline is not None and loop.time() > deadline:
-                    return self._gives_up()
-            return self._has_ended()
-
-        await self.start()
-        for number in signals:
-            loop.add_signal_handler(number, signalled)
-        try:
-            return await until_over()
-        except asyncio.CancelledError:
-            signalled()
-            try:
-                await until_over()
-            except asyncio.CancelledError:
-                signalled()
-            raise
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
+        return await run_all([self], signals)
 
     # ---- called by the thread that claims
 
@@ -232,3 +205,49 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         except BaseException as error:   # noqa: B902: of the tracer, or a cancellation before the handler has begun
             ended = outcome.of_error(error, job.cancelled, job.ended)
         core.job_ended(job, ended)
+
+
+async def run_all(workers: Sequence[AsyncWorker], signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
+    """As AsyncWorker.run(). A worker that cannot start, or that ends with an error, stops the others, which have their grace; then its
+    error is thrown."""
+    loop = asyncio.get_running_loop()
+    end = RunsEnd(workers)
+    started: List[AsyncWorker] = []
+
+    async def until_over() -> int:
+        left, statuses = list(started), []
+        while left:
+            end.look()
+            try:
+                if await left[0].join(1.0):
+                    statuses.append(left.pop(0)._has_ended())
+            except Exception as error:
+                end.error = end.error or error
+                left.pop(0)
+            if left and end.deadline is not None and time.monotonic() > end.deadline:
+                return max(worker._gives_up() for worker in left)
+        if end.error is not None:
+            raise end.error
+        return max(statuses, default=0)
+
+    for worker in workers:
+        try:
+            await worker.start()
+        except BaseException as error:   # noqa: B902
+            end.error = error
+            break
+        started.append(worker)
+    for number in signals:
+        loop.add_signal_handler(number, end.signalled)
+    try:
+        return await until_over()
+    except asyncio.CancelledError:
+        end.signalled()
+        try:
+            await until_over()
+        except asyncio.CancelledError:
+            end.signalled()
+        raise
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

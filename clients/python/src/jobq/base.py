@@ -6,7 +6,8 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar
+import time
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar
 
 from . import connect, tracing
 from .collisions import Collisions
@@ -106,6 +107,43 @@ class BaseWorker(Generic[Handler]):
     def _run(self, job: BaseJob, core: Core) -> None:
         """core: the job's, which is told of its end, though this worker may have been given up meanwhile."""
         raise NotImplementedError
+
+
+class RunsEnd:
+    """How workers of one process end together: by signals, the second of which ends the grace, or by the error of one of them."""
+
+    def __init__(self, workers: Sequence["BaseWorker[Any]"]) -> None:
+        self.workers = workers
+        self.error: Optional[BaseException] = None   # of one that could not start
+        self.deadline: Optional[float] = None        # after which nobody waits for the server any more
+        self._asked: List["BaseWorker[Any]"] = []    # those that stop
+        self._has_signal = False
+
+    def look(self) -> None:
+        """Stops the others if one has failed."""
+        if self.error is not None or any(worker._core is not None and worker._core.error is not None for worker in self.workers):
+            self._stop_the_others()
+
+    def signalled(self) -> None:
+        if self._has_signal:
+            for worker in self.workers:
+                worker.stop()
+            self._wait_for(first=False)
+        else:
+            self._has_signal = True
+            self._stop_the_others()
+
+    def _stop_the_others(self) -> None:
+        """Those that stop already keep their grace."""
+        for worker in self.workers:
+            if worker not in self._asked:
+                self._asked.append(worker)
+                if worker._core is None or worker._core.error is None:
+                    worker.stop()
+                self._wait_for(first=True)
+
+    def _wait_for(self, first: bool) -> None:
+        self.deadline = time.monotonic() + max(worker._time_to_end(first) for worker in self.workers)
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

@@ -50,6 +50,7 @@ class Core:
         self.error: Optional[BaseException] = None
         self.over = threading.Event()
         self.when_over: Callable[[], None] = lambda: None
+        self.when_failed: Callable[[], None] = lambda: None
         self._claims = _Line(self, "claims")
         self._beats = _Line(self, "beats")
         self._threads = [threading.Thread(target=target, name=f"jobq {name}", daemon=True)
@@ -167,6 +168,13 @@ class Core:
         job.loss_is_logged = True
         log.warning("%s: job %d of kind %r, attempt %d: the lease is lost", self.options.worker_id, job.id, job.kind, job.attempt)
 
+    def _fail(self, error: BaseException, hurry: bool = True) -> None:
+        """hurry: also ends a grace that has begun."""
+        self.error = error
+        if hurry or not self.hand.stopping():
+            self.hand.stop()
+        self.when_failed()
+
     # ---- the thread that claims
 
     def _claim_all(self) -> None:
@@ -174,8 +182,7 @@ class Core:
             self._claim_until_stopped()
         except BaseException as error:   # noqa: B902: whatever it is, the worker must not go on without claims
             log.error("%s: claims have ended: %s", self.options.worker_id, error)
-            self.error = error
-            self.hand.stop()
+            self._fail(error)
         finally:
             self.hand.no_more_claims()
             self._claims.close()
@@ -231,10 +238,8 @@ class Core:
             self.run(job, self)
         except RuntimeError as error:
             log.error("%s: job %d of kind %r cannot begin, and goes back: %s", self.options.worker_id, job.id, job.kind, error)
-            self.error = error
             self.hand.ended(job, Outcome(RELEASE))
-            if not self.hand.stopping():
-                self.hand.stop()
+            self._fail(error, hurry=False)
 
     def _wait(self, polls: int) -> None:
         if self.pace.calmed():
@@ -265,8 +270,7 @@ class Core:
         try:
             self._beat_until_over()
         except BaseException as error:   # noqa: B902
-            self.error = error
-            self.hand.stop()   # nobody heartbeats what would be claimed
+            self._fail(error)   # nobody heartbeats what would be claimed
             log.exception("%s: heartbeats have ended", self.options.worker_id)
         finally:
             self._beats.close()

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import psycopg
 
 from . import connect, outcome, statements
-from .base import Attempt, BaseWorker, is_coroutine_function, plain_result
+from .base import Attempt, BaseWorker, RunsEnd, is_coroutine_function, plain_result
 from .core import Core
 from .enqueue import run_on
 from .errors import Delay, OptionError
@@ -159,20 +159,7 @@ class Worker(BaseWorker[Handler]):
 
     def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
         """Works until one of the signals; for sys.exit(). To be called in the main thread. 0: everything has been reported."""
-        with _Bell(signals) as bell:
-            self.start()
-            assert self._core is not None
-            self._core.when_over = bell.ring
-            deadline: Optional[float] = None
-            while not self._core.over.is_set():
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return self._gives_up()
-                if bell.wait(left):
-                    self._core.stop()
-                    deadline = time.monotonic() + self._time_to_end(first=deadline is None)
-            self.join()
-            return self._has_ended()
+        return run_all([self], signals)
 
     def _register(self, kind: str, function: Handler) -> None:
         if is_coroutine_function(function):
@@ -207,6 +194,39 @@ class Worker(BaseWorker[Handler]):
         except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
         core.job_ended(job, ended)
+
+
+def run_all(workers: Sequence[Worker], signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
+    """As Worker.run(). A worker that cannot start, or that ends with an error, stops the others, which have their grace; then its error
+    is thrown."""
+    with _Bell(signals) as bell:
+        end = RunsEnd(workers)
+        started: List[Worker] = []
+        for worker in workers:
+            try:
+                worker.start()
+            except BaseException as error:   # noqa: B902
+                end.error = error
+                break
+            assert worker._core is not None
+            worker._core.when_over = worker._core.when_failed = bell.ring
+            started.append(worker)
+        while any(worker._core is not None and not worker._core.over.is_set() for worker in started):
+            end.look()
+            left = None if end.deadline is None else end.deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return max(worker._gives_up() for worker in started)
+            if bell.wait(left):
+                end.signalled()
+        for worker in started:
+            try:
+                worker.join()
+            except BaseException as error:   # noqa: B902
+                end.error = end.error or error
+        statuses = [worker._has_ended() for worker in started]
+        if end.error is not None:
+            raise end.error
+        return max(statuses, default=0)
 
 
 class _Bell:
