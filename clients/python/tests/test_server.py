@@ -684,6 +684,35 @@ jobq.serve(first, second)
                 self.assertEqual(self.connection.execute("SELECT status::text, attempts, result FROM jobq.jobs WHERE id = %s", (job,)).fetchone(),
                                  ("completed", 1, "done"))
 
+    def test_jobs_of_other_kinds_are_told(self):
+        jobq.enqueue(self.connection, self.queue, kind="mispelled")
+        nameless = jobq.enqueue(self.connection, self.queue)
+        with self.assertLogs("jobq", logging.INFO) as logs, mock.patch.object(jobq.core, "LOOK_EVERY", 0.0):
+            worker = self.start({"misspelled": lambda job: None}, wait_timeout=0.05)
+            for _ in range(3):
+                self.assertEqual(self.outcome_of(jobq.enqueue(self.connection, self.queue, kind="misspelled"))[0], "completed")
+            self.connection.execute("DELETE FROM jobq.jobs WHERE id = %s", (nameless,))
+            deadline = time.monotonic() + LIMIT
+            while not any("claim: of kind 'mispelled'" in line for line in logs.output):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+            worker.stop()
+            worker.join(LIMIT)
+        self.assertEqual([line.split("does not claim: ")[1] for line in logs.output if "does not claim" in line],
+                         ["without a kind, of kind 'mispelled'", "of kind 'mispelled'"])
+        self.assertTrue(any("kinds misspelled; leaves jobs of other kinds, and jobs without a kind, to other workers" in line for line in logs.output))
+
+    def test_a_role_that_may_not_read_the_tables_does_not_look(self):
+        role = f"plain_{uuid.uuid4().hex[:12]}"
+        self.connection.execute(f"CREATE ROLE {role} LOGIN; SELECT jobq_grant('{role}', 'worker')")
+        self.addCleanup(self.connection.execute, f"DROP OWNED BY {role}; DROP ROLE {role}")
+        jobq.enqueue(self.connection, self.queue, kind="other")
+        worker = self.start({"x": lambda job: None, "": lambda job: None}, connect_options={"user": role})
+        nameless = jobq.enqueue(self.connection, self.queue)
+        self.assertEqual(self.outcome_of(nameless)[0], "completed")
+        self.becomes(True, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = %s AND query ~* '^\\s*call jobq_wait')", role)
+        self.assertEqual(worker._core.look_at, float("inf"))
+
     def test_a_claim_that_is_refused_ends_it(self):
         role = f"nobody_{uuid.uuid4().hex[:8]}"
         self.connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; SELECT jobq_grant('{role}', 'worker', queues => '{{other}}')")

@@ -25,6 +25,7 @@ from .pace import SHORT_WAIT, Pace
 from .parameters import interval
 
 FIRST_POLL = 0.05
+LOOK_EVERY = 600.0   # seconds between looks for jobs of other kinds
 MOST_STARTS = 5   # of the heartbeat process
 NOT_PRELOADED = "55000"
 log = logging.getLogger("jobq")
@@ -47,6 +48,8 @@ class Core:
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
         self.collisions = Collisions()
+        self.look_at = float("-inf")
+        self.other_kinds: List[str] = []
         self.error: Optional[BaseException] = None
         self.over = threading.Event()
         self.when_over: Callable[[], None] = lambda: None
@@ -241,7 +244,28 @@ class Core:
             self.hand.ended(job, Outcome(RELEASE))
             self._fail(error, hurry=False)
 
+    def _look_for_other_kinds(self) -> None:
+        """Says which kinds of waiting jobs this worker leaves to others, when there is something new to say."""
+        now = time.monotonic()
+        if now < self.look_at:
+            return
+        self.look_at = now + LOOK_EVERY
+        try:
+            if not self._claims.all(statements.MAY_LOOK, ())[0]["may_look"]:
+                self.look_at = float("inf")
+                return
+            kinds = [row["kind"] for row in self._claims.all(statements.OTHER_KINDS, (self.options.queue, self.kinds))]
+        except psycopg.Error as error:   # a router has other tables
+            log.debug("%s: other kinds cannot be looked for: %s", self.options.worker_id, error)
+            self.look_at = float("inf")
+            return
+        if kinds and kinds != self.other_kinds:
+            log.warning("%s: queue %r has waiting jobs that this worker does not claim: %s", self.options.worker_id, self.options.queue,
+                        ", ".join(f"of kind {kind!r}" if kind else "without a kind" for kind in kinds))
+        self.other_kinds = kinds
+
     def _wait(self, polls: int) -> None:
+        self._look_for_other_kinds()
         if self.pace.calmed():
             log.info("%s: answers are fast again: waiting instead of polling", self.options.worker_id)
         longest: Any = self.options.poll_interval or self.pace.longest_poll

@@ -25,6 +25,14 @@ WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s:
     %(capabilities)s::text[], %(worker_id)s::text)"""
 WAKE = "SELECT jobq_wake(%s::text)"
 
+# Asked first, so that a role that may not read the tables leaves no error in the log of the server.
+MAY_LOOK = """SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"""
+OTHER_KINDS = """SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue = %s::text AND d.kind <> ALL (%s::text[])
+    AND EXISTS (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane AND j.queue = d.queue AND j.kind = d.kind)
+    ORDER BY d.kind LIMIT 20"""
+
 HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
 _BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # of this statement alone
 HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, NULL) FROM briefly"
