@@ -1,22 +1,27 @@
 // The claims of a worker: one connection that claims, completes on the way, and sleeps in the server while there is nothing to do.
-import { Connection, isAgain, isBroken, isLostLease, isPooled } from './connection.js';
+import { Connection, isAgain, isBroken, isCanceled, isLostLease, isPooled } from './connection.js';
 import { SHORT_WAIT } from './pace.js';
-import { CLAIM, COMPLETE_AND_CLAIM, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
-import { pauseAfter, sleep } from './timing.js';
+import { CLAIM, COMPLETE_AND_CLAIM, MAY_LOOK, OTHER_KINDS, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
+import { now, pauseAfter, sleep } from './timing.js';
+import { messageOf } from './values.js';
 
 const FIRST_POLL = 0.05;
+const LOOK_EVERY = 600;     // seconds between looks for jobs of other kinds
 
 export class Claims {
     away = false;       // it waits for jobs or for a connection: what has ended is reported over the other one
     over = null;        // when no claim is made any more
     #stopping = new AbortController();
     #wait;
+    #hasToldOfTimeout = false;
+    #lookAt = 0;        // when it looks for jobs of other kinds
+    #otherKinds = '';
     #collisions = 0;    // since a statement has worked
     #lost = [];         // ids, of the warning of jobq_complete_and_claim
 
     /** hand: what the worker has in hand (hand.js). */
-    constructor({ options, hand, configuration, log, pace }) {
-        Object.assign(this, { options, hand, log, pace });
+    constructor({ options, hand, configuration, log, pace, lookEvery = LOOK_EVERY }) {
+        Object.assign(this, { options, hand, log, pace, lookEvery });
         this.#wait = options.waitTimeout;
         this.connection = new Connection({
             name: 'claims', configuration, log, prepare: options.prepare, answered: (seconds) => pace.answered(seconds),
@@ -96,7 +101,7 @@ export class Claims {
             await this.#reconnect();
             return;
         }
-        this.log.warn(`claims collide with others, trying again: ${error.message}`);
+        this.log.warn(`a claim is tried again: ${messageOf(error)}`);
         this.#collisions += 1;
         await sleep(pauseAfter(this.#collisions), this.#stopping.signal);
     }
@@ -113,6 +118,7 @@ export class Claims {
     }
 
     async #rest(polls) {
+        await this.#absent(() => this.#lookForOtherKinds());
         const pollInterval = this.options.pollInterval ?? this.pace.longestPoll();
         if (pollInterval !== undefined) {
             const pause = Math.min(FIRST_POLL * 2 ** Math.min(polls, 20), pollInterval);
@@ -126,8 +132,41 @@ export class Claims {
         try {
             await this.connection.query(WAIT, waitValues(this.options, this.#wait), this.#wait);
         } catch (error) {
-            if (!isAgain(error)) throw error;
-            await this.#again(error);
+            if (isCanceled(error)) await this.#endedByServer(error);
+            else if (isAgain(error)) await this.#again(error);
+            else throw error;
+        }
+    }
+
+    // As any wait ends. Why, is said once.
+    async #endedByServer(error) {
+        if (this.#hasToldOfTimeout) return;
+        this.#hasToldOfTimeout = true;
+        const value = await this.#asked("SELECT current_setting('statement_timeout') AS value").then(([row]) => row.value, () => 'unknown');
+        this.log.warn('the server ended a wait, as it ends each statement after statement_timeout, which is ' +
+            `${value} for this role and database: ${messageOf(error)}`);
+    }
+
+    #asked(statement, values = []) {
+        return this.connection.query(statement, values);
+    }
+
+    // Says which kinds of waiting jobs this worker leaves to others, when there is something new to say.
+    async #lookForOtherKinds() {
+        if (now() < this.#lookAt) return;
+        this.#lookAt = Infinity;
+        try {
+            if (!(await this.#asked(MAY_LOOK))[0].may_look) return;
+            const rows = await this.#asked(OTHER_KINDS, [this.options.queue, this.options.kinds]);
+            this.#lookAt = now() + this.lookEvery;
+            const kinds = rows.map(({ kind }) => (kind ? `of kind ${JSON.stringify(kind)}` : 'without a kind')).join(', ');
+            if (kinds && kinds !== this.#otherKinds) {
+                this.log.warn(`queue ${this.options.queue} has waiting jobs that this worker does not claim: ${kinds}`);
+            }
+            this.#otherKinds = kinds;
+        } catch (error) {
+            // A router has other tables. A broken connection is found by the wait.
+            if (isAgain(error)) this.#lookAt = now() + this.lookEvery;
         }
     }
 

@@ -1,7 +1,7 @@
 // A connection to the server that is made anew when it breaks. One statement at a time, in the order of the calls.
 import { pg } from './driver.js';
 import { pauseAfter, milliseconds, now, sleep } from './timing.js';
-import { types } from './values.js';
+import { messageOf, types } from './values.js';
 
 const CONNECT_TIMEOUT = 10;
 const KEEPALIVE = 10;
@@ -13,11 +13,17 @@ export const sqlstate = (error) => (error?.severity === undefined ? undefined : 
 /** The connection is of no use any more, and so are answers that have not come. */
 export function isBroken(error) {
     const state = sqlstate(error);
-    return state === undefined || state === '25006' || ['08', '53', '57', '58'].includes(state.slice(0, 2));
+    return state === undefined || state === '25006' || (['08', '53', '57', '58'].includes(state.slice(0, 2)) && !isCanceled(error));
 }
 
+/** The statement was ended, by a timeout or a request. */
+export const isCanceled = (error) => sqlstate(error) === '57014';
+
+/** Its transaction was rolled back because of another one. */
+export const isCollision = (error) => ['40001', '40P01'].includes(sqlstate(error));
+
 /** The same statement may well work a moment later. */
-export const isAgain = (error) => isBroken(error) || ['40001', '40P01', '55P03'].includes(sqlstate(error));
+export const isAgain = (error) => isBroken(error) || isCollision(error) || isCanceled(error) || sqlstate(error) === '55P03';
 
 /** Whether a pooler is in between: the process ID that it tells the client is one of its own. */
 export async function isPooled(client) {
@@ -55,7 +61,7 @@ export async function connect(configuration, broken = () => {}) {
 
 // What the server says to who wants in (28P01, 3D000, 55000 ...) answers no statement: it may let him in later.
 function unanswered(error) {
-    throw sqlstate(error) === undefined ? error : Object.assign(new Error(error.message, { cause: error }), { code: error.code });
+    throw sqlstate(error) === undefined ? error : Object.assign(new Error(error.message, { cause: error }), { code: error.code, hint: error.hint });
 }
 
 /** At once, whatever it does. */
@@ -160,7 +166,7 @@ export class Connection {
         this.#client = null;
         this.#failures += 1;
         if (this.#closed.signal.aborted) return;
-        if (!this.#told) this.log.warn(`the connection for ${this.name} is broken, trying again: ${error.message || error.code}`);
+        if (!this.#told) this.log.warn(`the connection for ${this.name} is broken, trying again: ${messageOf(error)}`);
         this.#told = true;
     }
 }

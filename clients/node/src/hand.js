@@ -1,6 +1,7 @@
 // The jobs that a worker has in hand: claimed, and not reported yet. Where claims, handlers, heartbeats and reports meet. No server.
 import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { Attempt } from './attempt.js';
+import { Collisions } from './collisions.js';
 import { nameOf } from './logger.js';
 
 export class Hand {
@@ -8,6 +9,7 @@ export class Hand {
     #done = [];             // completions that wait for the next claim
     #busy = 0;              // slots that are taken
     #waiters = [];
+    #collisions = new Collisions();
 
     /** heartbeats, reports: theirs; away(): claims will not take completions along; run(attempt): starts the handler. */
     constructor({ slots, log, heartbeats, reports, away, run, every }) {
@@ -82,11 +84,11 @@ export class Hand {
     // ---- handlers
 
     returned(attempt, value) {
-        this.#end(attempt, ofReturn(value, attempt.state));
+        this.#end(attempt, this.#collisions.decide(attempt.row.id, ofReturn(value, attempt.state)));
     }
 
     threw(attempt, error) {
-        this.#end(attempt, ofError(error, attempt.cancelled, attempt.state));
+        this.#end(attempt, this.#collisions.decide(attempt.row.id, ofError(error, attempt.cancelled, attempt.state)));
     }
 
     /** Its own transaction is about to lock its row; false: has come to its end. */
@@ -151,11 +153,17 @@ export class Hand {
             return;
         }
         attempt.outcome = outcome;
-        if (outcome.what === 'fail') this.log.warn(`${nameOf(attempt.row)}: failed: ${outcome.text}`);
+        this.#logEnd(attempt, outcome);
         if (outcome.what === 'nothing') this.#endedWithout(attempt);
         else if (outcome.what === 'complete' && attempt.progress === undefined && !this.away()) this.#done.push(attempt);
         else this.reports.add([attempt]);
         this.wake();
+    }
+
+    #logEnd({ row }, { what, text, cancelled, collision }) {
+        if (what === 'fail' && cancelled) this.log.info(`${nameOf(row)}: cancelled`);
+        else if (what === 'fail') this.log.warn(`${nameOf(row)}: failed: ${text}`);
+        else if (what === 'release' && collision) this.log.info(`${nameOf(row)}: collided with another transaction, is given back: ${text}`);
     }
 
     #endedWithout(attempt) {

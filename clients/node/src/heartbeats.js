@@ -3,6 +3,7 @@
 import { Connection, isBroken } from './connection.js';
 import { HEARTBEAT, HEARTBEAT_MANY } from './statements.js';
 import { milliseconds, now } from './timing.js';
+import { messageOf } from './values.js';
 
 const PROGRESS_EVERY = 1;   // seconds: progress is not reported later than that
 const ENDS = ['lost', 'gone', 'finished'];
@@ -88,7 +89,7 @@ export class Heartbeats {
             if (all && held.length) await this.#many(held);
             for (const job of progress) if (this.#jobs.get(job.lease) === job && !job.told) await this.#withProgress(job);
         } catch (error) {
-            if (!isBroken(error)) this.log.error(`a heartbeat was refused: ${error.message}`);
+            if (!isBroken(error)) this.log.error(`a heartbeat was refused: ${messageOf(error)}`);
         } finally {
             this.#beating = false;
             this.#schedule();

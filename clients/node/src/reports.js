@@ -2,10 +2,10 @@
 // break, and one by one where a batch was refused.
 import { isAgain, isBroken } from './connection.js';
 import { nameOf } from './logger.js';
-import { failed, isFinished } from './outcome.js';
+import { afterRefusal, isFinished } from './outcome.js';
 import { COMPLETE_MANY, FAIL, HEARTBEAT, HEARTBEAT_BRIEFLY, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
 import { pauseAfter, sleep } from './timing.js';
-import { toInterval } from './values.js';
+import { messageOf, toInterval } from './values.js';
 
 const LONGEST_PAUSE = 1;   // seconds: the last reports have four
 
@@ -75,7 +75,7 @@ export class Reports {
                 failures = 0;
             } catch (error) {
                 failures += 1;
-                if (!isBroken(error)) this.log.warn(`reports collide with others, trying again: ${error.message}`);
+                if (!isBroken(error)) this.log.warn(`reports are sent again: ${messageOf(error)}`);
                 for (const attempt of left) attempt.outcome.sent ||= isBroken(error);
                 this.#waiting.unshift(...left);
                 await this.#pause(failures);
@@ -117,7 +117,7 @@ export class Reports {
             await this.query(HEARTBEAT, [row.id, row.lease, progress]);
         } catch (error) {
             if (isAgain(error)) throw error;
-            this.log.error(`${nameOf(row)}: its progress was refused: ${error.message}`);
+            this.log.error(`${nameOf(row)}: its progress was refused: ${messageOf(error)}`);
         }
         attempt.progressReported(progressNumber);
     }
@@ -140,9 +140,10 @@ export class Reports {
             await this.#taken(attempt, await this.#send(attempt));
         } catch (error) {
             if (isAgain(error)) throw error;
-            this.log.error(`${nameOf(attempt.row)}: the report was refused: ${error.message}`);
-            if (attempt.outcome.refused) return;
-            attempt.outcome = failed(error, { refused: true, retry: attempt.outcome.retry });
+            this.log.error(`${nameOf(attempt.row)}: the report was refused: ${messageOf(error)}`);
+            const next = afterRefusal(attempt.outcome, error);
+            if (!next) return;
+            attempt.outcome = next;
             await this.#alone(attempt);
         }
     }

@@ -1,6 +1,7 @@
 // Connections for handlers: one for each slot that wants one, opened at first use, kept for the next job, closed with the worker.
 import { configurationOf, connect, destroy, isBroken } from './connection.js';
 import { pauseAfter, sleep } from './timing.js';
+import { messageOf } from './values.js';
 
 export class SlotConnections {
     #idle = [];
@@ -29,7 +30,7 @@ export class SlotConnections {
                 return await this.#open();
             } catch (error) {
                 if (!isBroken(error) || this.#closed || signal.aborted) throw error;
-                this.log.warn(`no connection for a handler, trying again: ${error.message || error.code}`);
+                this.log.warn(`no connection for a handler, trying again: ${messageOf(error)}`);
             }
             await sleep(pauseAfter(failures), signal);
         }

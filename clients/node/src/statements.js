@@ -22,6 +22,14 @@ export const WAIT = numbered(
     `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text)`,
     ['Q', 'W', 'T', 'K', 'V', 'C']);
 
+// Asked first, so that a role that may not read the tables leaves no error in the log of the server.
+export const MAY_LOOK = `SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    AND pg_catalog.has_table_privilege(c.oid, 'SELECT')`;
+export const OTHER_KINDS = `SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue = $1::text AND d.kind <> ALL ($2::text[])
+    AND EXISTS (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane AND j.queue = d.queue AND j.kind = d.kind)
+    ORDER BY d.kind LIMIT 20`;
+
 export const COMPLETE_MANY = 'SELECT * FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])';
 export const COMPLETE_MUST_HOLD = 'SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)';
 export const FAIL = 'SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean) AS status';

@@ -2,7 +2,7 @@
 import { Attempt } from './attempt.js';
 import { configurationOf, connect, sqlstate } from './connection.js';
 import { Job } from './job.js';
-import { failed, ofError, ofReturn } from './outcome.js';
+import { afterRefusal, ofError, ofReturn } from './outcome.js';
 import {
     AWAIT, AWAIT_JOBS, CLAIM, COMPLETE_MANY, COMPLETE_MUST_HOLD, FAIL, HEARTBEAT, RELEASE_MANY, SLEEP, SLEEPERS, SNOOZE, SPAWN, STEP,
     STEP_DONE, TICK, WAKE_SLEEPERS, claimValues,
@@ -138,7 +138,7 @@ async function attemptOf(row, handler, { client, ask, within }) {
     } catch (refused) {
         if (outcome.what !== 'complete') throw refused;
         if (within) await mend(client, 'jobq_report');
-        return { ...told, outcome: await report(failed(refused), row, ask), result: undefined, error: refused };
+        return { ...told, outcome: await report(afterRefusal(outcome, refused), row, ask), result: undefined, error: refused };
     }
 }
 

@@ -43,6 +43,12 @@ export function describe(error) {
     return toText(message ? `${type}: ${message}` : type);
 }
 
+/** The message of an error, for a line in the log, with the server's hint. */
+export function messageOf(error) {
+    const text = error?.message || error?.code || describe(error);
+    return error?.hint ? `${text} (HINT: ${error.hint})` : text;
+}
+
 /** The name of the type of whatever was thrown. */
 export function typeOf(error) {
     if (!(error instanceof Error)) return typeof error;

@@ -13,7 +13,7 @@ import { SlotConnections } from './slots.js';
 import { WAKE } from './statements.js';
 import { sleep, within } from './timing.js';
 import { ended, processing } from './tracing.js';
-import { types } from './values.js';
+import { messageOf, types } from './values.js';
 
 const LAST_LOOK = 1;        // seconds in which handlers may notice that the worker stops
 const LAST_REPORTS = 4;     // seconds in which what is left must arrive: with the grace, below the 30 of Kubernetes
@@ -27,6 +27,7 @@ export class Worker {
     #started = false;
     #error = null;
     #settle;
+    #hasFailed;
 
     constructor(options) {
         this.options = checkedOptions(options);
@@ -34,6 +35,8 @@ export class Worker {
         /** Resolves with true when the worker has stopped and everything was reported; rejects with what has ended it. */
         this.stopped = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
         this.stopped.catch(() => {});
+        /** Resolves as soon as an error ends the worker, whose handlers still have their grace then. */
+        this.failed = new Promise((resolve) => { this.#hasFailed = resolve; });
         this.#assemble();
     }
 
@@ -139,7 +142,9 @@ export class Worker {
             this.#settle.reject(error);
             throw error;
         }
-        this.log.info(`queue ${this.options.queue}, kinds ${this.options.kinds.join(', ')}, slots ${this.options.slots}`);
+        const { queue, kinds, slots } = this.options;
+        this.log.info(`serves queue ${queue} with ${slots} slots, kinds ${kinds.map((kind) => kind || "'' (jobs without a kind)").join(', ')}; ` +
+            `leaves jobs of other kinds${kinds.includes('') ? '' : ', and jobs without a kind,'} to other workers`);
         this.claims.start().catch((error) => this.#fail(error));
         if (this.#stopping) this.#end();
     }
@@ -153,7 +158,7 @@ export class Worker {
                     `must find it (${error.message})`, { cause: error }), { code: error.code });
             }
             if (sqlstate(error) !== '55000') throw error;
-            this.log.info(`waits are short, since nobody can wake them: ${error.message}`);
+            this.log.info(`waits are short, since nobody can wake them: ${messageOf(error)}`);
             this.claims.waitShortly(SHORT_WAIT);
         }
     }
@@ -174,9 +179,10 @@ export class Worker {
     }
 
     #fail(error) {
-        if (!this.#error) this.log.error(`ends with an error: ${error.message}`);
+        if (!this.#error) this.log.error(`ends with an error: ${messageOf(error)}`);
         this.#error ??= error;
         if (!this.#stopping) this.stop();
+        this.#hasFailed();
     }
 
     async #end() {

@@ -4,16 +4,17 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Claims } from '../src/claims.js';
-import { isBroken } from '../src/connection.js';
+import { Collisions } from '../src/collisions.js';
+import { isAgain, isBroken } from '../src/connection.js';
 import { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from '../src/errors.js';
 import { Hand } from '../src/hand.js';
 import { Heartbeats, dueAt } from '../src/heartbeats.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
-import { ofError, ofReturn } from '../src/outcome.js';
+import { afterRefusal, ofError, ofReturn } from '../src/outcome.js';
 import { Pace } from '../src/pace.js';
 import { pauseAfter } from '../src/timing.js';
 import { contextOf, withContext } from '../src/tracing.js';
-import { describe, toInterval, toJson, toText } from '../src/values.js';
+import { describe, messageOf, toInterval, toJson, toText } from '../src/values.js';
 
 const handlers = { mail() {} };
 const server = (code) => Object.assign(new Error(code), { code, severity: 'ERROR' });
@@ -126,9 +127,57 @@ test('errors as texts', () => {
 });
 
 test('which errors mean that the connection is gone', () => {
-    for (const code of ['08006', '53300', '57P01', '57014', '58000', '25006']) assert.ok(isBroken(server(code)), code);
+    for (const code of ['08006', '53300', '57P01', '58000', '25006']) assert.ok(isBroken(server(code)), code);
     for (const code of ['42501', '23505', '40001', '40P01', '55000', '22023', 'JQ001']) assert.ok(!isBroken(server(code)), code);
     assert.ok(isBroken(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' })));
+});
+
+test('a statement that was canceled may be sent again on the same connection', () => {
+    assert.ok(!isBroken(server('57014')));
+    assert.ok(isAgain(server('57014')));
+});
+
+test('what throws when it is looked at is a failed attempt', () => {
+    const throws = () => { throw new Error('trap'); };
+    const proxy = new Proxy({}, { get: throws, getPrototypeOf: throws, has: throws });
+    class Evil extends Error {
+        get message() { throw new Error('getter'); }
+    }
+    for (const thrown of [proxy, new Evil(), Object.assign(new Error('with a cause'), { cause: proxy })]) {
+        assert.equal(ofError(thrown, undefined, undefined).what, 'fail');
+        assert.equal(ofError(thrown, 'cancel', undefined).what, 'fail');
+        assert.equal(ofError(thrown, 'lost', undefined).what, 'nothing');
+    }
+    assert.equal(ofReturn(proxy, undefined).what, 'fail');
+});
+
+test('a collision gives the job back ten times in a row', () => {
+    const collisions = new Collisions();
+    const collision = () => ofError(new Error('of an ORM', { cause: server('40001') }), undefined, undefined);
+    const decide = (id, outcome) => collisions.decide(id, outcome).what;
+    for (let round = 0; round < 10; round += 1) assert.equal(decide('1', collision()), 'release');
+    assert.equal(decide('1', collision()), 'fail');
+    assert.equal(decide('1', ofError(server('40P01'), undefined, undefined)), 'release');
+    assert.equal(decide('1', ofReturn(1, undefined)), 'complete');
+    for (let round = 0; round < 10; round += 1) assert.equal(decide('1', collision()), 'release');
+    assert.equal(decide('2', ofError(server('23505'), undefined, undefined)), 'fail');
+});
+
+test('what is reported in place of a refused report', () => {
+    const latin1 = server('22P05');
+    const failure = ofError(new Fail('no \u20ac \u{1f600}', { retryIn: 3600, retry: true }), undefined, undefined);
+    const stored = afterRefusal(failure, latin1);
+    assert.deepEqual([stored.text, stored.retryIn], ['no ? ?', 3600]);
+    const told = afterRefusal(stored, server('22007'));
+    assert.deepEqual([told.what, told.text, told.retryIn], ['fail', 'the failure was refused: Error: 22007', 3600]);
+    assert.equal(afterRefusal(told, server('22007')).retryIn, undefined);
+    assert.equal(afterRefusal(afterRefusal(told, server('22007')), server('22007')), null);
+    assert.equal(afterRefusal(ofReturn('\0', undefined), latin1).text, 'the result was refused: Error: 22P05');
+});
+
+test('a line has the hint of the server', () => {
+    assert.equal(messageOf(Object.assign(server('42501'), { hint: 'Ask.' })), '42501 (HINT: Ask.)');
+    assert.equal(messageOf(server('42501')), '42501');
 });
 
 test('pauses double up to five seconds', () => {

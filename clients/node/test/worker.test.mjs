@@ -25,6 +25,60 @@ test('heartbeats go on while a handler blocks the event loop', async () => {
     assert.deepEqual([(await database.job(id)).result, (await database.job(id)).attempts], [3, 1]);
 });
 
+test('a collision of its own transaction counts no attempt', async () => {
+    const id = await enqueue(pool, 'collision', {}, { kind: 'x', maxAttempts: 1 });
+    let calls = 0;
+    const x = (job) => job.completing(async (client) => {
+        calls += 1;
+        if (calls <= 4) await client.query(`DO $$ BEGIN RAISE 'in the way' USING ERRCODE = '${calls % 2 ? '40001' : '40P01'}'; END $$`);
+    });
+    await working({ queue: 'collision', handlers: { x } }, () => reaches(database, id, 'completed'));
+    assert.deepEqual([(await database.job(id)).attempts, calls], [1, 5]);
+});
+
+test('statement_timeout ends waits and is told once', async () => {
+    const connection = { database: database.name, options: '-c statement_timeout=200' };
+    await working({ queue: 'timeout', handlers: { x() {} }, connection }, async (worker, all) => {
+        const waits = "SELECT max(query_start)::text FROM pg_stat_activity WHERE query ~* '^\\s*call jobq_wait' AND application_name LIKE 'jobq timeout %'";
+        for (let round = 0; round < 3; round += 1) {
+            const before = await becomesTrue(() => database.value(waits));
+            await becomesTrue(async () => await database.value(waits) > before);
+        }
+        await reaches(database, await enqueue(pool, 'timeout', {}, { kind: 'x' }), 'completed');
+        assert.equal(all.filter((line) => line.includes('statement_timeout, which is 200ms')).length, 1, all.join('\n'));
+        assert.ok(!all.some((line) => line.includes('broken')), all.join('\n'));
+    });
+});
+
+test('a cancellation is not logged as a failure', async () => {
+    const id = await enqueue(pool, 'cancelled', {}, { kind: 'x' });
+    const x = (job) => sleep(3600_000, null, { signal: job.signal });
+    await working({ queue: 'cancelled', handlers: { x }, heartbeatInterval: 0.1 }, async (worker, all) => {
+        await reaches(database, id, 'processing');
+        await database.query('SELECT jobq_cancel($1)', [id]);
+        await reaches(database, id, 'cancelled');
+        assert.ok(all.some((line) => /^info .*: cancelled$/.test(line)), all.join('\n'));
+        assert.ok(!all.some((line) => line.includes('failed')), all.join('\n'));
+    });
+});
+
+test('a thrown Proxy whose traps throw is a failed attempt', async () => {
+    const throws = () => { throw new Error('trap'); };
+    const id = await enqueue(pool, 'proxy', {}, { kind: 'x', maxAttempts: 1 });
+    const x = () => { throw new Proxy({}, { get: throws, getPrototypeOf: throws }); };
+    await working({ queue: 'proxy', handlers: { x } }, () => reaches(database, id, 'failed'));
+    assert.match((await database.job(id)).error, /cannot be read/);
+});
+
+test('jobs of other kinds are told', async () => {
+    await enqueueMany(pool, 'others', [1, 2], { kind: 'mispelled' });
+    await enqueue(pool, 'others');
+    await working({ queue: 'others', handlers: { misspelled() {} } }, async (worker, all) => {
+        await becomesTrue(() => all.some((line) => line.startsWith('warn') && line.endsWith('does not claim: without a kind, of kind "mispelled"')));
+        assert.match(all[0], /kinds misspelled; leaves jobs of other kinds, and jobs without a kind, to other workers$/);
+    });
+});
+
 test('without the thread the same connection does all of it', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'loop', {}, { kind: 'wait' });
@@ -126,7 +180,7 @@ test('a report that collides keeps no other one', async () => {
         await locker.query('SELECT FROM jobq.jobs WHERE id = $1 FOR UPDATE', [jobs[0].id]);
         open();
         assert.equal((await reaches(database, jobs[1].id, 'completed')).result, 2);
-        await becomesTrue(() => log.some((line) => /^warn .*reports collide with others/.test(line)));
+        await becomesTrue(() => log.some((line) => /^warn .*reports are sent again/.test(line)));
         assert.equal((await database.job(jobs[0].id)).status, 'processing');
         await locker.query('ROLLBACK');
         const job = await reaches(database, jobs[0].id, 'completed');
@@ -154,7 +208,7 @@ test('errors and results that cannot be written as they are', async () => {
         assert.equal((await reaches(database, ids.later, 'failed')).error, 'no');
         assert.match((await reaches(database, ids.bad, 'failed')).error, /interval.*"soon"/);
         assert.match((await reaches(database, ids.promise, 'failed')).error, /^TypeError: delay must be a number/);
-        assert.match((await reaches(database, ids.thread, 'failed')).error, /^TypeError: .*could not be cloned/);
+        assert.match((await reaches(database, ids.thread, 'failed')).error, /^the snooze was refused: TypeError: .*could not be cloned/);
     });
 });
 
