@@ -1,21 +1,43 @@
 // A process that is nothing but workers: signals, and the status that it ends with.
 import process from 'node:process';
 import { stderrLogger } from './logger.js';
+import { messageOf } from './values.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 
-/** Starts workers, stops them at a signal, and at once at the second one. The status: process.exit(await run(worker)). */
+/**
+ * Starts workers, stops them at a signal, and at once at the second one. If one of them cannot start or ends with an error, the others stop
+ * and have their grace. The status: process.exit(await run(worker)).
+ */
 export async function run(...workers) {
-    const stop = () => workers.forEach((worker) => worker.stop());
-    for (const signal of SIGNALS) process.on(signal, stop);
+    const asked = new Set();    // those that stop
+    let signalled = false;
+    // Those that stop already keep their grace.
+    const stopTheOthers = () => {
+        const others = workers.filter((worker) => !asked.has(worker));
+        for (const worker of others) asked.add(worker);
+        for (const worker of others) worker.stop();
+    };
+    const signal = () => {
+        if (signalled) workers.forEach((worker) => worker.stop());
+        else stopTheOthers();
+        signalled = true;
+    };
+    for (const worker of workers) {
+        worker.failed.then(() => {
+            asked.add(worker);
+            stopTheOthers();
+        });
+    }
+    for (const name of SIGNALS) process.on(name, signal);
     try {
         const started = await Promise.allSettled(workers.map((worker) => worker.start()));
         const failed = started.filter(({ status }) => status === 'rejected');
-        for (const { reason } of failed) stderrLogger.error(`jobq: ${reason.message || reason.code}`);
-        if (failed.length) stop();
+        for (const { reason } of failed) stderrLogger.error(`jobq: ${messageOf(reason)}`);
+        if (failed.length) stopTheOthers();
         const ends = await Promise.allSettled(workers.map((worker) => worker.stopped));
         return failed.length || ends.some(({ value }) => value !== true) ? 1 : 0;
     } finally {
-        for (const signal of SIGNALS) process.off(signal, stop);
+        for (const name of SIGNALS) process.off(name, signal);
     }
 }

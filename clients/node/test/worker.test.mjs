@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import process from 'node:process';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueMany } from '../src/index.js';
+import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueMany, run } from '../src/index.js';
 import { becomesTrue, gate, lines, newDatabase, reaches, working } from './server.mjs';
 
 const database = await newDatabase('worker');
@@ -77,6 +77,25 @@ test('jobs of other kinds are told', async () => {
         await becomesTrue(() => all.some((line) => line.startsWith('warn') && line.endsWith('does not claim: without a kind, of kind "mispelled"')));
         assert.match(all[0], /kinds misspelled; leaves jobs of other kinds, and jobs without a kind, to other workers$/);
     });
+});
+
+test('an error of one worker stops the other gracefully, and run() ends', async () => {
+    await database.query("CREATE ROLE half LOGIN; SELECT jobq_grant('half', 'worker', '{whole,broken}')");
+    const id = await enqueue(pool, 'whole', {}, { kind: 'x' });
+    const connection = { database: database.name, user: 'half' };
+    const options = { connection, waitTimeout: 0.1, grace: 100, logger: lines() };
+    const broken = new Worker({ ...options, queue: 'broken', handlers: { x() {} } });
+    const whole = new Worker({ ...options, queue: 'whole', handlers: {
+        async x() {
+            await database.query("SELECT jobq_revoke('half', 'worker', '{broken}')");
+            await broken.stopped.catch(() => {});
+            return 'done';
+        },
+    } });
+    assert.equal(await run(whole, broken), 1);
+    assert.deepEqual([(await database.job(id)).result, (await database.job(id)).attempts], ['done', 1]);
+    await assert.rejects(broken.stopped, { code: '42501' });
+    await database.query('DROP OWNED BY half; DROP ROLE half');
 });
 
 test('without the thread the same connection does all of it', async () => {
