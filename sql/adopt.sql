@@ -79,16 +79,6 @@ SELECT system_identifier = (SELECT s.system_identifier FROM pg_control_system() 
        major_version = current_setting('server_version_num')::int / 10000 AS of_this_version
 FROM jobq.identity;
 
--- An extension that is older than the library has no such table.
-BEGIN;
-ALTER EXTENSION jobq DROP TABLE jobq.identity;
-DROP TABLE jobq.identity;
-SELECT count(*) FROM jobq_claim('adopt');
-SELECT count(*) > 0 AS ticked FROM jobq_tick();
-SELECT jobq_adopt() AS nothing_to_adopt;
-ROLLBACK;
-SELECT count(*) FROM jobq.identity;
-
 SELECT jobq_revoke('regress_jobq_adopts', 'operator');
 DROP ROLE regress_jobq_adopts;
 SELECT jobq_purge_queue('adopt') > 0 AS purged, jobq_drop_queue('adopt', force => true) IS NOT NULL AS dropped;
