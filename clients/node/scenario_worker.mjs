@@ -58,7 +58,8 @@ const handlers = {
         return { attempt: job.attempt };
     },
     reject(job) {
-        throw new Fail(job.payload.message, { retry: false });
+        const { message, retry_in: retryIn } = job.payload;
+        throw new Fail(message, { retryIn, retry: retryIn !== undefined });
     },
     snooze(job) {
         if (job.progress !== null) return { snoozed: true };

@@ -76,7 +76,8 @@ def echo(job):
 
 
 def reject(job):
-    raise jobq.Fail(job.payload["message"], retry=False)
+    retry_in = job.payload.get("retry_in")
+    raise jobq.Fail(job.payload["message"], retry_in=retry_in, retry=retry_in is not None)
 
 
 def wait(job):
