@@ -360,7 +360,7 @@ class Worker {
 public:
     explicit Worker(Options options, std::string conninfo = "") : options_(std::move(options)), conninfo_(std::move(conninfo)) {}
 
-    // kind: "" is that of jobs without one.
+    // The kind "" stands for jobs without a kind.
     void handle(const std::string &kind, Handler handler) { handlers_[kind] = std::move(handler); }
 
     // Works until SIGTERM or SIGINT; the exit status. The process should end then, by _exit: handlers that were given up still run.
@@ -651,7 +651,7 @@ private:
                 options_.queue, kinds());
             if (found)
                 say("jobs that this worker does not claim are waiting in queue \"" + options_.queue + "\": " + *found);
-        } catch (const std::exception &error) {    // of a broken connection the claim finds out
+        } catch (const std::exception &error) {    // the claim notices a broken connection
             if (sqlstate(error) == "42501")
                 look_at_ = Clock::time_point::max();
         }
@@ -811,7 +811,7 @@ private:
         if (!refused)
             return;
         const std::string text = "the " + what + " was refused: " + refused->message;
-        if (fail(job, Fail(text, retry_in, for_good)) && retry_in)    // perhaps because of the delay
+        if (fail(job, Fail(text, retry_in, for_good)) && retry_in)    // the delay may be the reason
             fail(job, Fail(text, {}, for_good));
     }
 
@@ -827,7 +827,7 @@ private:
         int times;
         {
             std::lock_guard<std::mutex> lock(mutex_);
-            if (conflicts_.size() > 1000)    // of jobs that other workers have completed
+            if (conflicts_.size() > 1000)    // forgets jobs that other workers have completed
                 conflicts_.clear();
             times = ++conflicts_[job.id];
             if ((state != "40001" && state != "40P01") || times > MOST_CONFLICTS) {

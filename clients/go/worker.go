@@ -743,7 +743,7 @@ func (w *Worker) lookForOthers(ctx context.Context) {
 		w.Queue, w.kinds).Scan(&found)
 	if sqlState(err) == "42501" {
 		w.lookAt = time.Now().Add(100 * 365 * 24 * time.Hour)
-	} else if found != nil { // of a broken connection the claim finds out
+	} else if found != nil { // the claim notices a broken connection
 		log.Printf("%s: jobs that this worker does not claim are waiting in queue %q: %s", w.WorkerID, w.Queue, *found)
 	}
 }
@@ -850,7 +850,7 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 		*again = *fail
 	}
 	again.Message = fmt.Sprintf("the %s was refused: %v", what, refused)
-	if w.fail(job, again) != nil && again.RetryIn != nil { // perhaps because of the delay
+	if w.fail(job, again) != nil && again.RetryIn != nil { // the delay may be the reason
 		again.RetryIn = nil
 		w.fail(job, again)
 	}
@@ -896,7 +896,7 @@ func (w *Worker) givesBack(job *Job, err error) bool {
 		delete(w.conflicts, job.ID)
 		return false
 	}
-	if len(w.conflicts) > 1000 { // of jobs that other workers have completed
+	if len(w.conflicts) > 1000 { // forgets jobs that other workers have completed
 		w.conflicts = map[int64]int{}
 	}
 	w.conflicts[job.ID]++

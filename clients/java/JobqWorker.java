@@ -265,7 +265,7 @@ public final class JobqWorker {
         this.properties.putAll(properties);
     }
 
-    /** kind: "" is that of jobs without one. */
+    /** The kind "" stands for jobs without a kind. */
     public void handle(String kind, Handler handler) { handlers.put(kind, handler); }
 
     /** Works until SIGTERM or SIGINT; the exit status. The process should end then: handlers that were given up still run. */
@@ -555,7 +555,7 @@ public final class JobqWorker {
                       FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?) GROUP BY d.kind) counted WHERE n > 0""",
                 options.queue, handlers.keySet());
             if (found != null) say("jobs that this worker does not claim are waiting in queue \"" + options.queue + "\": " + found);
-        } catch (SQLException error) {   // of a broken connection the claim finds out
+        } catch (SQLException error) {   // the claim notices a broken connection
             mayLook = !"42501".equals(error.getSQLState());
         }
     }
@@ -709,7 +709,7 @@ public final class JobqWorker {
         String what = error == null ? "result" : error instanceof Snooze ? "snooze" : "failure";
         String text = "the " + what + " was refused: " + refused.getMessage();
         if (!(error instanceof Fail fail)) fail(job, text, null, false);
-        // Without the delay if that is what the server refuses.
+        // If the server refuses it twice, the delay may be the reason.
         else if (fail(job, text, fail.retryIn, fail.isFinal) != null && fail.retryIn != null) fail(job, text, null, fail.isFinal);
     }
 
@@ -732,7 +732,7 @@ public final class JobqWorker {
         }
         int times;
         synchronized (conflicts) {
-            if (conflicts.size() > 1000) conflicts.clear();   // of jobs that other workers have completed
+            if (conflicts.size() > 1000) conflicts.clear();   // forgets jobs that other workers have completed
             times = state.isEmpty() ? MOST_CONFLICTS + 1 : conflicts.merge(job.id, 1, Integer::sum);
             if (times > MOST_CONFLICTS) {
                 conflicts.remove(job.id);

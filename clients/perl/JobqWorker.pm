@@ -55,7 +55,7 @@ sub from_environment
     return bless { option => \%option, handlers => {}, jobs => {} }, $class;
 }
 
-# kind: '' is that of jobs without one.
+# The kind '' stands for jobs without a kind.
 sub handle { my ($self, $kind, $handler) = @_; $self->{handlers}{$kind} = $handler; return; }
 sub say_it { my ($self, $text) = @_; chomp $text; print STDERR "$self->{option}{worker_id}: $text\n"; return; }
 
@@ -194,7 +194,7 @@ sub look_for_others
               FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?::text[]) GROUP BY d.kind) counted WHERE n > 0},
         $self->{option}{queue}, $self->{kinds}) };
     $self->say_it(qq(jobs that this worker does not claim are waiting in queue "$self->{option}{queue}": $found)) if defined $found;
-    $self->{look_at} = 9e99 if $@ && ($dbh->state || '') eq '42501';    # of a broken connection the claim finds out
+    $self->{look_at} = 9e99 if $@ && ($dbh->state || '') eq '42501';    # the claim notices a broken connection
     return;
 }
 
@@ -447,7 +447,7 @@ sub give_back
     my $state = $job->{outcome}{state} // '';
     my $times = delete $self->{conflicts}{ $job->{id} } // 0;
     return if $job->{outcome}{what} ne 'fail' || $state !~ /^(40001|40P01)$/ || $times >= MOST_CONFLICTS;
-    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 1000;    # of jobs that other workers have completed
+    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 1000;    # forgets jobs that other workers have completed
     $self->{conflicts}{ $job->{id} } = ++$times;
     $self->say_it("job $job->{id} of kind $job->{kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
         . "$times of ${\MOST_CONFLICTS} times");
@@ -486,7 +486,7 @@ sub report
         $self->say_it("job $job->{id}: the report was refused: $error");
         if ($what eq 'fail' && $state =~ /^(22P05|22021)$/ && $outcome->{text} =~ s/[^\x00-\x7f]/?/g) { return; }    # not in the database's encoding
         my $rejected = { complete => 'result', snooze => 'snooze', release => 'release' }->{$what} || 'failure';
-        # The second refusal may be that of the delay.
+        # If the server refuses it twice, the delay may be the reason.
         if    (!$outcome->{refused})          { $job->{outcome} = { %$outcome, what => 'fail', text => "the $rejected was refused: $error", refused => 1 }; }
         elsif (defined $outcome->{retry_in})  { delete $outcome->{retry_in}; }
         else                                  { $job->{outcome} = { what => 'nothing' }; }
@@ -638,7 +638,7 @@ sub run
     elsif (ref $@ eq 'JobqWorker::Thrown') { $outcome = { %{$@} }; }
     else
     {
-        # Of a transaction of the job's, or of a connection of the handler's: the last one that DBI has used.
+        # The SQLSTATE of the job's own transaction, or of the last statement of the handler.
         $outcome = { what => 'fail', text => text_of($@), state => $self->{state} || $DBI::state };
     }
     $self->tell_parent($outcome);

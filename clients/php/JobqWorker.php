@@ -323,7 +323,7 @@ final class JobqWorker
         return new self($option);
     }
 
-    /** kind: '' is that of jobs without one. */
+    /** The kind '' stands for jobs without a kind. */
     public function handle(string $kind, callable $handler): void
     {
         $this->handlers[$kind] = $handler;
@@ -499,7 +499,7 @@ final class JobqWorker
             if ($found !== null) {
                 $this->say("jobs that this worker does not claim are waiting in queue \"{$this->option['queue']}\": $found");
             }
-        } catch (PDOException $error) {   // of a broken connection the claim finds out
+        } catch (PDOException $error) {   // the claim notices a broken connection
             if (($error->errorInfo[0] ?? '') === '42501') {
                 $this->lookAt = INF;
             }
@@ -773,7 +773,7 @@ final class JobqWorker
             return;
         }
         if (count($this->conflicts) > 1000) {
-            $this->conflicts = [];   // of jobs that other workers have completed
+            $this->conflicts = [];   // forgets jobs that other workers have completed
         }
         $this->conflicts[$job->id] = $times;
         $this->say("job {$job->id} of kind {$job->kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
@@ -827,7 +827,7 @@ final class JobqWorker
                 $text = "the $rejected was refused: " . $error->getMessage();
                 $job->outcome = ['what' => 'fail', 'text' => $text, 'refused' => true] + $outcome;
             } elseif (isset($outcome['retryIn'])) {
-                $job->outcome['retryIn'] = null;   // perhaps the server refuses the delay
+                $job->outcome['retryIn'] = null;   // the delay may be the reason
             } else {
                 $job->outcome = ['what' => 'nothing'];
             }

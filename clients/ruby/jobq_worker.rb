@@ -190,8 +190,9 @@ module Jobq
     end
   end
 
-  # Heartbeats while C code holds Ruby's lock (GVL), so that no thread of this process runs: a child process that hears of jobs and of
-  # their heartbeats by a pipe, and sends the heartbeats that are half an interval late. It ends with the pipe, so with its parent.
+  # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker tells it
+  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are half an interval late. It ends when
+  # the pipe ends, so with the worker.
   class StandIn
     LATE = 1.5 # intervals
     # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
@@ -226,7 +227,7 @@ module Jobq
       say("- #{job.lease}")
     end
 
-    # The child process. Signals to the process group of the worker are not for it.
+    # The child process. It ignores signals to the process group of the worker.
     def self.run(input)
       %w[TERM INT].each { |name| trap(name, 'IGNORE') }
       parent = Process.ppid
@@ -355,7 +356,7 @@ module Jobq
       @asides = Queue.new
     end
 
-    # kind: '' is that of jobs without one.
+    # The kind '' stands for jobs without a kind.
     def handle(kind, &block)
       @handlers[kind] = block
     end
@@ -564,7 +565,7 @@ module Jobq
     rescue PG::InsufficientPrivilege
       @look_at = Float::INFINITY
     rescue PG::Error
-      nil # of a broken connection the claim finds out
+      nil # the claim notices a broken connection
     end
 
     def claim(room)
@@ -680,7 +681,7 @@ module Jobq
       text = "the #{what} was refused: #{refused.message}"
       return fail_job(job, text) unless error.is_a?(Fail)
 
-      # Without the delay if that is what the server refuses.
+      # If the server refuses it twice, the delay may be the reason.
       fail_job(job, text, error.retry_in, error.final) && error.retry_in && fail_job(job, text, nil, error.final)
     end
 
@@ -705,7 +706,7 @@ module Jobq
         times = @conflicts.delete(job.id).to_i
         return false unless CONFLICT.include?(state) && times < MOST_CONFLICTS
 
-        @conflicts.clear if @conflicts.size > 1000 # of jobs that other workers have completed
+        @conflicts.clear if @conflicts.size > 1000 # forgets jobs that other workers have completed
         @conflicts[job.id] = times + 1
       end
       say "job #{job.id} of kind #{job.kind}: its transaction collided with another one (SQLSTATE #{state}), so it is given back: " \

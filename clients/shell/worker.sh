@@ -348,7 +348,7 @@ jobs=$(mktemp -d) || die "no directory for jobs can be made"
 log "serves queue \"$queue\", kinds $kinds; leaves jobs of other kinds to other workers"
 
 # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
-# A role that may not read the tables looks once. Of a broken connection the claim finds out.
+# A role that may not read the tables looks once. The claim notices a broken connection.
 look_for_others() {
     local found status=0
     [ "$SECONDS" -ge "$look_at" ] || return 0

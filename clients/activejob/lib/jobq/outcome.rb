@@ -107,7 +107,7 @@ module Jobq
         times = @times.delete(job.id).to_i
         return outcome unless outcome.conflict && times < MOST
 
-        @times.clear if @times.size >= REMEMBERED   # of jobs that other workers have completed
+        @times.clear if @times.size >= REMEMBERED   # forgets jobs that other workers have completed
         @times[job.id] = times + 1
       end
       Outcome.of(:release, outcome.text).tap { |release| release.conflict = outcome.conflict }

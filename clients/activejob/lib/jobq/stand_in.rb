@@ -4,9 +4,9 @@ require "json"
 require "pg"
 
 module Jobq
-  # Heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs: a child process that hears of jobs and of
-  # their heartbeats by a pipe, and sends the heartbeats that are half an interval late. It ends with the pipe, so with its parent.
-  # This file is its program, too.
+  # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker tells it
+  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are half an interval late. It ends when
+  # the pipe ends, so with the worker. This file is the program of the child.
   class StandIn
     LATE = 1.5   # intervals
     # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
@@ -42,7 +42,7 @@ module Jobq
       @lock.synchronize { @pipe&.close.tap { @pipe = nil } }
     end
 
-    # The child process. Signals to the process group of the worker are not for it.
+    # The child process. It ignores signals to the process group of the worker.
     def self.run(input)
       %w[TERM INT].each { |name| trap(name, "IGNORE") }
       parent = Process.ppid
