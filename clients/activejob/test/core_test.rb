@@ -57,15 +57,27 @@ class CoreTest < Minitest::Test
   end
 
   def test_a_failure_that_is_refused_stays_final_where_it_was_to_be
-    asked = answers("beats") do
-      raise Refusal, "22007" if asked.size == 1
+    asked = answers("beats") do |_statement, *values|
+      raise Refusal, "22007" if values[3] == "soon"
 
       [{ "jobq_fail" => "failed" }]
     end
     outcome = Jobq::Outcome.of_error(Jobq::Fail.new("no", retry_in: "soon", retry: false), nil, nil)
     @core.send(:report_alone, Jobq::Hand::Report.new(job, outcome))
-    assert_equal([Jobq::Statements::FAIL] * 2, asked.map(&:first))
-    assert_equal([[nil, "false"], ["soon", "false"]], asked.reverse.map { |call| call.last(2) })
+    assert_equal([Jobq::Statements::FAIL] * 3, asked.map(&:first))
+    assert_equal([["soon", "false"], ["soon", "false"], [nil, "false"]], asked.map { |call| call.last(2) })
+    assert_match(/\Athe failure was refused: .*22007/, asked.last[3])
+    assert_empty(@hand.in_hand)
+  end
+
+  def test_a_failure_whose_text_cannot_be_stored_keeps_its_delay
+    asked = answers("beats") do |_statement, *values|
+      raise Refusal, "22P05" unless values[2].ascii_only?
+
+      [{ "jobq_fail" => "failed" }]
+    end
+    @core.send(:report_alone, Jobq::Hand::Report.new(job, Jobq::Outcome.of_error(Jobq::Fail.new("no \u20ac", retry_in: 60), nil, nil)))
+    assert_equal([["no \u20ac", "60.000000 seconds", "true"], ["no ?", "60.000000 seconds", "true"]], asked.map { |call| call.last(3) })
     assert_empty(@hand.in_hand)
   end
 
@@ -86,6 +98,7 @@ class CoreTest < Minitest::Test
   end
 
   def test_claims_pause_while_they_collide_and_go_on
+    @core.define_singleton_method(:look_for_others) {}
     rests = []
     @hand.define_singleton_method(:rest) { |seconds| rests << seconds }
     asked = answers("claims") do

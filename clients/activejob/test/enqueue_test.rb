@@ -32,7 +32,7 @@ class EnqueueTest < JobqTest
       assert_match(/\Await_until must be .*#{Regexp.escape(at.inspect)}/, error.message)
     end
     assert_equal(0, count)
-    assert_raises(Jobq::OptionError) { later(PlainJob, jobq: { unique_key: "a", unique_for: Time.now }) }
+    assert_raises(ArgumentError) { later(PlainJob, jobq: { unique_key: "a", unique_for: Time.now }) }
     moment = Time.utc(2030, 1, 1, 10)
     [moment, moment.to_datetime, moment.in_time_zone("Hawaii")].each do |at|
       assert_equal("t", row(later(PlainJob, wait_until: at), "run_at = '2030-01-01 10:00Z' AS same")["same"], at.inspect)

@@ -10,6 +10,10 @@ class LineTest < JobqTest
       false
     end
 
+    def now
+      0
+    end
+
     def rest(seconds)
       rests << seconds
     end
@@ -17,7 +21,8 @@ class LineTest < JobqTest
 
   def line(given = {})
     @hand = RestlessHand.new([])
-    Jobq::Line.new("claims", Jobq::Options.new, given, @hand, Logger.new(File::NULL))
+    options, log = Jobq::Options.new, Logger.new(File::NULL)
+    Jobq::Line.new("claims", options, given, @hand, log, Jobq::Pace.new(options, @hand, log))
   end
 
   def test_pauses_double_until_a_statement_works

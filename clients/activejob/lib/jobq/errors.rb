@@ -50,7 +50,7 @@ module Jobq
     return delay if delay.nil? || delay.is_a?(String)
     return delay if delay.respond_to?(:to_f) && !delay.respond_to?(:to_time)
 
-    raise OptionError, "#{name} must be a number of seconds, or an interval's text; it is #{delay.inspect}"
+    raise ArgumentError, "#{name} must be a number of seconds, or an interval's text; it is #{delay.inspect}"
   end
 
   # nil: the server has not said anything. Of pg, or of an ORM that has wrapped it.
