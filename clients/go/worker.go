@@ -447,6 +447,7 @@ func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
 	config.BuildStatementCache = func(conn *pgconn.PgConn) stmtcache.Cache {
 		return stmtcache.New(conn, stmtcache.ModeDescribe, 100)
 	}
+	config.RuntimeParams["client_encoding"] = "UTF8"
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}
