@@ -105,6 +105,31 @@ class ProcessTest < JobqTest
     assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
   end
 
+  # The claims of the second worker fail when the first one works.
+  SECOND_ENDS = <<~RUBY
+    require "jobq"
+    queue = ARGV.first
+    eye = PG.connect
+    Jobq::Core.prepend(Module.new do
+      define_method(:claim) do |*given|
+        busy = @options.queue == "b" && eye.exec_params("SELECT 1 FROM jobq.jobs WHERE queue = $1 AND status = 'processing'", [queue]).any?
+        busy ? raise("no claims any more") : super(*given)
+      end
+      private :claim
+    end)
+    wait = { "wait" => ->(job) { job.pause(3600) } }
+    Jobq.serve(*[queue, "b"].map { |name| Jobq::Worker.new(handlers: wait, queue: name, grace: 0, poll_interval: 0.1) })
+  RUBY
+
+  def test_a_worker_that_ends_with_an_error_stops_the_others
+    enqueue("wait")
+    @output = Tempfile.new("output")
+    @pid = spawn(RbConfig.ruby, "-I", LIBRARY, "-e", SECOND_ENDS, @queue, in: File::NULL, out: @output, err: @output)
+    assert_equal(1, ends.exitstatus)
+    assert_includes(File.read(@output), "claims have ended: no claims any more")
+    assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
+  end
+
   # Reads from the pipe as C code does that does not release the lock: no other thread of the process runs until a byte is there.
   HOLDS = <<~RUBY
     require "jobq"

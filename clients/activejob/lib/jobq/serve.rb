@@ -4,6 +4,7 @@ module Jobq
   # A whole process that is one worker or several.
   class Serve
     SIGNALS = %w[TERM INT].freeze
+    LOOK = 1.0   # seconds between two looks: the thread that rings when a worker is over ends a moment later
 
     # Works until SIGTERM or SIGINT, and ends the process: with status 0 when everything has been reported. Handlers that were
     # given up when the grace was over do not keep it; without them it ends as any other, with what at_exit has.
@@ -50,23 +51,20 @@ module Jobq
     # False: the server does not answer.
     def wait_until_over(deadline)
       until @workers.all? { |worker| ended?(worker) }
+        # A worker that has ended with an error takes the others along.
+        deadline ||= stop_all(true) if @workers.any? { |worker| ended?(worker) }
         left = deadline && deadline - now
         if left && left <= 0
           @log.error("gives up: the server does not answer")
           return false
         end
-        next unless @reader.wait_readable(left)
+        next unless @reader.wait_readable([left, LOOK].compact.min)
 
-        if @reader.readpartial(1) == "s"
-          deadline = stop_all(deadline.nil?)
-        elsif deadline.nil?
-          deadline = stop_all(true) if @workers.any? { |worker| ended?(worker) }
-        end
+        deadline = stop_all(deadline.nil?) if @reader.readpartial(1) == "s"
       end
       true
     end
 
-    # One that has ended by an error takes the others along.
     def stop_all(first)
       @workers.each(&:stop)
       grace = first ? @workers.map { |worker| worker.options.grace }.max : 0
