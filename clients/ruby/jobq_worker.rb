@@ -200,12 +200,6 @@ module Jobq
       WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly
     SQL
 
-    def self.start(settings)
-      new(settings)
-    rescue SystemCallError
-      nil # the worker is as good without it, unless C code holds the lock
-    end
-
     def initialize(settings)
       reader, @pipe = IO.pipe
       Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, pgroup: true))
@@ -231,7 +225,7 @@ module Jobq
     def self.run(input)
       %w[TERM INT].each { |name| trap(name, 'IGNORE') }
       parent = Process.ppid
-      settings = JSON.parse(input.gets, symbolize_names: true)
+      settings = JSON.parse(input.gets || exit!, symbolize_names: true)
       jobs = {} # by lease: id, interval, when it was beaten
       mutex = Mutex.new
       Thread.new { listen(input, jobs, mutex) }
@@ -369,9 +363,9 @@ module Jobq
       say "serves queue #{@queue.inspect}, kinds #{@handlers.keys.sort.join(', ')}; leaves jobs of other kinds to other workers"
       signals, sender = IO.pipe
       %w[TERM INT].each { |name| trap(name) { sender.write_nonblock('.') } }
-      @stand_in = StandIn.start(@settings)
+      @stand_in = start_stand_in
       @claimer = Thread.new { claim_all(sender) }
-      Thread.new { heartbeat_all }
+      Thread.new { heartbeat_until_it_ends(sender) }
       Thread.new { run_asides }
       signals.readpartial(1)
       say 'stopping, no claims any more'
@@ -748,6 +742,21 @@ module Jobq
     end
 
     # ---- heartbeats
+
+    def start_stand_in
+      StandIn.new(@settings)
+    rescue SystemCallError => e
+      say "no process can be made that heartbeats while C code holds Ruby's lock: #{e.message}"
+    end
+
+    # Without heartbeats the worker must not claim on.
+    def heartbeat_until_it_ends(sender)
+      heartbeat_all
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      @failure = e
+      say "heartbeats have ended: #{e.message.strip}"
+      sender.write_nonblock('.')
+    end
 
     def heartbeat_all
       pause = 0.1

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What no scenario shows: heartbeats go on while C code holds Ruby's lock. Wants a server with jobq that PGHOST and the like name.
+# What no scenario shows: heartbeats go on while C code holds Ruby's lock, and a worker without heartbeats stops. Wants a server with jobq that PGHOST and the like name.
 require 'fiddle'
 require 'tmpdir'
 require_relative 'jobq_worker'
@@ -28,6 +28,7 @@ if ARGV.any?
   worker = Jobq::Worker.new(queue: 'held', slots: 2, heartbeat_interval: 0.5)
   worker.handle('hold') { |job| hold_lock(job.payload) }
   worker.handle('beside') { |job| File.open(job.payload, 'r', &:read) }
+  worker.define_singleton_method(:heartbeat_all) { raise NoMemoryError, 'none left' } if ARGV == ['broken']
   exit! worker.run
 end
 
@@ -56,4 +57,9 @@ Dir.mktmpdir do |directory|
   Process.wait(pid)
   becomes('the process that heartbeats ends with the worker') { !File.exist?("/proc/#{child}") }
 end
-puts 'ok - heartbeats go on while C code holds the lock', '1 passed, 0 failed'
+puts 'ok - heartbeats go on while C code holds the lock'
+
+pid = spawn(RbConfig.ruby, __FILE__, 'broken')
+becomes('a worker whose heartbeats have ended stops') { Process.wait(pid, Process::WNOHANG) }
+abort "not ok - its status tells\n1 passed, 1 failed" unless $?.exitstatus == 1 # rubocop:disable Style/SpecialGlobalVars
+puts 'ok - a worker whose heartbeats have ended stops', '2 passed, 0 failed'

@@ -46,7 +46,7 @@ module Jobq
     def self.run(input)
       %w[TERM INT].each { |name| trap(name, "IGNORE") }
       parent = Process.ppid
-      settings = JSON.parse(input.gets, symbolize_names: true)
+      settings = JSON.parse(input.gets || exit!, symbolize_names: true)
       jobs, lock = {}, Mutex.new   # by lease: id, interval, when it was beaten
       Thread.new { listen(input, jobs, lock) }
       while Process.ppid == parent
