@@ -84,7 +84,7 @@ void follow(ScheduleRow *schedule) {
         go_on_from_now(schedule);
     }
     const core::Maybe due = schedule->moment("_due_at");
-    if (due) log_due(*due);
+    if (due) log_due_schedule(*due);
 }
 
 }  // namespace

@@ -21,7 +21,9 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
         [&](int i, const FailureText &failure) { leave_out(outcome, id(i), failure); });
 }
 
-// Lets an event happen to jobs that a statement has locked: its rows begin with their ids.
+// Lets an event happen to locked jobs. The second form takes the rows of the statement that locked them; the rows begin
+// with the ids.
+void let_happen_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome);
 void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome);
 
 // Changes rows of another table than jobq.jobs. Where that fails, and so will the next time, the duty goes on without.

@@ -20,6 +20,8 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start);
 
 // The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
 TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace);
+// When the next job becomes claimable; DT_NOEND: there is none.
+TimestampTz next_due_job();
 // Whether there is any job that is not finished; whether there is any job at all.
 bool any_unfinished_job();
 bool any_job();

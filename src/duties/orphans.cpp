@@ -16,11 +16,10 @@ namespace {
 
 // Rows first: a lease that is to be seen here is in the slot of its executor since before it was committed, and stays
 // there until its end is.
-Statement read_endless = {
-    R"(SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM jobq.jobs j
-       WHERE j._rescue_indexed AND j.status = 'processing' AND j.lease IS NOT NULL
-         AND j._lease_timeout >= )" ENDLESS_LEASE,
-    {TIMESTAMPTZOID}};
+Statement read_endless = {"SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM " RUNNING_JOBS(
+                              "$2", "$3", "j.id, j.lease, j.started_at",
+                              "AND j.lease IS NOT NULL AND j._lease_timeout >= " ENDLESS_LEASE " ORDER BY j.id"),
+                          {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
 // Which of these still run.
 Statement read_running = {
@@ -86,9 +85,9 @@ void add_of_ended_executors(Leases *leases) {
     }
 }
 
-void add_of_index(Leases *leases) {
+void add_of_index(Leases *leases, const RunningIds &ids) {
     const bool told_to_go = executors_were_told_to_go();
-    const Rows rows = run(read_endless, Params().add(TimestampTzGetDatum(PgStartTime)));
+    const Rows rows = run(read_endless, Params().add(TimestampTzGetDatum(PgStartTime)).add(ids.first).add(ids.last));
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
         if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
@@ -99,12 +98,12 @@ void add_of_index(Leases *leases) {
 
 }  // namespace
 
-Orphans lock_orphans(bool search, int at_most) {
+Orphans lock_orphans(const RunningIds *search, int at_most) {
     Leases leases = {};
     // An old snapshot may show what has ended long ago.
     if (IsolationUsesXactSnapshot()) return {};
     add_of_ended_executors(&leases);
-    if (search) add_of_index(&leases);
+    if (search != nullptr) add_of_index(&leases, *search);
     if (leases.found.count == 0) return {};
     leases.sort();
     const Rows locked = run(lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)));

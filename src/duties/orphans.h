@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "duties/running_ids.h"
 #include "handlers/executor_policy.h"
 
 namespace jobq {
@@ -18,6 +19,6 @@ struct Orphans {
 
 // Locks them, at most `at_most`; those that somebody holds are left for later. Without `search` only those that the
 // slots of executors tell of, which is next to free. Inside with_spi().
-Orphans lock_orphans(bool search, int at_most);
+Orphans lock_orphans(const RunningIds *search, int at_most);
 
 }  // namespace jobq

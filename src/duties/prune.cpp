@@ -10,8 +10,11 @@
 #include "edges/edges.h"
 #include "ending/ending.h"
 #include "ending/references.h"
+#include "job/jobs_table.h"
 #include "job/rows.h"
 #include "keys/kept_keys.h"
+#include "lanes/empty_ranges_policy.h"
+#include "lanes/key_space_policy.h"
 #include "queues/directory.h"
 #include "steps/signals.h"
 
@@ -22,8 +25,8 @@ namespace {
 // The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
 Statement read_page = {
     R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
-       FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2)",
-    {INT8OID, INT8OID}};
+       FROM jobq.jobs j WHERE j.id > $1 AND j.id < $3 ORDER BY j.id LIMIT $2)",
+    {INT8OID, INT8OID, INT8OID}};
 
 // A job that was retried meanwhile has another finished_at.
 Statement lock_unkept = {
@@ -66,24 +69,74 @@ struct Page {
     int count;  // expired
 };
 
+// Ranges of ids in which the worker's last searches have found no rows. Deleted jobs leave entries in the primary key,
+// and while an old snapshot keeps these entries, each lap would pass all of them. A transaction that commits late can
+// insert a job into such a range. So the worker forgets the ranges and reads everything again, after a rest that is
+// long compared to the longest search.
+class Gaps {
+ public:
+    const core::EmptyRanges &begin(TimestampTz now) {
+        if (!IsBackgroundWorker || now < forgotten_at_ || now - forgotten_at_ > kRest * longest_) {
+            ids_ = {};
+            forgotten_at_ = now;
+            longest_ = 0;
+        }
+        began_ = now;
+        return ids_;
+    }
+    // Notes that no job has an id between `after` and `before`, both excluded.
+    void add(int64 after, int64 before) {
+        if (before - after > kWorthKeeping)
+            core::add_empty(&ids_, {core::running_key(after + 1), core::running_key(before)}, before - after);
+    }
+    void end(TimestampTz now) { longest_ = Max(longest_, now - began_); }
+
+ private:
+    static constexpr int kRest = 500;
+    static constexpr int64 kWorthKeeping = 64;
+    core::EmptyRanges ids_;
+    TimestampTz forgotten_at_, began_;
+    core::Micros longest_;
+};
+Gaps gaps;
+
+// Adds a job to the page if it has expired.
+void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz now) {
+    page->last_id = row.int64_at(1);
+    const Queue *queue = find_queue(row.text_at(2));
+    if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page->all_young = false;
+    const core::JobStatus status = status_at(row, 3);
+    if (!core::is_finished(status) || row.is_null(4)) return;
+    const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
+    if (expires >= now) return;
+    page->ids[page->count] = row.get(1);
+    page->finished[page->count++] = row.get(4);
+}
+
 Page read_prune_page(int64 after, TimestampTz now, int batch) {
     const core::Micros shortest = shortest_keep();
-    const Rows rows = run(read_page, Params().add(Int64GetDatum(after)).add(Int64GetDatum(batch)));
-    Page page = {after, rows.size() == static_cast<uint64>(batch), true, nullptr, nullptr, 0};
-    page.ids = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
-    page.finished = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const Row row = rows[i];
-        page.last_id = row.int64_at(1);
-        const Queue *queue = find_queue(row.text_at(2));
-        if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page.all_young = false;
-        const core::JobStatus status = status_at(row, 3);
-        if (!core::is_finished(status) || row.is_null(4)) continue;
-        const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
-        if (expires >= now) continue;
-        page.ids[page.count] = row.get(1);
-        page.finished[page.count++] = row.get(4);
+    const core::EmptyRanges empty = gaps.begin(GetCurrentTimestamp());
+    // Read before the snapshot is taken, so that no later id counts as searched.
+    const int64 last_given = last_job_id();
+    Page page = {after, false, true, nullptr, nullptr, 0};
+    page.ids = room_for<Datum>(static_cast<uint64>(batch));
+    page.finished = room_for<Datum>(static_cast<uint64>(batch));
+    int left = batch;
+    for (core::KeyRange keys = core::next_possible(empty, core::running_key(after + 1));
+         left > 0 && keys.from < keys.to; keys = core::next_possible(empty, keys.to)) {
+        int64 previous = keys.from.id - 1;
+        const Rows rows = run(
+            read_page, Params().add(Int64GetDatum(previous)).add(Int64GetDatum(left)).add(Int64GetDatum(keys.to.id)));
+        for (uint64 i = 0; i < rows.size(); i++) {
+            gaps.add(previous, rows[i].int64_at(1));
+            previous = rows[i].int64_at(1);
+            add_to_page(&page, rows[i], shortest, now);
+        }
+        if (rows.size() < static_cast<uint64>(left)) gaps.add(previous, Min(keys.to.id, last_given + 1));
+        left -= static_cast<int>(rows.size());
     }
+    page.full = left == 0;
+    gaps.end(GetCurrentTimestamp());
     page.count = without_needed(page.ids, page.finished, page.count);
     return page;
 }

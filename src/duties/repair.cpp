@@ -7,6 +7,7 @@
 #include "compat/subtransaction.h"
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
+#include "duties/running_ids.h"
 #include "groups/unblock.h"
 #include "job/jobs_table.h"
 #include "job/transaction_log.h"
@@ -48,11 +49,11 @@ constexpr const char *kLockTimeout = "50ms";
 // After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long; so might one
 // that is missing.
 Statement lock_unlikely_heartbeats = {
-    R"(SELECT j.id FROM jobq.jobs j
-       WHERE j._rescue_indexed AND j.status = 'processing'
-         AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL)
-       FOR NO KEY UPDATE SKIP LOCKED)",
-    {TIMESTAMPTZOID}};
+    "SELECT j.id FROM " RUNNING_JOBS(
+        "$2", "$3", "j.id",
+        "AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL) "
+        "ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED"),
+    {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 // Enters the lane of the first job there is among the entries of one, from *key on, which goes on with them; returns
 // which that is.
 int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int *entries, DutyOutcome *outcome) {
@@ -108,7 +109,9 @@ void add_missing_lanes(DutyOutcome *outcome) {
 }
 
 void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
-    const Rows rows = run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)));
+    const RunningIds ids = running_ids();
+    const Rows rows =
+        run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)).add(ids.first).add(ids.last));
     const int64 done_before = outcome->done;
     let_happen_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
     // Their leases run out earlier now than the rescue has seen.

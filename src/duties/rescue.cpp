@@ -7,6 +7,7 @@
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
 #include "duties/orphans.h"
+#include "duties/running_ids.h"
 #include "ending/ending.h"
 #include "ending/overrun.h"
 #include "job/rows.h"
@@ -38,29 +39,27 @@ namespace {
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
 // Whether its time was over before its worker was lost.
-Statement lock_expired = {"SELECT j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
-                          ", false) FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing' AND " DEADLINE
-                          " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
-                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
+Statement lock_expired = {"SELECT j.id, j.overran FROM " RUNNING_JOBS(
+                              "$4", "$5", "j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE ", false) AS overran",
+                              "AND " DEADLINE " < $1 ORDER BY j.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $3",
+                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8ARRAYOID, INT8ARRAYOID}};
 
-Statement lock_overdue = {
-    R"(SELECT j.id FROM jobq.jobs j
-       WHERE j._rescue_indexed AND j.status = 'processing' AND j.cancel_requested_at < $1
-       LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
-    {TIMESTAMPTZOID, INT8OID}};
+Statement lock_overdue = {"SELECT j.id FROM " RUNNING_JOBS("$3", "$4", "j.id",
+                                                           "AND j.cancel_requested_at < $1 ORDER BY j.id LIMIT $2 "
+                                                           "FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $2",
+                          {TIMESTAMPTZOID, INT8OID, INT8ARRAYOID, INT8ARRAYOID}};
 
 // $2 as in LEASE_DEADLINE.
-Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
-       FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing')",
-                         {TIMESTAMPTZOID, TIMESTAMPTZOID}};
-
-Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE " DUE " ORDER BY j.run_at, j.id LIMIT 1", {}};
+Statement get_horizon = {"SELECT min(j.deadline), min(j.cancel_requested_at) FROM " RUNNING_JOBS(
+                             "$3", "$4", DEADLINE " AS deadline, j.cancel_requested_at", "ORDER BY j.id"),
+                         {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
 // A horizon is looked for again after this time at the latest, for changes that nothing has told of.
 constexpr core::Micros kLongestHorizon = core::kMinute;
 
-Horizon find_horizon(TimestampTz grace_start) {
-    const Rows rows = run(get_horizon, Params().add_null().add(TimestampTzGetDatum(grace_start)));
+Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
+    const Rows rows =
+        run(get_horizon, Params().add_null().add(TimestampTzGetDatum(grace_start)).add(ids.first).add(ids.last));
     const auto at = [&](int column) {
         return rows[0].is_null(column) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(column));
     };
@@ -159,8 +158,8 @@ Ended::How how_ended(core::OrphanEnd end) {
     return Ended::GivenBack;
 }
 
-// Ends the attempts whose executors have gone. `search`: in the whole rescue's index, too.
-void end_orphans(TimestampTz now, bool search, int batch, DutyOutcome *outcome) {
+// Ends the attempts whose executors have gone. Searches the rescue-indexed jobs as well, unless `search` is nullptr.
+void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutcome *outcome) {
     const Orphans orphans = lock_orphans(search, batch);
     auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
     for (int i = 0; i < orphans.count; i++) ended[i] = {orphans.items[i].job, how_ended(orphans.items[i].end)};
@@ -213,13 +212,22 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     if (outcome.more) return outcome;
     const Horizon known = horizon();
     const bool looks = search.looked || known.deadline <= now || known.cancel_asked < requested_before;
-    end_orphans(now, looks, batch, &outcome);
-    if (!looks) return outcome;
+    if (!looks) {
+        end_orphans(now, nullptr, batch, &outcome);
+        return outcome;
+    }
+    // A commit that publishes its jobs after this voids the horizon, so the horizon misses no job that is outside the
+    // ranges.
     const uint64 version = begin_horizon_scan();
+    const RunningIds ids = running_ids();
+    end_orphans(now, &ids, batch, &outcome);
     Snapshot before = RegisterSnapshot(GetLatestSnapshot());
-    const Rows rows =
-        run(lock_expired,
-            Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
+    const Rows rows = run(lock_expired, Params()
+                                            .add(TimestampTzGetDatum(now))
+                                            .add(TimestampTzGetDatum(grace_start))
+                                            .add(Int64GetDatum(batch))
+                                            .add(ids.first)
+                                            .add(ids.last));
     const bool *lost_together = judge_losses(rows, before, &outcome);
     UnregisterSnapshot(before);
     auto *ended = room_for<Ended>(rows.size());
@@ -229,7 +237,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
                                                             : Ended::Lost};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     if (rows.size() < static_cast<uint64>(batch) && version != 0) {
-        const Horizon found = find_horizon(grace_start);
+        const Horizon found = find_horizon(grace_start, ids);
         log_horizon(version, {Min(found.deadline, GetCurrentTimestamp() + kLongestHorizon), found.cancel_asked});
     }
     if (rows.size() == static_cast<uint64>(batch) && outcome.done > 0) outcome.more = true;
@@ -239,7 +247,10 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch) {
     const Horizon known = horizon();
     if (known.deadline != DT_NOBEGIN && known.cancel_asked >= requested_before) return {};
-    const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
+    const RunningIds ids = running_ids();
+    const Rows rows =
+        run(lock_overdue,
+            Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)).add(ids.first).add(ids.last));
     auto *ended = room_for<Ended>(rows.size());
     for (uint64 i = 0; i < rows.size(); i++) ended[i] = {rows[i].int64_at(1), Ended::CancelForced};
     DutyOutcome outcome = {};
@@ -250,11 +261,9 @@ DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int ba
 
 TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
     Horizon known = horizon();
-    if (known.deadline == DT_NOBEGIN) known = find_horizon(grace_start);
+    if (known.deadline == DT_NOBEGIN) known = find_horizon(grace_start, running_ids());
     TimestampTz earliest = Min(known.deadline, core::saturating_add(known.cancel_asked, cancel_grace));
-    const Rows rows = run(get_next_due, Params());
-    if (rows.size() == 1) earliest = Min(earliest, DatumGetTimestampTz(rows[0].get(1)));
-    return Min(Min(earliest, next_young_due()), next_search_for_unindexed());
+    return Min(Min(Min(earliest, next_due_job()), next_young_due()), next_search_for_unindexed());
 }
 
 }  // namespace jobq

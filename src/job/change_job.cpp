@@ -154,7 +154,8 @@ void tell_of_waiting(const JobState &before, const JobState &after) {
     const core::Life &is = after.life;
     if (is.ready && may_be_claimed_anew(before, after))
         readers->ready(after.queue, after.lane, {is.run_at, after.id, after.priority}, false);
-    if (is.due && (!before.life.due || before.life.run_at != is.run_at)) log_due(is.run_at);
+    if (is.due && (!before.life.due || before.life.run_at != is.run_at || before.id != after.id))
+        log_due_job(is.run_at, after.id);
 }
 
 // The rescue looks when a lease of a job in its index runs out; of a job whose cancellation was asked for it works out
@@ -163,6 +164,7 @@ void tell_of_running(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.lease && was.lease != is.lease) readers->lease_ended(before.id, *was.lease);
     if (is.status != core::JobStatus::Processing || !is.rescue_indexed) return;
+    if (!was.rescue_indexed || before.id != after.id) log_key(core::KeySpace::Running, core::running_key(after.id));
     const bool asked = is.cancel_requested_at && was.cancel_requested_at != is.cancel_requested_at;
     if (asked)
         log_lease_deadline(DT_NOBEGIN);
@@ -301,7 +303,8 @@ void tell_of_new_job(const JobState &job, bool unclaimed) {
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
     if (is.group_active) leave_next_heads();
     if (is.ready) readers->ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
-    if (is.due) log_due(is.run_at);
+    if (is.due) log_due_job(is.run_at, job.id);
+    if (is.rescue_indexed) log_key(core::KeySpace::Running, core::running_key(job.id));
 }
 
 void tell_of_deletion(std::string_view queue, std::string_view kind, core::JobStatus status) {

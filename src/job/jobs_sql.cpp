@@ -5,6 +5,7 @@
 #include "compat/args.h"
 #include "job/job_columns.h"
 #include "job/jobs_sql.h"
+#include "lanes/key_space_policy.h"
 
 namespace jobq {
 
@@ -28,6 +29,12 @@ Statement read_round_robin_key = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
        WHERE j._lane = $1 AND j._round_robin_key = $2 AND j._ready AND (j.priority, j.run_at, j.id) >= ($3, $4, $5) )" IN_ORDER
                                   "6",
                                   {INT8OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
+Statement read_due = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
+       WHERE j._due AND (j.run_at, j.id) >= ($1, $2) AND j.run_at <= $3 ORDER BY j.run_at, j.id LIMIT $4)",
+                      {TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID}};
+Statement read_running = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
+       WHERE j._rescue_indexed AND j.id >= $1 AND j.id <= $2 ORDER BY j.id LIMIT $3)",
+                          {INT8OID, INT8OID, INT8OID}};
 Statement find_lane = {
     R"(SELECT j._lane, j.priority, j.run_at, j.id FROM jobq.jobs j WHERE j._lane > $1 AND j._ready
        ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT 1)",
@@ -90,44 +97,74 @@ void keep_piece(SqlWalk *walk, const Table &table, const Rows &rows) {
     walk->at = 0;
 }
 
+// Returns the statement that reads the next piece, and adds its parameters but for the last, the size of the piece.
+Statement *piece_of(const SqlWalk &walk, Params *params) {
+    switch (walk.of) {
+        case SqlWalk::Lane:
+            params->add(Int64GetDatum(walk.lane));
+            add_key(params, walk.from);
+            add_key(params, walk.to);
+            return &read_lane;
+        case SqlWalk::RoundRobinKey:
+            params->add(Int64GetDatum(walk.lane)).add(Int64GetDatum(walk.round_robin_key));
+            add_key(params, walk.from);
+            return &read_round_robin_key;
+        case SqlWalk::Due:
+            params->add(TimestampTzGetDatum(walk.from.run_at)).add(Int64GetDatum(walk.from.id));
+            params->add(TimestampTzGetDatum(walk.to.run_at));
+            return &read_due;
+        case SqlWalk::Running:
+            break;
+    }
+    params->add(Int64GetDatum(walk.from.id)).add(Int64GetDatum(walk.to.id));
+    return &read_running;
+}
+
 void read_piece(SqlWalk *walk, const Table &table) {
     Params params;
-    params.add(Int64GetDatum(walk->lane));
-    if (walk->of_round_robin_key) params.add(Int64GetDatum(walk->round_robin_key));
-    add_key(&params, walk->from);
-    if (!walk->of_round_robin_key) add_key(&params, walk->to);
+    Statement *statement = piece_of(*walk, &params);
     params.add(Int64GetDatum(walk->piece));
-    with_sql_of(table.relation, [&] {
-        keep_piece(walk, table,
-                   read(walk->of_round_robin_key ? read_round_robin_key : read_lane, params, table.snapshot));
-    });
+    with_sql_of(table.relation, [&] { keep_piece(walk, table, read(*statement, params, table.snapshot)); });
     if (walk->count < walk->piece)
         walk->piece = 0;
     else if (!IsolationIsSerializable())
         walk->piece = Min(walk->piece * kGrowth, kLargestPiece);
 }
 
-ClaimKey key_of(const Row &row) {
-    return {DatumGetTimestampTz(row.get(result_column(kJobRunAt))), row.int64_at(result_column(kJobId)),
-            DatumGetInt16(row.get(result_column(kJobPriority)))};
+ClaimKey key_of(SqlWalk::Of of, const Row &row) {
+    const TimestampTz run_at = DatumGetTimestampTz(row.get(result_column(kJobRunAt)));
+    const int64 id = row.int64_at(result_column(kJobId));
+    if (of == SqlWalk::Due) return core::due_key(run_at, id);
+    if (of == SqlWalk::Running) return core::running_key(id);
+    return {run_at, id, DatumGetInt16(row.get(result_column(kJobPriority)))};
+}
+
+void begin_range(SqlWalk *walk, SqlWalk::Of of, const ClaimKey &from, const ClaimKey &to) {
+    begin_walk(walk);
+    walk->of = of;
+    walk->from = from;
+    walk->to = to;
 }
 
 }  // namespace
 
 void seek_by_sql(SqlWalk *walk, int64 lane, const ClaimKey &from, const ClaimKey &to) {
-    begin_walk(walk);
+    begin_range(walk, SqlWalk::Lane, from, to);
     walk->lane = lane;
-    walk->of_round_robin_key = false;
-    walk->from = from;
-    walk->to = to;
+}
+
+void seek_due_by_sql(SqlWalk *walk, const ClaimKey &from, const ClaimKey &to) {
+    begin_range(walk, SqlWalk::Due, from, to);
+}
+
+void seek_running_by_sql(SqlWalk *walk, const ClaimKey &from, const ClaimKey &to) {
+    begin_range(walk, SqlWalk::Running, from, to);
 }
 
 void seek_round_robin_key_by_sql(SqlWalk *walk, int64 lane, int64 key, const ClaimKey &from) {
-    begin_walk(walk);
+    begin_range(walk, SqlWalk::RoundRobinKey, from, core::kLastKey);
     walk->lane = lane;
-    walk->of_round_robin_key = true;
     walk->round_robin_key = key;
-    walk->from = from;
 }
 
 bool next_by_sql(SqlWalk *walk, const Table &table, ClaimKey *key) {
@@ -136,7 +173,7 @@ bool next_by_sql(SqlWalk *walk, const Table &table, ClaimKey *key) {
         read_piece(walk, table);
         if (walk->count == 0) return false;
     }
-    *key = key_of({walk->rows[walk->at++], walk->desc});
+    *key = key_of(walk->of, {walk->rows[walk->at++], walk->desc});
     walk->from = core::next_key(*key);
     return true;
 }

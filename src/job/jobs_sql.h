@@ -7,8 +7,8 @@
 
 namespace jobq {
 
-// The walk over the claimable jobs of a lane, or of one round-robin key in it, in the order in which they are claimed:
-// read in pieces.
+// The walk over the claimable jobs of a lane, or of one round-robin key in it, in the order in which they are claimed;
+// or over the due or running jobs of the database, in the order of core::due_key or core::running_key. Read in pieces.
 struct SqlWalk {
     MemoryContext memory;  // of the piece
     TupleDesc desc;
@@ -16,14 +16,16 @@ struct SqlWalk {
     int count;
     int at;     // the next one
     int piece;  // how many are read next; 0: there are no more
+    enum Of { Lane, RoundRobinKey, Due, Running } of;
     int64 lane;
-    bool of_round_robin_key;
     int64 round_robin_key;
     core::ClaimKey from, to;
 };
 
 void seek_by_sql(SqlWalk *walk, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to);
 void seek_round_robin_key_by_sql(SqlWalk *walk, int64 lane, int64 key, const core::ClaimKey &from);
+void seek_due_by_sql(SqlWalk *walk, const core::ClaimKey &from, const core::ClaimKey &to);
+void seek_running_by_sql(SqlWalk *walk, const core::ClaimKey &from, const core::ClaimKey &to);
 // The key of the next job, as its row has it; false: there are no more.
 bool next_by_sql(SqlWalk *walk, const Table &table, core::ClaimKey *key);
 // Leaves that job in table.row.

@@ -46,6 +46,8 @@ constexpr IndexLayout kIndexes[kJobIndexes] = {
     {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {{kJobGroupWaiting}}},
     {"jobs_group_active_idx", false, {kJobGroupActive}, {{kJobGroupActive}}},
     {"jobs_unique_idx", true, {kJobUniqueKey, kJobQueue}, {{kJobHoldsKey, true}}},
+    {"jobs_due_idx", false, {kJobRunAt, kJobId}, {{kJobDue, true}}},
+    {"jobs_running_idx", false, {kJobId}, {{kJobRescueIndexed, true}}},
 };
 
 constexpr int kOwnUniques = 2;
@@ -295,6 +297,21 @@ ReadyScan *open_round_robin(JobsTable *jobs) {
     return &jobs->ready;
 }
 
+ReadyScan *open_due(JobsTable *jobs) {
+    if (jobs->ready.due == nullptr) jobs->ready.due = open_job_index(JobIndex::Due);
+    return &jobs->ready;
+}
+
+ReadyScan *open_running(JobsTable *jobs) {
+    if (jobs->ready.running == nullptr) jobs->ready.running = open_job_index(JobIndex::Running);
+    return &jobs->ready;
+}
+
+void close_ready(ReadyScan *ready) {
+    for (Relation index : {ready->index, ready->round_robin, ready->due, ready->running})
+        if (index != nullptr) index_close(index, NoLock);
+}
+
 // Whether this transaction has the table locked as who changes its columns, triggers or indexes, or drops it.
 bool is_changed_here(Oid table) {
     LOCKTAG tag;
@@ -341,8 +358,7 @@ void open_jobs(JobsTable *jobs) {
 void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
-    if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
-    if (jobs->ready.round_robin != nullptr) index_close(jobs->ready.round_robin, NoLock);
+    close_ready(&jobs->ready);
     if (jobs->attempts_index != nullptr) index_close(jobs->attempts_index, NoLock);
     if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
     if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
@@ -377,7 +393,7 @@ void open_jobs_for_reading(JobsTable *jobs) {
 
 void close_jobs_for_reading(JobsTable *jobs) {
     end_scans(jobs);
-    if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
+    close_ready(&jobs->ready);
     ExecDropSingleTupleTableSlot(jobs->table.row);
     table_close(jobs->table.relation, NoLock);
 }
@@ -518,6 +534,20 @@ void seek_round_robin_key(JobsTable *jobs, int64 lane, int64 key, const core::Cl
         seek_entry_of_round_robin_key(open_round_robin(jobs), jobs->table, lane, key, from);
 }
 
+void seek_due(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to) {
+    if (jobs->table.by_sql)
+        seek_due_by_sql(&jobs->walk, from, to);
+    else
+        seek_due_entry(open_due(jobs), jobs->table, from, to);
+}
+
+void seek_running(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to) {
+    if (jobs->table.by_sql)
+        seek_running_by_sql(&jobs->walk, from, to);
+    else
+        seek_running_entry(open_running(jobs), jobs->table, from, to);
+}
+
 bool next_ready(JobsTable *jobs, core::ClaimKey *key) {
     return jobs->table.by_sql ? next_by_sql(&jobs->walk, jobs->table, key) : next_entry(&jobs->ready, jobs->table, key);
 }
@@ -531,6 +561,15 @@ bool fetch_ready(JobsTable *jobs) {
 Oid job_id_sequence() {
     if (!known.valid) look_up();
     return known.id_sequence;
+}
+
+int64 last_job_id() {
+    LOCAL_FCINFO(call, 1);
+    InitFunctionCallInfoData(*call, nullptr, 1, InvalidOid, nullptr, nullptr);
+    call->args[0] = {ObjectIdGetDatum(job_id_sequence()), false};
+    const Datum last = pg_sequence_last_value(call);
+    // No id has been assigned yet.
+    return call->isnull ? 0 : DatumGetInt64(last);
 }
 
 int64 next_job_id() { return nextval_internal(job_id_sequence(), false); }

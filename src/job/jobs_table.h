@@ -13,8 +13,20 @@
 namespace jobq {
 
 // The indexes that the library reads itself.
-enum class JobIndex : uint8 { Ids, Ready, RoundRobin, Keys, QueueSlot, KeySlot, GroupWaiting, GroupActive, Unique };
-constexpr int kJobIndexes = static_cast<int>(JobIndex::Unique) + 1;
+enum class JobIndex : uint8 {
+    Ids,
+    Ready,
+    RoundRobin,
+    Keys,
+    QueueSlot,
+    KeySlot,
+    GroupWaiting,
+    GroupActive,
+    Unique,
+    Due,
+    Running
+};
+constexpr int kJobIndexes = static_cast<int>(JobIndex::Running) + 1;
 
 // The table, and what a session has to know of it: looked up again when the catalogue changes.
 struct JobsTable {
@@ -111,14 +123,19 @@ void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, c
 void seek_round_robin_key(JobsTable *jobs, int64 lane, int64 key, const core::ClaimKey &from);
 // The next round-robin key behind *key of which the lane has entries, of whatever jobs; false when there is none.
 bool next_round_robin_key(JobsTable *jobs, int64 lane, int64 *key);
+// Goes to the first entry of a job that becomes claimable later, or of a rescue-indexed job, at or after `from`, in the
+// order of core::due_key or core::running_key; reads no further than `to`.
+void seek_due(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to);
+void seek_running(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to);
 // The next entry's key; false at the end of the lane or the range. The entry may be of a version that nobody sees any
 // more.
 bool next_ready(JobsTable *jobs, core::ClaimKey *key);
 // Leaves the job of that entry in table.row. False when the snapshot sees none.
 bool fetch_ready(JobsTable *jobs);
 
-// The sequence of the identity column, and its next value.
+// The sequence of the identity column, the value that it has given last, and its next value.
 Oid job_id_sequence();
+int64 last_job_id();
 int64 next_job_id();
 
 // The value of enum jobq.job_status that stands for a status, and back.

@@ -61,6 +61,12 @@ struct EndedHead {
     int64 group, job;
 };
 
+// Keys of rows that have come to a key space of the whole database. All of them lie between first and last.
+struct LoggedKeys {
+    bool any;
+    core::ClaimKey first, last;
+};
+
 // What the background worker does next.
 struct LoggedRound {
     bool any;        // else nothing else here means anything
@@ -117,6 +123,7 @@ struct TransactionLog {
     int unheard_keys;
     bool slots_taken_unknown, slots_freed_unknown;
 
+    LoggedKeys places[core::kKeySpaces];
     LoggedRound round;
     bool databases;  // pg_database changed
 

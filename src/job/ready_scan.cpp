@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "job/ready_scan.h"
+#include "lanes/key_space_policy.h"
 
 extern "C" {
 #include "access/relscan.h"
@@ -18,6 +19,9 @@ enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
 // The index of queues with round_robin has the same columns, and the round-robin key behind the lane.
 constexpr AttrNumber kRoundRobinKey = 2;
 constexpr int kRoundRobinShift = 1;
+// The index of due jobs has the last two columns, that of running jobs the last one.
+constexpr int kDueShift = 1 - kRunAt;
+constexpr AttrNumber kRunningId = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
 // A row comparison, as for SQL's (run_at, id) >= (...), of the columns from `first` on: see access/skey.h.
@@ -90,13 +94,36 @@ ClaimKey key_of(IndexTuple entry, TupleDesc desc, int shift = 0) {
             DatumGetInt16(index_getattr(entry, kPriority + shift, desc, &is_null))};
 }
 
+ClaimKey due_key_of(IndexTuple entry, TupleDesc desc) {
+    bool is_null;
+    return core::due_key(DatumGetTimestampTz(index_getattr(entry, kRunAt + kDueShift, desc, &is_null)),
+                         DatumGetInt64(index_getattr(entry, kId + kDueShift, desc, &is_null)));
+}
+
+ClaimKey running_key_of(IndexTuple entry, TupleDesc desc) {
+    bool is_null;
+    return core::running_key(DatumGetInt64(index_getattr(entry, kRunningId, desc, &is_null)));
+}
+
+Relation index_of(const ReadyScan &ready, Reach reach) {
+    switch (reach) {
+        case Reach::RoundRobinKey:
+        case Reach::BehindRoundRobinKey:
+            return ready.round_robin;
+        case Reach::Due:
+            return ready.due;
+        case Reach::Running:
+            return ready.running;
+        default:
+            return ready.index;
+    }
+}
+
 // Begins a scan with the keys that have been set.
 void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
-        Relation index =
-            reach == Reach::RoundRobinKey || reach == Reach::BehindRoundRobinKey ? ready->round_robin : ready->index;
-        scan = begin_index_scan(table.relation, index, table.snapshot, keys);
+        scan = begin_index_scan(table.relation, index_of(*ready, reach), table.snapshot, keys);
         // The key of an entry is read from the index, before anybody looks at the row.
         scan->xs_want_itup = true;
     }
@@ -141,6 +168,21 @@ void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 l
     ready->go_on_behind = core::kLastKey;
 }
 
+void seek_due_entry(ReadyScan *ready, const Table &table, const ClaimKey &from, const ClaimKey &to) {
+    set_row_key(&ready->keys[0], ready->row, kRunAt, from, kDueShift);
+    ScanKeyInit(&ready->keys[1], kRunAt + kDueShift, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
+                TimestampTzGetDatum(to.run_at));
+    begin_scan(ready, table, Reach::Due, 2);
+    ready->go_on_behind = core::kLastKey;
+}
+
+void seek_running_entry(ReadyScan *ready, const Table &table, const ClaimKey &from, const ClaimKey &to) {
+    ScanKeyInit(&ready->keys[0], kRunningId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
+    ScanKeyInit(&ready->keys[1], kRunningId, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(to.id));
+    begin_scan(ready, table, Reach::Running, 2);
+    ready->go_on_behind = core::kLastKey;
+}
+
 bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, int64 *key) {
     ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
     ScanKeyInit(&ready->keys[1], kRoundRobinKey, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*key));
@@ -156,8 +198,15 @@ bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
         if (ready->go_on_behind == core::kLastKey) return false;
         seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), ready->then_expected);
     }
-    const int shift = ready->current == ready->scans[static_cast<int>(Reach::RoundRobinKey)] ? kRoundRobinShift : 0;
-    *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc, shift);
+    const IndexTuple entry = ready->current->xs_itup;
+    const TupleDesc desc = ready->current->xs_itupdesc;
+    const auto reads = [&](Reach reach) { return ready->current == ready->scans[static_cast<int>(reach)]; };
+    if (reads(Reach::Due))
+        *key = due_key_of(entry, desc);
+    else if (reads(Reach::Running))
+        *key = running_key_of(entry, desc);
+    else
+        *key = key_of(entry, desc, reads(Reach::RoundRobinKey) ? kRoundRobinShift : 0);
     return true;
 }
 

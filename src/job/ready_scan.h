@@ -12,14 +12,28 @@ namespace jobq {
 
 // How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, run_at,
 // id).
-// UpToPriority goes on to the end of a priority. The last two are of the index of queues with round_robin, (lane,
-// round-robin key, priority, run_at, id): the rest of one round-robin key, or any key behind it.
-enum class Reach { Rest, UpToPriority, UpToMoment, WithinMoment, Behind, RoundRobinKey, BehindRoundRobinKey };
-constexpr int kReaches = 7;
+// UpToPriority goes on to the end of a priority. RoundRobinKey and BehindRoundRobinKey are of the index of queues with
+// round_robin, (lane, round-robin key, priority, run_at, id): the rest of one round-robin key, or any key behind it.
+// Due reads the index of jobs that become claimable later, (run_at, id); Running reads that of rescue-indexed jobs,
+// (id).
+enum class Reach {
+    Rest,
+    UpToPriority,
+    UpToMoment,
+    WithinMoment,
+    Behind,
+    RoundRobinKey,
+    BehindRoundRobinKey,
+    Due,
+    Running
+};
+constexpr int kReaches = 9;
 
 struct ReadyScan {
     Relation index;
     Relation round_robin;
+    Relation due;
+    Relation running;
     IndexScanDesc scans[kReaches];  // nullptr: not used yet
     IndexScanDesc current;
     int64 lane;
@@ -43,6 +57,10 @@ void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const co
 // Goes to the first entry of a round-robin key in a lane at or behind `from`.
 void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 lane, int64 key,
                                    const core::ClaimKey &from);
+// Goes to the first entry of a due or running job at or after `from`; the scan ends after `to`. Keys are those of
+// core::due_key and core::running_key.
+void seek_due_entry(ReadyScan *ready, const Table &table, const core::ClaimKey &from, const core::ClaimKey &to);
+void seek_running_entry(ReadyScan *ready, const Table &table, const core::ClaimKey &from, const core::ClaimKey &to);
 // The next round-robin key of a lane behind *key that has entries, of whatever jobs; false when there is none.
 bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, int64 *key);
 // The next entry's key; false at the end.

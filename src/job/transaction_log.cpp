@@ -322,6 +322,24 @@ void log_due(TimestampTz when) {
     if (when < round->due) round->due = when;
 }
 
+void log_key(core::KeySpace space, const core::ClaimKey &key) {
+    if (!has_readers()) return;
+    LoggedKeys *keys = &log.places[static_cast<int>(space)];
+    if (!keys->any) *keys = {true, key, key};
+    keys->first = std::min(keys->first, key);
+    keys->last = std::max(keys->last, key);
+}
+
+void log_due_job(TimestampTz run_at, int64 id) {
+    log_due(run_at);
+    log_key(core::KeySpace::Due, core::due_key(run_at, id));
+}
+
+void log_due_schedule(TimestampTz when) {
+    log_due(when);
+    log_key(core::KeySpace::Schedules, core::schedule_key(when));
+}
+
 void log_lease_deadline(TimestampTz when) {
     log_due(when);
     if (log.round.any && when < log.round.lease_deadline) log.round.lease_deadline = when;
@@ -347,6 +365,8 @@ bool has_unpublished_jobs(int64 lane) {
     return log.ready_unknown || std::any_of(log.ready.begin(), log.ready.end(),
                                             [lane](const LoggedReady &ready) { return ready.lane == lane; });
 }
+
+bool has_unpublished_keys(core::KeySpace space) { return log.places[static_cast<int>(space)].any; }
 
 int64 own_depth(std::string_view queue) {
     QueueName name;
@@ -429,6 +449,7 @@ void clear_log() {
     log.slots.clear();
     log.key_bytes = log.unheard_keys = 0;
     log.slots_taken_unknown = log.slots_freed_unknown = false;
+    for (LoggedKeys &keys : log.places) keys.any = false;
     log.round.any = false;
     log.databases = false;
     log.lanes_in = InvalidSubTransactionId;

@@ -18,6 +18,7 @@
 // | slots, taken or given back        | slot and key                  | 1,024   | any slot                        |
 // |   the names of their keys         | the same                      | 30 kB   | any slot                        |
 // | times at which something is due   | the earliest                  |         |                                 |
+// | keys of due and running jobs, ... | key space: first to last      |         |                                 |
 // | lanes, claims, settings and so on | whether there are any         |         |                                 |
 //
 // The numbers of jobs and the totals are exact: a rolled-back savepoint takes its changes along. Groups whose head has
@@ -29,6 +30,7 @@
 
 #include "compat/pg.h"
 #include "lanes/claim_key_policy.h"
+#include "lanes/key_space_policy.h"
 #include "metrics/metrics_policy.h"
 #include "shmem/horizon.h"
 #include "stats/counts_policy.h"
@@ -123,12 +125,20 @@ void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 sl
 // The same for slots of any limits: nobody knows which.
 void slots_freed_at_commit();
 
+// ---- what a search of a key space must find (lanes/key_space_policy.h)
+
+// A row has come to this place of a key space of the whole database, or has moved there.
+void log_key(core::KeySpace space, const core::ClaimKey &key);
+
 // ---- the background worker
 
 // Something is due at `when` (a lease runs out, a job becomes due).
 void log_due(TimestampTz when);
-// The same for a running job that is rescue-indexed: its lease runs out, or its cancellation is to be forced,
-// at `when`; DT_NOBEGIN: perhaps at once.
+// A job becomes claimable at `run_at`; a schedule is due.
+void log_due_job(TimestampTz run_at, int64 id);
+void log_due_schedule(TimestampTz when);
+// The same as log_due for a running job that is rescue-indexed: its lease runs out, or its cancellation is to be
+// forced, at `when`; DT_NOBEGIN: perhaps at once.
 void log_lease_deadline(TimestampTz when);
 
 // `version`: of begin_horizon_scan() (leases/horizon.h).
@@ -143,6 +153,8 @@ void announce_databases_at_commit();
 
 // Whether it has made jobs of this lane claimable, which nobody has been told of yet.
 bool has_unpublished_jobs(int64 lane);
+// Whether it has rows in this key space of the whole database that have not been published yet.
+bool has_unpublished_keys(core::KeySpace space);
 // By how many waiting jobs it has made a queue deeper so far.
 int64 own_depth(std::string_view queue);
 // Whether recount_at_commit() was called.

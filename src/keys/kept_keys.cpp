@@ -1,6 +1,7 @@
 // See kept_keys.h.
 #include "compat/pg.h"
 
+#include "base/search_start.h"
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "keys/kept_keys.h"
@@ -20,9 +21,12 @@ Statement keep = {
 // Rows that somebody holds are left for the next time.
 Statement prune = {
     R"(DELETE FROM jobq.kept_keys k
-       WHERE k.ctid = ANY (ARRAY (SELECT d.ctid FROM jobq.kept_keys d WHERE d.kept_until <= $1
+       WHERE k.ctid = ANY (ARRAY (SELECT d.ctid FROM jobq.kept_keys d WHERE d.kept_until <= $1 AND d.kept_until >= $3
                                   ORDER BY d.kept_until LIMIT $2 FOR UPDATE SKIP LOCKED)))",
-    {TIMESTAMPTZOID, INT8OID}};
+    {TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID}};
+Statement find_first = {
+    "SELECT k.kept_until FROM jobq.kept_keys k WHERE k.kept_until >= $1 ORDER BY k.kept_until LIMIT 1",
+    {TIMESTAMPTZOID}};
 
 // = ANY (ARRAY[...]): see held_jobs.cpp.
 Statement drop_own = {
@@ -78,8 +82,14 @@ void drop_all_kept_keys() {
 bool any_kept_key() { return is_in_use("kept_keys"); }
 
 bool prune_kept_keys(TimestampTz now, int batch) {
+    static core::SearchStart start;
     if (!any_kept_key()) return false;
-    run(prune, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)));
+    const TimestampTz from = start.begin(IsBackgroundWorker, GetCurrentTimestamp());
+    const Rows first = read(find_first, Params().add(TimestampTzGetDatum(from)));
+    const TimestampTz first_until = first.size() == 0 ? from : DatumGetTimestampTz(first[0].get(1));
+    start.end(first_until, GetCurrentTimestamp());
+    if (first.size() == 0 || first_until > now) return false;
+    run(prune, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)).add(TimestampTzGetDatum(first_until)));
     return affected() == batch;
 }
 

@@ -24,6 +24,7 @@ struct Published {
 
 struct Entry {
     Oid database;  // InvalidOid: free
+    core::KeySpace space;
     int64 lane;
     uint64 epoch;
     TimestampTz refreshed_at;
@@ -50,18 +51,27 @@ int set_count() { return Table::sets_for(settings.max_tracked_lanes); }
 
 bool useful(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_comes_by(); }
 
-Entry *find_entry(Set *set, int64 lane) {
-    return set->find([lane](const Entry &entry) { return entry.database == MyDatabaseId && entry.lane == lane; });
+Entry *find_entry(Set *set, RangesOf lane) {
+    return set->find([lane](const Entry &entry) {
+        return entry.database == MyDatabaseId && entry.lane == lane.lane && entry.space == lane.space;
+    });
+}
+
+// Spreads the key spaces of a lane over the sets.
+int64 place_of(RangesOf lane) {
+    return static_cast<int64>(static_cast<uint64>(lane.lane) +
+                              static_cast<uint64>(lane.space) * UINT64CONST(0x9e3779b97f4a7c15));
 }
 
 // A place for the lane: the one it has, whose empty ranges are of another epoch, or one of its own.
-Entry *make_entry(Set *set, int64 lane, uint64 epoch) {
+Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
         place = set->place([](const Entry &a, const Entry &b) { return a.refreshed_at < b.refreshed_at; });
     *place = {};
     place->database = MyDatabaseId;
-    place->lane = lane;
+    place->space = lane.space;
+    place->lane = lane.lane;
     place->epoch = epoch;
     place->expected_end = core::kLastKey;
     return place;
@@ -69,8 +79,8 @@ Entry *make_entry(Set *set, int64 lane, uint64 epoch) {
 
 // Calls body(entry, set) under the lock of the lane's set; entry is nullptr when nothing is known of the lane.
 template <typename Body>
-auto with_entry(int64 lane, LWLockMode mode, Body body) {
-    return table.with_set(lane, mode, [&](Set *set) { return body(find_entry(set, lane), set); });
+auto with_entry(RangesOf lane, LWLockMode mode, Body body) {
+    return table.with_set(place_of(lane), mode, [&](Set *set) { return body(find_entry(set, lane), set); });
 }
 
 bool is_of(const Entry *entry, uint64 epoch) { return entry != nullptr && entry->epoch == epoch; }
@@ -94,14 +104,14 @@ void tell_refresher(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
 
 }  // namespace
 
-EmptyRanges read_empty_ranges(uint64 epoch, int64 lane) {
+EmptyRanges read_empty_ranges(uint64 epoch, RangesOf lane) {
     if (!useful(epoch)) return {};
     return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
         return is_of(entry, epoch) ? entry->ranges : EmptyRanges{};
     });
 }
 
-ClaimKey first_possible_key(uint64 epoch, int64 lane) {
+ClaimKey first_possible_key(uint64 epoch, RangesOf lane) {
     if (!useful(epoch)) return core::kFirstKey;
     return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
         return is_of(entry, epoch) ? core::skip_empty(entry->ranges, core::kFirstKey) : core::kFirstKey;
@@ -123,7 +133,7 @@ void expect_end(int64 lane, const ClaimKey &key) {
     });
 }
 
-uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause) {
+uint64 begin_refresh(uint64 epoch, RangesOf lane, core::Micros pause) {
     if (!useful(epoch)) return 0;
     return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *set) -> uint64 {
         const TimestampTz now = GetCurrentTimestamp();
@@ -137,7 +147,7 @@ uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause) {
     });
 }
 
-void finish_refresh(int64 lane, uint64 ticket, const EmptyRanges &found) {
+void finish_refresh(RangesOf lane, uint64 ticket, const EmptyRanges &found) {
     if (ticket == 0) return;
     with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry == nullptr || entry->ticket != ticket) return false;
@@ -151,7 +161,7 @@ void finish_refresh(int64 lane, uint64 ticket, const EmptyRanges &found) {
     });
 }
 
-bool is_being_refreshed(int64 lane) {
+bool is_being_refreshed(RangesOf lane) {
     if (known == nullptr) return false;
     return with_entry(lane, LW_SHARED, [](const Entry *entry, Set *) {
         const TimestampTz now = GetCurrentTimestamp();
@@ -160,7 +170,7 @@ bool is_being_refreshed(int64 lane) {
     });
 }
 
-void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
+void publish_keys(RangesOf lane, const ClaimKey &first, const ClaimKey &last) {
     if (known == nullptr) return;
     const bool nothing_to_do = with_entry(lane, LW_SHARED, [&](const Entry *entry, Set *) {
         return entry == nullptr || (entry->ticket == 0 && !touches(entry->ranges, first, last));
@@ -184,7 +194,9 @@ int tracked_lanes(uint64 epoch, TrackedLane *held, int room) {
     if (epoch == kNoEpoch || known == nullptr) return 0;
     table.for_each(LW_SHARED, [&](const Entry *entry) {
         if (entry->epoch != epoch || count == room) return;
-        held[count++] = {entry->lane, core::skip_empty(entry->ranges, core::kFirstKey), entry->ranges.count,
+        held[count++] = {{entry->space, entry->lane},
+                         core::skip_empty(entry->ranges, core::kFirstKey),
+                         entry->ranges.count,
                          entry->refreshed_at};
     });
     return count;

@@ -18,15 +18,29 @@
 
 #include "compat/pg.h"
 #include "lanes/empty_ranges_policy.h"
+#include "lanes/key_space_policy.h"
 #include "shmem/database_state.h"
 
 namespace jobq {
 
+// Identifies a set of empty ranges of this session's database. A lane's number stands for its claimable jobs. The key
+// space is part of the identity, so that no lane number can be mistaken for another key space.
+struct RangesOf {
+    core::KeySpace space;
+    int64 lane;  // 0 in the key spaces of the whole database
+    constexpr RangesOf(int64 number) : space(core::KeySpace::Claimable), lane(number) {}
+    constexpr RangesOf(core::KeySpace of_what, int64 number = 0) : space(of_what), lane(number) {}
+};
+constexpr bool operator==(const RangesOf &a, const RangesOf &b) { return a.space == b.space && a.lane == b.lane; }
+constexpr bool operator<(const RangesOf &a, const RangesOf &b) {
+    return a.space != b.space ? a.space < b.space : a.lane < b.lane;
+}
+
 // What is known of a lane of this session's database; no ranges when nothing is.
-core::EmptyRanges read_empty_ranges(uint64 epoch, int64 lane);
+core::EmptyRanges read_empty_ranges(uint64 epoch, RangesOf lane);
 
 // Where the first job of the lane can be; kLastKey: there is none. Costs less than read_empty_ranges.
-core::ClaimKey first_possible_key(uint64 epoch, int64 lane);
+core::ClaimKey first_possible_key(uint64 epoch, RangesOf lane);
 
 // Where the next claims of the lane are likely to end, as the last one thought that read so far; kLastKey: nobody
 // knows. A guess, good for reading no more of the index than is needed.
@@ -35,22 +49,22 @@ void expect_end(int64 lane, const core::ClaimKey &key);
 
 // A read that may find empty ranges begins: to be called before its snapshot is taken, and before read_empty_ranges. 0:
 // not now, since another one is going on or began less than `pause` ago.
-uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause);
+uint64 begin_refresh(uint64 epoch, RangesOf lane, core::Micros pause);
 // What the read found empty; `ticket` is what begin_refresh returned.
-void finish_refresh(int64 lane, uint64 ticket, const core::EmptyRanges &found);
+void finish_refresh(RangesOf lane, uint64 ticket, const core::EmptyRanges &found);
 
 // Whether such a read is going on.
-bool is_being_refreshed(int64 lane);
+bool is_being_refreshed(RangesOf lane);
 
 // Jobs of a lane, their keys between `first` and `last`, have become claimable and visible. No error is raised.
-void publish_keys(int64 lane, const core::ClaimKey &first, const core::ClaimKey &last);
+void publish_keys(RangesOf lane, const core::ClaimKey &first, const core::ClaimKey &last);
 
 // Forgets every mark of this session's database. No error is raised.
 void forget_empty_ranges();
 
 // What is held of one lane.
 struct TrackedLane {
-    int64 lane;
+    RangesOf lane;
     core::ClaimKey first;  // where its first job can be
     int ranges;
     TimestampTz refreshed_at;

@@ -74,6 +74,13 @@ ClaimKey skip_empty(const EmptyRanges &ranges, const ClaimKey &key) noexcept {
     return key;
 }
 
+KeyRange next_possible(const EmptyRanges &ranges, const ClaimKey &key) noexcept {
+    KeyRange keys = {skip_empty(ranges, key), kLastKey};
+    for (int i = ranges.count - 1; i >= 0 && keys.from < ranges.items[i].keys.from; i--)
+        keys.to = ranges.items[i].keys.from;
+    return keys;
+}
+
 void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &last) noexcept {
     for (int i = 0; i < ranges->count;) {
         const EmptyRange cut = ranges->items[i];

@@ -31,6 +31,9 @@ static_assert(std::is_trivially_copyable_v<EmptyRanges>, "lives in shared memory
 // The first key at or behind `key` that is in no range; kLastKey when there is none.
 ClaimKey skip_empty(const EmptyRanges &ranges, const ClaimKey &key) noexcept;
 
+// The keys at or after `key` that no range covers, up to the next range; empty when there are none.
+KeyRange next_possible(const EmptyRanges &ranges, const ClaimKey &key) noexcept;
+
 // A job may be at any key from `first` to `last`, both included: no range contains one of these any more. What is left
 // of a range on both sides shares what the range was worth.
 void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &last) noexcept;

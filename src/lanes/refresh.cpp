@@ -1,6 +1,7 @@
 // See refresh.h.
 #include "compat/pg.h"
 
+#include "job/logged.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 
@@ -17,13 +18,30 @@ using core::EmptyRanges;
 // wait for it, and where an old snapshot keeps them there may be millions.
 constexpr int kRepairPiece = 20000;
 
-// Looks for a claimable job in the range, from `key` on, until *entries have been read; `key` is then where to go on.
+// Goes to the first entry at or after `from` in the index of a key space.
+void seek(JobsTable *jobs, RangesOf lane, const ClaimKey &from, const ClaimKey &to) {
+    switch (lane.space) {
+        case core::KeySpace::Due:
+            return seek_due(jobs, from, to);
+        case core::KeySpace::Running:
+            return seek_running(jobs, from, to);
+        default:
+            return seek_ready_range(jobs, lane.lane, from, to);
+    }
+}
+
+// Whether a row that is visible in the index of the key space refutes an empty range there.
+bool is_refuted_by_rows(core::KeySpace space) {
+    return space == core::KeySpace::Claimable || space == core::KeySpace::Due || space == core::KeySpace::Running;
+}
+
+// Looks for a job in the range, from `key` on, until *entries have been read; `key` is then where to go on.
 // The rest of the range is published when there is one: where one is that nobody has told of there may be thousands,
 // and to find them one a round would take hours.
-bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys, ClaimKey *key, int *entries) {
+bool publish_stranded(JobsTable *jobs, RangesOf lane, const core::KeyRange &keys, ClaimKey *key, int *entries) {
     if (*key < keys.from) *key = keys.from;
     if (keys.to <= *key) return false;
-    seek_ready_range(jobs, lane, *key, keys.to);
+    seek(jobs, lane, *key, keys.to);
     while (*entries > 0 && next_ready(jobs, key) && *key < keys.to) {
         CHECK_FOR_INTERRUPTS();
         --*entries;
@@ -34,9 +52,9 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys, C
     return false;
 }
 
-}  // namespace
-
-void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
+// Reads the index from `begin` up to `end`, until it has seen `most` jobs, and publishes the empty ranges that it
+// finds.
+void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimKey &end, core::Micros pause, int most) {
     if (has_new_files(jobs->table.relation)) return;
     const uint64 epoch = trigger_epoch();
     const uint64 ticket = begin_refresh(epoch, lane, pause);
@@ -57,8 +75,9 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
         else if (passed >= kWorthKeeping)
             core::add_empty(&found, {from, to}, passed);
     };
-    walk_lane(
-        jobs, lane, begin, end, [&](const ClaimKey &key) { return core::skip_empty(known, key); },
+    walk_entries(
+        jobs, begin, end, [&](const ClaimKey &key) { seek(jobs, lane, key, end); },
+        [&](const ClaimKey &key) { return core::skip_empty(known, key); },
         [&](const ClaimKey &key) {
             if (!fetch_ready(jobs)) {
                 passed++;
@@ -67,10 +86,30 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
             add(key);
             from = core::next_key(key);
             passed = 0;
-            return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
+            return ++seen < most ? Step::Next : Step::Stop;
         });
-    if (seen < kMaxJobsSeen) add(end);
+    if (seen < most) add(end);
     finish_refresh(lane, ticket, found);
+}
+
+}  // namespace
+
+void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
+    refresh(jobs, lane, begin, end, pause, kMaxJobsSeen);
+}
+
+EmptyRanges refreshed_ranges(core::KeySpace space, const ClaimKey &end) {
+    if (IsolationUsesXactSnapshot()) return {};
+    JobsTable jobs;
+    open_jobs(&jobs);
+    // The rescue looks at every running job, the promotion at the first due ones.
+    refresh(&jobs, space, core::kFirstKey, end, 0, space == core::KeySpace::Running ? PG_INT32_MAX : kMaxJobsSeen);
+    EmptyRanges empty = has_new_files(jobs.table.relation) ? EmptyRanges{} : read_empty_ranges(trigger_epoch(), space);
+    close_jobs(&jobs);
+    // This transaction has not published its own keys yet.
+    const LoggedKeys &own = transaction_log().places[static_cast<int>(space)];
+    if (own.any) core::forget_empty(&empty, own.first, own.last);
+    return empty;
 }
 
 int64 repair_empty_ranges() {
@@ -85,13 +124,14 @@ int64 repair_empty_ranges() {
     JobsTable jobs;
     open_jobs(&jobs);
     for (int i = 0; i < count; i++) {
-        if (held[i].lane < place.lane) continue;
-        if (place.lane < held[i].lane) place = {held[i].lane, core::kFirstKey};
-        const EmptyRanges empty = read_empty_ranges(epoch, place.lane);
+        const RangesOf lane = held[i].lane, from(place.space, place.lane);
+        if (lane < from || !is_refuted_by_rows(lane.space)) continue;
+        if (from < lane) place = {lane.space, lane.lane, core::kFirstKey};
+        const EmptyRanges empty = read_empty_ranges(epoch, lane);
         renew_snapshot(&jobs);
         bool stranded = false;
         for (int r = 0; r < empty.count && entries > 0; r++)
-            stranded |= publish_stranded(&jobs, place.lane, empty.items[r].keys, &place.key, &entries);
+            stranded |= publish_stranded(&jobs, lane, empty.items[r].keys, &place.key, &entries);
         found += stranded ? 1 : 0;
         if (entries == 0) {
             leave_repair_place(place);

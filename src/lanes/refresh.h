@@ -3,7 +3,8 @@
 
 #include "compat/pg.h"
 #include "job/jobs_table.h"
-#include "lanes/claim_key_policy.h"
+#include "lanes/empty_ranges_policy.h"
+#include "lanes/key_space_policy.h"
 
 namespace jobq {
 
@@ -25,6 +26,11 @@ constexpr int kMaxJobsSeen = 16;
 // `pause` ago. `jobs` needs a new snapshot afterwards.
 void refresh_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause,
                   const core::ClaimKey &begin = core::kFirstKey);
+
+// Reads the index of the due or running jobs (core::KeySpace::Due, Running) up to `end`, publishes the empty ranges
+// that it finds, and returns all that are known; no ranges if they cannot be relied on. The caller takes its snapshot
+// afterwards and reads the jobs outside the ranges.
+core::EmptyRanges refreshed_ranges(core::KeySpace space, const core::ClaimKey &end);
 
 // Looks for claimable jobs where the empty ranges say there are none: a safety net, since whatever makes one claimable
 // publishes it. One call reads a bounded piece; the next goes on behind it. Returns in how many lanes it found and

@@ -77,9 +77,9 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
     return found;
 }
 
-// Remembers under the number `under` where in the lane only jobs are of which waits(), for the one in table.row, holds.
+// Remembers in the key space `under` the ranges of the lane in which waits() holds for every job, the one in table.row.
 template <typename Waits>
-void refresh_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits waits) {
+void refresh_ranges(JobsTable *jobs, int64 lane, RangesOf under, uint64 epoch, Waits waits) {
     const uint64 ticket = begin_refresh(epoch, under, 0);
     if (ticket == 0) return;
     const EmptyRanges empty = read_empty_ranges(epoch, lane), known = read_empty_ranges(epoch, under);
@@ -123,7 +123,7 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
     if (any_slot_freed_here()) return {};
     // Others hear of these at the commit.
     for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, 1);
-    const int64 throttled = throttled_lane(lane);
+    const RangesOf throttled = throttled_lane(lane);
     char key[core::kMaxConcurrencyKeyBytes];
     for (;;) {
         int slots;

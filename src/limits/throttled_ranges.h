@@ -1,33 +1,27 @@
 // Lanes in front of which stand jobs that the limits of their keys keep from running. Claims shall not look at all of
-// them again and again, so where only such jobs are is remembered as empty ranges are (lanes/empty_ranges.h), under a
-// lane number of its own: a job that becomes claimable there takes its place out of the ranges.
+// them again and again, so where only such jobs are is remembered as empty ranges are (lanes/empty_ranges.h), in a
+// key space of its own: a job that becomes claimable there takes its place out of the ranges.
 //
 // What else makes such a job runnable is a key that gets room. Whoever gives a slot of the key back leaves its name
 // here, for all lanes of the queue, and the next claim takes the places of the key's first jobs out of the ranges. So
 // as long as a key has room and jobs in a range, its name is here, or a job of it is not in a range any more.
 //
-// Under another number stands where only suspects are (leases/suspects.h), which a worker that holds one passes over.
+// In another key space stands where only suspects are (leases/suspects.h), which a worker that holds one passes over.
 // Nothing but a job that becomes claimable changes that.
 //
 // Hints, like the empty ranges: without preload there are none.
 #pragma once
 
 #include "compat/pg.h"
-#include "lanes/empty_ranges_policy.h"
+#include "lanes/empty_ranges.h"
 
 #include <string_view>
 
 namespace jobq {
 
-// The lane number under which the ranges are remembered.
-constexpr int64 throttled_lane(int64 lane) {
-    return static_cast<int64>(static_cast<uint64>(lane) ^ UINT64CONST(0x7061726b65642121));
-}
-
-// The lane number of the ranges of suspects.
-constexpr int64 suspect_lane(int64 lane) {
-    return static_cast<int64>(static_cast<uint64>(lane) ^ UINT64CONST(0x7375737065637421));
-}
+// Where the ranges of a lane are remembered, and those of its suspects.
+constexpr RangesOf throttled_lane(int64 lane) { return {core::KeySpace::Throttled, lane}; }
+constexpr RangesOf suspect_lane(int64 lane) { return {core::KeySpace::Suspects, lane}; }
 
 // Ranges of suspects will be remembered: from here on whatever becomes claimable is told of under suspect_lane too. To
 // be called before the snapshot of the read. False without preload.

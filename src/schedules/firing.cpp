@@ -1,12 +1,16 @@
 // See firing.h.
 #include "compat/pg.h"
 
+#include "base/search_start.h"
 #include "compat/memory.h"
 #include "compat/settings.h"
 #include "compat/transaction_fate.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
 #include "identity/identity.h"
+#include "job/jobs_table.h"
+#include "job/transaction_log.h"
+#include "lanes/empty_ranges.h"
 #include "schedules/firing.h"
 #include "schedules/overlap.h"
 
@@ -23,8 +27,8 @@ constexpr int kPatience = 10;
 constexpr const char *kShortLockTimeout = "1ms";
 
 Statement lock_due = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
-       WHERE s._due_at <= $1 ORDER BY s._due_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
-                      {TIMESTAMPTZOID, INT8OID}};
+       WHERE s._due_at <= $1 AND s._due_at >= $3 ORDER BY s._due_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
+                      {TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID}};
 
 Statement advance = {
     R"(UPDATE jobq.schedule_settings s
@@ -49,8 +53,9 @@ Statement note_failure = {
        SET error = $2, failures = $3, _due_at = $4 WHERE s.name = $1)",
     {TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID}};
 
-Statement get_next_due = {
-    "SELECT s._due_at FROM jobq.schedule_settings s WHERE s._due_at IS NOT NULL ORDER BY s._due_at LIMIT 1", {}};
+Statement get_first_due = {
+    "SELECT s._due_at FROM jobq.schedule_settings s WHERE s._due_at >= $1 ORDER BY s._due_at LIMIT 1",
+    {TIMESTAMPTZOID}};
 
 Statement find_failing = {
     "SELECT 1 FROM jobq.schedule_settings s WHERE s.error IS NOT NULL LIMIT 1", {}, Planning::Free};
@@ -63,6 +68,9 @@ Statement renew = {
     R"(UPDATE jobq.schedule_settings s SET next_run = $3, _due_at = $3
        WHERE s.name = $1 AND s.next_run = $2 AND s.cron = $4 AND s.timezone = $5)",
     {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
+
+// Logs the new place of a schedule. The duty looks again by itself, so the worker need not be notified.
+void note_place(TimestampTz due) { log_key(core::KeySpace::Schedules, core::schedule_key(due)); }
 
 // What becomes of a schedule.
 struct Firing {
@@ -171,6 +179,7 @@ void write_firings(const Firing *firings, int count) {
         if (!firing->planned) continue;
         names.add(PointerGetDatum(firing->schedule.spec.name));
         next.add_if(firing->next != core::kNoMoment, TimestampTzGetDatum(firing->next));
+        if (firing->next != core::kNoMoment) note_place(firing->next);
         last_runs.add_if(firing->last_run.has_value(), TimestampTzGetDatum(firing->last_run.value_or(0)));
         last_jobs.add_if(firing->last_job.has_value(), Int64GetDatum(firing->last_job.value_or(0)));
         skipped.add(Int64GetDatum(firing->skipped));
@@ -209,10 +218,39 @@ void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
     *jobs_so_far += jobs.count;
 }
 
+TimestampTz due_of(const Rows &rows) { return rows.size() == 0 ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1)); }
+
+// Returns when the first schedule is due, or DT_NOEND. Publishes that no schedule is due before that time, as an empty
+// range (lanes/empty_ranges.h), because every run leaves an entry of the schedule in the index, and while an old
+// snapshot keeps these entries, each search would pass all of them.
+TimestampTz first_due_schedule() {
+    constexpr core::KeySpace space = core::KeySpace::Schedules;
+    if (IsolationUsesXactSnapshot() || has_unpublished_keys(space))
+        return due_of(run(get_first_due, Params().add(TimestampTzGetDatum(DT_NOBEGIN))));
+    // A change that is made while the trigger on jobq.schedule_settings is disabled is not published. A search from the
+    // very beginning finds it.
+    static core::SearchStart start;
+    const bool whole = start.begin(true, GetCurrentTimestamp()) == DT_NOBEGIN;
+    const uint64 epoch = trigger_epoch();
+    const uint64 ticket = begin_refresh(epoch, space, 0);
+    const core::ClaimKey from = whole ? core::kFirstKey : first_possible_key(epoch, space);
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    // The snapshot must not see the changes of this transaction, because it may roll back.
+    latest->curcid = FirstCommandId;
+    const TimestampTz first = due_of(read(get_first_due, Params().add(TimestampTzGetDatum(from.run_at)), latest));
+    UnregisterSnapshot(latest);
+    core::EmptyRanges empty = {};
+    core::add_empty(&empty, {from, first == DT_NOEND ? core::kLastKey : core::schedule_key(first)}, 1);
+    finish_refresh(space, ticket, empty);
+    start.end(DT_NOEND, GetCurrentTimestamp());
+    return first;
+}
+
 void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz now, DutyOutcome *outcome) {
     const int failures = schedule.failures < PG_INT32_MAX ? schedule.failures + 1 : schedule.failures;
     // The batch may have waited long since `now`: the next one begins with others.
     const TimestampTz tried = Max(now, GetCurrentTimestamp());
+    note_place(tried + core::firing_backoff(failures));
     run(note_failure, Params()
                           .add(PointerGetDatum(schedule.spec.name))
                           .add(CStringGetTextDatum(failure.message))
@@ -225,7 +263,11 @@ void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz
 }
 
 void fire_batch(TimestampTz now, DutyOutcome *outcome) {
-    const Rows due = run(lock_due, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)));
+    const TimestampTz first_due = first_due_schedule();
+    if (first_due > now) return;
+    const Rows due =
+        run(lock_due,
+            Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)).add(TimestampTzGetDatum(first_due)));
     const int count = static_cast<int>(due.size());
     auto *firings = room_for<Firing>(due.size());
     for (int i = 0; i < count; i++) firings[i].schedule = schedule_of(due[static_cast<uint64>(i)]);
@@ -282,6 +324,7 @@ void renew_page(TimestampTz now, DutyOutcome *outcome) {
             const core::Timing timing = timing_of(schedule.spec, schedule.created_at);
             const TimestampTz due = next_from(schedule, timing, now);
             if (due == *schedule.next_run) return;
+            if (due != core::kNoMoment) note_place(due);
             run(renew, Params()
                            .add(PointerGetDatum(schedule.spec.name))
                            .add(TimestampTzGetDatum(*schedule.next_run))
@@ -319,8 +362,7 @@ bool any_schedule_fails() { return run(find_failing, Params()).size() > 0; }
 
 TimestampTz next_schedule_due() {
     if (!settings.schedules) return DT_NOEND;
-    const Rows rows = run(get_next_due, Params());
-    return rows.size() == 1 ? DatumGetTimestampTz(rows[0].get(1)) : DT_NOEND;
+    return first_due_schedule();
 }
 
 core::Maybe fire_now(const Schedule &schedule, TimestampTz now) {

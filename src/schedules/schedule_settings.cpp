@@ -110,7 +110,7 @@ bool same_times(const ScheduleSpec &a, const ScheduleSpec &b) {
 }
 
 void tell_worker(const core::Maybe &next_run) {
-    if (next_run) log_due(*next_run);
+    if (next_run) log_due_schedule(*next_run);
 }
 
 bool is_foreign(const text *name, const QueueScope *scope) {

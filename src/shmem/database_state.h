@@ -10,7 +10,7 @@
 #include "bgw/launch_policy.h"
 #include "compat/pg.h"
 #include "duties/duty_policy.h"
-#include "lanes/claim_key_policy.h"
+#include "lanes/key_space_policy.h"
 #include "shmem/horizon.h"
 
 extern "C" {
@@ -46,12 +46,13 @@ struct StepReport {
     uint32 logged;           // fingerprint of the error in the log, 0: it works
 };
 
-// Where the repair of the empty ranges goes on, a piece a round; lanes in the order of their ids.
+// Where the repair of the empty ranges goes on, a piece a round; lanes in the order of their key spaces and ids.
 struct RepairPlace {
+    core::KeySpace space;
     int64 lane;
     core::ClaimKey key;
 };
-constexpr RepairPlace kRepairBegins = {PG_INT64_MIN, core::kFirstKey};
+constexpr RepairPlace kRepairBegins = {core::KeySpace::Claimable, PG_INT64_MIN, core::kFirstKey};
 
 // Why handlers with jobs have no executor.
 enum class ExecutorWait : uint8 {

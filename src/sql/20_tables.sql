@@ -135,8 +135,10 @@ CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _re
 CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priority, run_at, id) WHERE _round_robin_key IS NOT NULL AND _ready;
 -- What promotion looks for.
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
--- What the rescue looks through, for both clocks of a job: leased jobs only.
+-- The running jobs of a worker, for its heartbeats and for the judgment of what it has lost: leased jobs only.
 CREATE INDEX jobs_rescue_idx ON jobq.jobs (worker_id, id) WHERE _rescue_indexed;
+-- What the rescue looks through, in an order in which it can remember which entries are of jobs that have ended.
+CREATE INDEX jobs_running_idx ON jobq.jobs (id) WHERE _rescue_indexed;
 -- One unfinished job per key and queue. Empty for jobs without a key. Bytes are compared: no change of the operating
 -- system's collations can break it.
 CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;

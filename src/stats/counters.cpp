@@ -401,6 +401,22 @@ bool read_depth(std::string_view queue, int64 *depth) {
     return known;
 }
 
+bool any_counted(bool (*is_wanted)(core::JobStatus), bool *any) {
+    if (shared == nullptr) return false;
+    *any = false;
+    LWLockAcquire(lock(), LW_SHARED);
+    const DatabaseCounters *database = counters_of(MyDatabaseId);
+    const bool known = database != nullptr && database->known;
+    if (known)
+        entries.each(database->entries, [&](Entry *entry) {
+            for (const core::StatusRow &row : core::kJobStatuses)
+                *any |= is_wanted(row.status) && number_of(&entry->jobs[static_cast<int>(row.status)]) > 0;
+        });
+    const bool complete = known && !database->incomplete;
+    LWLockRelease(lock());
+    return complete || (known && *any);
+}
+
 TimestampTz recount_due(bool unknown_only) {
     if (shared == nullptr) return DT_NOEND;
     LWLockAcquire(lock(), LW_SHARED);

@@ -59,6 +59,10 @@ CountedQueues read_counters();
 // How many jobs of a queue wait, as committed; costs one look-up. False: nobody knows, the rows must be counted.
 bool read_depth(std::string_view queue, int64 *depth);
 
+// Whether any committed job has a status for which is_wanted() holds. Returns false if the counters are unknown, so
+// that the caller must read the rows.
+bool any_counted(bool (*is_wanted)(core::JobStatus), bool *any);
+
 // ---- recounts
 
 // When the counters of this database should be counted again; DT_NOEND: never, there are none.

@@ -63,10 +63,11 @@ PGDLLEXPORT Datum jobq_tracked_lanes(PG_FUNCTION_ARGS) {
     auto *held = static_cast<TrackedLane *>(palloc(sizeof(TrackedLane) * Max(max_tracked_lanes(), 1)));
     const int count = tracked_lanes(trigger_epoch(), held, max_tracked_lanes());
     for (const TrackedLane *lane = held; lane < held + count; lane++) {
+        if (lane->lane.space != core::KeySpace::Claimable) continue;
         const bool anywhere = lane->first == core::kFirstKey;
         const bool nowhere = lane->first == core::kLastKey;
         const bool unknown = anywhere || nowhere;
-        const Datum values[] = {Int64GetDatum(lane->lane),
+        const Datum values[] = {Int64GetDatum(lane->lane.lane),
                                 Int16GetDatum(lane->first.priority),
                                 TimestampTzGetDatum(lane->first.run_at),
                                 Int64GetDatum(lane->first.id),

@@ -107,6 +107,8 @@ void wake_anybody() {
 
 void publish_claimable() {
     const TransactionLog &log = transaction_log();
+    for (int i = 0; i < core::kKeySpaces; i++)
+        if (log.places[i].any) publish_keys(static_cast<core::KeySpace>(i), log.places[i].first, log.places[i].last);
     if (log.ready_unknown) forget_empty_ranges();
     if (log.claimed_before || log.ready_unknown) forget_recent_claims();
     if (log.ready.count == 0) return;
@@ -164,10 +166,9 @@ void publish_prepared(PreparedEffects effects) {
                          {},
                          0,
                          InvalidSubTransactionId};
-    if (has(kReadyJobs)) {
-        forget_empty_ranges();
-        forget_recent_claims();
-    }
+    // Deadlines come with keys of due jobs, running jobs, or schedules.
+    if (has(kReadyJobs | kDeadlines)) forget_empty_ranges();
+    if (has(kReadyJobs)) forget_recent_claims();
     publish_round(round);
     if (has(kDatabasesChanged)) publish_databases();
     if (has(kClaimedJobs)) forget_recent_claims();

@@ -18,7 +18,7 @@ my $jobs = 500;
 work(<<'SQL');
 CREATE FUNCTION tick(later interval DEFAULT '0') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    rescue_index oid := 'jobq.jobs_rescue_idx'::regclass;
+    rescue_index oid := 'jobq.jobs_running_idx'::regclass;
     before bigint := pg_stat_get_xact_tuples_returned(rescue_index);
     rescued bigint;
     cancelled bigint;

@@ -363,6 +363,20 @@ class Model {
     std::ostringstream log_;
 };
 
+TEST(EmptyRanges, LeavePossibleKeysBetweenThem) {
+    const EmptyRanges empty = learned({{1, 10}, {20, 30}});
+    Pairs possible;
+    for (KeyRange keys = next_possible(empty, id(0)); keys.from < keys.to; keys = next_possible(empty, keys.to))
+        possible.emplace_back(keys.from.id, keys.to == kLastKey ? INT64_MAX : keys.to.id);
+    EXPECT_EQ(possible, (Pairs{{0, 1}, {10, 20}, {30, INT64_MAX}}));
+    EXPECT_EQ(next_possible(empty, id(5)).from, id(10));
+    EXPECT_EQ(next_possible(EmptyRanges{}, kFirstKey).to, kLastKey);
+    EmptyRanges all = {};
+    add_empty(&all, {kFirstKey, kLastKey}, 1);
+    const KeyRange none = next_possible(all, kFirstKey);
+    EXPECT_EQ(none.from, none.to);
+}
+
 TEST(EmptyRanges, AgreeWithASetOfKeys) {
     int overflowed = 0;
     for (const Place place : kPlaces) {

@@ -1,0 +1,177 @@
+# While an old snapshot is open, the index entries of jobs, keys, and schedules that have moved on cannot be removed. The background
+# worker must not pass them again in each of its rounds. Entries are counted; nothing is timed.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqLanes;
+use JobqTest;
+use Test::More;
+
+# So few places for recent claims that most claims enter their jobs into the rescue's index.
+my $node = lane_server('old_snapshot', conf => ['jobq.max_recent_claims = 8']);
+lane_database($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+sub done { my ($query, $name) = @_; return becomes_true($node, 'work', $query, $name); }
+
+work(q{
+    SELECT jobq_create_queue('late', keep_completed => '0', keep_failed => '0');
+    CREATE PROCEDURE delay(jobs int) LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM jobq_enqueue_many('late', array_fill('{}'::jsonb, ARRAY[jobs]),
+            run_ats => ARRAY(SELECT clock_timestamp() + n * interval '100 us' FROM generate_series(1, jobs) n));
+    END $$;
+    CREATE PROCEDURE move_schedule(times int) LANGUAGE plpgsql AS $$
+    BEGIN
+        FOR n IN 1..times LOOP
+            UPDATE jobq.schedule_settings SET next_run = timestamptz '2100-01-01' + n * interval '1 s' WHERE name = 'moved';
+            COMMIT;
+        END LOOP;
+    END $$;
+    SELECT jobq_schedule('moved', '@every 1h', 'moved', starts_at => '2100-01-01')});
+my $holder = hold_snapshot($node, 'work');
+
+# ---- thousands of entries that stay
+
+my $entries = 3000;
+work("CALL delay($entries)");
+done(q{SELECT count(*) = 0 FROM jobq.jobs WHERE queue = 'late' AND status = 'scheduled'}, 'delayed jobs are promoted');
+work(q{CALL drain('late', 100)});
+work("CALL move_schedule($entries)");
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'late'}), '0', 'all are done, and deleted');
+
+# ---- what the worker reads in its rounds
+
+my @indexes = qw(jobs_due_idx jobs_running_idx jobs_rescue_idx jobs_ready_idx jobs_pkey schedule_settings_due_idx);
+sub entries_read
+{
+    my %read = map { split /\|/ } split /\n/, work(q{SELECT indexrelname, idx_tup_read FROM pg_stat_user_indexes WHERE schemaname = 'jobq'});
+    return \%read;
+}
+
+# A promoted job makes a round, or more.
+sub rounds
+{
+    my ($times, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    for my $n (1 .. $times)
+    {
+        work("SELECT jobq_enqueue('one by one', kind => 'k$n', run_at => clock_timestamp() + interval '5 ms')");
+        done("SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'one by one' AND kind = 'k$n'", "$name: job $n is promoted");
+    }
+    return;
+}
+
+# A job whose worker is silent has the rescue look at all running jobs.
+sub looks
+{
+    my ($times) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    for my $n (1 .. $times)
+    {
+        work("SELECT jobq_enqueue('silent', kind => 's$n'); SELECT count(*) FROM jobq_claim('silent', kinds => '{s$n}', heartbeat_timeout => '1 s')");
+        done("SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'silent' AND kind = 's$n'", "rescue: job $n is lost");
+    }
+    return $times;
+}
+
+my $before = entries_read();
+my $rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'});
+rounds(20, 'promotion');
+$rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'}) - $rounds;
+my $looks = looks(5);
+# A process says what it has read at its end at the latest.
+$node->stop('fast');
+$node->start;
+my $after = entries_read();
+for my $index (@indexes)
+{
+    my $times = $index =~ /running|rescue/ ? $looks : $rounds;
+    my $read = (($after->{$index} // 0) - ($before->{$index} // 0)) / $times;
+    diag("$index: $read entries each time, $times times");
+    # Less than half of what lies there: the first time passes all of it, and one after a rest.
+    cmp_ok($read, '<', $entries / 2, "the old entries of $index are not passed each time");
+}
+
+# ---- whatever comes before the place where the search begins is found all the same
+
+$holder = hold_snapshot($node, 'work');
+my $other = session($node, 'work');
+my $number = 0;
+# Delayed jobs after it are promoted before and afterwards; a session that sleeps has its own time.
+sub overtake
+{
+    $number++;
+    work("SELECT jobq_enqueue('others', kind => 'o$number', run_at => clock_timestamp() + interval '20 ms')");
+    return done("SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'others' AND kind = 'o$number'", "a later job, $number, is promoted");
+}
+sub is_promoted
+{
+    my ($kind, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return done("SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'overtaken' AND kind = '$kind'", $name);
+}
+my $soon = q{clock_timestamp() + interval '10 ms'};
+
+overtake();
+$other->query("BEGIN; SELECT jobq_enqueue('overtaken', kind => 'late', run_at => $soon)");
+overtake() for 1 .. 3;
+$other->query('COMMIT');
+is_promoted('late', 'a job whose transaction commits late');
+
+$other->query("BEGIN; SELECT jobq_enqueue('overtaken', kind => 'prepared', run_at => $soon); PREPARE TRANSACTION 'late'");
+overtake() for 1 .. 3;
+work(q{COMMIT PREPARED 'late'});
+is_promoted('prepared', 'a job that comes by COMMIT PREPARED');
+
+work(q{SELECT jobq_enqueue('overtaken', kind => 'moved', run_at => clock_timestamp() + interval '1 hour')});
+overtake();
+work(q{UPDATE jobq.jobs SET run_at = '2001-01-01' WHERE queue = 'overtaken' AND kind = 'moved'});
+is_promoted('moved', 'a job that plain SQL moves to an earlier time');
+
+$other->query(q{BEGIN; INSERT INTO jobq.jobs (queue, kind, run_at, status) VALUES ('overtaken', 'inserted', clock_timestamp() + interval '10 ms', 'scheduled')});
+overtake() for 1 .. 2;
+$other->query('COMMIT');
+is_promoted('inserted', 'a job that plain SQL inserts');
+
+$other->query(q{SET session_replication_role = replica});
+$other->query(q{INSERT INTO jobq.jobs SELECT (jsonb_populate_record(j, '{"id": 1000000, "kind": "replicated", "run_at": "2001-01-01", "status": "scheduled", "_due": true, "_ready": null}')).*
+    FROM jobq.jobs j WHERE queue = 'overtaken' LIMIT 1});
+$other->query(q{RESET session_replication_role});
+is_promoted('replicated', 'a job that comes as replicated ones do');
+
+work(q{BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
+    INSERT INTO jobq.jobs SELECT (jsonb_populate_record(j, '{"id": 1000001, "kind": "untold", "run_at": "2001-01-01", "status": "scheduled", "_due": true, "_ready": null}')).*
+    FROM jobq.jobs j WHERE queue = 'overtaken' LIMIT 1;
+    ALTER TABLE jobq.jobs ENABLE TRIGGER USER; ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job; COMMIT});
+is_promoted('untold', 'a job that comes while the triggers are disabled');
+
+# A job that somebody holds stays where it is; the others go on, and it follows.
+work(q{SELECT jobq_enqueue('overtaken', kind => 'held', run_at => clock_timestamp() + interval '10 ms')});
+$other->query(q{BEGIN; SELECT FROM jobq.jobs WHERE queue = 'overtaken' AND kind = 'held' FOR UPDATE});
+overtake() for 1 .. 3;
+$other->query('COMMIT');
+is_promoted('held', 'a job that a session has held');
+
+work(q{SELECT jobq_schedule('moved', '@every 1h', 'fired', starts_at => '2100-01-01')});
+overtake();
+work(q{UPDATE jobq.schedule_settings SET next_run = now() WHERE name = 'moved'});
+done(q{SELECT count(*) > 0 FROM jobq.jobs WHERE queue IN ('fired', 'moved')}, 'a schedule that plain SQL moves to an earlier time fires');
+
+$other->query("BEGIN; SELECT jobq_schedule('late', '\@every 1h', 'fired late', starts_at => clock_timestamp() + interval '10 ms')");
+overtake() for 1 .. 2;
+$other->query('COMMIT');
+done(q{SELECT count(*) > 0 FROM jobq.jobs WHERE queue = 'fired late'}, 'a schedule whose transaction commits late fires');
+
+# A running job that is entered late: nobody knows its worker, its lease is over.
+work(q{SELECT jobq_enqueue('overtaken', kind => 'lost')});
+$other->query(q{BEGIN; SELECT count(*) FROM jobq_claim('overtaken', kinds => '{lost}', heartbeat_timeout => '1 s')});
+overtake() for 1 .. 2;
+$other->query('COMMIT');
+is_promoted('lost', 'a job whose claim commits late is rescued');
+
+end_sessions($holder, $other);
+$node->stop;
+done_testing();

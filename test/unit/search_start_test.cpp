@@ -1,0 +1,42 @@
+// A search that goes on where the last one began, and begins anew after a rest.
+#include "base/search_start.h"
+
+#include <gtest/gtest.h>
+
+namespace jobq::core {
+namespace {
+
+TEST(SearchStart, GoesOnWhereTheLastSearchFoundTheFirstRow) {
+    SearchStart start;
+    EXPECT_EQ(start.begin(true, 1000), INT64_MIN);
+    start.end(7, 1010);
+    EXPECT_EQ(start.begin(true, 1020), 7);
+    start.end(9, 1021);
+    EXPECT_EQ(start.begin(true, 1022), 9);
+}
+
+TEST(SearchStart, BeginsAnewAfterARestThatFollowsFromWhatTheWholeSearchTook) {
+    SearchStart start;
+    start.begin(true, 1000);
+    start.end(7, 1010);
+    EXPECT_EQ(start.begin(true, 1010 + 500 * 10 - 1), 7);
+    start.end(8, 1010 + 500 * 10 - 1);
+    EXPECT_EQ(start.begin(true, 1010 + 500 * 10), INT64_MIN);
+}
+
+TEST(SearchStart, BeginsAnewWhenTheClockStepsBack) {
+    SearchStart start;
+    start.begin(true, 1000);
+    start.end(7, 1010);
+    EXPECT_EQ(start.begin(true, 500), INT64_MIN);
+}
+
+TEST(SearchStart, OfCallersThatDoNotRememberBeginsAnewAlways) {
+    SearchStart start;
+    start.begin(false, 1000);
+    start.end(7, 1010);
+    EXPECT_EQ(start.begin(false, 1011), INT64_MIN);
+}
+
+}  // namespace
+}  // namespace jobq::core
