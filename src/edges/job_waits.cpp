@@ -1,6 +1,7 @@
 // See job_waits.h.
 #include "compat/pg.h"
 
+#include "compat/args.h"
 #include "edges/job_waits.h"
 #include "table/table_in_use.h"
 
@@ -41,6 +42,13 @@ Statement add = {
        ON CONFLICT DO NOTHING)",
     {INT8OID, INT8ARRAYOID, INT8OID}};
 Statement delete_of = {"DELETE FROM jobq.job_waits w WHERE w.job_id = $1", {INT8OID}};
+Statement delete_of_all = {"DELETE FROM jobq.job_waits w WHERE w.job_id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_stepless = {
+    R"(DELETE FROM jobq.job_waits w
+       WHERE w.job_id = $1
+         AND NOT EXISTS (SELECT FROM jobq.steps s
+                         WHERE s.job_id = $1 AND s.state = 'waiting' AND s.kind IN ('all', 'any')))",
+    {INT8OID}};
 Statement delete_all = {"DELETE FROM jobq.job_waits", {}, Planning::Free};
 Statement move = {"UPDATE jobq.job_waits w SET job_id = $2 WHERE w.job_id = $1", {INT8OID, INT8OID}};
 
@@ -76,6 +84,14 @@ void await_jobs(int64 job, Datum ids, int64 active) {
 
 void forget_waits(int64 job) {
     if (any_job_wait()) run(delete_of, Params().add(Int64GetDatum(job)));
+}
+
+void forget_waits_of(Datum *ids, int count) {
+    if (count > 0 && any_job_wait()) run(delete_of_all, Params().add(array_of(ids, count, INT8OID)));
+}
+
+void forget_waits_without_step(int64 job) {
+    if (any_job_wait()) run(delete_stepless, Params().add(Int64GetDatum(job)));
 }
 
 void forget_all_waits() {

@@ -31,9 +31,13 @@ Datum read_results(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 
 // The job awaits these (bigint[]), and no others any more. Active is `active`, or each of them: 0.
 void await_jobs(int64 job, Datum ids, int64 active);
-// Of jobs that wait no more, or are gone; of all; of one that gets another id.
+// Deletes the waits of a job that no longer waits, or is gone; of finished jobs; of a job that has no step any more by
+// which it awaits others; of all jobs.
 void forget_waits(int64 job);
+void forget_waits_of(Datum *ids, int count);
+void forget_waits_without_step(int64 job);
 void forget_all_waits();
+// Those of a job that gets another id go with it.
 void move_waits(int64 from, int64 to);
 
 }  // namespace jobq

@@ -5,6 +5,7 @@
 #include "compat/memory.h"
 #include "compat/spi.h"
 #include "edges/edges.h"
+#include "edges/job_waits.h"
 #include "ending/dead_letters.h"
 #include "ending/ending.h"
 #include "job/owner.h"
@@ -78,7 +79,7 @@ void record(const Notes<EndedAttempt> &attempts, TimestampTz now) {
 
 bool is_empty(const Endings &endings) {
     return endings.attempts.count == 0 && endings.keys.count == 0 && endings.unkept.count == 0 &&
-           endings.buried.count == 0;
+           endings.buried.count == 0 && endings.waited.count == 0;
 }
 
 // The events that the counters know; a job's change of status is counted apart.
@@ -137,6 +138,9 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
     if (keeps_key(jobs)) endings->keys.add(kept_key(jobs, now));
     const Queue *queue = find_queue(before.queue);
     const bool completed = after.status == core::JobStatus::Completed;
+    // Its worker may have left a wait undecided. A job that completes has mostly decided all of its waits.
+    if (after.steps && (!completed || core::awaits(before.life) || any_job_wait()))
+        endings->waited.add(Int64GetDatum(before.id));
     if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())
         endings->buried.add(Int64GetDatum(before.id));
     else if ((completed ? queue->keep_completed : queue->keep_failed) == 0)
@@ -146,6 +150,8 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
 void settle_endings(const Endings &endings, TimestampTz now) {
     record(endings.attempts, now);
     keep_keys(endings.keys.items, endings.keys.count);
+    disarm_steps(endings.waited.items, endings.waited.count);
+    forget_waits_of(endings.waited.items, endings.waited.count);
     delete_jobs_and_attempts(endings.unkept.items, endings.unkept.count);
     bury_jobs(endings.buried.items, endings.buried.count);
 }

@@ -28,7 +28,7 @@ struct EndedAttempt {
 struct Endings {
     Notes<EndedAttempt> attempts;
     Notes<KeptKey> keys;
-    Notes<Datum> unkept, buried;
+    Notes<Datum> unkept, buried, waited;  // waited: what they have awaited is over
 };
 
 // Until the next attempt of a job that has failed, by its queue's backoff.

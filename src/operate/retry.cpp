@@ -270,7 +270,9 @@ void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) 
                         errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
                         errhint("jobq_log() has its steps.")));
     const Retriable found = retriable(locked, now, true);
-    retry_locked({locked, now, nullptr, 0, 0, drop_steps_from(id, number)}, found.ids, found.count);
+    const int64 last_step = drop_steps_from(id, number);
+    forget_waits_without_step(id);
+    retry_locked({locked, now, nullptr, 0, 0, last_step}, found.ids, found.count);
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {

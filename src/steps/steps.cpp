@@ -32,6 +32,9 @@ Statement disarm = {
        WHERE s.job_id = $1 AND s._awaited IS NOT NULL AND s.name <> $2 COLLATE "C")",
     {INT8OID, TEXTOID}};
 
+Statement disarm_all = {"UPDATE jobq.steps s SET _awaited = NULL WHERE s.job_id = ANY ($1) AND s._awaited IS NOT NULL",
+                        {INT8ARRAYOID}};
+
 Statement read_of = {
     R"(SELECT s.job_id, s.name, s.state, s.result FROM jobq.steps s WHERE s.job_id = ANY ($1) ORDER BY s.job_id, s.number)",
     {INT8ARRAYOID}};
@@ -140,6 +143,10 @@ void arm_step(int64 job, text *name, int64 awaited) {
 
 void disarm_other_steps(int64 job, text *name) {
     run(disarm, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)));
+}
+
+void disarm_steps(Datum *ids, int count) {
+    if (count > 0) run(disarm_all, Params().add(array_of(ids, count, INT8OID)));
 }
 
 void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result) {

@@ -52,6 +52,8 @@ void add_step(const NewStep &step);
 // The job waits by this step, which is there, and by no other any more: what it has ceased to await shall not wake it.
 void arm_step(int64 job, text *name, int64 awaited);
 void disarm_other_steps(int64 job, text *name);
+// These jobs have finished: what they await concerns them no longer, but when they are retried and wait again.
+void disarm_steps(Datum *ids, int count);
 // A wait is over.
 void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result);
 
