@@ -62,3 +62,14 @@ SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, 7]');
 SELECT count(*) FROM jobq.jobs WHERE queue LIKE 'enqueue jobs%';
 
 SELECT count(jobq_drop_queue(queue, force => true)) FROM jobq.queues WHERE queue ILIKE 'enqueue%';
+
+-- A JSON number is whole in any notation; another number, or one out of range, is refused.
+SELECT count(*) AS enqueued FROM jobq_enqueue_jobs('[{"queue": "whole", "priority": 1.0, "version": 1e2, "max_attempts": 30.00}]');
+SELECT priority, version, max_attempts FROM jobq.jobs WHERE queue = 'whole';
+SELECT count(*) AS depends FROM jobq_enqueue('whole') e, jobq_enqueue_jobs(format('[{"queue": "whole", "depends_on": [%s.0]}]', e)::jsonb) d;
+SELECT jobq_enqueue_jobs('[{"queue": "whole", "priority": 1.5}]');
+SELECT jobq_enqueue_jobs('[{"queue": "whole", "priority": 1e100}]');
+SELECT jobq_enqueue_jobs('[{"queue": "whole", "priority": "1.0"}]');
+SELECT jobq_schedules('[{"name": "whole", "cron": "@daily", "queue": "whole", "max_missed": 5.0}]') IS NOT NULL AS schedules;
+SELECT max_missed FROM jobq.schedule_settings WHERE name = 'whole';
+SELECT jobq_drop_queue('whole', force => true);

@@ -49,7 +49,7 @@ text *read_text(const Reading &reading) {
 Datum read_number(const Reading &reading, const JsonbValue &value, PGFunction input, const char *wanted) {
     if (value.type == jbvString) return DirectFunctionCall1(input, CStringGetDatum(string_of(value)));
     if (value.type != jbvNumeric) wrong_type(reading, wanted);
-    return DirectFunctionCall1(input, DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+    return DirectFunctionCall1(input, CStringGetDatum(digits_of(value)));
 }
 
 int32 read_int(const Reading &reading) {
@@ -208,6 +208,11 @@ void read_key(std::string_view name, const JsonbValue &value, const char *argume
 }
 
 }  // namespace
+
+char *digits_of(const JsonbValue &number) {
+    const Datum trimmed = DirectFunctionCall1(numeric_trim_scale, NumericGetDatum(number.val.numeric));
+    return DatumGetCString(DirectFunctionCall1(numeric_out, trimmed));
+}
 
 core::OnConflict check_on_conflict(const text *value) {
     return require_choice<core::OnConflict>("on_conflict", view(value), core::kOnConflictNames);

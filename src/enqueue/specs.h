@@ -28,6 +28,9 @@ constexpr int64 dependency_on_element(int number) { return PG_INT64_MIN + number
 // 22007, ...) for a text that is no such value; the context names the key. `argument`: which has the object.
 ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, const char *argument = "specs");
 
+// A JSON number as its type's input function reads it: of a whole number in any notation (1.0, 1e2) the digits alone.
+char *digits_of(const JsonbValue &number);
+
 // 22023 unless it is one of the choices that jobq_enqueue documents.
 core::OnConflict check_on_conflict(const text *value);
 core::OnDependencyFailure check_on_dependency_failure(const text *value);

@@ -3,6 +3,7 @@
 
 #include "compat/args.h"
 #include "job/payload.h"
+#include "enqueue/specs.h"
 #include "schedules/schedule_arguments.h"
 
 namespace jobq {
@@ -167,8 +168,7 @@ Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
             return BoolGetDatum(value.val.boolean);
         case INT4OID:
             if (value.type != jbvNumeric) wrong_json_type(argument, "a number");
-            return input_of(INT4OID,
-                            DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric))));
+            return input_of(INT4OID, digits_of(value));
         default:
             break;
     }
