@@ -102,3 +102,11 @@ ROLLBACK;
 \set VERBOSITY terse
 SELECT jobq_purge_queue('queues', '{processing}');
 \set VERBOSITY default
+
+-- A queue is purged in pieces, oldest jobs first, until nothing is left.
+SELECT count(*) FROM jobq_enqueue_many('pieces', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 25) n));
+SELECT jobq_purge_queue('pieces', max_jobs => 10) AS purged, jobq_purge_queue('pieces', '{failed}', 10) AS failed, jobq_purge_queue('pieces', max_jobs => 0) AS none;
+SELECT min(payload::text::int), count(*) FROM jobq.jobs WHERE queue = 'pieces';
+SELECT jobq_purge_queue('pieces', max_jobs => 10) AS second, jobq_purge_queue('pieces', max_jobs => 10) AS third, jobq_purge_queue('pieces', max_jobs => 10) AS last;
+SELECT jobq_purge_queue('pieces', max_jobs => -1);
+SELECT jobq_drop_queue('pieces');

@@ -57,11 +57,7 @@ bool covered_by_default(Operation operation, core::JobStatus status) {
 
 int32 required_max_jobs(FunctionCallInfo fcinfo, int n) {
     require(fcinfo, n, "max_jobs");
-    const int32 max_jobs = PG_GETARG_INT32(n);
-    if (max_jobs < 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
-                        errhint("It is the largest number of jobs to change; 0 changes none.")));
-    return max_jobs;
+    return check_max_jobs(PG_GETARG_INT32(n));
 }
 
 // LIKE itself would complain only if it met a text that it compares so far.

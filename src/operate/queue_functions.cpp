@@ -201,10 +201,11 @@ PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     const Datum statuses = read_statuses(fcinfo, 1, Operation::Delete, operation_applies);
+    const int64 max_jobs = given(fcinfo, 2) ? int64{check_max_jobs(PG_GETARG_INT32(2))} : PG_INT64_MAX;
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_INT64(with_owner_spi([&] {
         require_known_queue(view(queue));
-        const int64 purged = purge_queue(queue, statuses);
+        const int64 purged = purge_queue(queue, statuses, max_jobs);
         if (purged == 0) warn_of_unknown_queue(view(queue), scope);
         return purged;
     }));

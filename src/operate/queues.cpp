@@ -86,8 +86,8 @@ Statement lock_purged = {
     R"(SELECT array_agg(l.id)
        FROM (SELECT j.id FROM jobq.jobs j
              WHERE j.queue = $1 AND j.status::text = ANY ($2)
-             ORDER BY j.id FOR UPDATE) l)",
-    {TEXTOID, TEXTARRAYOID},
+             ORDER BY j.id LIMIT $3 FOR UPDATE) l)",
+    {TEXTOID, TEXTARRAYOID, INT8OID},
     Planning::Free};
 
 Params settings_params(text *queue, const GivenSettings &settings) {
@@ -143,8 +143,9 @@ bool forget_queue(text *queue, Datum ids) {
     return others[0].bool_at(1) || deleted > 0 || any_signal;
 }
 
-int64 purge_queue(text *queue, Datum statuses) {
-    const Rows locked = run(lock_purged, Params().add(PointerGetDatum(queue)).add(statuses));
+int64 purge_queue(text *queue, Datum statuses, int64 max_jobs) {
+    const Rows locked =
+        run(lock_purged, Params().add(PointerGetDatum(queue)).add(statuses).add(Int64GetDatum(max_jobs)));
     if (locked[0].is_null(1)) return 0;
     return delete_locked(locked[0].get(1));
 }

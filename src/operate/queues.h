@@ -29,7 +29,7 @@ bool set_paused(text *queue, bool paused);
 Rows lock_queue(text *queue);
 // Deletes these jobs, the queue's settings and its lanes; false when there was nothing.
 bool forget_queue(text *queue, Datum ids);
-// Deletes jobs of these statuses (text[]), never running ones. Returns how many.
-int64 purge_queue(text *queue, Datum statuses);
+// Deletes at most `max_jobs` jobs of these statuses (text[]), never running ones. Returns how many.
+int64 purge_queue(text *queue, Datum statuses, int64 max_jobs);
 
 }  // namespace jobq

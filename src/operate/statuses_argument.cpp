@@ -48,4 +48,11 @@ Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
     return names_of_statuses([&](core::JobStatus status) { return wanted[static_cast<int>(status)]; });
 }
 
+int32 check_max_jobs(int32 max_jobs) {
+    if (max_jobs < 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
+                        errhint("It is the largest number of jobs to change; 0 changes none.")));
+    return max_jobs;
+}
+
 }  // namespace jobq

@@ -12,4 +12,7 @@ namespace jobq {
 Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
                     bool (*by_default)(Operation, core::JobStatus));
 
+// 22023 if a number of jobs is negative.
+int32 check_max_jobs(int32 max_jobs);
+
 }  // namespace jobq

@@ -36,8 +36,8 @@ CREATE FUNCTION jobq_resume_queue(queue text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: delete all jobs of a queue that are not running; returns how many
-CREATE FUNCTION jobq_purge_queue(queue text, statuses jobq.job_status[] DEFAULT NULL)
+--: delete all jobs of a queue that are not running, or max_jobs of them; returns how many
+CREATE FUNCTION jobq_purge_queue(queue text, statuses jobq.job_status[] DEFAULT NULL, max_jobs integer DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
