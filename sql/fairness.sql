@@ -145,6 +145,19 @@ CREATE FUNCTION pg_temp.alternates(taken text) RETURNS boolean LANGUAGE sql AS $
 SELECT pg_temp.alternates(:'one_by_one'), pg_temp.alternates(:'by_four'), pg_temp.alternates(:'at_once');
 SELECT jobq_drop_queue('turns', force => true);
 
+-- Two queues never share their place in the round, also where a hash puts them into one set of places: else claims of a
+-- queue with one key make other keys of the other queue starve.
+SELECT 'crowd ' || n AS crowd FROM generate_series(1, 100000) n, pg_database d
+WHERE d.datname = current_database() AND (hashtextextended('crowd ' || n, d.oid::bigint) # hashtextextended('alone', d.oid::bigint)) & 1023 = 0
+ORDER BY n LIMIT 1 \gset
+SELECT jobq_create_queue(queue, round_robin => true) FROM unnest(ARRAY['alone', :'crowd']) queue;
+SELECT count(*) FROM jobq_enqueue_many('alone', array_fill('1'::jsonb, '{20}'), concurrency_keys => array_fill('k'::text, '{20}'));
+SELECT count(jobq_enqueue(:'crowd', concurrency_key => 'k' || n % 5)) FROM generate_series(1, 100) n;
+SELECT count(*) FROM generate_series(1, 20) n, LATERAL (SELECT jobq_claim('alone') WHERE n > 0) a,
+       LATERAL (SELECT jobq_claim(:'crowd') WHERE n > 0) b;
+SELECT concurrency_key, count(*) FROM jobq.jobs WHERE queue = :'crowd' AND status = 'processing' GROUP BY 1 ORDER BY 1;
+SELECT jobq_drop_queue(queue, force => true) FROM unnest(ARRAY['alone', :'crowd']) queue;
+
 -- Jobs without a key are one more party. Priorities count within a key. Filters of workers hold.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT count(jobq_enqueue('turns', to_jsonb(coalesce(k, 'none') || p), kind => 'k' || p, concurrency_key => k, priority => p)) FROM unnest('{a,b,NULL}'::text[]) k, unnest('{2,1}'::int[]) p;

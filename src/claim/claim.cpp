@@ -262,8 +262,7 @@ bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round)
 // The keys take turns, from where the last claim of anybody has left off. Whoever moves the position on to a
 // key serves it.
 void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
-    pg_atomic_uint64 *position = round_robin_position(name);
-    uint64 last = pg_atomic_read_u64(position);
+    uint64 last = round_robin_position(name);
     core::Round round = core::begin_round(static_cast<int64>(last));
     int races = 0;
     int in_vain = 0;
@@ -273,7 +272,7 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         CHECK_FOR_INTERRUPTS();
         if (!go_on(claim, lanes, count, &round)) break;
         const uint64 before = last;
-        if (!pg_atomic_compare_exchange_u64(position, &last, static_cast<uint64>(round.at)) && races++ < kMaxRaces) {
+        if (!move_round_robin(name, &last, static_cast<uint64>(round.at)) && races++ < kMaxRaces) {
             round = core::begin_round(static_cast<int64>(last));
             continue;
         }
@@ -286,7 +285,7 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         }
         if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
             // It may be the queue's limit, or a suspect before it, that keeps its job: the next claim begins with it.
-            if (claim->closed) pg_atomic_compare_exchange_u64(position, &last, before);
+            if (claim->closed) move_round_robin(name, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
                 break;
             continue;

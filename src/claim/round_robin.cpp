@@ -1,44 +1,98 @@
-// See round_robin.h.
+// See round_robin.h. In a set of places, the queue that was asked for longest ago makes room for a new one.
 #include "compat/pg.h"
 
-#include "claim/fairness_policy.h"
 #include "claim/round_robin.h"
 #include "compat/queue_name.h"
+#include "shmem/set_table.h"
 
 extern "C" {
 #include "common/pg_prng.h"
+#include "storage/spin.h"
 }
 
 namespace jobq {
 
 namespace {
 
-constexpr uint32 kPlaces = 1024;
+struct Place {
+    Oid database;  // InvalidOid: free
+    QueueName queue;
+    uint64 position;
+    uint64 asked;  // a number that rises in the set each time a queue is asked for
+};
 
-pg_atomic_uint64 *shared_places = nullptr;
-pg_atomic_uint64 own_places[kPlaces];
+// A set is locked for a few instructions.
+struct Places {
+    EntrySet<Place> places;
+    slock_t lock;
+    uint64 asked;
+};
+
+constexpr uint32 kSharedSets = 128;
+constexpr uint32 kOwnSets = 8;
+
+Places *shared = nullptr;
+Places own[kOwnSets];  // without preload
 bool own_ready = false;
 
-void begin_at_random(pg_atomic_uint64 *places) {
-    for (uint32 i = 0; i < kPlaces; i++) pg_atomic_init_u64(&places[i], pg_prng_uint64(&pg_global_prng_state) >> 1);
+void make_free(Places *sets, uint32 count) {
+    memset(sets, 0, sizeof(Places) * count);
+    for (uint32 i = 0; i < count; i++) SpinLockInit(&sets[i].lock);
+}
+
+Places *set_of(std::string_view queue) {
+    const uint64 digest = digest_of_queue(queue);
+    if (shared != nullptr) return &shared[digest % kSharedSets];
+    if (!own_ready) make_free(own, kOwnSets);
+    own_ready = true;
+    return &own[digest % kOwnSets];
+}
+
+// Calls body(position) for the queue's own place under the lock of its set.
+template <typename Body>
+auto with_position(std::string_view queue, Body body) {
+    QueueName name;
+    copy_queue(name, queue);
+    // Keys keep their shares on average where a queue loses its place again and again.
+    const uint64 random = pg_prng_uint64(&pg_global_prng_state) >> 1;
+    Places *set = set_of(queue);
+    SpinLockAcquire(&set->lock);
+    Place *place = set->places.find(
+        [&](const Place &each) { return each.database == MyDatabaseId && same_queue(each.queue, name); });
+    if (place == nullptr) {
+        place = set->places.place([](const Place &a, const Place &b) { return a.asked < b.asked; });
+        place->database = MyDatabaseId;
+        memcpy(place->queue, name, sizeof(QueueName));
+        place->position = random;
+    }
+    place->asked = ++set->asked;
+    const auto result = body(&place->position);
+    SpinLockRelease(&set->lock);
+    return result;
 }
 
 }  // namespace
 
-pg_atomic_uint64 *round_robin_position(std::string_view queue) {
-    const uint64 place = digest_of_queue(queue) % kPlaces;
-    if (shared_places != nullptr) return &shared_places[place];
-    if (!own_ready) begin_at_random(own_places);
-    own_ready = true;
-    return &own_places[place];
+uint64 round_robin_position(std::string_view queue) {
+    return with_position(queue, [](const uint64 *position) { return *position; });
 }
 
-Size round_robin_size() { return sizeof(pg_atomic_uint64) * kPlaces; }
+bool move_round_robin(std::string_view queue, uint64 *expected, uint64 next) {
+    return with_position(queue, [&](uint64 *position) {
+        if (*position != *expected) {
+            *expected = *position;
+            return false;
+        }
+        *position = next;
+        return true;
+    });
+}
+
+Size round_robin_size() { return sizeof(Places) * kSharedSets; }
 
 void make_round_robin(void *memory, bool fresh) {
-    shared_places = static_cast<pg_atomic_uint64 *>(memory);
-    if (fresh)
-        for (uint32 i = 0; i < kPlaces; i++) pg_atomic_init_u64(&shared_places[i], 0);
+    shared = static_cast<Places *>(memory);
+    if (fresh) make_free(shared, kSharedSets);
 }
 
 }  // namespace jobq
