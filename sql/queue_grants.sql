@@ -349,30 +349,48 @@ SELECT jobq_enqueue('grants letters', depends_on => ARRAY[:my_letter]);
 \set VERBOSITY default
 ROLLBACK;
 
--- A lane is a hash, and whoever knows how makes one of his queue that has the number of one of another queue. No worker is given a job
--- of the other one, and a full queue drops its own.
+-- Lanes, groups and limits are known by hashes. A role that chooses the words of its own queue cannot choose a number of
+-- another queue: these two words collide under FNV-1a, which has no secret, and under the secret of the database they do not.
 SELECT E'\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x136)\x1c\x06x\x05\x09\x0c61\x16\x08' AS twin \gset
-SELECT jobq.lane_of('grants mine', :'twin', 0, NULL) = jobq.lane_of('grants theirs', 'twin', 0, NULL) AS same_lane;
-BEGIN;
-SELECT jobq_enqueue('grants theirs', kind => 'twin') AS twin_of_theirs \gset
-SET LOCAL ROLE regress_jobq_producer;
-SELECT jobq_enqueue('grants mine', kind => :'twin') > 0 AS enqueued;
-SET LOCAL ROLE regress_jobq_worker;
-SELECT queue FROM jobq_claim('grants mine', batch => 10, kinds => ARRAY[:'twin']);
+SELECT jobq.lane_of('grants mine', :'twin', 0, NULL) = jobq.lane_of('grants theirs', 'twin', 0, NULL) AS same_lane,
+       jobq.group_of('grants mine', :'twin') = jobq.group_of('grants theirs', 'twin') AS same_group;
+-- The head of a group that waits for the year 4000 blocks no group of another queue.
+SET ROLE regress_jobq_producer;
+SELECT jobq_enqueue('grants mine', kind => 'far', group_key => :'twin', run_at => '4000-01-01') AS far \gset
 RESET ROLE;
-SELECT queue FROM jobq_claim('grants theirs', batch => 10, kinds => '{twin}');
-ROLLBACK;
-BEGIN;
-SELECT jobq_enqueue('grants theirs', kind => 'twin') AS twin_of_theirs \gset
-SET LOCAL ROLE regress_jobq_operator;
-SELECT jobq_alter_queue('grants mine', max_depth => 3, on_full => 'drop_oldest');
-SET LOCAL ROLE regress_jobq_producer;
-SELECT jobq_enqueue('grants mine', kind => :'twin') > 0 AS enqueued FROM generate_series(1, 4);
+SELECT settle();
+SELECT jobq_enqueue('grants theirs', kind => 'twin', group_key => 'twin') AS near \gset
+SELECT settle();
+SELECT status FROM jobq.jobs WHERE id = :near;
+-- A running job uses up no limit of another queue.
+SELECT jobq_set_limit(queue, '*', max_running => 1) FROM unnest('{grants mine,grants theirs}'::text[]) queue \g /dev/null
+SET ROLE regress_jobq_producer;
+SELECT jobq_enqueue('grants mine', kind => 'limited', concurrency_key => :'twin') AS limited \gset
+SET ROLE regress_jobq_worker;
+SELECT count(*) FROM jobq_claim('grants mine', kinds => '{limited}');
 RESET ROLE;
-SELECT queue, status, count(*) FROM jobq.jobs WHERE _lane = jobq.lane_of('grants theirs', 'twin', 0, NULL) GROUP BY 1, 2 ORDER BY 1, 2;
-ROLLBACK;
+SELECT jobq_enqueue('grants theirs', kind => 'limited', concurrency_key => 'twin') AS also_limited \gset
+SELECT count(*) FROM jobq_claim('grants theirs', kinds => '{limited}');
+SELECT jobq_set_limit(queue, '*') FROM unnest('{grants mine,grants theirs}'::text[]) queue \g /dev/null
+DELETE FROM jobq.jobs WHERE id IN (:far, :near, :limited, :also_limited);
+-- Only the owner reads the secret and computes numbers. A member of pg_read_all_data finds no row.
+CREATE ROLE regress_jobq_reader;
+GRANT pg_read_all_data TO regress_jobq_reader;
+SET ROLE regress_jobq_reader;
+SELECT count(*) FROM jobq.hash_secret;
+\set VERBOSITY sqlstate
+SELECT jobq.lane_of('grants theirs', 'twin', 0, NULL);
+SET ROLE regress_jobq_producer;
+SELECT count(*) FROM jobq.hash_secret;
+RESET ROLE;
+UPDATE jobq.hash_secret SET secret = DEFAULT;
+DELETE FROM jobq.hash_secret;
+TRUNCATE jobq.hash_secret;
+\set VERBOSITY default
+DROP ROLE regress_jobq_reader;
+SELECT count(*) FROM jobq.hash_secret;
 
--- A shard tells the routers of a role of its own queues only, and of jobs in the lane of a twin nothing.
+-- A shard tells the routers of a role of its own queues only.
 BEGIN;
 CREATE EXTENSION jobq_shard;
 SELECT jobq_shard.admit('regress_jobq_' || kind, true) FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null

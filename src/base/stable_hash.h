@@ -1,6 +1,7 @@
-// The hash behind the numbers that are stored in tables (lanes, groups): the same on every machine for ever. FNV-1a 64
-// (Fowler, Noll, Vo) over length-prefixed parts, finished with the 64-bit mixer of MurmurHash3 (Appleby), because the
-// low bits of FNV alone are weak for short keys. Pure; used by core.
+// A fast 64-bit hash that is the same on every machine: FNV-1a 64 (Fowler, Noll, Vo) over length-prefixed parts,
+// finished with the 64-bit mixer of MurmurHash3 (Appleby), because the low bits of FNV alone are weak for short keys.
+// Anyone can construct inputs that collide, so a number that decides about jobs of other queues comes from keyed_hash.h
+// instead. Pure; used by core.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,6 @@
 #include "compat/pg.h"
 
 #include "by_hand/job_row.h"
-#include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "edges/children.h"
@@ -14,6 +13,7 @@
 #include "enqueue/enqueue.h"
 #include "groups/dependents.h"
 #include "groups/group_policy.h"
+#include "job/numbers.h"
 #include "job/shard.h"
 #include "job/transaction_log.h"
 #include "keys/kept_keys.h"
@@ -116,7 +116,7 @@ void settle(const JobRow &before, const JobRow &row) {
                 if (job_has(*jobs, flag.column) && !(current.life.*flag.member) && !(life.*flag.member))
                     others.clear(flag.column);
             if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
-            const Datum round_robin_key = Int64GetDatum(core::round_robin_key_of(current.concurrency_key));
+            const Datum round_robin_key = Int64GetDatum(round_robin_key_of(current.concurrency_key));
             bool keyless;
             if (round_robin != job_has(*jobs, kJobRoundRobinKey) ||
                 (round_robin && job_value(*jobs, kJobRoundRobinKey, &keyless) != round_robin_key))

@@ -2,7 +2,6 @@
 #include "compat/pg.h"
 
 #include "by_hand/job_row.h"
-#include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "compat/rights.h"
 #include "compat/spi.h"
@@ -10,11 +9,13 @@
 #include "enqueue/depth.h"
 #include "groups/group_policy.h"
 #include "job/jobs_table.h"
+#include "job/numbers.h"
 #include "job/payload.h"
 #include "job/retry_policy.h"
 #include "job/shard.h"
 #include "job/transaction_log.h"
 #include "keys/unique.h"
+#include "lanes/own_numbers.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
 
@@ -92,11 +93,12 @@ void derive(JobRow *row, bool restored) {
     row->clear(kJobClaimXid);
 }
 
-// In a queue with round_robin. A dump brings its own: the queue's settings may come later.
+// Gives a job of a queue with round_robin its key. A row of a dump that brings a key gets one too, because the settings
+// of the queue may come later.
 void derive_round_robin_key(JobRow *row) {
-    if (row->has(kJobRoundRobinKey) || !find_queue(text_of(*row, kJobQueue))->round_robin) return;
+    if (!row->has(kJobRoundRobinKey) && !find_queue(text_of(*row, kJobQueue))->round_robin) return;
     const std::string_view key = row->has(kJobConcurrencyKey) ? text_of(*row, kJobConcurrencyKey) : std::string_view();
-    row->set(kJobRoundRobinKey, Int64GetDatum(core::round_robin_key_of(key)));
+    row->set(kJobRoundRobinKey, Int64GetDatum(round_robin_key_of(key)));
 }
 
 // The transaction that has inserted rows from a dump, which bring their lane: whatever those held, a restore must not
@@ -157,6 +159,34 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     else if (job.life.status == core::JobStatus::Blocked)
         log_unblocked(Blocker::Dependency, -job.id);
     return Datum(0);
+}
+
+// Gives a row that comes in replica role, as an apply worker writes it, the numbers of this database.
+PG_FUNCTION_INFO_V1(jobq_renumber_job);
+PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
+    const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
+    const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, true);
+    HeapTuple tuple = row_after(trigger);
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    // A constraint is about to reject a row without these values.
+    for (int column = 1; column <= desc->natts; column++)
+        if (TupleDescAttr(desc, column - 1)->attnotnull && heap_attisnull(tuple, column, desc))
+            return PointerGetDatum(tuple);
+    const OwnNumbers own = own_numbers(tuple, desc);
+    if (!own.differ) return PointerGetDatum(tuple);
+    const struct {
+        JobColumn column;
+        core::Maybe number;
+    } numbers[] = {{kJobLane, own.lane},
+                   {kJobGroupWaiting, own.life.group_waiting},
+                   {kJobGroupActive, own.life.group_active},
+                   {kJobQueueSlot, own.life.queue_slot},
+                   {kJobKeySlot, own.life.key_slot},
+                   {kJobRoundRobinKey, own.round_robin_key}};
+    JobRow row(tuple, desc);
+    for (const auto &each : numbers)
+        if (each.number) row.set(each.column, Int64GetDatum(*each.number));
+    return PointerGetDatum(row.tuple());
 }
 
 PG_FUNCTION_INFO_V1(jobq_note_restore);

@@ -6,6 +6,7 @@
 #include "compat/args.h"
 #include "groups/group_policy.h"
 #include "job/jobs_table.h"
+#include "job/numbers.h"
 #include "job/transaction_log.h"
 #include "keys/unique.h"
 #include "lanes/lanes.h"
@@ -56,7 +57,7 @@ std::string_view text_of(const JobRow &row, JobColumn column) { return view(Datu
 
 core::JobStatus status_of(const JobRow &row) { return job_status_of(row.get(kJobStatus)); }
 
-int64 group_of(const JobRow &row) { return core::group_hash(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
+int64 group_of(const JobRow &row) { return group_number(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
 
 SlotRow slots_of(const JobRow &row) {
     return {DatumGetInt64(row.get(kJobId)),

@@ -2,10 +2,9 @@
 // and whether a statement is jobq's own.
 #include "compat/pg.h"
 
-#include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "compat/spi.h"
-#include "groups/group_policy.h"
+#include "job/numbers.h"
 #include "lanes/lanes.h"
 #include "table/early_toast.h"
 
@@ -23,13 +22,13 @@ PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_round_robin_key_of);
 PGDLLEXPORT Datum jobq_round_robin_key_of(PG_FUNCTION_ARGS) {
-    PG_RETURN_INT64(core::round_robin_key_of(PG_ARGISNULL(0) ? std::string_view() : view(PG_GETARG_TEXT_PP(0))));
+    PG_RETURN_INT64(round_robin_key_of(PG_ARGISNULL(0) ? std::string_view() : view(PG_GETARG_TEXT_PP(0))));
 }
 
 PG_FUNCTION_INFO_V1(jobq_group_of);
 PGDLLEXPORT Datum jobq_group_of(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1)) PG_RETURN_NULL();
-    PG_RETURN_INT64(core::group_hash(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1))));
+    PG_RETURN_INT64(group_number(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1))));
 }
 
 PG_FUNCTION_INFO_V1(jobq_by_hand);

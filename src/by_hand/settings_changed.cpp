@@ -6,6 +6,7 @@
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "job/transaction_log.h"
+#include "lanes/lanes.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
 
@@ -63,6 +64,35 @@ PGDLLEXPORT Datum jobq_invalidate_caches(PG_FUNCTION_ARGS) {
     publish_settings(trigger);
     begin_round_robin(trigger);
     return Datum(0);
+}
+
+// Gives a lane the number of this database. A dump or a publication brings the number of another database.
+PG_FUNCTION_INFO_V1(jobq_number_lane);
+PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = trigger_on(fcinfo, "lane_directory", TriggerTiming::BeforeRow);
+    HeapTuple row = row_after(trigger);
+    bool no_queue, no_kind, no_version, none_required;
+    const Datum queue = value_in(trigger, row, "queue", &no_queue), kind = value_in(trigger, row, "kind", &no_kind);
+    const Datum version = value_in(trigger, row, "version", &no_version);
+    const Datum required = value_in(trigger, row, "requires", &none_required);
+    // A constraint is about to reject the row.
+    if (no_queue || no_kind || no_version) return PointerGetDatum(row);
+    Datum lane = Int64GetDatum(lane_id(view(DatumGetTextPP(queue)), view(DatumGetTextPP(kind)), DatumGetInt32(version),
+                                       none_required ? nullptr : DatumGetArrayTypeP(required)));
+    int column = column_of(trigger, "lane");
+    bool is_null = false;
+    return PointerGetDatum(
+        heap_modify_tuple_by_cols(row, RelationGetDescr(trigger->tg_relation), 1, &column, &lane, &is_null));
+}
+
+// Keeps the secret of the numbers, because without it, or with another one, the numbers of all jobs would be wrong.
+PG_FUNCTION_INFO_V1(jobq_keep_secret);
+PGDLLEXPORT Datum jobq_keep_secret(PG_FUNCTION_ARGS) {
+    trigger_data(fcinfo);
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the row of table \"jobq.hash_secret\" cannot be changed or deleted"),
+                    errdetail("The numbers of lanes, groups and limits in jobq.jobs are hashes under this secret.")));
+    pg_unreachable();
 }
 
 PG_FUNCTION_INFO_V1(jobq_limits_changed);

@@ -1,8 +1,6 @@
 // See fairness_policy.h.
 #include "claim/fairness_policy.h"
 
-#include "base/stable_hash.h"
-
 namespace jobq::core {
 
 namespace {
@@ -31,8 +29,8 @@ ClaimKey aged_limit(std::int16_t priority, const ClaimKey &other, Micros ageing)
     return {run_at, priority < other.priority ? INT64_MAX : INT64_MIN, priority};
 }
 
-std::int64_t round_robin_key_of(std::string_view concurrency_key) noexcept {
-    StableHash hash;
+std::int64_t round_robin_hash(const HashKey &secret, std::string_view concurrency_key) noexcept {
+    KeyedHash hash(secret, Numbered::RoundRobinKey);
     hash.add_bytes(concurrency_key);
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(hash.value()) >> 1);
 }

@@ -7,6 +7,7 @@
 // Round robin: the keys of a queue, in the order of their hashes, get a job each in turn, round and round.
 #pragma once
 
+#include "base/keyed_hash.h"
 #include "lanes/claim_key_policy.h"
 
 #include <string_view>
@@ -20,8 +21,8 @@ bool aged_before(const ClaimKey &a, const ClaimKey &b, Micros ageing) noexcept;
 // The last key of this priority at which a job comes before the one at `other`.
 ClaimKey aged_limit(std::int16_t priority, const ClaimKey &other, Micros ageing) noexcept;
 
-// The place of a concurrency key among the keys of its queue: a stable hash, never negative. Stored in a table.
-std::int64_t round_robin_key_of(std::string_view concurrency_key) noexcept;
+// Returns the place of a concurrency key among the keys of its queue: a keyed hash, never negative.
+std::int64_t round_robin_hash(const HashKey &secret, std::string_view concurrency_key) noexcept;
 constexpr std::int64_t kBeforeFirstRoundRobinKey = -1;
 
 // A claim's way round the keys.

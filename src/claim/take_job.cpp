@@ -6,7 +6,6 @@
 #include "compat/args.h"
 #include "job/change_job.h"
 #include "job/transaction_log.h"
-#include "lanes/other_queue.h"
 #include "leases/rescue_index.h"
 #include "leases/suspects.h"
 #include "leases/young_leases.h"
@@ -92,7 +91,7 @@ bool passes_over(Claim *claim) {
 
 bool take_job(Claim *claim) {
     // The status is asked for since, with triggers disabled, somebody's UPDATE may have left run_at behind.
-    if (!has_status(claim->jobs, core::JobStatus::Pending) || is_of_other_queue(claim->jobs, claim->name)) return false;
+    if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
     if (!reach_row_or_skip(&claim->jobs.table)) return false;

@@ -7,6 +7,7 @@
 #include "compat/subtransaction.h"
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
+#include "duties/renumber.h"
 #include "duties/running_ids.h"
 #include "groups/unblock.h"
 #include "job/jobs_table.h"
@@ -36,13 +37,12 @@ struct {
     core::ClaimKey key;
 } missing_from = {PG_INT64_MIN, core::kFirstKey};
 
-// ALTER TABLE ... ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers says too, makes it fire where there
-// is nothing to tell, and no longer where it must. One that somebody has disabled stays so.
-Statement find_misplaced_trigger = {
-    R"(SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
-                      AND t.tgname = 'tell_job' AND t.tgenabled = 'O'))",
+// Selects the triggers of replica role that fire in the wrong role. ALTER TABLE ... ENABLE TRIGGER USER or ALL makes
+// them do so, and pg_restore --disable-triggers says that too. A trigger that an operator has disabled stays disabled.
+Statement find_misplaced_triggers = {
+    R"(SELECT t.tgname::text FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
+       AND t.tgname IN ('tell_job', 'renumber_job') AND t.tgenabled = 'O')",
     {}};
-Statement replace_trigger = {"ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job", {}, Planning::Free};
 // Others who write to the table queue behind us so long.
 constexpr const char *kLockTimeout = "50ms";
 
@@ -118,13 +118,21 @@ void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
     if (outcome->done > done_before) log_lease_deadline(DT_NOBEGIN);
 }
 
-void restore_trigger() {
-    if (trigger_epoch() != kNoEpoch || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
+void restore_triggers() {
+    if (trigger_epoch() != kNoEpoch) return;
+    const Rows misplaced = run(find_misplaced_triggers, Params());
+    if (misplaced.size() == 0) return;
     FailureText failure;
     const int nest_level = NewGUCNestLevel();
     set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
     // Another time, when somebody is in the way.
-    attempt([] { run(replace_trigger, Params()); }, &failure);
+    attempt(
+        [&] {
+            for (uint64 i = 0; i < misplaced.size(); i++)
+                run_text(psprintf("ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER %s",
+                                  text_to_cstring(DatumGetTextPP(misplaced[i].get(1)))));
+        },
+        &failure);
     AtEOXact_GUC(true, nest_level);
 }
 
@@ -132,7 +140,8 @@ void restore_trigger() {
 
 DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
-    restore_trigger();
+    restore_triggers();
+    renumber_jobs(&outcome);
     add_missing_lanes(&outcome);
     if (heartbeats_doubtful(grace_start)) {
         pull_back_heartbeats_from_future(now, &outcome);

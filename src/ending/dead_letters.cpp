@@ -1,11 +1,10 @@
 // See dead_letters.h.
 #include "compat/pg.h"
 
-#include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "ending/dead_letters.h"
-#include "groups/group_policy.h"
 #include "job/change_job.h"
+#include "job/numbers.h"
 #include "lanes/lanes.h"
 #include "queues/directory.h"
 
@@ -35,13 +34,13 @@ bool move_letter(JobsTable *jobs, Direction direction) {
                                    DatumGetInt32(job_value(*jobs, kJobVersion)), required);
     core::Event event = {core::EventKind::Moved, GetCurrentTimestamp()};
     if (job_has(*jobs, kJobGroupKey))
-        event.group = core::group_hash(view(queue), view(DatumGetTextPP(job_value(*jobs, kJobGroupKey))));
+        event.group = group_number(view(queue), view(DatumGetTextPP(job_value(*jobs, kJobGroupKey))));
     OtherColumns others = {};
     others.set(kJobQueue, PointerGetDatum(queue))
         .set(kJobLane, Int64GetDatum(lane))
         .set_if(direction == Direction::Away, kJobDeadFrom, job_value(*jobs, kJobQueue))
         .set_if(find_queue(view(queue))->round_robin, kJobRoundRobinKey,
-                Int64GetDatum(core::round_robin_key_of(before.concurrency_key)));
+                Int64GetDatum(round_robin_key_of(before.concurrency_key)));
     return write_life(jobs, before, core::after_event(before.life, event), others);
 }
 

@@ -11,7 +11,6 @@
 #include "job/owner.h"
 #include "job/transaction_log.h"
 #include "lanes/lanes.h"
-#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "queues/directory.h"
@@ -136,7 +135,7 @@ void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
     if (std::binary_search(spared.ids, spared.ids + spared.count, DatumGetInt64(job_value(*jobs, kJobId)))) return;
-    if (!has_status(*jobs, core::JobStatus::Pending) || is_of_other_queue(*jobs, drop->queue)) return;
+    if (!has_status(*jobs, core::JobStatus::Pending)) return;
     if (!lock_row_or_skip(&jobs->table)) return;
     const JobState before = state_of(*jobs);
     if (!core::applies(core::EventKind::Dropped, before.life)) return;

@@ -1,11 +1,10 @@
 // See enqueue.h. Jobs are inserted (job/jobs_table.h) many at once.
 #include "compat/pg.h"
 
-#include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "enqueue/enqueue.h"
-#include "groups/group_policy.h"
 #include "job/change_job.h"
+#include "job/numbers.h"
 #include "lanes/lanes.h"
 #include "queues/directory.h"
 
@@ -40,7 +39,7 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
         set_column(row, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout));
     if (shared.round_robin) {
         const int64 round_robin_key =
-            core::round_robin_key_of(concurrency_key == nullptr ? std::string_view() : view(concurrency_key));
+            round_robin_key_of(concurrency_key == nullptr ? std::string_view() : view(concurrency_key));
         set_column(row, kJobRoundRobinKey, Int64GetDatum(round_robin_key));
     }
     if (spec.max_runtime != nullptr) set_column(row, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime));
@@ -58,7 +57,7 @@ core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *
     core::Life life = {};
     life.max_attempts = spec.max_attempts;
     life.has_key = unique_key != nullptr;
-    if (group_key != nullptr) life.group = core::group_hash(view(spec.queue), view(group_key));
+    if (group_key != nullptr) life.group = group_number(view(spec.queue), view(group_key));
     return core::enqueued(life, run_at, spec.depends_on_count > 0, now);
 }
 

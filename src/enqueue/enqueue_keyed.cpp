@@ -6,13 +6,13 @@
 // snapshot may be old, so there the INSERT comes first.
 #include "compat/pg.h"
 
-#include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "enqueue/enqueue_keyed.h"
 #include "job/change_job.h"
 #include "job/jobs_table.h"
+#include "job/numbers.h"
 #include "job/owner.h"
 #include "job/rows.h"
 #include "keys/kept_keys.h"
@@ -114,7 +114,7 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
         .clear(kJobProgress);
     const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
     return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobRoundRobinKey,
-                          Int64GetDatum(core::round_robin_key_of(key)));
+                          Int64GetDatum(round_robin_key_of(key)));
 }
 
 // Only when something is to be written: one whose key is taken needs no transaction number.
@@ -233,7 +233,7 @@ void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bo
     columns->due.add_if(life.due, BoolGetDatum(true));
     columns->holds_key.add_if(life.holds_key, BoolGetDatum(true));
     add_number(&columns->waiting, life.group_waiting);
-    columns->round_robin_keys.add_if(round_robin, Int64GetDatum(core::round_robin_key_of(key)));
+    columns->round_robin_keys.add_if(round_robin, Int64GetDatum(round_robin_key_of(key)));
 }
 
 Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {

@@ -1,12 +1,10 @@
 // See group_policy.h.
 #include "groups/group_policy.h"
 
-#include "base/stable_hash.h"
-
 namespace jobq::core {
 
-std::int64_t group_hash(std::string_view queue, std::string_view key) noexcept {
-    StableHash hash;
+std::int64_t group_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept {
+    KeyedHash hash(secret, Numbered::Group);
     hash.add_part(queue);
     hash.add_part(key);
     return hash.value();

@@ -2,6 +2,7 @@
 // in its group, and what a change by hand does to that. Pure.
 #pragma once
 
+#include "base/keyed_hash.h"
 #include "job/job_policy.h"
 
 #include <string_view>
@@ -10,9 +11,9 @@ namespace jobq::core {
 
 constexpr std::size_t kMaxGroupKeyBytes = 1024;
 
-// The number of a group, see stable_hash.h. The bytes hashed: length (8) and bytes of queue, the same of key. Two
-// groups that have the same number by chance run one after the other; nothing else happens to them.
-std::int64_t group_hash(std::string_view queue, std::string_view key) noexcept;
+// Returns the number of a group, a keyed hash of queue and key. Two groups that have the same number by chance run one
+// after the other; nothing else happens to them.
+std::int64_t group_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 
 // The active job is the head of its group: the one that may be claimed, runs, or waits for its time. It stays active
 // until it is finished, whatever happens on the way.

@@ -2,8 +2,8 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "groups/group_policy.h"
 #include "job/change_job.h"
+#include "job/numbers.h"
 #include "job/retry_policy.h"
 #include "job/transaction_log.h"
 
@@ -111,7 +111,7 @@ Maybe group_of(TupleTableSlot *row, const core::Life &life) {
     const Datum key = slot_getattr(row, kJobGroupKey, &none);
     if (none) return {};
     const Datum queue = slot_getattr(row, kJobQueue, &none);
-    return core::group_hash(view(DatumGetTextPP(queue)), view(DatumGetTextPP(key)));
+    return group_number(view(DatumGetTextPP(queue)), view(DatumGetTextPP(key)));
 }
 
 core::Life life_of(TupleTableSlot *row) {

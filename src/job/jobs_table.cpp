@@ -112,15 +112,16 @@ Oid status_value(Oid type, core::JobStatus status) {
         DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type)));
 }
 
-// The triggers that tell of changes by hand, and whether one fires where it must.
+// The triggers that tell of changes by hand and keep their numbers right, and whether one fires where it must.
 bool tells_of_changes(const FormData_pg_trigger &trigger) {
     const char *name = NameStr(trigger.tgname);
     const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
     if (strcmp(name, "count_job") == 0 || strcmp(name, kFollows) == 0)
         return always || trigger.tgenabled == TRIGGER_FIRES_ON_ORIGIN;
-    return strcmp(name, "tell_job") == 0 && (always || trigger.tgenabled == TRIGGER_FIRES_ON_REPLICA);
+    const bool in_replica = strcmp(name, "tell_job") == 0 || strcmp(name, "renumber_job") == 0;
+    return in_replica && (always || trigger.tgenabled == TRIGGER_FIRES_ON_REPLICA);
 }
-constexpr int kTellingTriggers = 3;
+constexpr int kTellingTriggers = 4;
 
 // A number made of which versions of their rows in the catalogue these triggers have; none comes again.
 uint64 epoch_of(Oid table) {

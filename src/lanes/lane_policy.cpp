@@ -1,7 +1,7 @@
 // The hash of a lane and who may take its jobs: see lane_policy.h.
 #include "lanes/lane_policy.h"
 
-#include "base/stable_hash.h"
+#include "base/keyed_hash.h"
 
 #include <algorithm>
 
@@ -16,10 +16,10 @@ bool contains(const Item *items, int count, const Item &wanted) {
 
 }  // namespace
 
-std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
+std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept {
     const int parts = std::max(requires_count, 0);
-    StableHash hash;
+    KeyedHash hash(secret, Numbered::Lane);
     hash.add_part(queue);
     hash.add_part(kind);
     hash.add_number(static_cast<std::uint32_t>(version), 4);

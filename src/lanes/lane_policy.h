@@ -1,17 +1,19 @@
 // Lanes: the distinct (queue, kind, version, requires). Jobs of one lane may be taken by exactly the same workers.
 #pragma once
 
+#include "base/keyed_hash.h"
+
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
 
 namespace jobq::core {
 
-// A stable 64-bit hash of a lane's parts, the same on every machine for ever: it is stored in tables.
+// Returns the number of a lane, a keyed hash of its parts.
 // `requires_sorted` must be sorted bytewise and free of duplicates: a lane is identified by the *set*.
-// The function is that of stable_hash.h. The bytes hashed, numbers lowest byte first: length (8) and bytes of queue,
-// the same of kind, version (4), requires_count (4), then length (8) and bytes of each requirement.
-std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
+// The bytes hashed, numbers lowest byte first: Numbered::Lane, length (4) and bytes of queue, the same of kind, version
+// (4), requires_count (4), then length (4) and bytes of each requirement.
+std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept;
 
 // Sorts bytewise and drops duplicates in place; returns the new count.

@@ -12,6 +12,7 @@
 #include "compat/relation_changes.h"
 #include "compat/spi.h"
 #include "job/logged.h"
+#include "job/numbers.h"
 #include "job/owner.h"
 #include "lanes/known_lanes.h"
 #include "lanes/lanes.h"
@@ -314,8 +315,7 @@ Names canonical_requires(ArrayType *required) {
 }
 
 int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
-    const Names names = canonical_requires(required);
-    return core::lane_hash(queue, kind, version, names.items, names.count);
+    return lane_number(queue, kind, version, canonical_requires(required));
 }
 
 int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {

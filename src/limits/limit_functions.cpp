@@ -4,6 +4,7 @@
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
+#include "job/numbers.h"
 #include "job/owner.h"
 #include "limits/limit_policy.h"
 #include "limits/limit_settings.h"
@@ -107,11 +108,10 @@ PGDLLEXPORT Datum jobq_limit_tokens(PG_FUNCTION_ARGS) {
     const core::Rate rate =
         core::make_rate(PG_GETARG_INT32(2), check_span(PG_GETARG_INTERVAL_P(3), "per", Zero::Refused));
     if (rate.interval == 0) return results.done();
-    const int64 limit =
-        PG_ARGISNULL(1) ? core::queue_limit_id(queue) : core::key_limit_id(queue, view(PG_GETARG_TEXT_PP(1)));
+    const int64 limit = PG_ARGISNULL(1) ? queue_limit_id(queue) : key_limit_id(queue, view(PG_GETARG_TEXT_PP(1)));
     TimestampTz due;
     const TimestampTz now = GetCurrentTimestamp();
-    const int32 tokens = peek_tokens(limit, core::queue_limit_id(queue), rate, now, &due);
+    const int32 tokens = peek_tokens(limit, queue_limit_id(queue), rate, now, &due);
     const Datum values[] = {Int32GetDatum(tokens), TimestampTzGetDatum(due)};
     const bool nulls[] = {false, tokens > 0};
     results.row(values, nulls);

@@ -1,8 +1,6 @@
 // See limit_policy.h.
 #include "limits/limit_policy.h"
 
-#include "lanes/lane_policy.h"
-
 #include <algorithm>
 
 namespace jobq::core {
@@ -14,15 +12,20 @@ Micros full_at(const Bucket &bucket, const Rate &rate, Micros now) {
     return std::min(std::max(bucket.full_at, now), saturating_add(now, rate.interval * rate.burst));
 }
 
-std::int64_t hash_of(std::string_view queue, std::string_view key, std::int32_t kind) {
-    return limit_of_slot(lane_hash(queue, key, kind, nullptr, 0));
-}
-
 }  // namespace
 
-std::int64_t queue_limit_id(std::string_view queue) noexcept { return hash_of(queue, {}, 1); }
+std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept {
+    KeyedHash hash(secret, Numbered::QueueLimit);
+    hash.add_part(queue);
+    return limit_of_slot(hash.value());
+}
 
-std::int64_t key_limit_id(std::string_view queue, std::string_view key) noexcept { return hash_of(queue, key, 2); }
+std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept {
+    KeyedHash hash(secret, Numbered::KeyLimit);
+    hash.add_part(queue);
+    hash.add_part(key);
+    return limit_of_slot(hash.value());
+}
 
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept {
     // Whoever holds a number above the result counts besides it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/keyed_hash.h"
 #include "job/job_policy.h"
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 
 namespace jobq::core {
 
-// A running job of a limited queue or key holds a slot of the limit. A slot is one number: the limit's hash in the
-// upper 44 bits, the number of the slot, from 1, in the lower 20. Two limits with the same hash share their slots: less
-// may run then, never more.
+// A running job of a limited queue or key holds a slot of the limit. A slot is one number: the limit's keyed hash in
+// the upper 44 bits, the number of the slot, from 1, in the lower 20. Two limits with the same hash share their slots:
+// less may run then, never more.
 constexpr int kSlotBits = 20;
 constexpr std::int64_t kNumberMask = (std::int64_t{1} << kSlotBits) - 1;
 constexpr std::int32_t kMaxRunning = 1000000;
@@ -25,9 +26,10 @@ constexpr std::int32_t kSlotsMissing = kHighestNumber + 1;
 constexpr std::string_view kEachKey = "*";
 constexpr std::size_t kMaxConcurrencyKeyBytes = 255;
 
-// The limit of a whole queue, and that of one of its keys: stable hashes, stored in tables.
-std::int64_t queue_limit_id(std::string_view queue) noexcept;
-std::int64_t key_limit_id(std::string_view queue, std::string_view key) noexcept;
+// The numbers of the limit of a whole queue, and of the limit of one of its keys: keyed hashes whose lower 20 bits are
+// 0.
+std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept;
+std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 
 constexpr std::int64_t slot_of(std::int64_t limit, std::int32_t number) noexcept { return limit | number; }
 constexpr std::int64_t limit_of_slot(std::int64_t slot) noexcept { return slot & ~kNumberMask; }

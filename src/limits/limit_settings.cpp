@@ -5,6 +5,7 @@
 #include "compat/spi.h"
 #include "job/change_job.h"
 #include "job/jobs_table.h"
+#include "job/numbers.h"
 #include "job/transaction_log.h"
 #include "leases/rescue_index.h"
 #include "limits/limit_settings.h"
@@ -171,13 +172,13 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     int count = 0;
     const std::string_view name = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
     const Queue *queue = find_queue(name);
-    bool may = give_slot(&slots, SlotOf::Queue, limit_of_queue(*queue), core::queue_limit_id(name), now, &last[0],
-                         permits, &count);
+    bool may =
+        give_slot(&slots, SlotOf::Queue, limit_of_queue(*queue), queue_limit_id(name), now, &last[0], permits, &count);
     if (may && job_has(*jobs, kJobConcurrencyKey)) {
         const std::string_view key = view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey)));
         queue = find_queue(name);
-        may = give_slot(&slots, SlotOf::Key, limit_of_key(*queue, key), core::key_limit_id(name, key), now, &last[1],
-                        permits, &count);
+        may = give_slot(&slots, SlotOf::Key, limit_of_key(*queue, key), key_limit_id(name, key), now, &last[1], permits,
+                        &count);
     }
     if (!may) {
         for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
@@ -260,7 +261,7 @@ int64 slots_held(text *queue, text *key) {
     if (key != nullptr && view(key) == core::kEachKey)
         return read(count_of_other_keys, Params().add(PointerGetDatum(queue)))[0].int64_at(1);
     const bool whole = key == nullptr;
-    const int64 limit = whole ? core::queue_limit_id(view(queue)) : core::key_limit_id(view(queue), view(key));
+    const int64 limit = whole ? queue_limit_id(view(queue)) : key_limit_id(view(queue), view(key));
     return read(whole ? count_in_queue : count_of_key, Params().add(Int64GetDatum(limit)))[0].int64_at(1);
 }
 

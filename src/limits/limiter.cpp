@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "job/numbers.h"
 #include "limits/limit_state.h"
 #include "limits/limiter.h"
 #include "limits/throttled_ranges.h"
@@ -27,7 +28,7 @@ bool may_run(const QueueLimit &limit, int64 id, std::string_view queue, Timestam
     if (limit.max_running == 0) return false;
     if (limit.rate.interval > 0) {
         TimestampTz next;
-        if (tokens_of(id, core::queue_limit_id(queue), limit.rate, now, &next) <= 0) {
+        if (tokens_of(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
             *due = Min(*due, next);
             return false;
         }
@@ -127,7 +128,7 @@ bool take_permit(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id)
     Permit permit = {of, id, 0, {0, 0}};
     TimestampTz due;
     if (limit.rate.interval > 0) {
-        if (!spend_token(id, core::queue_limit_id(limiter->name), limit.rate, limiter->now, &due)) return false;
+        if (!spend_token(id, queue_limit_id(limiter->name), limit.rate, limiter->now, &due)) return false;
         permit.rate = limit.rate;
     }
     if (limit.max_running >= 0) {
@@ -149,7 +150,7 @@ bool is_used_up(const Limiter &limiter, int64 limit) {
 bool take_for_key(Limiter *limiter, std::string_view key) {
     const QueueLimit *limit = limit_of_key(*limiter->queue, key);
     if (limit == nullptr) return true;
-    const int64 id = core::key_limit_id(limiter->name, key);
+    const int64 id = key_limit_id(limiter->name, key);
     if (is_used_up(*limiter, id)) return false;
     if (take_permit(limiter, SlotOf::Key, *limit, id)) return true;
     if (limiter->used_up_count < static_cast<int>(lengthof(limiter->used_up)))
@@ -180,12 +181,12 @@ bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, T
         for (int i = 0; i < queue.limit_count; i++)
             if (queue.limits[i].rate.interval > 0) rate_needs_memory(name);
     const QueueLimit *limit = limit_of_queue(queue);
-    return limit == nullptr || may_run(*limit, core::queue_limit_id(name), name, now, due);
+    return limit == nullptr || may_run(*limit, queue_limit_id(name), name, now, due);
 }
 
 bool key_may_run(const Queue &queue, std::string_view name, std::string_view key, TimestampTz now, TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
-    return limit == nullptr || may_run(*limit, core::key_limit_id(name, key), name, now, due);
+    return limit == nullptr || may_run(*limit, key_limit_id(name, key), name, now, due);
 }
 
 bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
@@ -214,7 +215,7 @@ Room take_permits(Limiter *limiter) {
     if (!none && !take_for_key(limiter, limiter->key)) return Room::NotForKey;
     const QueueLimit *limit = limit_of_queue(*limiter->queue);
     if (limit == nullptr) return Room::Yes;
-    if (take_permit(limiter, SlotOf::Queue, *limit, core::queue_limit_id(limiter->name))) return Room::Yes;
+    if (take_permit(limiter, SlotOf::Queue, *limit, queue_limit_id(limiter->name))) return Room::Yes;
     return_permits(limiter);
     return Room::NotForQueue;
 }
@@ -250,7 +251,7 @@ void keep_permits(Limiter *limiter) {
         if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_throttled()) continue;
         // The key's next job, where it may be throttled.
         TimestampTz due;
-        tokens_of(permit.limit, core::queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
+        tokens_of(permit.limit, queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
         unthrottle_key(limiter->name, limiter->key, due, kByRate);
     }
     limiter->permit_count = 0;

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "job/numbers.h"
 #include "job/transaction_log.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
@@ -41,7 +42,7 @@ int runnable_jobs(std::string_view name, const Queue &queue, std::string_view ke
                   TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
     if (limit == nullptr || limit->rate.interval == 0) return slots;
-    const int32 tokens = tokens_of(core::key_limit_id(name, key), core::queue_limit_id(name), limit->rate, now, due);
+    const int32 tokens = tokens_of(key_limit_id(name, key), queue_limit_id(name), limit->rate, now, due);
     const int32 places = limit->max_running < 0 ? most : Max(limit->max_running, 1);
     return std::clamp(tokens, 0, Min(most, places));
 }

@@ -4,6 +4,7 @@
 #include "compat/args.h"
 #include "compat/readers_lock.h"
 #include "identity/identity.h"
+#include "job/numbers.h"
 #include "lanes/lanes.h"
 #include "leases/lease_sql.h"
 #include "limits/limit_settings.h"
@@ -227,7 +228,7 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
     }
     TimestampTz next;
     if (limit.rate.interval > 0 && shared_memory_ready() &&
-        peek_tokens(id, core::queue_limit_id(queue), limit.rate, now, &next) <= 0) {
+        peek_tokens(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
         sink->take({"rate", psprintf("%s: its rate lets no job start before then", subject), 0, 0, next});
         stops = true;
     }
@@ -287,8 +288,8 @@ bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz 
     const QueueLimit *limit = limit_of_queue(queue);
     if (limit == nullptr) return queue.paused;
     const int64 running = running_under(make_text(name), nullptr);
-    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), name, *limit, SlotOf::Queue,
-                         core::queue_limit_id(name), running, now, sink) ||
+    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), name, *limit, SlotOf::Queue, queue_limit_id(name),
+                         running, now, sink) ||
            queue.paused;
 }
 
@@ -298,7 +299,7 @@ bool explain_key_stops(std::string_view name, std::string_view key, const Queue 
     if (limit == nullptr) return false;
     const int64 running = running_under(make_text(name), make_text(key));
     return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), name, *limit, SlotOf::Key,
-                         core::key_limit_id(name, key), running, now, sink);
+                         key_limit_id(name, key), running, now, sink);
 }
 
 Demand demand_at(const Row &row, int kind_column) {

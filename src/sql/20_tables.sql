@@ -1,24 +1,43 @@
 -- Tables, their indexes and triggers. Runs once: an upgrade never re-runs this fragment.
 
--- The lane of a job is the stable 64-bit hash of what decides which workers may take it.
---: the lane of a job: a stable 64-bit hash of queue, kind, version and the set of required capabilities
+-- Lanes, groups, limits and round-robin keys are known by numbers: hashes (SipHash-2-4) of their words under this secret, so
+-- that a producer who chooses the words of one queue cannot choose numbers of another queue. Each database has its own secret,
+-- and computes the numbers of rows that come from another database again. Therefore pg_dump does not dump the row.
+-- Row-level security hides the row from members of pg_read_all_data.
+--: the secret of this database under which lanes, groups, limits and round-robin keys are hashed; one row, never changed
+CREATE TABLE jobq.hash_secret (
+    only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    secret      bytea NOT NULL  --: 16 random bytes
+                DEFAULT pg_catalog.substr(pg_catalog.sha256(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+                                                            || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())), 1, 16)
+                CHECK (pg_catalog.octet_length(secret) = 16),
+    numbered_in bigint  --: all jobs have had numbers under this secret since the triggers of jobq.jobs had this epoch
+);
+INSERT INTO jobq.hash_secret DEFAULT VALUES;
+ALTER TABLE jobq.hash_secret ENABLE ROW LEVEL SECURITY;
+
+--: keeps the secret: raises an error when a statement changes or deletes its row
+CREATE FUNCTION jobq.keep_secret() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_keep_secret'
+    LANGUAGE C;
+
+--: the number of a lane: a hash of queue, kind, version and the set of required capabilities under the secret of the database
 CREATE FUNCTION jobq.lane_of(queue text, kind text, version integer, requires text[])
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_lane_of'
-    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+    LANGUAGE C STABLE PARALLEL SAFE;
 
---: the number of a group: a stable 64-bit hash of queue and group_key
+--: the number of a group: a hash of queue and group_key under the secret of the database
 CREATE FUNCTION jobq.group_of(queue text, group_key text)
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_group_of'
-    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+    LANGUAGE C STABLE PARALLEL SAFE;
 
--- The place of a concurrency key among the keys of a queue with round_robin.
---: the place of a concurrency key among the keys of a queue: a stable hash; NULL counts as the empty key
+--: the place of a concurrency key among the keys of a queue with round_robin: a hash under the secret of the database; NULL counts as the empty key
 CREATE FUNCTION jobq.round_robin_key_of(concurrency_key text)
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_round_robin_key_of'
-    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+    LANGUAGE C STABLE PARALLEL SAFE;
 
 -- Whether the statement that runs is anybody's but jobq's own. The triggers on jobq.jobs ask it first.
 --: true unless the current statement is one of jobq's own: lets triggers leave those alone
@@ -224,7 +243,7 @@ CREATE TABLE jobq.unslotted (
 -- part of what identifies a row, which PostgreSQL 18 refuses.
 --: the lanes in use: each distinct (queue, kind, version, requires)
 CREATE TABLE jobq.lane_directory (
-    lane     bigint NOT NULL CHECK (lane = jobq.lane_of(queue, kind, version, requires)),
+    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires); a trigger computes it for rows that come by SQL
     queue    text NOT NULL,
     kind     text NOT NULL,
     version  integer NOT NULL,
@@ -303,6 +322,14 @@ CREATE FUNCTION jobq.fill_job() RETURNS trigger
 CREATE FUNCTION jobq.count_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_count_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+--: gives jobs that come to jobq.jobs by logical replication, or else with session_replication_role = replica, the numbers of this database
+CREATE FUNCTION jobq.renumber_job() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_renumber_job'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+--: gives a lane that an INSERT, UPDATE or COPY brings into jobq.lane_directory the number of this database
+CREATE FUNCTION jobq.number_lane() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_number_lane'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 --: tells of jobs that come to jobq.jobs by logical replication, or else with session_replication_role = replica
 CREATE FUNCTION jobq.tell_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_tell_job'
@@ -340,8 +367,12 @@ CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('1.0');
 
--- In replica role, where the others do not fire: nothing is filled or followed there, but a job that nobody was told of
--- could be overlooked.
+-- In replica role, where the others do not fire: nothing is filled or followed there, but the numbers of another database
+-- would be wrong here, and a job that nobody was told of could be overlooked.
+CREATE TRIGGER renumber_job BEFORE INSERT OR UPDATE ON jobq.jobs FOR EACH ROW
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.renumber_job();
+ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER renumber_job;
 CREATE TRIGGER tell_job AFTER INSERT OR UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.tell_job();
@@ -357,6 +388,21 @@ CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_
     EXECUTE FUNCTION jobq.invalidate_caches();
 CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.queue_settings FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER number_lane BEFORE INSERT OR UPDATE ON jobq.lane_directory FOR EACH ROW
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.number_lane();
+ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER number_lane;
+-- The repair notes in the row when it has looked through the jobs.
+CREATE TRIGGER keep_secret BEFORE UPDATE OR DELETE ON jobq.hash_secret FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.keep_secret();
+CREATE TRIGGER keep_secret_on_truncate BEFORE TRUNCATE ON jobq.hash_secret FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.keep_secret();
+CREATE TRIGGER invalidate_caches AFTER INSERT OR DELETE ON jobq.hash_secret FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER keep_secret;
+ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER keep_secret_on_truncate;
 -- What jobq itself writes there it tells of in its own way: not every lane at once.
 CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_directory FOR EACH ROW
     WHEN (jobq.by_hand())

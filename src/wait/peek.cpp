@@ -6,7 +6,6 @@
 #include "compat/args.h"
 #include "lanes/claim_key_policy.h"
 #include "lanes/lanes.h"
-#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "leases/suspects.h"
 #include "limits/limiter.h"
@@ -58,8 +57,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
         jobs, lane, first, core::kLastKey,
         [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(throttled, key)); },
         [&](const core::ClaimKey &key) {
-            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending) || is_of_other_queue(*jobs, queue))
-                return Step::Next;
+            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
             if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
                 if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
                 return Step::Next;

@@ -8,13 +8,13 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(49 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(53 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,children,job_waits,signals,job_signals,handler_settings,shard}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,children,job_waits,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
 SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
@@ -71,15 +71,19 @@ SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
               '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.children,jobq.job_waits,jobq.signals,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
+SELECT columns_are('jobq', 'hash_secret', '{only_row,secret,numbered_in}'::name[]);
+SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.hash_secret'::regclass), true, 'the secret is hidden from members of pg_read_all_data');
+SELECT is((SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'jobq.hash_secret'::regclass AND a.grantee <> c.relowner), 0::bigint, 'and no other role has privileges on it');
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass), false, 'no row security: it breaks dumps by others than the owner');
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=60' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
 -- Statements by hand are looked after by triggers, also where the server applies changes.
-SELECT triggers_are('jobq', 'jobs', '{note_restore,fill_job,count_job,tell_job,follow_job,forget_job,forget_jobs}'::name[]);
+SELECT triggers_are('jobq', 'jobs', '{note_restore,fill_job,count_job,renumber_job,tell_job,follow_job,forget_job,forget_jobs}'::name[]);
 SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
 SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'tell_job'), 'R', 'claimable jobs are told of in replica role');
-SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 8::bigint, 'settings, lanes, grants and identity are noticed in replica role too');
+SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'renumber_job'), 'R', 'jobs get numbers of this database in replica role');
+SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 9::bigint, 'settings, lanes, grants and identity are noticed in replica role too');
 
 -- Nobody but the owner has rights, and pg_monitor reads the views.
 SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(producer|worker|operator)_queues$' OR relname = 'attempts', 'pg_monitor and ' || relname) FROM relations ORDER BY relname;

