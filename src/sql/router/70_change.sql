@@ -313,7 +313,12 @@ BEGIN
     END LOOP;
     PERFORM jobq_router.deal();
     PERFORM jobq_router.publish(_decides);
-    PERFORM jobq_router.settle();
+    BEGIN
+        PERFORM jobq_router.settle();
+    EXCEPTION WHEN lock_not_available THEN
+        -- The shard has been added. The next time will tell what has moved.
+        NULL;
+    END;
 END
 $$;
 
