@@ -64,7 +64,7 @@ OrphanEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran)
 constexpr Micros kWarm = kMinute;
 constexpr int kJobsOfExecutor = 100000;
 constexpr std::int64_t kBytesOfExecutor = std::int64_t{256} << 20;
-// So many jobs of one handler in a row, and then the other handlers of the role have their turn.
-constexpr int kInARow = 100;
+// Time for which an executor claims jobs of one handler before the other handlers of the role have their turn.
+constexpr Micros kTurn = kSecond;
 
 }  // namespace jobq::core

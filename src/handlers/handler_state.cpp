@@ -6,6 +6,7 @@
 #include "handlers/executor_policy.h"
 #include "handlers/handler_state.h"
 #include "identity/identity.h"
+#include "job/owner.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
 
@@ -37,8 +38,33 @@ const char *why_waiting(ExecutorWait wait) {
 
 struct Counted {
     int executors, running;
+    int free;     // of the executors: not busy
     bool failed;  // one could not begin
 };
+
+// Whether the handler has a job that could be claimed.
+Statement find_claimable = {
+    R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d,
+                          LATERAL (SELECT FROM jobq.jobs j
+                                   WHERE j._lane = d.lane AND j._ready AND j.run_at <= $3 AND j.queue = $1 LIMIT 1) j
+                      WHERE d.queue = $1 AND d.kind = $2))",
+    {TEXTOID, TEXTOID, TIMESTAMPTZOID}};
+
+Datum text_of(std::string_view name) {
+    return PointerGetDatum(cstring_to_text_with_len(name.data(), static_cast<int>(name.size())));
+}
+
+bool has_claimable(const Handler &handler) {
+    bool found = false;
+    with_owner_spi([&] {
+        found = read(find_claimable, Params()
+                                         .add(text_of(handler.queue))
+                                         .add(text_of(handler.kind))
+                                         .add(TimestampTzGetDatum(GetCurrentTimestamp())))[0]
+                    .bool_at(1);
+    });
+    return found;
+}
 
 Counted count_executors(const Handler &handler, Oid role) {
     Counted counted = {};
@@ -49,6 +75,7 @@ Counted count_executors(const Handler &handler, Oid role) {
     for (const ExecutorSlot *slot = slots; slot < slots + kMaxExecutors; slot++) {
         if (slot->database != MyDatabaseId || slot->role != role) continue;
         counted.executors += slot->pid != 0;
+        counted.free += slot->state == ExecutorState::Idle || slot->state == ExecutorState::Starting;
         counted.running += slot->state == ExecutorState::Busy && slot->handler == hash;
         counted.failed |= slot->state == ExecutorState::Failed;
     }
@@ -76,6 +103,9 @@ HandlerState state_of_handler(const Handler &handler) {
         state.reason = "its executor has ended before it could begin, see the server's log";
     } else if (counted.executors == 0 && db != nullptr && (state.reason = why_waiting(db->executors_wait)) != nullptr) {
         state.state = "waiting";
+    } else if (counted.executors > 0 && counted.free == 0 && has_claimable(handler)) {
+        state.state = "waiting";
+        state.reason = "the executors of its role are busy with other handlers";
     }
     return state;
 }

@@ -45,6 +45,7 @@ struct Turn {
 Turn turns[2];
 
 int next_handler = 0;
+TimestampTz turn_began = 0;  // of the handler whose jobs are run
 // A claim has failed beside a handler that had not: from now on they commit apart.
 bool claims_apart = false;
 // How often an error is tried to be recorded.
@@ -64,6 +65,11 @@ const KnownHandler *handler_of(const Turn &turn) {
 
 // Whether it can be called, as far as is known.
 bool is_good(const KnownHandler *known) { return known != nullptr && known->problem.sqlstate == 0; }
+
+bool turn_is_over() {
+    const TimestampTz now = GetCurrentTimestamp();
+    return now - turn_began >= core::kTurn || now < turn_began;
+}
 
 void begin_transaction() {
     SetCurrentStatementStartTimestamp();
@@ -215,7 +221,7 @@ void handle(Work *work) {
     MemoryContextSwitchTo(outer);
     call_handler(*known, *work->turn, argument);
     // What a procedure has committed must not be done again because a claim fails.
-    if (work->next != nullptr && !known->target.is_procedure) claim_next(work);
+    if (work->next != nullptr && !known->target.is_procedure && !turn_is_over()) claim_next(work);
     work->stage = Stage::Commit;
 }
 
@@ -371,14 +377,14 @@ Served serve_handlers(bool (*may_go_on)()) {
         forget_handlers();
     }
     if (claimed) {
+        turn_began = GetCurrentTimestamp();
         begin_next_lease();
         // There may be more than one executor can do.
         call_supervisor_if_wanted();
     }
     while (claimed && !served.leave) {
         served.jobs++;
-        const bool goes_on = served.jobs < core::kInARow && may_go_on();
-        served.leave = !run_claimed(turn, other, goes_on, &claimed);
+        served.leave = !run_claimed(turn, other, may_go_on(), &claimed);
         std::swap(turn, other);
     }
     take_handler_place(0, 0);

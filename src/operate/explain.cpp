@@ -3,12 +3,15 @@
 
 #include "compat/args.h"
 #include "compat/settings.h"
+#include "handlers/handler_state.h"
 #include "job/rows.h"
 #include "leases/lease_sql.h"
 #include "operate/explain.h"
+#include "shmem/memory.h"
 #include "steps/steps.h"
 
 extern "C" {
+#include "access/xlog.h"
 #include "lib/stringinfo.h"
 }
 
@@ -230,6 +233,20 @@ void explain_blocked(const Subject &job) {
     explain_unserved("what it waited for has ended", job.sink);
 }
 
+// Its queue and kind have a handler for which no executor is free.
+void explain_handler(const Subject &job) {
+    if (!shared_memory_ready() || RecoveryInProgress() || !has_handlers()) return;
+    const std::string_view kind = job.row.text_at(kKind);
+    const Handlers handlers = read_handlers(nullptr);
+    for (const Handler *handler = handlers.items; handler < handlers.items + handlers.count; handler++) {
+        if (handler->queue != job.queue_name || handler->kind != kind) continue;
+        const HandlerState state = state_of_handler(*handler);
+        if (strcmp(state.state, "waiting") == 0)
+            job.sink->take(
+                {"handler", psprintf("its handler waits for an executor: %s", state.reason), 0, 0, DT_NOEND});
+    }
+}
+
 void explain_place(const Subject &job, bool stopped) {
     const int64 before = read(count_before, Params()
                                                 .add(job.row.get(kQueue))
@@ -275,6 +292,7 @@ void explain_pending(Subject job) {
     // Nobody need ask while it is paused.
     if (!paused)
         explain_unasked(recent_filters(job.queue_name, job.now), demand_at(job.row, kKind), 0, job.now, job.sink);
+    if (!paused) explain_handler(job);
     // It is no reason by itself: nobody may be on trial.
     bool stopped = noting.any;
     if (job.row.bool_at(kSuspect))
