@@ -145,6 +145,7 @@ int facts_of(const Executors &executors, core::ExecutorFacts *facts, int *indexe
 void tell_of_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now) {
     const bool begins = wait != ExecutorWait::None && db->executors_wait == ExecutorWait::None;
     db->executors_wait = wait;
+    note_executor_wait(wait != ExecutorWait::None, now);
     if (!begins || bounded(db->told_of_wait + kToldOfWait, now, kToldOfWait) > now) return;
     db->told_of_wait = now;
     const bool no_process = wait == ExecutorWait::NoProcess;
@@ -187,8 +188,9 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
     core::ExecutorFacts facts[kMaxExecutors];
     int indexes[kMaxExecutors];
     const int count = facts_of(executors, facts, indexes);
+    const int ahead = databases_ahead(now);
     const auto plan_with = [&](int most) {
-        return core::plan_executors(MyDatabaseId, pools.items, pools.count, facts, count, most, now);
+        return core::plan_executors(MyDatabaseId, pools.items, pools.count, facts, count, most, ahead, now);
     };
     core::ExecutorPlan plan = plan_with(settings.max_executors);
     ExecutorWait wait = plan.shortage ? ExecutorWait::NoPlace : ExecutorWait::None;
@@ -197,9 +199,12 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
         // There can be no more than there are: one makes room.
         plan = plan_with(count);
     }
+    // Before a place is made: its executor's own database must find that it is not its turn.
+    tell_of_wait(db, wait, now);
     if (plan.leave >= 0)
         ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation, now);
-    tell_of_wait(db, wait, now);
+    else if (plan.shortage && count < settings.max_executors && ahead > 0)
+        call_longest_waiting(now);
 }
 
 uint64 queues_of(const Handlers &handlers) {
@@ -229,7 +234,7 @@ void supervise_executors(TimestampTz now) {
     with_spi([&] {
         end_what_is_to_stop(*executors, now);
         if (handlers.count == 0 || settings.max_executors == 0 || leaves_jobs_alone()) {
-            db->executors_wait = ExecutorWait::None;
+            tell_of_wait(db, ExecutorWait::None, now);
             return;
         }
         start_or_make_room(db, handlers, *executors, now);

@@ -42,6 +42,11 @@ int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *
     return best;
 }
 
+// Another worker can have seen it a little later than the caller's `now`.
+bool still_waits(const ExecutorWaitFacts &wait, Micros kept, Micros now) {
+    return wait.database != 0 && wait.seen <= now + kSecond && now - wait.seen <= kept;
+}
+
 }  // namespace
 
 std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexcept {
@@ -51,8 +56,27 @@ std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexce
     return static_cast<std::uint64_t>(hash.value());
 }
 
+int longest_wait(const ExecutorWaitFacts *waits, int count, Micros kept, Micros now) noexcept {
+    int longest = -1;
+    for (int i = 0; i < count; i++)
+        if (still_waits(waits[i], kept, now) && (longest < 0 || waits[i].since < waits[longest].since)) longest = i;
+    return longest;
+}
+
+int databases_ahead(std::uint32_t database, const ExecutorWaitFacts *waits, int count, Micros kept,
+                    Micros now) noexcept {
+    Micros since = now;
+    for (int i = 0; i < count; i++)
+        if (waits[i].database == database && still_waits(waits[i], kept, now)) since = waits[i].since;
+    int ahead = 0;
+    for (int i = 0; i < count; i++)
+        ahead += waits[i].database != database && still_waits(waits[i], kept, now) &&
+                 (waits[i].since < since || (waits[i].since == since && waits[i].database < database));
+    return ahead;
+}
+
 ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int pool_count,
-                            const ExecutorFacts *executors, int executor_count, int max_executors,
+                            const ExecutorFacts *executors, int executor_count, int max_executors, int ahead,
                             Micros now) noexcept {
     ExecutorPlan plan = {-1, -1, false};
     int wanting = -1;
@@ -60,8 +84,10 @@ ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int 
         if (pools[i].wants_one && !pools[i].rests && !has_one_free(database, pools[i].role, executors, executor_count))
             wanting = i;
     const bool surplus = executor_count > max_executors;
-    if (wanting >= 0 && executor_count < max_executors) {
+    if (wanting >= 0 && executor_count + ahead < max_executors) {
         plan.start = wanting;
+    } else if (wanting >= 0 && executor_count < max_executors) {
+        plan.shortage = true;
     } else if (wanting >= 0 || surplus) {
         plan.shortage = wanting >= 0;
         plan.leave =

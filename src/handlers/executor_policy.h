@@ -32,6 +32,21 @@ struct ExecutorFacts {
 };
 static_assert(std::is_trivially_copyable_v<ExecutorFacts>, "may live where a longjmp skips destructors");
 
+// A database whose handlers wait for an executor.
+struct ExecutorWaitFacts {
+    std::uint32_t database;  // 0: none
+    Micros since;
+    Micros seen;  // when its worker last found that they still wait
+};
+static_assert(std::is_trivially_copyable_v<ExecutorWaitFacts>, "lives in shared memory");
+
+// Index of the database that has waited longest, -1: none waits. A wait counts for `kept` after its worker has seen it,
+// because a worker can end without a word.
+int longest_wait(const ExecutorWaitFacts *waits, int count, Micros kept, Micros now) noexcept;
+// Number of databases that have waited longer than `database`, which waits from now on if it does not wait yet.
+int databases_ahead(std::uint32_t database, const ExecutorWaitFacts *waits, int count, Micros kept,
+                    Micros now) noexcept;
+
 struct ExecutorPlan {
     int start;      // index of the pool to start one for, -1: none
     int leave;      // index of the executor that shall go, when it has done what it has in hand; -1: none
@@ -42,10 +57,12 @@ static_assert(std::is_trivially_copyable_v<ExecutorPlan>, "may live where a long
 // One at a time: the caller does it and asks again. The pools are of `database`; the first that wants one comes first,
 // so the caller lets them take turns. A place for it is made by an idle executor of another pool, the longest idle
 // first; else by one that has been in its place for kSlice, so that pools without an executor take turns. One that was
-// asked kSlice ago may have something long in hand: another one is asked.
+// asked kSlice ago may have something long in hand: another one is asked. `ahead`: number of databases that have waited
+// longer. Free places are left to them, so that databases take turns, too.
 constexpr Micros kSlice = kSecond;
 ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int pool_count,
-                            const ExecutorFacts *executors, int executor_count, int max_executors, Micros now) noexcept;
+                            const ExecutorFacts *executors, int executor_count, int max_executors, int ahead,
+                            Micros now) noexcept;
 
 // A job that runs, whose executor has gone.
 enum class OrphanEnd : std::uint8_t {

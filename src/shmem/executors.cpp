@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
+#include "handlers/executor_policy.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
 
@@ -22,6 +23,7 @@ namespace {
 struct Executors {
     ExecutorSlot slots[kMaxExecutors];
     bool told_to_go;
+    core::ExecutorWaitFacts waits[kMaxDatabases];
 };
 Executors *shared = nullptr;
 
@@ -68,6 +70,9 @@ void tidy(ExecutorSlot *slot, TimestampTz now) {
     if (late || rested) free_slot(slot);
 }
 
+// A worker looks at least once in a tick interval.
+core::Micros wait_kept() { return 5 * core::kSecond + 2 * tick_interval(); }
+
 bool was_shut_down_in_order() {
     bool valid;
     const ControlFileData *control = get_controlfile(DataDir, &valid);
@@ -92,8 +97,10 @@ void leave_slot(int, Datum) {
         return had_lease;
     });
     if (db == nullptr) return;
-    if (orphan) publish_due(db, GetCurrentTimestamp());
+    const TimestampTz now = GetCurrentTimestamp();
+    if (orphan) publish_due(db, now);
     call_supervisor(db);
+    call_longest_waiting(now);
 }
 
 }  // namespace
@@ -131,6 +138,42 @@ void tidy_executors(TimestampTz now) {
 
 void read_executors(ExecutorSlot *copies) {
     under_lock(LW_SHARED, [&] { memcpy(static_cast<void *>(copies), shared->slots, sizeof(shared->slots)); });
+}
+
+void note_executor_wait(bool waits, TimestampTz now) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        core::ExecutorWaitFacts *own_wait = nullptr, *oldest = shared->waits;
+        for (core::ExecutorWaitFacts &wait : shared->waits) {
+            if (wait.database == MyDatabaseId) own_wait = &wait;
+            if (wait.database == InvalidOid || (oldest->database != InvalidOid && wait.seen < oldest->seen))
+                oldest = &wait;
+        }
+        if (!waits) {
+            if (own_wait != nullptr) *own_wait = {};
+            return;
+        }
+        if (own_wait == nullptr) {
+            own_wait = oldest;
+            *own_wait = {MyDatabaseId, now, now};
+        }
+        // After a long silence, or a step of the clock, the wait begins again.
+        if (own_wait->since > now || now - own_wait->seen > wait_kept()) own_wait->since = now;
+        own_wait->seen = now;
+    });
+}
+
+int databases_ahead(TimestampTz now) {
+    return under_lock(
+        LW_SHARED, [&] { return core::databases_ahead(MyDatabaseId, shared->waits, kMaxDatabases, wait_kept(), now); });
+}
+
+void call_longest_waiting(TimestampTz now) {
+    const Oid database = under_lock(LW_SHARED, [&] {
+        const int longest = core::longest_wait(shared->waits, kMaxDatabases, wait_kept(), now);
+        return longest < 0 ? InvalidOid : shared->waits[longest].database;
+    });
+    DatabaseState *db = database == InvalidOid ? nullptr : find_database_state(database);
+    if (db != nullptr) call_supervisor(db);
 }
 
 void ask_executor_to_leave(int index, uint32 generation, TimestampTz now) {

@@ -67,6 +67,13 @@ void tidy_executors(TimestampTz now);
 // Copies all slots; kMaxExecutors of them.
 void read_executors(ExecutorSlot *copies);
 
+// Notes whether handlers of the session's database wait for an executor.
+void note_executor_wait(bool waits, TimestampTz now);
+// Number of databases that have waited longer for one.
+int databases_ahead(TimestampTz now);
+// Calls the worker of the database that has waited longest, if any, because there is a place.
+void call_longest_waiting(TimestampTz now);
+
 // Asks one to go when it has done what it has in hand. `generation`: of the copy that the decision was made by.
 void ask_executor_to_leave(int index, uint32 generation, TimestampTz now);
 // Interrupts what it does under the lease, as pg_cancel_backend() would, unless it does something else by now.

@@ -1,5 +1,5 @@
-# Executors with more work than places: handlers of one role take turns by time. jobq_explain and jobq.handlers say that a handler waits
-# for an executor.
+# Executors with more work than places: databases take turns, and so do handlers of one role, by time. jobq_explain and jobq.handlers
+# say that a handler waits for an executor.
 use strict;
 use warnings FATAL => 'all';
 
@@ -9,7 +9,7 @@ use lib "$FindBin::RealBin/lib";
 use JobqTest;
 use Test::More;
 
-my $node = preloaded('turns', conf => [ 'jobq.max_executors = 1' ]);
+my $node = preloaded('turns', conf => [ 'jobq.max_executors = 2', 'jobq.max_workers = 5', 'max_worker_processes = 16' ]);
 value($node, 'postgres', 'CREATE ROLE runner LOGIN');
 
 # Its handlers wait for the gate, and then take a number of seconds.
@@ -45,14 +45,36 @@ sub explains
         "jobq_explain says so in database \"$name\"");
 }
 
+# ---- databases
+
+work_database($_, 0.02) for qw(a b c);
+value($node, $_, q{SELECT jobq_set_handler('work', 'x', 'work(jsonb)', 'runner')}) for qw(a b c);
+my @gates = map { close_gate($_) } qw(a b);
+for my $name (qw(a b))
+{
+    enqueue($name, 2000, 'x');
+    becomes_state($name, 'x', 'running', 'NULL');
+}
+my $job = enqueue('c', 1, 'x');
+my $busy = 'all executors are busy with other handlers: increase jobq.max_executors';
+becomes_state('c', 'x', 'waiting', "'$busy'");
+explains('c', $job, $busy);
+end_sessions(@gates);
+becomes_true($node, 'c', "SELECT status = 'completed' FROM jobq.jobs WHERE id = $job", 'the job of the third database runs');
+cmp_ok(count_jobs($_, "status = 'pending'"), '>', 0, "while database \"$_\" still has jobs") for qw(a b);
+is(value($node, 'c', "SELECT count(*) FROM jobq_explain($job) WHERE reason = 'handler'"), '0', 'jobq_explain no longer says that it waits');
+value($node, $_, q{SELECT jobq_purge_queue('work')}) for qw(a b);
+
 # ---- handlers of one role
 
 work_database('d', 0.1);
+settings($node, 'jobq.max_executors = 1');
+$node->reload;
 value($node, 'd', q{SELECT jobq_set_handler('work', k, 'work(jsonb)', 'runner') FROM unnest('{slow,other}'::text[]) k});
-my @gates = close_gate('d');
+@gates = close_gate('d');
 enqueue('d', 200, 'slow');
 becomes_state('d', 'slow', 'running', 'NULL');
-my $job = enqueue('d', 1, 'other');
+$job = enqueue('d', 1, 'other');
 my $role = 'the executors of its role are busy with other handlers';
 becomes_state('d', 'other', 'waiting', "'$role'");
 explains('d', $job, $role);

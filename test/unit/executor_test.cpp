@@ -24,9 +24,10 @@ ExecutorFacts leaving(std::uint32_t role, Micros asked = kNow - 1) {
 }
 PoolFacts wanting(std::uint32_t role) { return {role, true, false}; }
 
-ExecutorPlan plan(const std::vector<PoolFacts> &pools, const std::vector<ExecutorFacts> &executors, int most) {
+ExecutorPlan plan(const std::vector<PoolFacts> &pools, const std::vector<ExecutorFacts> &executors, int most,
+                  int ahead = 0) {
     return plan_executors(kHere, pools.data(), static_cast<int>(pools.size()), executors.data(),
-                          static_cast<int>(executors.size()), most, kNow);
+                          static_cast<int>(executors.size()), most, ahead, kNow);
 }
 
 void expect_plan(const ExecutorPlan &plan, int start, int leave, bool shortage) {
@@ -109,7 +110,7 @@ TEST(Executors, PoolsTakeTurns) {
             for (const ExecutorFacts &executor : executors) pool.wants_one &= executor.role != pool.role;
         }
         const ExecutorPlan plan =
-            plan_executors(kHere, pools.data(), 4, executors.data(), static_cast<int>(executors.size()), 2, now);
+            plan_executors(kHere, pools.data(), 4, executors.data(), static_cast<int>(executors.size()), 2, 0, now);
         if (plan.leave >= 0) executors[plan.leave].leaving = true;
         if (plan.start >= 0) executors.push_back({kHere, pools[plan.start].role, false, false, false, now, 0});
         for (const ExecutorFacts &executor : executors) served[executor.role]++;
@@ -118,6 +119,56 @@ TEST(Executors, PoolsTakeTurns) {
         if (plan.start >= 0) std::rotate(pools.begin(), pools.begin() + plan.start + 1, pools.end());
     }
     for (int role = 1; role <= 4; role++) EXPECT_GT(served[role], 100) << role;
+}
+
+TEST(Executors, LeaveFreePlacesToDatabasesThatHaveWaitedLonger) {
+    expect_plan(plan({wanting(1)}, {busy(1)}, 2, 1), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {}, 2, 1), 0, -1, false);
+    // It takes a place itself only when all places are taken.
+    expect_plan(plan({wanting(1)}, {busy(2), busy(2)}, 2, 1), -1, 0, true);
+}
+
+TEST(ExecutorWaits, TheLongestComesFirst) {
+    constexpr Micros kept = 5 * kSecond;
+    const ExecutorWaitFacts waits[] = {
+        {0, 0, 0}, {7, kNow - 3, kNow}, {kElsewhere, kNow - 9, kNow}, {8, kNow - kMinute, kNow - kept - 1}};
+    EXPECT_EQ(longest_wait(waits, 4, kept, kNow), 2);
+    EXPECT_EQ(longest_wait(waits, 1, kept, kNow), -1);
+    EXPECT_EQ(databases_ahead(kElsewhere, waits, 4, kept, kNow), 0);
+    EXPECT_EQ(databases_ahead(7, waits, 4, kept, kNow), 1);
+    // A database that does not wait yet comes last, as does one whose wait is over.
+    EXPECT_EQ(databases_ahead(kHere, waits, 4, kept, kNow), 2);
+    EXPECT_EQ(databases_ahead(8, waits, 4, kept, kNow), 2);
+    // A clock that went back ends all waits.
+    EXPECT_EQ(databases_ahead(kHere, waits, 4, kept, kNow - kMinute), 0);
+}
+
+// Three databases with endless work and two places: each gets its turns.
+TEST(ExecutorWaits, DatabasesTakeTurns) {
+    std::vector<ExecutorFacts> executors;
+    std::vector<ExecutorWaitFacts> waits(3);
+    std::vector<int> served(4);
+    for (Micros now = kMinute; now < 2 * kMinute; now += kSecond / 10) {
+        for (std::uint32_t database = 1; database <= 3; database++) {
+            // Its executors leave, and its worker is the first to look.
+            for (auto it = executors.begin(); it != executors.end();)
+                it = it->database == database && it->leaving ? executors.erase(it) : it + 1;
+            const PoolFacts pool = {1, true, false};
+            const ExecutorPlan plan =
+                plan_executors(database, &pool, 1, executors.data(), static_cast<int>(executors.size()), 2,
+                               databases_ahead(database, waits.data(), 3, 5 * kSecond, now), now);
+            ExecutorWaitFacts &wait = waits[database - 1];
+            if (plan.shortage)
+                wait = {database, wait.database == 0 ? now : wait.since, now};
+            else
+                wait = {};
+            if (plan.leave >= 0) executors[plan.leave].leaving = true;
+            if (plan.start >= 0) executors.push_back({database, 1, false, false, false, now, 0});
+        }
+        for (const ExecutorFacts &executor : executors) served[executor.database]++;
+        EXPECT_LE(executors.size(), 2U);
+    }
+    for (int database = 1; database <= 3; database++) EXPECT_GT(served[database], 200) << database;
 }
 
 TEST(Orphans, OneAloneIsToBlame) {
