@@ -189,6 +189,24 @@ def test_a_transaction_that_stays_open_stops_no_call():
         assert one(looks, "SELECT version FROM jobq_shard.map") == version + 1
 
 
+def test_a_shard_that_cannot_take_the_map_stops_no_claim():
+    """A transaction that holds the old map of one shard, which the others have left behind."""
+    make_cluster(shards=(1, 2))
+    with router() as conn, shard(1) as first, shard(2) as holder:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        first.execute("SELECT jobq_enqueue('spread') FROM generate_series(1, 6)")
+        with holder.transaction():
+            holder.execute("SELECT jobq_shard.require_map(%s)", (version,))
+            first.execute("SELECT jobq_shard.take_map(version + 1, content) FROM jobq_shard.map")
+            for _ in range(6):
+                assert len(conn.execute("SELECT * FROM jobq_claim('spread', 'w')").fetchall()) == 1
+            assert one(holder, "SELECT version FROM jobq_shard.map") == version
+        # Shard 2 takes the map when the transaction has ended.
+        conn.execute("SELECT jobq_settle()")
+        assert one(holder, "SELECT version FROM jobq_shard.map") == version + 1
+
+
 def test_a_transaction_that_stays_open_on_a_router():
     """It holds the map that it has taken over. Other calls that need the new map fail with 55P03 after a time instead of waiting for it."""
     make_cluster(shards=(1,))

@@ -65,7 +65,17 @@ BEGIN
                     EXIT;
                 WHEN 'map' THEN
                     EXIT WHEN _found > 0;
-                    PERFORM jobq_router.try_again(_try, false, _fault);
+                    BEGIN
+                        PERFORM jobq_router.try_again(_try, false, _fault);
+                    EXCEPTION WHEN lock_not_available THEN
+                        -- A transaction there keeps the shard from taking the map.
+                        --@ caught _at.shard
+                        PERFORM jobq_router.note_silent('shard_' || _at.shard);
+                        IF _at.home THEN
+                            _errors := _errors || _fault;
+                        END IF;
+                        EXIT;
+                    END;
                 ELSE
                     -- The caller's mistake is the same everywhere, and a caller that cancels the call waits for no other shard.
                     IF _fault.state LIKE '22%' OR jobq_router.is_silent(_fault) THEN
