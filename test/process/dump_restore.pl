@@ -250,6 +250,12 @@ for my $way (sort keys %restore)
 
 # ---- a dump without rows: such a role has no queue then, rather than all
 
+for my $case ([ 0 ], [ 1, '--extension=jobq' ])
+{
+    my ($has_jobs, @options) = @$case;
+    $node->command_ok([ 'pg_dump', '-n', 'public', @options, '-f', "$directory/part", $node->connstr('source') ], "pg_dump -n @options");
+    is((slurp_file("$directory/part") =~ /^COPY jobq\.jobs /m) ? 1 : 0, $has_jobs, 'has the jobs only if it names the extension');
+}
 $node->command_ok([ 'pg_dump', '-s', '-f', "$directory/schema", $node->connstr('source') ], 'pg_dump -s');
 value($node, 'postgres', 'CREATE DATABASE empty');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/schema", $node->connstr('empty') ], 'psql');
