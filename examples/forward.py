@@ -126,7 +126,10 @@ class Forwarder:
 
     def fail(self, job, lease, message):
         say(f"job {job}: {message}")
-        self.here.execute("SELECT jobq_fail(%s, %s, %s)", (job, lease, message))
+        try:
+            self.here.execute("SELECT jobq_fail(%s, %s, %s)", (job, lease, message))
+        except psycopg.errors.UntranslatableCharacter:   # the encoding of the database here lacks a character
+            self.here.execute("SELECT jobq_fail(%s, %s, %s)", (job, lease, message.encode("ascii", "replace").decode()))
 
     def give_up(self, job, lease, message):
         """For good. Whoever retries it has looked there: so the note goes, with the failure."""
@@ -140,6 +143,8 @@ class Forwarder:
                 self.connect()
                 if self.forward() == 0:
                     self.here.execute("CALL jobq_wait(%s, '1 s')", (self.queue,))
+            except psycopg.errors.QueryCanceled as error:   # of a wait: as any wait ends
+                say(f"the server ended a statement (see the setting statement_timeout): {error}")
             except psycopg.OperationalError as error:
                 say(f"trying again: {error}")
                 self.stop.wait(1)

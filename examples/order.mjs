@@ -11,6 +11,9 @@ import { pathToFileURL } from 'node:url';
 import { createRequire } from 'node:module';
 
 const pg = createRequire(import.meta.url)('pg');
+const collided = ['40001', '40P01'];    // its transaction, with one that is not at fault either
+const mostCollisions = 10;
+const collisions = new Map();
 const workerId = `${os.hostname()}-${process.pid}`;
 
 // This worker is done with the job: it waits, was cancelled, or is another worker's by now.
@@ -67,6 +70,15 @@ async function order(workflow, { order: number, cents }, patience) {
   return state === 'ready' ? 'delivered' : 'refunded';
 }
 
+async function fail(client, { id, lease }, message) {
+  try {
+    await client.query('SELECT jobq_fail($1, $2, $3)', [id, lease, message]);
+  } catch (error) {
+    if (error.code !== '22P05') throw error;   // the encoding of the database lacks a character
+    await client.query('SELECT jobq_fail($1, $2, $3)', [id, lease, message.replace(/[^\x20-\x7e\n]/gu, '?')]);
+  }
+}
+
 // False: there is no job.
 export async function serveOne(client, queue, patience = '3 days') {
   const { rows: [job] } = await client.query('SELECT * FROM jobq_claim($1, $2)', [queue, workerId]);
@@ -80,10 +92,18 @@ export async function serveOne(client, queue, patience = '3 days') {
       if (outcome.startsWith('cancel')) await client.query('SELECT jobq_release($1, $2)', [job.id, job.lease]);
     } else {
       // Of whatever kind: one bad order must not end the worker. One whose connection is gone ends here.
-      outcome = error.code === 'JQ001' ? 'lost' : `failed: ${error.message}`;
-      await client.query('SELECT jobq_fail($1, $2, $3)', [job.id, job.lease, error.message]);
+      const count = collisions.get(job.id) ?? 0;
+      if (collided.includes(error.code) && count < mostCollisions) {
+        outcome = 'collided';
+        collisions.set(job.id, count + 1);
+        await client.query('SELECT jobq_release($1, $2)', [job.id, job.lease]);
+      } else {
+        outcome = error.code === 'JQ001' ? 'lost' : `failed: ${error.message}`;
+        await fail(client, job, error.message.replaceAll('\0', '?'));
+      }
     }
   }
+  if (outcome !== 'collided') collisions.delete(job.id);
   console.log(`job ${job.id}: ${outcome}`);
   return true;
 }
@@ -92,5 +112,11 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
   const queue = process.argv[2] ?? 'orders';
   const client = new pg.Client();
   await client.connect();
-  for (;;) if (!(await serveOne(client, queue))) await client.query("CALL jobq_wait($1, '2 s', worker_id => $2)", [queue, workerId]);
+  for (;;) {
+    if (await serveOne(client, queue)) continue;
+    await client.query("CALL jobq_wait($1, '2 s', worker_id => $2)", [queue, workerId]).catch((error) => {
+      if (error.code !== '57014') throw error;   // by statement_timeout: as any wait ends
+      console.error(`a wait was ended by the server (see the setting statement_timeout): ${error.message}`);
+    });
+  }
 }

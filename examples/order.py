@@ -14,6 +14,7 @@ An order: SELECT jobq_enqueue('orders', '{"order": 1, "cents": 1299}'). It has b
 Kill it whenever you like: each step is saved in the transaction of what it writes, and the next worker goes on behind the last one.
 What a step does outside of this database, a call to a bank, may happen twice: give it a key, such as "order 1 charge".
 """
+import collections
 import os
 import socket
 import sys
@@ -28,6 +29,9 @@ except ImportError as error:
 
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}"
 PATIENCE = "3 days"
+COLLIDED = ("40001", "40P01")    # its transaction, with one that is not at fault either
+MOST_COLLISIONS = 10
+COLLISIONS = collections.Counter()
 
 
 class Stop(Exception):
@@ -85,6 +89,14 @@ def order(workflow, payload, patience=PATIENCE):
     return "delivered" if state == "ready" else "refunded"
 
 
+def fail(conn, workflow, message):
+    message = message.encode("utf-8", "replace").decode().replace("\0", "?")
+    try:
+        conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, message))
+    except psycopg.errors.UntranslatableCharacter:   # the encoding of the database lacks a character
+        conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, message.encode("ascii", "replace").decode()))
+
+
 def serve_one(conn, queue, patience=PATIENCE):
     """False: there is no job."""
     with conn.cursor(row_factory=dict_row) as cursor:
@@ -101,8 +113,16 @@ def serve_one(conn, queue, patience=PATIENCE):
     except Exception as error:  # of whatever kind: one bad order must not end the worker
         if conn.closed:
             raise
-        outcome = "lost" if getattr(error, "sqlstate", None) == "JQ001" else f"failed: {error!r}"
-        conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, str(error)))
+        state = getattr(error, "sqlstate", None)
+        if state in COLLIDED and COLLISIONS[workflow.id] < MOST_COLLISIONS:
+            COLLISIONS[workflow.id] += 1
+            outcome = "collided"
+            conn.execute("SELECT jobq_release(%s, %s)", (workflow.id, workflow.lease))
+        else:
+            outcome = "lost" if state == "JQ001" else f"failed: {error!r}"
+            fail(conn, workflow, str(error))
+    if outcome != "collided":
+        COLLISIONS.pop(workflow.id, None)
     print(f"job {job['id']}: {outcome}", flush=True)
     return True
 
@@ -111,8 +131,12 @@ def main():
     queue = sys.argv[1] if len(sys.argv) > 1 else "orders"
     with psycopg.connect(autocommit=True, client_encoding="utf8") as conn:
         while True:
-            if not serve_one(conn, queue):
+            if serve_one(conn, queue):
+                continue
+            try:
                 conn.execute("CALL jobq_wait(%s, '2 s', worker_id => %s)", (queue, WORKER_ID))
+            except psycopg.errors.QueryCanceled as error:   # by statement_timeout: as any wait ends
+                print(f"a wait was ended by the server (see the setting statement_timeout): {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

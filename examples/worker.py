@@ -8,10 +8,16 @@ Wants psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary
 It claims one job at a time, heartbeats from a thread while the job runs, stops when the job is cancelled or its lease
 is lost, and completes the job in the transaction that stores its effect: exactly once in this database. SIGTERM and
 SIGINT end it after the job in hand, at once when it waits for one. Replace KINDS by your own work: it claims jobs of these
-kinds only, leaves others, those without a kind among them, to other workers, and says so when it finds some.
+kinds only, leaves others, those without a kind among them, to other workers, and says so when it finds some. The kind '' is that of
+jobs without a kind.
+
+Work that does not release the GIL, such as a regular expression that backtracks, stops the thread that heartbeats: run such work in a
+process of its own, or use the library in clients/python.
 """
+import collections
 import hashlib
 import os
+import random
 import signal
 import socket
 import sys
@@ -26,6 +32,8 @@ except ImportError as error:
     sys.exit(f"worker.py: {error}. It needs psycopg 3: apt-get install python3-psycopg, or pip install 'psycopg[binary]'")
 
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}"
+COLLIDED = ("40001", "40P01")
+MOST_COLLISIONS = 10
 
 
 class Cancelled(Exception):
@@ -60,6 +68,38 @@ KINDS = {"hash": (hash_text, store_hash), "count": (count_slowly, None)}
 
 # ---- the worker
 
+class Pace:
+    """Whether the worker waits in the server or polls. Behind a pooler that has fewer connections than there are workers, waits take the
+    connections from heartbeats. Answers that take longer than a second show that; then the worker polls for a minute or two."""
+
+    def __init__(self):
+        self.pooled = self.warned = False
+        self.polls_until = 0.0
+
+    def look(self, conn):
+        """A pooler tells the client another process ID than that of the server's process."""
+        self.pooled = conn.execute("SELECT pg_backend_pid()").fetchone()[0] != conn.info.backend_pid
+
+    def ask(self, cursor, statement, parameters):
+        begun = time.monotonic()
+        row = cursor.execute(statement, parameters).fetchone()
+        took = time.monotonic() - begun
+        if self.pooled and took > 1:
+            self.polls_until = time.monotonic() + random.uniform(60, 120)
+            if not self.warned:
+                print(f"answers take {took:.1f} s behind the connection pooler, whose pool may have fewer connections than there are workers: "
+                      "polling instead of waiting", file=sys.stderr)
+            self.warned = True
+        return row
+
+    def polls(self):
+        return time.monotonic() < self.polls_until
+
+
+PACE = Pace()
+COLLISIONS = collections.Counter()
+
+
 class Job:
     def __init__(self, row):
         self.id, self.lease, self.kind = row["id"], row["lease"], row["kind"]
@@ -83,7 +123,7 @@ def heartbeat(job):
             if conn is None:
                 conn = psycopg.connect(autocommit=True, client_encoding="utf8", connect_timeout=5)
             progress = None if job.progress is None else Jsonb(job.progress)
-            job.state = conn.execute("SELECT jobq_heartbeat(%s, %s, %s)", (job.id, job.lease, progress)).fetchone()[0]
+            job.state = PACE.ask(conn, "SELECT jobq_heartbeat(%s, %s, %s)", (job.id, job.lease, progress))[0]
         except psycopg.Error as error:
             print(f"job {job.id}: heartbeat failed, trying again: {error}", file=sys.stderr)
             conn = None
@@ -104,6 +144,7 @@ def run(conn, job):
                 store(conn, job, result)
             # must_hold: an error when the lease is lost, which rolls back what store() wrote
             conn.execute("SELECT jobq_complete(%s, %s, %s, must_hold => true)", (job.id, job.lease, Jsonb(result)))
+        COLLISIONS.pop(job.id, None)
         return "completed"
     except Lost:
         return "lost"
@@ -115,12 +156,24 @@ def run(conn, job):
             raise psycopg.OperationalError(str(error)) from error
         if getattr(error, "sqlstate", None) == "JQ001":
             return "lost"
-        message = f"{type(error).__name__}: {error}"
-        status = conn.execute("SELECT jobq_fail(%s, %s, %s)", (job.id, job.lease, message)).fetchone()[0]
-        return status or "lost"
+        if getattr(error, "sqlstate", None) in COLLIDED and COLLISIONS[job.id] < MOST_COLLISIONS:
+            COLLISIONS[job.id] += 1   # with a transaction that is not at fault either: the attempt is not counted
+            return "collided" if conn.execute("SELECT jobq_release(%s, %s)", (job.id, job.lease)).fetchone()[0] else "lost"
+        return fail(conn, job, f"{type(error).__name__}: {error}")
     finally:
         job.done.set()
         beats.join(5)
+
+
+def fail(conn, job, message):
+    COLLISIONS.pop(job.id, None)
+    message = message.encode("utf-8", "replace").decode().replace("\0", "?")
+    try:
+        status = conn.execute("SELECT jobq_fail(%s, %s, %s)", (job.id, job.lease, message)).fetchone()[0]
+    except psycopg.errors.UntranslatableCharacter:   # the encoding of the database lacks a character
+        message = message.encode("ascii", "replace").decode()
+        status = conn.execute("SELECT jobq_fail(%s, %s, %s)", (job.id, job.lease, message)).fetchone()[0]
+    return status or "lost"
 
 
 def wake(stop):
@@ -138,7 +191,9 @@ def wake(stop):
 
 
 def longest_wait(conn):
-    """Long where it can be ended."""
+    """Long where it can be ended, and where no other worker needs the connection."""
+    if PACE.pooled:
+        return "2 s"
     try:
         conn.execute("SELECT jobq_wake(%s)", (WORKER_ID,))  # nobody waits yet: the first wait ends at once
         return "1 min"
@@ -174,20 +229,29 @@ def main():
 
 
 def serve(conn, queue, stop):
-    wait, left = longest_wait(conn), ""
+    PACE.look(conn)
+    wait, left, pause = longest_wait(conn), "", 0.05
     while not stop.is_set():
         with conn.cursor(row_factory=dict_row) as cursor:
             # autocommit: the claim is committed before the work begins. What is not needed is not asked for: psycopg reads
             # times in the DateStyle ISO only, and of the years 1 to 9999.
-            row = cursor.execute("SELECT id, lease, kind, payload, attempt, heartbeat_seconds FROM jobq_claim(%s, %s, kinds => %s)",
-                                 (queue, WORKER_ID, list(KINDS))).fetchone()
+            row = PACE.ask(cursor, "SELECT id, lease, kind, payload, attempt, heartbeat_seconds FROM jobq_claim(%s, %s, kinds => %s)",
+                           (queue, WORKER_ID, list(KINDS)))
         if row is None:
             before, left = left, others(conn, queue)
             if left not in ("", before):
                 print(f"queue {queue}: jobs that this worker does not claim are waiting: {left}", file=sys.stderr)
-            # Sleeps in the server until there may be a job, or wake() ends it.
-            conn.execute("CALL jobq_wait(%s, %s, %s, worker_id => %s)", (queue, wait, list(KINDS), WORKER_ID))
+            if PACE.polls():
+                stop.wait(pause)
+                pause = min(2 * pause, 1)
+                continue
+            try:
+                # Sleeps in the server until there may be a job, or wake() ends it.
+                conn.execute("CALL jobq_wait(%s, %s, %s, worker_id => %s)", (queue, wait, list(KINDS), WORKER_ID))
+            except psycopg.errors.QueryCanceled as error:   # by statement_timeout: as any wait ends
+                print(f"a wait was ended by the server (see the setting statement_timeout): {error}", file=sys.stderr)
             continue
+        pause = 0.05
         job = Job(row)
         print(f"job {job.id}: {job.kind}, attempt {row['attempt']}", flush=True)
         print(f"job {job.id}: {run(conn, job)}", flush=True)

@@ -1,5 +1,6 @@
 """The programs of examples/ at work: jobs that succeed, fail and are cancelled, and SIGTERM at the end."""
 
+import os
 import pathlib
 import shutil
 import signal
@@ -95,6 +96,54 @@ def python_worker_and_errors_of_sql():
     check(value("SELECT split_part(error, E'\\n', 1) FROM jobq.jobs WHERE id = %s", ids[1]), "LockNotAvailable: it is locked", "and on record")
 
 
+def python_worker_and_collisions():
+    """The first four tries of the job end in 40001 or 40P01."""
+    conn.execute("CREATE SEQUENCE tries")
+    conn.execute("""CREATE FUNCTION collides() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE try bigint = nextval('tries');
+        BEGIN
+            IF try <= 4 THEN RAISE 'it collides' USING ERRCODE = CASE try % 2 WHEN 0 THEN '40001' ELSE '40P01' END; END IF;
+            RETURN NEW;
+        END $$""")
+    conn.execute("CREATE TRIGGER collides BEFORE INSERT ON hashes FOR EACH ROW WHEN (NEW.text = 'collides') EXECUTE FUNCTION collides()")
+    ids, lines = work("collisions", sys.executable, str(EXAMPLES / "worker.py"), "collisions", jobs=[
+        ("hash", '{"text": "collides"}'), ("hash", '{"txt": "hello"}'), ("count", '{"steps": 60}')])
+    check(lines.count("job 1: collided"), 4, "worker.py gives a job back whose transaction collided")
+    check(value("SELECT attempts FROM jobq.jobs WHERE id = %s", ids[0]), 1, "and counts no attempt")
+
+
+def python_worker_and_statement_timeout():
+    queue = "canceled waits"
+    command = [sys.executable, str(EXAMPLES / "worker.py"), queue]
+    worker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PGOPTIONS": "-c statement_timeout=1000"})
+    try:
+        said = worker.stderr.readline() + worker.stderr.readline()
+        value("SELECT jobq_enqueue(%s, '{\"text\": \"late\"}', kind => 'hash')", queue)
+        check(becomes("completed", STATUSES, queue), "completed", "worker.py goes on when statement_timeout ends a wait")
+    finally:
+        worker.terminate()
+        worker.communicate(timeout=60)
+    check("see the setting statement_timeout" in said, True, "and names the setting")
+
+
+def orders_and_collisions(command, program):
+    """The first three charges of an order end in 40001 or 40P01."""
+    conn.execute("CREATE TABLE charges (order_id bigint, cents int); CREATE TABLE shipments (order_id bigint); CREATE TABLE refunds (order_id bigint, cents int)")
+    conn.execute("ALTER SEQUENCE tries RESTART 2")
+    conn.execute("CREATE TRIGGER collides BEFORE INSERT ON charges FOR EACH ROW EXECUTE FUNCTION collides()")
+    job = value("SELECT jobq_enqueue(%s, '{\"order\": 1, \"cents\": 5}', max_attempts => 1)", program)
+    worker = subprocess.Popen([*command, str(EXAMPLES / program), program], stdout=subprocess.PIPE, text=True)
+    try:
+        check(becomes(1, "SELECT count(*) FROM shipments"), 1, f"{program} ships an order whose charge collided")
+        value("SELECT jobq_signal_job(%s, 'delivered')", job)
+        check(becomes("completed", STATUSES, program), "completed", f"{program} completes it")
+    finally:
+        worker.kill()
+        output, _ = worker.communicate()
+    check((output.count("collided"), value("SELECT attempts FROM jobq.jobs WHERE id = %s", job)), (3, 1), f"{program} counts no attempt for it")
+    conn.execute("DROP TABLE charges, shipments, refunds")
+
+
 def shell_worker():
     ids, lines = work("sh", str(EXAMPLES / "worker.sh"), "sh", "sh", "-c", 'read -r seconds; sleep "$seconds" && echo slept', jobs=[
         ("", "0"), ("", '"x"'), ("", "60")])
@@ -158,6 +207,10 @@ def names_its_package():
 
 python_worker()
 python_worker_and_errors_of_sql()
+python_worker_and_collisions()
+python_worker_and_statement_timeout()
+orders_and_collisions([sys.executable], "order.py")
+orders_and_collisions(["node"], "order.mjs")
 shell_worker()
 shell_worker_cuts_texts()
 says_what_it_leaves()
