@@ -191,10 +191,12 @@ module Jobq
   end
 
   # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker tells it
-  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are half an interval late. It ends when
-  # the pipe ends, so with the worker.
+  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are a quarter of an interval late. It
+  # ends when the pipe ends, so with the worker.
   class StandIn
-    LATE = 1.5 # intervals
+    LATE = 1.25 # intervals
+    IDLE = 60 # seconds after which the child closes its connection
+    READY_WITHIN = 10 # seconds
     # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
     BRIEFLY = <<~SQL
       WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly
@@ -202,19 +204,22 @@ module Jobq
 
     def initialize(settings)
       reader, @pipe = IO.pipe
-      Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, pgroup: true))
-      reader.close
+      ready, answer = IO.pipe
+      Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, out: answer, pgroup: true))
+      [reader, answer].each(&:close)
       @mutex = Mutex.new
       say(Jobq.json(settings))
+      ready.wait_readable(READY_WITHIN) # nothing is claimed before the child can heartbeat it
+      ready.close
     end
 
     # Before the handler begins.
     def begin(job, interval)
-      say("+ #{job.lease} #{job.id} #{interval}")
+      say("+ #{job.lease} #{job.id} #{interval} #{job.beat_at}")
     end
 
     def beaten(job)
-      say("* #{job.lease}")
+      say("* #{job.lease} #{job.beat_at}")
     end
 
     def ended(job)
@@ -229,20 +234,27 @@ module Jobq
       jobs = {} # by lease: id, interval, when it was beaten
       mutex = Mutex.new
       Thread.new { listen(input, jobs, mutex) }
+      say_ready
+      connection = used_at = nil
       while Process.ppid == parent
         sleep 0.1
         late = mutex.synchronize { jobs.select { |_, job| Worker.now - job[2] > LATE * job[1] } }
-        beat(late, settings) if late.any?
+        if late.any?
+          connection = beat(late, connection, settings)
+          used_at = Worker.now
+        elsif connection && Worker.now - used_at > IDLE
+          connection = connection.close
+        end
       end
     end
 
     def self.listen(input, jobs, mutex)
       while (line = input.gets)
-        what, lease, id, interval = line.split
+        what, lease, *values = line.split
         mutex.synchronize do
           case what
-          when '+' then jobs[lease] = [id, interval.to_f, Worker.now]
-          when '*' then jobs[lease] && jobs[lease][2] = Worker.now
+          when '+' then jobs[lease] = [values[0], values[1].to_f, values[2].to_f]
+          when '*' then jobs[lease] && jobs[lease][2] = values[0].to_f
           else jobs.delete(lease)
           end
         end
@@ -250,20 +262,30 @@ module Jobq
       exit!
     end
 
-    def self.beat(jobs, settings)
-      connection = PG.connect(settings)
+    def self.say_ready
+      $stdout.syswrite("ready\n")
+    rescue SystemCallError
+      nil # the worker has not waited so long
+    ensure
+      $stdout.reopen(File::NULL)
+    end
+
+    # Returns the connection if it is still good.
+    def self.beat(jobs, connection, settings)
+      connection ||= PG.connect(settings)
       jobs.each do |lease, job|
         connection.exec_params(BRIEFLY, [job[0], lease])
         job[2] = Worker.now - (LATE - 1) * job[1] # again after an interval
       rescue PG::LockNotAvailable
         next
       end
+      connection
     rescue PG::Error
-      sleep 1
-    ensure
       connection&.close
+      sleep 1
+      nil
     end
-    private_class_method :listen, :beat
+    private_class_method :listen, :say_ready, :beat
 
     private
 

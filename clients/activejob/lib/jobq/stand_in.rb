@@ -5,10 +5,12 @@ require "pg"
 
 module Jobq
   # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker tells it
-  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are half an interval late. It ends when
-  # the pipe ends, so with the worker. This file is the program of the child.
+  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are a quarter of an interval late. It
+  # ends when the pipe ends, so with the worker. This file is the program of the child.
   class StandIn
-    LATE = 1.5   # intervals
+    LATE = 1.25         # intervals
+    IDLE = 60           # seconds after which the child closes its connection
+    READY_WITHIN = 10   # seconds
     # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
     BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) " \
               "SELECT jobq_heartbeat($1::bigint, $2::bigint) FROM briefly"
@@ -17,9 +19,12 @@ module Jobq
     def initialize(given, defaults, log)
       reader, @pipe = IO.pipe
       @lock = Mutex.new
-      Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, pgroup: true))
-      reader.close
+      ready, answer = IO.pipe
+      Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, out: answer, pgroup: true))
+      [reader, answer].each(&:close)
       say(JSON.generate(defaults.merge(given.respond_to?(:call) ? given.call : given)))
+      ready.wait_readable(READY_WITHIN)   # nothing is claimed before the child can heartbeat it
+      ready.close
     rescue SystemCallError => e
       log.warn("no process can be made that heartbeats while C code holds Ruby's lock: #{e.message}")
       @pipe = nil
@@ -27,11 +32,11 @@ module Jobq
 
     # Before the handler begins.
     def begin(job, interval)
-      say("+ #{job.lease} #{job.id} #{interval}")
+      say("+ #{job.lease} #{job.id} #{interval} #{StandIn.now}")
     end
 
     def beaten(job)
-      say("* #{job.lease}")
+      say("* #{job.lease} #{StandIn.now}")
     end
 
     def ended(job)
@@ -49,27 +54,34 @@ module Jobq
       settings = JSON.parse(input.gets || exit!, symbolize_names: true)
       jobs, lock = {}, Mutex.new   # by lease: id, interval, when it was beaten
       Thread.new { listen(input, jobs, lock) }
+      say_ready
+      connection = used_at = nil
       while Process.ppid == parent
         sleep(0.1)
         late = lock.synchronize { jobs.select { |_, job| now - job[2] > LATE * job[1] } }
-        beat(late, settings) if late.any?
+        if late.any?
+          connection = beat(late, connection, settings)
+          used_at = now
+        elsif connection && now - used_at > IDLE
+          connection = connection.close
+        end
       end
+    end
+
+    def self.now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     class << self
       private
 
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
-
       def listen(input, jobs, lock)
         while (line = input.gets)
-          what, lease, id, interval = line.split
+          what, lease, *values = line.split
           lock.synchronize do
             case what
-            when "+" then jobs[lease] = [id, interval.to_f, now]
-            when "*" then jobs[lease] && jobs[lease][2] = now
+            when "+" then jobs[lease] = [values[0], values[1].to_f, values[2].to_f]
+            when "*" then jobs[lease] && jobs[lease][2] = values[0].to_f
             else jobs.delete(lease)
             end
           end
@@ -77,18 +89,28 @@ module Jobq
         exit!
       end
 
-      def beat(jobs, settings)
-        connection = PG.connect(settings)
+      def say_ready
+        $stdout.syswrite("ready\n")
+      rescue SystemCallError
+        nil   # the worker has not waited so long
+      ensure
+        $stdout.reopen(File::NULL)
+      end
+
+      # Returns the connection if it is still good.
+      def beat(jobs, connection, settings)
+        connection ||= PG.connect(settings)
         jobs.each do |lease, job|
           connection.exec_params(BRIEFLY, [job[0], lease])
           job[2] = now - (LATE - 1) * job[1]   # again after an interval
         rescue PG::LockNotAvailable
           next
         end
+        connection
       rescue PG::Error
-        sleep(1)
-      ensure
         connection&.close
+        sleep(1)
+        nil
       end
     end
 
