@@ -8,6 +8,8 @@
 #include "lanes/own_numbers.h"
 #include "limits/limit_policy.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -16,12 +18,22 @@ core::Maybe with_limit(const core::Maybe &slot, int64 limit) {
     return slot ? core::Maybe(core::slot_of(limit, core::number_of_slot(*slot))) : core::Maybe();
 }
 
-// No lane can be made of such an array. Its row bypassed the triggers, and raises no error here.
+// Whether no lane can be made of these words. Their row bypassed the triggers, which check words, and raises no error
+// here.
+bool is_odd(const JobState &job) {
+    return job.queue.size() > core::kMaxQueueBytes || job.kind.size() > core::kMaxKindBytes;
+}
 bool is_odd(ArrayType *required) {
-    return ARR_NDIM(required) > 1 || ARR_ELEMTYPE(required) != TEXTOID || array_contains_nulls(required);
+    return ARR_NDIM(required) > 1 || array_contains_nulls(required) ||
+           ArrayGetNItems(ARR_NDIM(required), ARR_DIMS(required)) > core::kMaxCapabilities;
+}
+bool is_odd(const Names &required) {
+    return std::any_of(required.items, required.items + required.count,
+                       [](std::string_view name) { return name.size() > core::kMaxCapabilityBytes; });
 }
 
 int64 lane_of_words(HeapTuple row, TupleDesc desc, const JobState &job) {
+    if (is_odd(job)) return job.lane;
     bool none;
     const int32 version = DatumGetInt32(SPI_getbinval(row, desc, kJobVersion, &none));
     const Datum value = SPI_getbinval(row, desc, kJobRequires, &none);
@@ -29,6 +41,7 @@ int64 lane_of_words(HeapTuple row, TupleDesc desc, const JobState &job) {
     ArrayType *required = DatumGetArrayTypeP(value);
     if (is_odd(required)) return job.lane;
     Names names = names_of(required, "requires", SIZE_MAX, PG_INT32_MAX);
+    if (is_odd(names)) return job.lane;
     names.count = core::canonical_set(names.items, names.count);
     return lane_number(job.queue, job.kind, version, names);
 }

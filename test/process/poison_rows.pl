@@ -166,7 +166,7 @@ for my $each (grep { $wanted{ $_->[0] } } @ways)
     my ($way, $sql) = @$each;
     my $database = $way =~ s/ /_/r;
     database($node, $database);
-    value($node, $database, $schema . 'GRANT USAGE ON SCHEMA jobq TO granted; GRANT INSERT, UPDATE, SELECT ON jobq.jobs TO granted; GRANT USAGE ON SEQUENCE jobq.jobs_id_seq TO granted');
+    value($node, $database, $schema . 'GRANT USAGE ON SCHEMA jobq TO granted; GRANT INSERT, UPDATE, SELECT ON jobq.jobs TO granted; GRANT USAGE ON SEQUENCE jobq.jobs_id_seq TO granted; GRANT EXECUTE ON FUNCTION jobq.lane_of TO granted');
     value($node, $database, $sql);
     my $tried = value($node, $database, q{SELECT (SELECT count(*) FROM jobq.jobs) + (SELECT count(*) FROM refused)});
     cmp_ok($tried, '>=', 1000, "$way: rows tried");
