@@ -14,6 +14,7 @@ COLUMNS = [  # metric, heading, format
     ('enqueue_disk_per_job', 'enqueue, disk bytes/job', '{:,.0f}'), ('disk_per_job', 'disk bytes/job', '{:,.0f}'), ('checkpoint_per_job', 'pages at a checkpoint, bytes/job', '{:,.0f}'),
     ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
     ('size_mb', 'size MB', '{:,.0f}'),
+    ('entries_a_job', 'index entries/job', '{:,.0f}'), ('late_p99_ms', 'late, p99 ms', '{:,.0f}'),
     ('waiting_bytes', 'waiting, bytes/job', '{:,.0f}'), ('completed_bytes', 'completed, bytes/job', '{:,.0f}'),
     ('wal_after_checkpoint', 'WAL after a checkpoint', '{:,.0f}'), ('enqueued_per_s', 'enqueued/s', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
     ('answered_enqueues', 'answered enqueues', '{:,.0f}'), ('answered_acknowledgements', 'answered acknowledgements', '{:,.0f}'),

@@ -1,11 +1,14 @@
 # A transaction held open under full load, 4 clients, single jobs: once REPEATABLE READ with a snapshot, once idle with a
 # transaction id. Against the same without, in rounds that begin with another of them each, second by second; the textbook
-# for comparison.
+# for comparison. And, for each of these transactions, how late delayed jobs, retries, and schedules are, and how many index entries
+# the server reads for each of them.
+
+import time
 
 from cells import interleave, prepare
 from contenders import BASE, JOBQ, TEXTBOOK, TUNED
 from load import Drained, Running, pgbench
-from statistic import median_and_interval
+from statistic import median_and_interval, percentile
 
 TITLE = 'A transaction held open under full load, 4 clients'
 CLIENTS = 4
@@ -58,6 +61,78 @@ class Held:
                 'first': first, 'last': last, 'flatness': last / first}
 
 
+# Indexes whose oldest entries the duties of the background worker would pass.
+DUTY_INDEXES = ['jobs_due_idx', 'jobs_running_idx', 'jobs_rescue_idx', 'schedule_settings_due_idx', 'jobs_pkey']
+DELAYED_A_SECOND = 150
+SCHEDULES = 50
+
+
+def entries_read(conn):
+    time.sleep(2)  # The worker reports what it has read once a second.
+    return conn.execute('SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname = ANY (%s)', (DUTY_INDEXES,)).fetchone()[0]
+
+
+def put_delayed(conn):
+    """A tenth of a second's delayed jobs."""
+    count = DELAYED_A_SECOND // 10
+    conn.execute("SELECT count(*) FROM jobq_enqueue_many('bench', array_fill('{}'::jsonb, ARRAY[%s::int]), kind => 'delayed', run_ats => "
+                 "ARRAY(SELECT clock_timestamp() + interval '200 ms' + n * interval '100 ms' / %s FROM generate_series(1, %s) n))",
+                 (count, count, count))
+
+
+def work_off(conn):
+    """Claims what is there, fails a fifth of the first attempts, completes the rest. How late each job was claimed, in ms."""
+    jobs = conn.execute("SELECT id, lease, attempt, 1000 * extract(epoch FROM clock_timestamp() - run_at)::float8 "
+                        "FROM jobq_claim('bench', batch => 100)").fetchall()
+    if not jobs:
+        time.sleep(0.002)
+    failed = [job for job in jobs if job[2] == 1 and job[0] % 5 == 0]
+    done = [job for job in jobs if job not in failed]
+    for job in failed:
+        conn.execute("SELECT jobq_fail(%s, %s, 'again', retry_in => '100 ms')", job[:2])
+    conn.execute('SELECT count(*) FROM jobq_complete_many(%s, %s)', ([job[0] for job in done], [job[1] for job in done]))
+    return [job[3] for job in jobs]
+
+
+def duties_cell(bench, statements, seconds):
+    JOBQ.reset(bench.conn)
+    conn, holder = bench.connect(), bench.connect()
+    conn.execute("SELECT count(jobq_schedule('held ' || n, '@every 1s', 'bench', kind => 'scheduled')) FROM generate_series(1, %s) n",
+                 (SCHEDULES,))
+    for statement in statements:
+        holder.execute(statement)
+    before, late, started, puts = entries_read(bench.conn), [], time.monotonic(), 0
+    while (elapsed := time.monotonic() - started) < seconds:
+        if elapsed >= puts / 10:
+            put_delayed(conn)
+            puts += 1
+        late += [(elapsed, ms) for ms in work_off(conn)]
+    conn.execute('SELECT count(jobq_unschedule(name)) FROM jobq.schedules')
+    read = (entries_read(bench.conn) - before) / max(len(late), 1)
+    holder.close()
+    conn.close()
+    edge = min(10, seconds // 3)
+    first, last = ([ms for at, ms in late if begin <= at < begin + edge] for begin in (0, seconds - edge))
+    return {'jobs_per_s': len(late) / seconds, 'entries_a_job': float(read), 'late_p99_ms': percentile([ms for _, ms in late], 0.99),
+            'first_p99_ms': percentile(first, 0.99), 'last_p99_ms': percentile(last, 0.99)}
+
+
+def delayed(bench):
+    seconds = bench.scale(120, 12)
+    cells = {f'delayed jobs, retries, and schedules, {holder}': lambda statements=statements: duties_cell(bench, statements, seconds)
+             for holder, statements in HOLDERS.items()}
+    interleave(bench, 'held', cells, bench.scale(3, 1), 'off')
+    without = f'delayed jobs, retries, and schedules, {list(HOLDERS)[0]}'
+    for holder in list(HOLDERS)[1:]:
+        cell = f'delayed jobs, retries, and schedules, {holder}'
+        ratio, interval = bench.paired('held', cell, without, 'off', 'entries_a_job')
+        bench.goal('held', f'{cell}: index entries read for each, times those without', ratio, '<=', 2, interval=interval)
+        late = [last / first for first, last in zip(bench.values('held', cell, 'off', 'first_p99_ms'),
+                                                    bench.values('held', cell, 'off', 'last_p99_ms'))]
+        value, interval = median_and_interval(late, 'rounds')
+        bench.goal('held', f'{cell}: p99 of their lateness, the last seconds by the first', value, '<=', 2, interval=interval)
+
+
 def judge(bench, contender, holder, seconds, edge):
     cell = f'{contender.title}, {holder}'
     ratio, interval = bench.paired('held', cell, f'{contender.title}, nothing held', 'off')
@@ -87,3 +162,4 @@ def run(bench):
     for contender in textbooks:
         kept = bench.ratio('held', f'{contender.title}, REPEATABLE READ held', f'{contender.title}, nothing held', 'off')
         bench.note('held', f'The {contender.title} keeps {kept:.2f} of its speed on average over the {seconds} s.')
+    delayed(bench)
