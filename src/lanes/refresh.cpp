@@ -7,6 +7,10 @@
 
 #include <algorithm>
 
+extern "C" {
+#include "storage/lmgr.h"
+}
+
 namespace jobq {
 
 namespace {
@@ -92,6 +96,13 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
     finish_refresh(lane, ticket, found);
 }
 
+// Locks the table as open_jobs does, unless another session holds it against that, such as CREATE INDEX: a duty that
+// has nothing to do must not wait for it.
+bool lock_jobs_at_once() {
+    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
+    return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock);
+}
+
 }  // namespace
 
 void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
@@ -99,7 +110,7 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
 }
 
 EmptyRanges refreshed_ranges(core::KeySpace space, const ClaimKey &end) {
-    if (IsolationUsesXactSnapshot()) return {};
+    if (IsolationUsesXactSnapshot() || !lock_jobs_at_once()) return {};
     JobsTable jobs;
     open_jobs(&jobs);
     // The rescue looks at every running job, the promotion at the first due ones.
