@@ -78,13 +78,14 @@ answered() {  # when it was asked for, in microseconds
     fi
     echo $((EPOCHSECONDS + 60 + RANDOM % 61)) >"$jobs/polls_until"
 }
-# Sets late_after: a quarter of the heartbeat interval, at least 0.25 s and at most 1 s.
+# Sets late_after: half of the heartbeat interval, at least 2 s and at most 3 s. More than in the libraries, because the time includes
+# that in which psql starts, which is a second on a busy machine.
 limit_answers() {  # heartbeat interval of the job in hand, or nothing
-    late_after=$(awk -v a="${1:-4}" -v b="${heartbeat_interval:-4}" -v c="${heartbeat_timeout:-12}" 'BEGIN {
-        s = a / 4; if (b / 4 < s) s = b / 4; if (c / 12 < s) s = c / 12
-        printf "%d", 1e6 * (s < 0.25 ? 0.25 : s > 1 ? 1 : s) }')
+    late_after=$(awk -v a="${1:-6}" -v b="${heartbeat_interval:-6}" -v c="${heartbeat_timeout:-18}" 'BEGIN {
+        s = a / 2; if (b / 2 < s) s = b / 2; if (c / 6 < s) s = c / 6
+        printf "%d", 1e6 * (s < 2 ? 2 : s > 3 ? 3 : s) }')
 }
-late_after=1000000
+late_after=3000000
 
 # A pause, and a longer one the next time.
 rest_longer() {
