@@ -54,6 +54,7 @@ zombie        1+ test/planted/lost_lease_committed.patch
 ringed        1+ test/planted/ring_not_broken.patch
 overlooked    1+ test/planted/dependents_not_locked.patch
 uncounted     1+ test/planted/held_not_counted.patch
+unpassed      2+ test/planted/left_jobs_not_told.patch
 fuzz          3  test/fuzz/run.sh
 fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
@@ -336,6 +337,14 @@ suite_asleep() {
     scratch_server asleep "$preloaded"
     run_make installcheck REGRESS= ISOLATION=signals >"$SCRATCH/asleep.log" 2>&1 && return 1
     grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
+}
+
+# The test of wake-ups must catch a claim that leaves jobs and wakes no other sleeper.
+suite_unpassed() {
+    plant_defect left_jobs_not_told
+    for_process
+    PGPORT=65434 in_source prove test/process/wake_shares.pl >"$SCRATCH/unpassed.log" 2>&1 && return 1
+    grep "Failed test 'a claim that leaves jobs wakes the next sleeper'" "$SCRATCH/unpassed.log" && echo "1 passed, 0 failed"
 }
 
 # The races of two jobs that begin to wait for each other must catch that both sleep on.

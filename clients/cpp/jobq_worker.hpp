@@ -721,8 +721,8 @@ private:
             return;
         }
         try {
-            own.exec_params("CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)", options_.queue,
-                span(wait_timeout_), kinds(), options_.worker_id);
+            own.exec_params("CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text, batch => $5::int)",
+                options_.queue, span(wait_timeout_), kinds(), options_.worker_id, room);
         } catch (const pqxx::sql_error &error) {
             if (error.sqlstate() != "57014")
                 throw;

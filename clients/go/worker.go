@@ -712,8 +712,8 @@ func (w *Worker) claimOnce(room int) error {
 		}
 		return nil
 	}
-	_, err = w.claims.Exec(ctx, "CALL jobq_wait($1::text, $2::text::interval, $3::text[], worker_id => $4::text)", w.Queue,
-		seconds(w.WaitTimeout), w.kinds, w.WorkerID)
+	_, err = w.claims.Exec(ctx, "CALL jobq_wait($1::text, $2::text::interval, $3::text[], worker_id => $4::text, batch => $5::int)", w.Queue,
+		seconds(w.WaitTimeout), w.kinds, w.WorkerID, room)
 	if sqlState(err) != "57014" {
 		return err
 	}

@@ -615,8 +615,8 @@ public final class JobqWorker {
             }
             return;
         }
-        try (PreparedStatement statement = prepared(claims, "CALL jobq_wait(?, ?::interval, ?, worker_id => ?)",
-                options.queue, seconds(waitTimeout), handlers.keySet(), options.workerId)) {
+        try (PreparedStatement statement = prepared(claims, "CALL jobq_wait(?, ?::interval, ?, worker_id => ?, batch => ?)",
+                options.queue, seconds(waitTimeout), handlers.keySet(), options.workerId, room)) {
             statement.execute();
         } catch (SQLException error) {
             if (!"57014".equals(error.getSQLState())) throw error;

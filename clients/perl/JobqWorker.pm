@@ -266,8 +266,8 @@ sub claim
             $self->{retry_at}{claims} = time + $pause;
             return 0;
         }
-        my $sth = $dbh->prepare('CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)', { pg_async => PG_ASYNC });
-        $sth->execute($option->{queue}, "$option->{wait_timeout} s", $self->{kinds}, $option->{worker_id});
+        my $sth = $dbh->prepare('CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text, batch => ?::int)', { pg_async => PG_ASYNC });
+        $sth->execute($option->{queue}, "$option->{wait_timeout} s", $self->{kinds}, $option->{worker_id}, $room);
         $self->{waiting} = $sth;
         return 0;
     };

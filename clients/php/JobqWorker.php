@@ -577,11 +577,11 @@ final class JobqWorker
             $this->retryAt['claims'] = microtime(true) + min(0.05 * 2 ** min($this->polls++, 10), 1);
         } else {
             try {
-                $this->waiting = $this->fork(function () use ($kinds) {
+                $this->waiting = $this->fork(function () use ($kinds, $room) {
                     pcntl_signal(SIGTERM, SIG_DFL);
                     try {
-                        JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)',
-                            [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id']]);
+                        JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text, batch => ?::int)',
+                            [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id'], $room]);
                     } catch (PDOException $error) {
                         if (($error->errorInfo[0] ?? '') !== '57014') {
                             throw $error;

@@ -595,7 +595,7 @@ module Jobq
       answered(Worker.now - begun)
       rows.each { |row| start(Job.new(row, self)) }
       return @polls = 0 if rows.ntuples.positive?
-      return wait(kinds) unless polls?
+      return wait(kinds, room) unless polls?
 
       @polls += 1
       @mutex.synchronize { @changed.wait(@mutex, [0.05 * 2**[@polls - 1, 10].min, 1].min) unless @stopping }
@@ -630,9 +630,9 @@ module Jobq
       false
     end
 
-    def wait(kinds)
-      @claims.exec_params('CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)',
-                          [@queue, "#{@wait_timeout} s", kinds, @worker_id])
+    def wait(kinds, room)
+      @claims.exec_params('CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text, batch => $5::int)',
+                          [@queue, "#{@wait_timeout} s", kinds, @worker_id, room])
     rescue PG::QueryCanceled => e
       return if @wait_canceled
 

@@ -226,7 +226,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     hint_at_change(was, is);
     if (was.life.group_active != is.life.group_active) log_group_head(is.life);
     if (update && is.life.status == core::JobStatus::Processing && was.life.status != core::JobStatus::Processing)
-        log_claim();
+        log_claim(text_of(row, kJobQueue), 1);
     return Datum(0);
 }
 

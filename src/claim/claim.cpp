@@ -5,9 +5,12 @@
 #include "compat/pg.h"
 
 #include "claim/claim.h"
+#include "claim/left_jobs.h"
 #include "claim/read_ahead.h"
 #include "claim/round_robin.h"
 #include "claim/take_from_lane.h"
+#include "claim/waiters.h"
+#include "compat/args.h"
 #include "compat/memory.h"
 #include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
@@ -307,12 +310,26 @@ void add_serialization_hint(void *) {
         errhint("Claim in a READ COMMITTED transaction, or begin the transaction with the claim and retry it.");
 }
 
+// For a claim that another one relies on.
+void look_for_left_jobs(Claim *claim) {
+    CommandCounterIncrement();
+    open_for_claim(claim);
+    renew_snapshot(&claim->jobs);
+    const LaneCursors lanes = find_cursors(claim);
+    wake_for_left_jobs(claim, lanes.items, lanes.count);
+}
+
 }  // namespace
 
 int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &found, TimestampTz now,
                ClaimSink *sink) {
     TimestampTz due;
-    if (found.limit_count > 0 && !queue_may_run(found, name, now, &due)) return 0;
+    begin_claim(name, view(request.worker_id));
+    if (found.limit_count > 0 && !queue_may_run(found, name, now, &due)) {
+        leave_after_claim();
+        end_claim(request.filter, 0);
+        return 0;
+    }
     // A trigger of somebody's may have the directory read again, or ask for so many queues that this one is forgotten.
     const Queue queue = kept_queue(found);
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
@@ -345,6 +362,11 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
         }
         if (claim.limiter != nullptr) close_limiter(&limiter);
     }
+    if (leave_after_claim())
+        look_for_left_jobs(&claim);
+    else if (claim.count > 0 && (claim.count == request.batch || claim.closed))
+        wake_for_left_jobs(&claim, lanes.items, lanes.count);
+    end_claim(request.filter, claim.count);
     if (claim.is_open) close_jobs(&claim.jobs);
     if (claim.count > 0)
         log_due(core::saturating_add(now, claim.earliest_timeout));

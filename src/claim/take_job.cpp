@@ -95,7 +95,7 @@ bool take_job(Claim *claim) {
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
     if (!reach_row_or_skip(&claim->jobs.table)) return false;
-    log_claim();
+    if (claim->count == 0) log_claim(claim->name, claim->request.batch);
     remember_claim(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};

@@ -2,6 +2,7 @@
 // the jobs that have not finished only. Nothing here reads the rows of finished jobs.
 #include "compat/pg.h"
 
+#include "claim/waiters.h"
 #include "compat/args.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
@@ -10,7 +11,6 @@
 #include "leases/rescue_index.h"
 #include "stats/counters.h"
 #include "stats/counts.h"
-#include "wait/waiters.h"
 
 #include <algorithm>
 

@@ -23,9 +23,11 @@ struct QueueChange {
 // A queue with jobs that become claimable, with other settings, or with slots that change hands.
 struct LoggedQueue {
     QueueName name;
-    bool notify;      // NOTIFY tells of it
-    bool settings;    // have changed
-    int undescribed;  // lanes that become claimable, of which the sleepers do not know what they are
+    bool notify;                  // NOTIFY tells of it
+    bool settings;                // have changed
+    int undescribed;              // lanes that become claimable, of which the sleepers do not know what they are
+    int64 claimed;                // jobs, at most
+    SubTransactionId claimed_in;  // the last that has claimed some
 };
 // Whether its sleepers look for themselves.
 inline bool sleepers_look(const LoggedQueue &queue) { return queue.settings || queue.undescribed > 0; }
@@ -100,7 +102,8 @@ struct TransactionLog {
     bool ready_unknown;
     bool claimed_before;  // some of those that become claimable may have been
     bool queues_unknown;
-    bool claims;  // it has claimed jobs
+    bool claims;          // it has claimed jobs
+    bool claims_unknown;  // of queues that are not in `queues`
 
     // Of jobs that have ended.
     int finished_count;

@@ -220,8 +220,16 @@ void log_settings(std::string_view queue) {
         log.queues_unknown = true;
 }
 
-void log_claim() {
-    if (has_readers()) log.claims = true;
+void log_claim(std::string_view queue, int jobs) {
+    if (!has_readers()) return;
+    log.claims = true;
+    LoggedQueue *logged = logged_queue(queue);
+    if (logged == nullptr) {
+        log.claims_unknown = true;
+        return;
+    }
+    logged->claimed += jobs;
+    logged->claimed_in = GetCurrentSubTransactionId();
 }
 
 bool log_lanes() {
@@ -438,7 +446,7 @@ void clear_log() {
     log.queues.clear();
     log.ready.clear();
     log.traits_count = 0;
-    log.ready_unknown = log.claimed_before = log.queues_unknown = log.claims = false;
+    log.ready_unknown = log.claimed_before = log.queues_unknown = log.claims = log.claims_unknown = false;
     log.finished_count = 0;
     log.finished_unknown = false;
     log.unblocked_count = 0;

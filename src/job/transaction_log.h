@@ -12,6 +12,7 @@
 // | jobs that become claimable        | lane, priority: first to last | 1,024   | any job of any lane             |
 // |   described, to wake so many      | the same                      | 256     | all sleepers of the queue look  |
 // | queues with such jobs or settings | name                          | 256     | all sleepers look               |
+// |   and of which jobs are claimed   | name                          | 256     | the same, after a rollback      |
 // | jobs that have ended              |                               | 4,096   | any job                         |
 // | groups, dependencies              | key, mostly                   | 4,096   | any of the kind                 |
 // |   groups whose head has ended     |                               | 1,024   | only told of, as above          |
@@ -68,8 +69,9 @@ bool log_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bo
 void describe_ready_lane(int64 lane, const core::LaneTraits &traits);
 // The settings of a queue change, or of any queue when the name is empty: it may have been resumed.
 void log_settings(std::string_view queue);
-// Jobs are claimed: should the transaction or a savepoint of it roll back, they are claimable again.
-void log_claim();
+// At most this many jobs of the queue are claimed. If the transaction or a savepoint of it rolls back, they are
+// claimable again.
+void log_claim(std::string_view queue, int jobs);
 // The directory of lanes gets other rows. True: the message about all of them has been sent, this needs one of its own.
 bool log_lanes();
 

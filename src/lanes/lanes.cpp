@@ -363,10 +363,15 @@ void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, b
         if (stays(lane_of(known_of(queue), lane)) || ensure_lane_of_job(lane, key.id)) settle(lane);
     }
     if (!log_ready(queue, lane, key, is_new)) return;
+    core::LaneTraits traits;
+    if (traits_of_lane(queue, lane, &traits)) describe_ready_lane(lane, traits);
+}
+
+bool traits_of_lane(std::string_view queue, int64 lane, core::LaneTraits *traits) {
     const KnownLane *found = lane_of(known_of(queue), lane);
-    if (found != nullptr)
-        describe_ready_lane(lane,
-                            core::lane_traits(found->kind, found->version, found->required, found->required_count));
+    if (found == nullptr) return false;
+    *traits = core::lane_traits(found->kind, found->version, found->required, found->required_count);
+    return true;
 }
 
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {

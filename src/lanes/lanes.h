@@ -11,6 +11,7 @@
 #include "job/jobs_table.h"
 #include "lanes/claim_key_policy.h"
 #include "lanes/lane_policy.h"
+#include "wait/wake_policy.h"
 
 #include <string_view>
 
@@ -35,6 +36,9 @@ bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 l
 // of it at the commit. Every statement that makes a job claimable must say so for each of its jobs. `is_new`: nobody
 // can have claimed it before.
 void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
+
+// What the lane's jobs demand of a worker. Returns false if the session does not know the lane.
+bool traits_of_lane(std::string_view queue, int64 lane, core::LaneTraits *traits);
 
 // Of so many lanes at most each is looked into by itself, and the empty ranges say which of them are empty. Of more,
 // those that have entries in the claim index are looked for.

@@ -7,6 +7,7 @@
 #include "bgw/triggers_changed.h"
 #include "claim/recent_claims.h"
 #include "claim/round_robin.h"
+#include "claim/waiters.h"
 #include "compat/async_commit.h"
 #include "compat/library_version.h"
 #include "compat/settings.h"
@@ -39,7 +40,6 @@
 #include "wait/job_waiters.h"
 #include "wait/notices.h"
 #include "wait/prepared.h"
-#include "wait/waiters.h"
 #include "wait/wake_notes.h"
 
 namespace jobq {
@@ -93,6 +93,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Abort, settle_prepared_at_abort},
 
     {Phase::AfterAbort, wake_for_slots_not_taken},
+    {Phase::AfterAbort, wake_for_claims_undone},
     {Phase::AfterAbort, call_executors_for_slots_not_taken},
     {Phase::AfterAbort, clear_log},
 
@@ -108,6 +109,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::SavepointAbort, roll_back_log},
 
     {Phase::AfterSavepointAbort, wake_for_slots_not_taken},
+    {Phase::AfterSavepointAbort, wake_for_claims_undone},
     {Phase::AfterSavepointAbort, call_executors_for_slots_not_taken},
 };
 static_assert(in_order(kTransactionParts));

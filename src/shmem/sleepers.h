@@ -1,5 +1,6 @@
-// Sessions that sleep in lists in shared memory until others wake them: what the waiters for jobs to claim (waiters.h)
-// and those for a job's end (job_waiters.h) have in common. The lists are guarded by locks of their users.
+// Sessions that sleep in lists in shared memory until others wake them: what the waiters for jobs to claim
+// (claim/waiters.h) and those for a job's end (wait/job_waiters.h) have in common. The lists are guarded by locks of
+// their users.
 #pragma once
 
 #include "compat/pg.h"
@@ -45,16 +46,34 @@ inline void remove_sleeper(SleeperList *list, Sleeper *sleeper) {
     pg_atomic_fetch_sub_u32(&list->count, 1);
 }
 
-// Calls visit for the entries of this database in a list, the longest waiting first. Lock held.
+// Calls visit for the entries of this database in a list, in their order, as long as it returns true. It may take the
+// entry off the list or move it to the front. Lock held.
 template <typename Entry, typename Visit>
-void for_each_sleeper(SleeperList *list, Visit visit) {
+void while_sleeper(SleeperList *list, Visit visit) {
     static_assert(offsetof(Sleeper, node) == 0);
     // The server's macros for this are not for C++.
     const dlist_node *end = &list->sleeping.head;
-    for (dlist_node *node = end->next; node != end; node = node->next) {
+    dlist_node *next;
+    for (dlist_node *node = end->next; node != end; node = next) {
+        next = node->next;
         auto *entry = reinterpret_cast<Entry *>(node);
-        if (entry->sleeper.database == MyDatabaseId) visit(entry);
+        if (entry->sleeper.database == MyDatabaseId && !visit(entry)) return;
     }
+}
+
+// The same for all of them.
+template <typename Entry, typename Visit>
+void for_each_sleeper(SleeperList *list, Visit visit) {
+    while_sleeper<Entry>(list, [&](Entry *entry) {
+        visit(entry);
+        return true;
+    });
+}
+
+// Moves an entry to the front of its list. Lock held exclusively.
+inline void move_to_front(SleeperList *list, Sleeper *sleeper) {
+    dlist_delete(&sleeper->node);
+    dlist_push_head(&list->sleeping, &sleeper->node);
 }
 
 // The session's own entry of an array with one for each backend: ordinary backends and background workers come first

@@ -134,7 +134,8 @@ CREATE PROCEDURE jobq_wait(
         kinds text[] DEFAULT NULL,
         versions integer[] DEFAULT NULL,
         capabilities text[] DEFAULT NULL,
-        worker_id text DEFAULT NULL)
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1)
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 

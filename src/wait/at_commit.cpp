@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "claim/recent_claims.h"
+#include "claim/waiters.h"
 #include "compat/settings.h"
 #include "compat/transaction.h"
 #include "edges/awaited_jobs.h"
@@ -16,7 +17,6 @@
 #include "wait/at_commit.h"
 #include "wait/job_waiters.h"
 #include "wait/notices.h"
-#include "wait/waiters.h"
 
 namespace jobq {
 
@@ -98,6 +98,9 @@ void publish_databases() {
 
 bool notices_wanted() { return settings.notify && settings.enabled; }
 
+// One slot is free.
+void let_one_look(const char *queue) { let_some_waiters_look(queue, 1); }
+
 void wake_anybody() {
     let_all_waiters_look();
     if (notices_wanted()) post_notice_of_anything();
@@ -138,9 +141,19 @@ void wake_for_claimable() {
     if (log.ready_unknown || log.queues_unknown) wake_anybody();
 }
 
-void wake_for_freed_slots() { publish_freed_slots({let_waiters_look, let_all_waiters_look}); }
+void wake_for_freed_slots() { publish_freed_slots({let_one_look, let_all_waiters_look}); }
 
-void wake_for_slots_not_taken() { publish_slots_not_taken({let_waiters_look, let_all_waiters_look}); }
+void wake_for_slots_not_taken() { publish_slots_not_taken({let_one_look, let_all_waiters_look}); }
+
+void wake_for_claims_undone() {
+    const TransactionLog &log = transaction_log();
+    hand_on_failed_claim();
+    if (!log.claims) return;
+    const SubTransactionId undone = GetCurrentSubTransactionId();
+    for (const LoggedQueue &queue : log.queues)
+        if (queue.claimed_in >= undone && queue.claimed > 0) let_some_waiters_look(queue.name, queue.claimed);
+    if (log.claims_unknown) let_all_waiters_look();
+}
 
 void wake_for_finished() {
     const TransactionLog &log = transaction_log();

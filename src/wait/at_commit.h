@@ -14,8 +14,9 @@ void publish_deadlines();
 void wake_for_claimable();
 void wake_for_freed_slots();
 void wake_for_slots_not_taken();
-void wake_for_finished();  // jobs that depend on those, too
-void forget_claims();      // that are rolled back
+void wake_for_claims_undone();  // jobs whose claims are rolled back are claimable again
+void wake_for_finished();       // jobs that depend on those, too
+void forget_claims();           // that are rolled back
 
 // A prepared transaction of this database has ended, and everybody can see it: nobody knows any more which jobs it was
 // about. Raises no error.

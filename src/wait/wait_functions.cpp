@@ -4,6 +4,7 @@
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
+#include "claim/waiters.h"
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "identity/identity.h"
@@ -14,7 +15,6 @@
 #include "stats/recent_filters.h"
 #include "wait/peek.h"
 #include "wait/sleep.h"
-#include "wait/waiters.h"
 #include "wait/wake_notes.h"
 
 namespace jobq {
@@ -29,8 +29,6 @@ constexpr core::Micros kPoll = core::kSecond;
 constexpr core::Micros kFirstPoll = 100 * core::kMillisecond;
 // While all claimable jobs are held by others; doubled each time.
 constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
-// Between two looks that commits ask for.
-constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 // A job that was told of last time and is still there is told of again this much later; doubled each time.
 constexpr core::Micros kFirstDoubt = core::kMillisecond;
 constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
@@ -42,11 +40,14 @@ struct Wait {
     core::WorkerFilter filter;
     int64 worker;     // core::worker_key; 0: without a name
     text *worker_id;  // as its claims have it
+    int batch;
     core::Micros deadline;
     core::Micros last_look;
     core::Micros next_look;
     core::Micros poll;
     core::Micros doubt_until;  // 0: no doubt yet
+    int looks;
+    bool another_goes;  // for the job that was seen
     Seen seen;
 };
 
@@ -65,18 +66,20 @@ void look(Wait *wait) {
         note_filter(wait->queue, wait->filter, GetCurrentTimestamp());
         const Outlook outlook = read_outlook(wait->queue);
         PopActiveSnapshot();
-        update_waiter(outlook.paused);
+        update_waiter(outlook.paused, monotonic_now());
         PushActiveSnapshot(GetTransactionSnapshot());
         wait->seen = {Peek::Nothing, 0, outlook.due};
         if (!outlook.paused && !outlook.limited)
             wait->seen = look_into_lanes(wait->queue, wait->filter, wait->worker_id);
     });
     wait->last_look = monotonic_now();
+    wait->looks++;
 }
 
 // Whether the caller shall hear of the job that was seen. If it has been told of this very job last time and did not
 // get it, something is in the way that a look does not see: it must not call again and again at full speed.
 bool worth_telling(Wait *wait) {
+    wait->another_goes = false;
     if (wait->seen.found != Peek::Claimable) return false;
     const core::Micros now = wait->last_look;
     const bool again = told.job_id == wait->seen.job_id && now - told.at < core::kSecond;
@@ -85,6 +88,10 @@ bool worth_telling(Wait *wait) {
         wait->doubt_until = now + told.doubt;
     }
     if (again && now < wait->doubt_until) return false;
+    // A commit or a token can let many sleepers look at once. Of those with one filter, one is enough: if its claim
+    // leaves jobs, it wakes the next.
+    wait->another_goes = !set_out(wait->looks > 1);
+    if (wait->another_goes) return false;
     if (!again) told.doubt = 0;
     told.job_id = wait->seen.job_id;
     told.at = now;
@@ -94,7 +101,7 @@ bool worth_telling(Wait *wait) {
 void plan_next_look(Wait *wait) {
     switch (wait->seen.found) {
         case Peek::Claimable:
-            wait->next_look = wait->doubt_until;
+            wait->next_look = wait->another_goes ? wait->last_look + kOnItsWay : wait->doubt_until;
             return;
         case Peek::Held:
             wait->poll = wait->poll == 0 ? kFirstHeldPoll : Min(wait->poll * 2, kPoll);
@@ -123,11 +130,11 @@ void sleep(const Wait &wait) {
     }
 }
 
-// False when the worker was woken: it may be about to stop, and a job that was meant for it goes to another.
+// Returns false if the worker was woken by name: it may be about to stop, so jobs that it was promised go to others.
 bool wait_for_job(Wait *wait) {
     // The caller's snapshot ends here.
     SPI_commit();
-    enter_waiters(wait->queue, core::digest_of(wait->filter), wait->worker);
+    enter_waiters(wait->queue, core::digest_of(wait->filter), wait->worker, wait->batch);
     if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
     for (;;) {
         look(wait);
@@ -164,6 +171,12 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     wait.filter = checked_filter(fcinfo, 2);
     wait.worker = key_of(worker_id_argument(fcinfo, 5));
     wait.worker_id = worker_id_or_default(fcinfo, 5);
+    require(fcinfo, 6, "batch");
+    wait.batch = Min(PG_GETARG_INT32(6), core::kMaxBatch);
+    if (wait.batch < 1)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"batch\" must be positive, but is %d", wait.batch),
+                        errhint("It is the number of jobs that the claim after the wait takes.")));
     bool served = false;
     PG_TRY();
     { served = wait_for_job(&wait); }

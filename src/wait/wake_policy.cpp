@@ -48,6 +48,19 @@ FilterDigest digest_of(const WorkerFilter &filter) noexcept {
     return digest;
 }
 
+std::uint64_t hash_of_digest(const FilterDigest &digest) noexcept {
+    std::uint64_t hash = 0;
+    const auto add = [&hash](std::uint64_t number) { hash = mix64(hash + number) + 1; };
+    const auto add_all = [&add](const auto *items, int count) {
+        add(static_cast<std::uint64_t>(count));
+        std::for_each(items, items + std::max(count, 0), [&add](auto item) { add(static_cast<std::uint64_t>(item)); });
+    };
+    add_all(digest.kinds, digest.kind_count);
+    add_all(digest.versions, digest.version_count);
+    add_all(digest.capabilities, digest.capability_count);
+    return hash;
+}
+
 Wants wants_lane(const FilterDigest &digest, const LaneTraits &traits) noexcept {
     Wants wants = Wants::Yes;
     if (digest.kind_count == kTooMany)

@@ -40,6 +40,8 @@ LaneTraits lane_traits(std::string_view kind, std::int32_t version, const std::s
 
 // The digest of a filter.
 FilterDigest digest_of(const WorkerFilter &filter) noexcept;
+// Filters whose digests have the same hash want the same lanes.
+std::uint64_t hash_of_digest(const FilterDigest &digest) noexcept;
 
 // Whether the worker may take jobs of the lane.
 Wants wants_lane(const FilterDigest &digest, const LaneTraits &traits) noexcept;

@@ -141,5 +141,20 @@ TEST(FilterDigest, WhatDoesNotFitMustBeLookedAt) {
     EXPECT_EQ(wants_lane(Filter().digest(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::No);
 }
 
+TEST(WakePolicy, HashOfADigestTellsFiltersApart) {
+    Filter any, mail, sms, mail_or_sms, version, able;
+    mail.any_kind = sms.any_kind = mail_or_sms.any_kind = false;
+    mail.kinds = {"mail"};
+    sms.kinds = {"sms"};
+    mail_or_sms.kinds = {"mail", "sms"};
+    version.any_version = false;
+    version.versions = {1};
+    able.capabilities = {"mail"};
+    const Filter *filters[] = {&any, &mail, &sms, &mail_or_sms, &version, &able};
+    for (const Filter *one : filters)
+        for (const Filter *other : filters)
+            EXPECT_EQ(one == other, hash_of_digest(one->digest()) == hash_of_digest(other->digest()));
+}
+
 }  // namespace
 }  // namespace jobq::core

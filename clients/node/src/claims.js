@@ -65,7 +65,7 @@ export class Claims {
             const done = this.hand.takeDone();
             const rows = await this.#claim(done, room);
             if (rows?.length) polls = 0;
-            else if (rows && this.hand.done === 0) await this.#rest(polls++);
+            else if (rows && this.hand.done === 0) await this.#rest(polls++, room);
         }
     }
 
@@ -117,7 +117,7 @@ export class Claims {
         }
     }
 
-    async #rest(polls) {
+    async #rest(polls, room) {
         await this.#absent(() => this.#lookForOtherKinds());
         const pollInterval = this.options.pollInterval ?? this.pace.longestPoll();
         if (pollInterval !== undefined) {
@@ -125,12 +125,12 @@ export class Claims {
             await this.#absent(() => sleep(pause, this.#stopping.signal));
             return;
         }
-        await this.#absent(() => this.#sleepInServer());
+        await this.#absent(() => this.#sleepInServer(room));
     }
 
-    async #sleepInServer() {
+    async #sleepInServer(room) {
         try {
-            await this.connection.query(WAIT, waitValues(this.options, this.#wait), this.#wait);
+            await this.connection.query(WAIT, waitValues(this.options, room, this.#wait), this.#wait);
         } catch (error) {
             if (isCanceled(error)) await this.#endedByServer(error);
             else if (isAgain(error)) await this.#again(error);

@@ -19,8 +19,8 @@ export const COMPLETE_AND_CLAIM = numbered(
      heartbeat_timeout => $H::interval)`,
     ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'I', 'L', 'R']);
 export const WAIT = numbered(
-    `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text)`,
-    ['Q', 'W', 'T', 'K', 'V', 'C']);
+    `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int)`,
+    ['Q', 'W', 'B', 'T', 'K', 'V', 'C']);
 
 // Asked first, so that a role that may not read the tables leaves no error in the log of the server.
 export const MAY_LOOK = `SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -60,7 +60,8 @@ const filter = (options) => [options.kinds, options.versions, options.capabiliti
 export const claimValues = (options, batch) =>
     [options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout)];
 
-export const waitValues = (options, seconds) => [options.queue, options.workerId, toInterval(seconds), ...filter(options)];
+export const waitValues = (options, batch, seconds) =>
+    [options.queue, options.workerId, batch, toInterval(seconds), ...filter(options)];
 
 /** ids and leases of attempts, as arrays. */
 export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];

@@ -82,6 +82,20 @@ BEGIN
 END
 $$;
 
+-- Waiters of a router do not sleep in a list, so that the number does not matter to it.
+--: raises what a server raises for a bad argument "batch" of jobq_wait
+CREATE FUNCTION jobq_router.check_wait_batch(batch integer) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF batch IS NULL THEN
+        RAISE 'argument "batch" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or leave the argument out where it has a default.';
+    ELSIF batch < 1 THEN
+        RAISE 'argument "batch" must be positive, but is %', batch USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'It is the number of jobs that the claim after the wait takes.';
+    END IF;
+END
+$$;
+
 --: the next pause between two looks, in seconds
 CREATE FUNCTION jobq_router.next_pause(pause double precision) RETURNS double precision
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT least(pause * 1.5, 0.25) $$;
@@ -92,7 +106,7 @@ DECLARE
     _until timestamptz := jobq_router.wait_until(timeout);
     _pause double precision := 0.01;
 BEGIN
-    PERFORM jobq_router.require_shards();
+    PERFORM jobq_router.require_shards(), jobq_router.check_wait_batch(batch);
     LOOP
         EXIT WHEN jobq_router.take_wake(worker_id);
         COMMIT;

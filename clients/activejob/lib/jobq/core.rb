@@ -112,7 +112,7 @@ module Jobq
           if claim(completions, room)
             polls = 0
           elsif @hand.go_away
-            wait(polls)
+            wait(polls, room)
             polls += 1
           end
         rescue Broken
@@ -180,12 +180,12 @@ module Jobq
       nil
     end
 
-    def wait(polls)
+    def wait(polls, room)
       longest = @options.poll_interval || @pace.longest_poll
       if longest
         @hand.rest([FIRST_POLL * 2**[polls, 20].min, longest].min)
       else
-        @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, @wait_timeout))
+        @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, room, @wait_timeout))
       end
     rescue PG::QueryCanceled => e
       return if @wait_canceled

@@ -13,7 +13,7 @@ module Jobq
       SELECT #{CLAIMED} FROM jobq_complete_and_claim($8::bigint[], $9::bigint[], $10::jsonb[],
                                                      $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
     SQL
-    WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text)"
+    WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int)"
     # Of each lane a thousand jobs at most are counted.
     OTHERS = <<~SQL
       SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind) AS found
@@ -46,9 +46,9 @@ module Jobq
        Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout)]
     end
 
-    def wait_parameters(options, kinds, timeout)
+    def wait_parameters(options, kinds, batch, timeout)
       [options.queue, Parameters.interval(timeout), Parameters.array(kinds), Parameters.array(options.versions),
-       Parameters.array(options.capabilities), options.worker_id]
+       Parameters.array(options.capabilities), options.worker_id, batch.to_s]
     end
   end
 end

@@ -199,7 +199,7 @@ class Core:
                 if rows:
                     polls = 0
                 elif self.hand.go_away():
-                    self._wait(polls)
+                    self._wait(polls, room)
                     polls += 1
             except Broken:
                 self.hand.disconnected()
@@ -264,7 +264,7 @@ class Core:
                         ", ".join(f"of kind {kind!r}" if kind else "without a kind" for kind in kinds))
         self.other_kinds = kinds
 
-    def _wait(self, polls: int) -> None:
+    def _wait(self, polls: int, room: int) -> None:
         self._look_for_other_kinds()
         if self.pace.calmed():
             log.info("%s: answers are fast again: waiting instead of polling", self.options.worker_id)
@@ -272,7 +272,7 @@ class Core:
         if longest is not None:
             self.hand.rest(min(FIRST_POLL * 2 ** min(polls, 20), longest))
             return
-        parameters = statements.claim_parameters(self.options, self.kinds, 0)
+        parameters = statements.claim_parameters(self.options, self.kinds, room)
         parameters["wait_timeout"] = interval(self.wait_timeout)
         try:
             self._claims.all(statements.WAIT, parameters)

@@ -22,7 +22,7 @@ CLAIM = f"SELECT {_CLAIMED} FROM jobq_claim({_CLAIM_ARGUMENTS})"
 COMPLETE_AND_CLAIM = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
     {_CLAIM_ARGUMENTS})"""
 WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
-    %(capabilities)s::text[], %(worker_id)s::text)"""
+    %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int)"""
 WAKE = "SELECT jobq_wake(%s::text)"
 
 # Asked first, so that a role that may not read the tables leaves no error in the log of the server.

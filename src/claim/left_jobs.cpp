@@ -1,0 +1,70 @@
+// See left_jobs.h.
+#include "compat/pg.h"
+
+#include "claim/left_jobs.h"
+#include "claim/recent_claims.h"
+#include "claim/waiters.h"
+#include "lanes/lanes.h"
+#include "lanes/other_queue.h"
+#include "lanes/ready_walk.h"
+#include "limits/limiter.h"
+#include "limits/throttle.h"
+#include "limits/throttled_ranges.h"
+
+namespace jobq {
+
+namespace {
+
+// Maximum number of lanes and of entries that a claim looks at, so that the look costs less than the claim. Beyond that
+// it wakes the next worker without need.
+constexpr int kMaxLanes = 64;
+constexpr int kMaxEntries = 128;
+
+// Whether the job of the entry that the scan has come to is claimable, as far as can be seen without locking it.
+bool is_left(Claim *claim, const core::ClaimKey &key) {
+    TimestampTz due = DT_NOEND;
+    return !recently_claimed(key.id, claim->now) && fetch_ready(&claim->jobs) &&
+           has_status(claim->jobs, core::JobStatus::Pending) && !is_of_other_queue(claim->jobs, claim->name) &&
+           !row_is_held(claim->jobs.table) &&
+           (claim->limiter == nullptr || !waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due));
+}
+
+bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entries) {
+    core::EmptyRanges throttled = {};
+    if (claim->limiter != nullptr && anything_throttled())
+        throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, lane, claim->epoch, 1, claim->now);
+    bool found = false;
+    walk_lane(
+        &claim->jobs, lane, from, core::kLastKey,
+        [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
+        [&](const core::ClaimKey &key) {
+            found = is_left(claim, key);
+            // A freed slot or a new token wakes those that wait for one.
+            if (++*entries == kMaxEntries) found = found || claim->limiter == nullptr;
+            return found || *entries == kMaxEntries ? Step::Stop : Step::Next;
+        });
+    return found;
+}
+
+// Whether the claim took each lane's jobs in the order of its cursor.
+bool cursors_are_exact(const Claim &claim) { return !claim.queue.round_robin && claim.queue.priority_ageing == 0; }
+
+}  // namespace
+
+void wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count) {
+    if (!anybody_waits(claim->name)) return;
+    TimestampTz due;
+    if (claim->limiter != nullptr && !queue_may_run(claim->queue, claim->name, claim->now, &due)) return;
+    int entries = 0;
+    for (int i = 0; i < count && entries < kMaxEntries; i++) {
+        const core::ClaimKey possible = first_possible_key(claim->epoch, lanes[i].lane);
+        const core::ClaimKey from = cursors_are_exact(*claim) && possible < lanes[i].next ? lanes[i].next : possible;
+        if (from == core::kLastKey) continue;
+        if (i < kMaxLanes && !leaves_job(claim, lanes[i].lane, from, &entries)) continue;
+        core::LaneTraits traits;
+        if (traits_of_lane(claim->name, lanes[i].lane, &traits)) wake_next_waiter(claim->name, traits);
+        return;
+    }
+}
+
+}  // namespace jobq
