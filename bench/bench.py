@@ -20,7 +20,7 @@ from statistic import median_and_interval
 
 # In the order of the report: the module in scenarios/, and whether the quick mode runs it.
 GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('access', False), ('peers', True), ('clients', False), ('brokers', False), ('router', False), ('wal', True), ('payload', False),
-          ('empty', True), ('wake', True), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
+          ('empty', True), ('wake', True), ('sleepers', False), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
           ('front', False), ('lanes', False), ('heartbeat', False), ('metrics', False), ('duties', False), ('schedules', True), ('handlers', True)]
 # For whoever changes jobq, not for the page: these run when they are named only.
 NAMED_ONLY = ['ablation']
