@@ -102,7 +102,7 @@ CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend the leases of all jobs of a worker that named itself
+--: extend the leases of all jobs of a worker that named itself; each process needs a name of its own
 CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
