@@ -75,7 +75,8 @@ Statement count_group_before = {
 // Claimable jobs of the queue in front of a place, of whatever lane.
 Statement count_before = {
     R"(SELECT count(*)
-       FROM (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+       FROM (SELECT FROM (SELECT DISTINCT d.lane
+                          FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d) l,
                   LATERAL (SELECT FROM jobq.jobs j
                            WHERE j._lane = l.lane AND j._ready AND (j.priority, j.run_at, j.id) < ($2, $3, $4)
                            LIMIT $5) j

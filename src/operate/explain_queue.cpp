@@ -18,11 +18,16 @@ constexpr int kKeys = 20;
 // So many jobs at the head are looked at for locks.
 constexpr int kHead = 20;
 
+// The lanes of queue $1. OFFSET 0, because a plan that is ordered by lane would pass the lanes of all queues.
+#define LANES_OF_QUEUE \
+    "(SELECT DISTINCT d.lane FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d)"
+
 // Lanes with claimable jobs, those with the first jobs first.
 Statement read_lanes = {
     R"(SELECT l.kind, l.version, l.requires, n.jobs
-       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d
-             WHERE d.queue = $1 ORDER BY d.lane) l,
+       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires
+             FROM (SELECT d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d
+             ORDER BY d.lane) l,
             LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.run_at) AS run_at
                      FROM (SELECT j.priority, j.run_at FROM jobq.jobs j
                            WHERE j._lane = l.lane AND j._ready LIMIT $2) j) n
@@ -31,7 +36,7 @@ Statement read_lanes = {
 
 Statement read_head = {
     R"(SELECT h.id, h.tableoid, h.ctid
-       FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+       FROM )" LANES_OF_QUEUE R"( l,
             LATERAL (SELECT j.id, j.tableoid, j.ctid, j.priority, j.run_at FROM jobq.jobs j
                      WHERE j._lane = l.lane AND j._ready
                      ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) h
@@ -48,7 +53,7 @@ Statement read_limited_keys = {
              UNION ALL
              SELECT h.key, 0
              FROM (SELECT h.concurrency_key AS key
-                   FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                   FROM )" LANES_OF_QUEUE R"( l,
                         LATERAL (SELECT j.id, j.priority, j.run_at, j.concurrency_key FROM jobq.jobs j
                                  WHERE j._lane = l.lane AND j._ready
                                  ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $3) h
@@ -66,17 +71,16 @@ Statement read_next_due = {
     {TEXTOID, INT8OID}};
 
 // Claimable jobs without a key, or of another key than these.
-Statement find_other_keys = {
-    R"(SELECT EXISTS (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+Statement find_other_keys = {R"(SELECT EXISTS (SELECT FROM )" LANES_OF_QUEUE R"( l,
                            LATERAL (SELECT FROM jobq.jobs j
                                     WHERE j._lane = l.lane AND j._ready
                                       AND (j.concurrency_key = ANY ($2)) IS NOT TRUE LIMIT 1) j))",
-    {TEXTOID, TEXTARRAYOID}};
+                             {TEXTOID, TEXTARRAYOID}};
 
 // Of the queue's claimable jobs, as far as they are counted, how many are suspects.
 Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(), count(*)
        FROM (SELECT j.lost_attempts, j._company_lease
-             FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+             FROM )" LANES_OF_QUEUE R"( l,
                   LATERAL (SELECT j.lost_attempts, j._company_lease FROM jobq.jobs j
                            WHERE j._lane = l.lane AND j._ready
                            ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
@@ -85,13 +89,6 @@ Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(),
 
 const char *jobs_text(int64 count) {
     return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
-}
-
-QueueNumbers numbers_of(std::string_view name) {
-    const QueueList list = read_queue_numbers();
-    for (int i = 0; i < list.count; i++)
-        if (list.items[i].queue == name) return list.items[i];
-    return {name, {}, {}, false, false};
 }
 
 int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
@@ -209,7 +206,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         return;
     }
     const Queue queue = kept_queue(*find_queue(name));
-    const QueueNumbers numbers = numbers_of(name);
+    const QueueNumbers numbers = read_unfinished(name);
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);
     bool stopped = explain_refusal(sink);

@@ -22,8 +22,39 @@ namespace {
 #define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
 
 Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
-Statement count_others = {
-    COUNT_JOBS "WHERE j.queue <> ALL ($1) GROUP BY j.queue, j.status ORDER BY j.queue", {TEXTARRAYOID}, Planning::Free};
+// A hashed anti-join, because "<> ALL" compares each job with each name.
+Statement count_others = {COUNT_JOBS
+                          "WHERE NOT EXISTS (SELECT FROM pg_catalog.unnest($1) n(queue) WHERE n.queue = j.queue) "
+                          "GROUP BY j.queue, j.status ORDER BY j.queue",
+                          {TEXTARRAYOID},
+                          Planning::Free};
+
+// The unfinished jobs of one queue, by the indexes that only they are in. $2: jobs that were claimed a moment ago,
+// which the index of the rescue does not have yet. A job that waits with a timeout is among the due ones.
+Statement count_unfinished = {
+    R"(SELECT u.queue, u.status::text, count(*)
+       FROM (SELECT j.queue, j.status FROM jobq.jobs j
+             WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1))
+               AND j._ready AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j WHERE j._due AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j WHERE j._group_waiting IS NOT NULL AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status
+             FROM (SELECT d.job_id FROM jobq.dependencies d WHERE d.active
+                   UNION SELECT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) d,
+                  LATERAL (SELECT j.queue, j.status FROM jobq.jobs j
+                           WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked' AND j._due IS NOT TRUE
+                             AND j._group_waiting IS NULL AND j.queue = $1 OFFSET 0) j
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j
+             WHERE j._rescue_indexed AND j.status = 'processing' AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j
+             WHERE j.id = ANY ($2) AND j._rescue_indexed IS NOT TRUE AND j.status = 'processing' AND j.queue = $1) u
+       GROUP BY u.queue, u.status ORDER BY u.queue)",
+    {TEXTOID, INT8ARRAYOID}};
 
 // A queue with settings may have no lane, and the other way round.
 Statement get_queues = {
@@ -198,6 +229,28 @@ QueueList read_queue_numbers() {
     if (!counters.complete) append_counted(read(count_others, Params().add(names_of_list(list))), &list);
     add_own_changes(&list, counters.complete);
     return list_names(&list, counters.complete);
+}
+
+QueueNumbers read_unfinished(std::string_view name) {
+    QueueNumbers numbers = {name, {}, {}, false, false};
+    const CountedQueues counters = read_counters();
+    if (counters.known && !counts_unknown_here()) {
+        CountedQueue *end = counters.queues + counters.count;
+        CountedQueue *found = std::find_if(
+            counters.queues, end, [&](const CountedQueue &counted) { return queue_view(counted.queue) == name; });
+        if (found != end || counters.complete) {
+            if (found != end) memcpy(numbers.jobs, found->jobs, sizeof(numbers.jobs));
+            numbers.counted = true;
+            for (const QueueChange &change : transaction_log().changes) {
+                if (queue_view(change.queue) != name) continue;
+                for (int s = 0; s < core::kJobStatusCount; s++) numbers.jobs[s] += change.counts.jobs[s];
+            }
+            return numbers;
+        }
+    }
+    collect(read(count_unfinished, Params().add(PointerGetDatum(make_text(name))).add(unindexed_jobs())),
+            [&](std::string_view) { return numbers.jobs; });
+    return numbers;
 }
 
 DutyOutcome reconcile_counters() {
