@@ -94,6 +94,29 @@ SELECT payload FROM jobq_claim('queues');
 SELECT jobq_drop_queue('queues', force => true);
 RESET jobq.require_queues;
 
+-- jobq.max_queues: a job makes a new queue only while the database has fewer. A queue that is known is none.
+SELECT jobq_create_queue('queues');
+SET jobq.max_queues = 0;
+SELECT jobq_enqueue('queues') > 0 AS known;
+SELECT jobq_enqueue('queues', kind => 'another') > 0 AS known;
+SELECT jobq_enqueue('queues new');
+SELECT count(*) + 2 AS two_more FROM jobq.queues \gset
+SET jobq.max_queues = :two_more;
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('queues new 1') > 0 AS first;
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "queues new 2"}, {"queue": "queues new 3"}]');
+INSERT INTO jobq.jobs (queue) VALUES ('queues new 2'), ('queues new 3');
+SELECT jobq_enqueue('queues new 2', unique_key => 'k') > 0 AS second;
+SELECT jobq_enqueue('queues new 3', unique_key => 'k') > 0 AS third;
+CREATE ROLE namer;
+SET ROLE namer;
+SET jobq.max_queues = -1;
+RESET ROLE;
+DROP ROLE namer;
+\set VERBOSITY default
+RESET jobq.max_queues;
+SELECT jobq_drop_queue(n, force => true) FROM unnest('{queues,queues new 1,queues new 2}'::text[]) n;
+
 -- A worker that was sent to a standby, or set to read only, hears of it even when there is nothing to claim.
 BEGIN READ ONLY;
 SELECT * FROM jobq_claim('queues');

@@ -158,6 +158,9 @@ void define_session_settings() {
                              true, PGC_SUSET, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable("jobq.require_queues", "Refuses names of queues that nobody created.", nullptr,
                              &settings.require_queues, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_queues", "Queues of a database from which on a job of a new name is rejected.",
+                            "Bounds the names that a producer can make up, for example by ALTER ROLE. -1: no bound.",
+                            &settings.max_queues, -1, -1, 10000, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ struct Settings {
     int max_step_kb;           // jobq.max_step_bytes: the result of one step
     int keep_signals_s;        // jobq.keep_signals: signals to a queue are kept so long; 0: for ever
     int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
+    int max_queues;            // jobq.max_queues: queues up to which a job may make a new one; -1: no bound
 };
 
 extern Settings settings;

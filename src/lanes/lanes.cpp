@@ -16,6 +16,7 @@
 #include "job/owner.h"
 #include "lanes/known_lanes.h"
 #include "lanes/lanes.h"
+#include "queues/known_queues.h"
 #include "wait/wake_policy.h"
 
 #include <algorithm>
@@ -325,6 +326,7 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
     if (!lane_stays(queue, kind, id)) {
         as_owner([&] {
             with_spi([&] {
+                check_room_for_queue(queue);
                 run(insert_lane, Params()
                                      .add(PointerGetDatum(make_text(queue)))
                                      .add(PointerGetDatum(make_text(kind)))

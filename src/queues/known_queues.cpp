@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/settings.h"
 #include "compat/spi.h"
 #include "queues/known_queues.h"
 
@@ -32,6 +33,18 @@ Statement known_names = {
        UNION (SELECT s.dead_letter_queue FROM jobq.queue_settings s WHERE s.dead_letter_queue IS NOT NULL LIMIT 1000)
        UNION (SELECT l.queue FROM jobq.limit_settings l LIMIT 1000))",
     {},
+    Planning::Free};
+
+// Counts queues with jobs, from name to name in the index, and queues with settings, up to $1 of each.
+Statement count_queues = {
+    R"(WITH RECURSIVE used(queue, place) AS (
+           (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
+           UNION ALL
+           SELECT (SELECT d.queue FROM jobq.lane_directory d WHERE d.queue > u.queue ORDER BY d.queue LIMIT 1), u.place + 1
+           FROM used u WHERE u.queue IS NOT NULL AND u.place < $1)
+       SELECT count(*) FROM ((SELECT u.queue FROM used u WHERE u.queue IS NOT NULL)
+                             UNION (SELECT s.queue FROM jobq.queue_settings s LIMIT $1)) n)",
+    {INT8OID},
     Planning::Free};
 
 int length_of(std::string_view name) { return pg_mbstrlen_with_len(name.data(), static_cast<int>(name.size())); }
@@ -73,6 +86,20 @@ void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
 
 bool queue_is_known(std::string_view name) {
     return read(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1);
+}
+
+void check_room_for_queue(std::string_view name) {
+    const int most = settings.max_queues;
+    if (most < 0 || MyBackendType == B_BG_WORKER) return;
+    // With what this very call has changed.
+    if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
+    if (most > 0 && run(count_queues, Params().add(Int64GetDatum(most)))[0].int64_at(1) < most) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+             errmsg("cannot make queue \"%.*s\" because the database has %d queues or more",
+                    static_cast<int>(name.size()), name.data(), most),
+             errhint("Check the name, or ask an operator to create the queue with jobq_create_queue(). The setting "
+                     "jobq.max_queues is the number of queues up to which jobs may make new ones.")));
 }
 
 void warn_of_unknown_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, false); }
