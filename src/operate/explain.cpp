@@ -236,7 +236,7 @@ void explain_blocked(const Subject &job) {
 
 // Its queue and kind have a handler for which no executor is free.
 void explain_handler(const Subject &job) {
-    if (!shared_memory_ready() || RecoveryInProgress() || !has_handlers()) return;
+    if (!shared_memory_ready() || RecoveryInProgress()) return;
     const std::string_view kind = job.row.text_at(kKind);
     const Handlers handlers = read_handlers(nullptr);
     for (const Handler *handler = handlers.items; handler < handlers.items + handlers.count; handler++) {
