@@ -75,6 +75,24 @@ export function badge(status, text = status) {
   return status ? html`<span class="badge ${status}">${text}</span>` : '';
 }
 
+// "1 job", "2 jobs"
+export const plural = (count, noun) => `${number(count)} ${noun}${Number(count) === 1 ? '' : 's'}`;
+
+// Whether a cell has a word that may be broken, because a column as wide as the word would leave no room for the others.
+const LONG_WORD = /\S{25}/;
+const MARKUP = /<span class="hidden">.*?<\/span>|<[^>]*>/gs;
+function classOf(column, content) {
+  if (column.number) return 'number';
+  const long = LONG_WORD.test(typeof content === 'string' ? content : String(content ?? '').replace(MARKUP, ' '));
+  return [column.wide && 'wide', long && 'long'].filter(Boolean).join(' ');
+}
+
+function cell(column, row) {
+  const content = column.cell(row);
+  const name = classOf(column, content);
+  return html`<td role="cell" data-label="${column.label}"${name ? html` class="${name}"` : ''}>${content}</td>`;
+}
+
 // Columns: { label, cell(row), number, wide }. On a narrow screen a row becomes a card, with the labels beside the cells;
 // the roles say that it is a table all the same.
 export function table(caption, columns, rows, { empty = 'None.', id } = {}) {
@@ -82,8 +100,7 @@ export function table(caption, columns, rows, { empty = 'None.', id } = {}) {
   return html`<table role="table"${id ? html` id="${id}"` : ''}><caption>${caption}</caption>
 <thead role="rowgroup"><tr role="row">${columns.map((column) =>
     html`<th role="columnheader" scope="col"${column.number ? html` class="number"` : ''}>${column.label}</th>`)}</tr></thead>
-<tbody role="rowgroup">${rows.map((row) => html`<tr role="row">${columns.map((column) =>
-    html`<td role="cell" data-label="${column.label}"${column.number ? html` class="number"` : column.wide ? html` class="wide"` : ''}>${column.cell(row)}</td>`)}</tr>
+<tbody role="rowgroup">${rows.map((row) => html`<tr role="row">${columns.map((column) => cell(column, row))}</tr>
 `)}</tbody></table>`;
 }
 

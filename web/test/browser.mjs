@@ -45,6 +45,7 @@ async function looks(browser, address, ids) {
         is(response.status(), expected, `${what}: answers ${expected}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         is(wide, 0, `${what}: nothing beside the screen`);
+        if (width === 'wide') is(await page.evaluate(brokenWords), [], `${what}: no word is broken`);
         // Over the protocol: the policy of the page would not let it in.
         await page.evaluate(axe);
         const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
@@ -55,6 +56,24 @@ async function looks(browser, address, ids) {
       await context.close();
     }
   }
+}
+
+// Words of a table or a button that are broken over two lines though they are not long.
+function brokenWords() {
+  const broken = [];
+  for (const one of document.querySelectorAll('th, td, button, .badge')) {
+    const walker = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      for (const word of node.data.matchAll(/\S+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const tops = new Set([...range.getClientRects()].map((rect) => Math.round(rect.top)));
+        if (word[0].length < 25 && !/[-/?]/.test(word[0]) && tops.size > 1 && !one.matches('.long')) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
 }
 
 async function hostile(browser, address, ids) {

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { fragmentOf } from '../lib/pages/failures.js';
 import { layout, parseDot } from '../lib/graph.js';
-import { escape, html, span, table } from '../lib/html.js';
+import { escape, html, plural, span, table } from '../lib/html.js';
 import { decodeCursor, encodeCursor, parseFilter, searchResult, walkOf } from '../lib/jobs_search.js';
 import { OPTIONS, OptionError, addressOf, parseOptions, usage } from '../lib/options.js';
 import { MAX_QUEUES, POINTS, Sampler } from '../lib/sampler.js';
@@ -47,6 +47,11 @@ function documented() {
 function pieces() {
   is(escape('<a href="x">\'&'), '&lt;a href=&quot;x&quot;&gt;&#39;&amp;', 'html: what has a meaning is escaped');
   is(String(html`<b title="${'"'}">${['<', html`<i>`, null, false, 0]}</b>`), '<b title="&quot;">&lt;<i>0</b>', 'html: text is escaped, html is not, nothing is nothing');
+  is([0, 1, '1', 2].map((count) => plural(count, 'job')), ['0 jobs', '1 job', '1 job', '2 jobs'], 'html: one job is no jobs');
+  const classes = (column, text) => /<td role="cell" data-label="l"(?: class="([a-z ]*)")?>/.exec(String(table('c', [{ label: 'l', cell: () => html`<b title="${'x'.repeat(40)}">${text}</b>`, ...column }], [{}])))[1];
+  is([classes({ cell: () => `<${'x'.repeat(25)}>` }), classes({ cell: () => html`<span class="hidden">${'x'.repeat(25)}</span>` })], ['long', undefined], 'html: markup of a name is text, and hidden text takes no room');
+  is([classes({}, 'resize thumbnail'), classes({}, 'x'.repeat(25)), classes({ wide: true }, 'x'.repeat(25)), classes({ number: true }, '1')], [undefined, 'long', 'wide long', 'number'],
+    'html: a word in a table is broken only if it is long');
   like(String(table('c', [{ label: '<l>', cell: () => '<x>' }], [{}])), /data-label="&lt;l&gt;">&lt;x&gt;</, 'html: labels and cells of a table are escaped');
   is([0, 0.25, 59, 60, 3661, 90000, 864000].map(span), ['0 s', '250 ms', '59 s', '1 min', '1 h 1 min', '1 d 1 h', '10 d'], 'html: spans');
   is(fragmentOf('row #: timeout after # ms'), ': timeout after ', 'failures: what a group has in common');

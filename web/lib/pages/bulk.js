@@ -1,7 +1,7 @@
 // Changes of many jobs: first what they would be, then, confirmed, those jobs and no others. The functions jobq_retry_jobs and
 // the like read all jobs that are kept; here the search of the list finds some, and each is changed by its id.
 import { Problem, mustRead } from '../database.js';
-import { html, notice, number, table } from '../html.js';
+import { html, notice, number, plural, table } from '../html.js';
 import { WALKS, conditionsOf, parameters, parseFilter, walkOf } from '../jobs_search.js';
 import { jobsTable, searchJobs } from './jobs.js';
 
@@ -49,10 +49,10 @@ export async function bulkPage(view, query, given) {
   const { jobs, next, cut, most } = await searchJobs(view, query, filter, { limit: bulkSize });
   const exactly = next === undefined;
   const verb = action.label.toLowerCase();
-  const many = exactly ? `${number(jobs.length)} job${jobs.length === 1 ? ' matches' : 's match'}.`
-    : cut ? `${number(jobs.length)} jobs match among the ${number(most)} that it has looked at. There may be more.`
-      : `More than ${number(jobs.length)} jobs match. These are the first, and the most that are changed at once.`;
-  const label = given.action === 'redrive' ? `Redrive up to ${number(bulkSize)} dead letters` : `${action.label} ${number(jobs.length)} job${jobs.length === 1 ? '' : 's'}`;
+  const many = exactly ? `${plural(jobs.length, 'job')} ${jobs.length === 1 ? 'matches' : 'match'}.`
+    : cut ? `${plural(jobs.length, 'job')} ${jobs.length === 1 ? 'matches' : 'match'} among the ${number(most)} that it has looked at. There may be more.`
+      : `More than ${plural(jobs.length, 'job')} match. These are the first, and the most that are changed at once.`;
+  const label = given.action === 'redrive' ? `Redrive up to ${plural(bulkSize, 'dead letter')}` : `${action.label} ${plural(jobs.length, 'job')}`;
   const confirm = html`<label class="check"><input type="checkbox" name="sure" value="1" required> I want to ${verb} them</label>`;
   const rate = given.action === 'redrive' ? html`<p>Each begins anew, with all its attempts, in the queue it came from; the oldest first. jobq_redrive reads all jobs that are kept: some 0.1 s for each 100,000.</p>
 <label>At most so many a second <input name="per_second" inputmode="decimal" pattern="[0-9]{1,6}(\.[0-9]{1,6})?"><small>empty: all at once</small></label>` : '';
@@ -109,7 +109,7 @@ async function redrive(view, database, filter, body) {
   if (rate !== '' && !/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(rate)) throw new Problem('argument', 'so many a second: a number', { status: 400 });
   const [{ count }] = await database.change((query) => query(
     `SELECT ${view.rights.call('jobq_redrive')}($1, max_jobs => $2, per_second => $3) AS count`, [filter.queue, view.options.bulkSize, rate === '' ? null : rate]));
-  return { kind: 'good', text: `Redriven: ${number(count)} dead letters.` };
+  return { kind: 'good', text: `Redriven: ${plural(count, 'dead letter')}.` };
 }
 
 // What has happened, in words: { kind, text }.
@@ -127,7 +127,7 @@ export async function changeMany(view, database, body) {
     await changeChunk(view, database, action, filter, ids.slice(i, i + CHUNK), found).catch((problem) => { stopped = problem; });
   }
   const left = ids.length - found.changed - found.failed;
-  const texts = [`${action.label}: ${number(found.changed)} of ${number(ids.length)} jobs.`];
+  const texts = [`${action.label}: ${number(found.changed)} of ${plural(ids.length, 'job')}.`];
   if (found.failed > 0) texts.push(`${number(found.failed)} could not be changed (${found.error}).`);
   if (stopped) texts.push(`It stopped: ${stopped.message}. The other ${number(left)} are as they were.`);
   else if (left > 0) texts.push(`${number(left)} no longer matched, and were left alone.`);

@@ -17,9 +17,10 @@ export async function groupsOf(view, query, { scan, queue, limit = 50 }) {
   const values = [scan, PATTERN, limit];
   const groups = await query(`
     SELECT g.outcome, g.pattern, count(*) AS attempts, count(DISTINCT g.job_id) AS jobs, min(g.finished_at) AS first,
-           max(g.finished_at) AS last, (array_agg(g.job_id ORDER BY g.finished_at DESC))[1] AS job,
+           count(DISTINCT g.job_id) FILTER (WHERE g.failed) AS failed, max(g.finished_at) AS last, (array_agg(g.job_id ORDER BY g.finished_at DESC))[1] AS job,
            ${jobs ? '(array_agg(DISTINCT g.queue))[1:4]' : "'{}'::text[]"} AS queues
     FROM (SELECT a.job_id, a.outcome, a.finished_at, ${jobs ? 'coalesce(j.dead_from, j.queue)' : 'NULL'} AS queue,
+                 ${jobs ? "j.status = 'failed' AND starts_with(coalesce(j.error, ''), coalesce(a.error, ''))" : 'false'} AS failed,
                  regexp_replace(coalesce(a.error, ''), $2, '#', 'g') AS pattern
           FROM (SELECT t.job_id, t.outcome, t.finished_at, left(t.error, 200) AS error FROM jobq.attempts t
                 ORDER BY t.job_id DESC LIMIT $1) a
@@ -42,7 +43,7 @@ export function groupTable(view, groups) {
     { label: 'Latest job', cell: (row) => view.job(row.job) },
     ...(view.rights.reads('jobs') ? [{
       label: 'Look',
-      cell: (row) => (fragmentOf(row.pattern) ? view.link(html`Failed jobs<span class="hidden"> with the error ${row.pattern}</span>`, '/jobs', { status: 'failed', error: fragmentOf(row.pattern) }) : ''),
+      cell: (row) => (Number(row.failed) > 0 && fragmentOf(row.pattern) ? view.link(html`Failed jobs<span class="hidden"> with the error ${row.pattern}</span>`, '/jobs', { status: 'failed', error: fragmentOf(row.pattern) }) : ''),
     }] : []),
   ], groups, { empty: 'No attempt has failed or was lost, as far as it has looked.' });
 }

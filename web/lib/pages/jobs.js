@@ -88,7 +88,7 @@ ${filterForm(view, filter)}
 ${problems.map((problem) => notice('bad', problem))}
 <p>In order: ${where}. ${FIELDS.some((field) => filter[field] !== undefined && field !== 'status') || walk === 'newest' && filter.status
     ? `Of what no index knows it looks at ${number(most)} jobs for a page.` : ''}</p>
-${bulkLinks(view, filter)}
+${jobs.length === 0 ? '' : bulkLinks(view, filter)}
 ${jobsTable(view, jobs, cut ? `None among the ${number(most)} jobs that it has looked at.` : 'None.')}
 ${cut ? notice('warn', `It stopped after ${number(most)} jobs. There may be more that match.`) : ''}
 <p class="more">${given.after ? html`${view.link('First page', '/jobs', filter)} ` : ''}${next ? view.link(cut ? 'Look further' : 'Next page', '/jobs', { ...filter, after: next }) : ''}</p>`, { live: true });

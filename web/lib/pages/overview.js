@@ -1,5 +1,5 @@
 // The first page: how much waits and runs, at which rates, and what somebody should look at.
-import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
+import { badge, definitions, html, notice, number, plural, rate, span, table, time } from '../html.js';
 import { sparkline } from '../sparkline.js';
 import { STATUSES } from '../sampler.js';
 import { groupsOf, groupTable } from './failures.js';
@@ -22,7 +22,7 @@ export async function alarms(view, query, rows, ages) {
   const found = [];
   const { rights } = view;
   for (const row of rows) {
-    if (row.paused && row.pending > 0) found.push(html`Queue ${view.queue(row.queue)} is paused, and ${number(row.pending)} jobs wait.`);
+    if (row.paused && row.pending > 0) found.push(html`Queue ${view.queue(row.queue)} is paused with ${plural(row.pending, 'pending job')}.`);
     if (!row.paused && ages.get(row.queue) > LATE) {
       found.push(html`Queue ${view.queue(row.queue)}: its oldest claimable job has been due for ${span(ages.get(row.queue))}.`);
     }
