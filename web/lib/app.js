@@ -86,6 +86,9 @@ export function createApp({ database, sampler, options, log = console.log }) {
     });
   }
 
+  // `said` is missing if the change was refused before its form was trusted.
+  const logChange = (c, outcome) => log(JSON.stringify({ at: new Date().toISOString(), change: c.req.path.slice(options.basePath.length + 1, 200),
+    user: user(c), role: database.known?.role, said: c.get('said'), ...outcome }));
   const posted = async (c, work) => {
     // Text only: nothing here is a file.
     const body = Object.fromEntries(Object.entries(await c.req.parseBody()).filter(([, value]) => typeof value === 'string'));
@@ -93,16 +96,10 @@ export function createApp({ database, sampler, options, log = console.log }) {
     if (!options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
     const rights = await database.rights();
     const session = sessions.of(c);
-    const said = Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'token' && name !== 'back'));
-    const note = { at: new Date().toISOString(), change: new URL(c.req.url).pathname.slice(options.basePath.length + 1), user: user(c), role: rights.role, said };
-    try {
-      const told = await work(body, rights);
-      log(JSON.stringify({ ...note, done: told.text }));
-      sessions.tell(session, told.kind, told.text);
-    } catch (error) {
-      log(JSON.stringify({ ...note, error: error.message }));
-      throw error;
-    }
+    c.set('said', Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'token' && name !== 'back')));
+    const told = await work(body, rights);
+    logChange(c, { done: told.text });
+    sessions.tell(session, told.kind, told.text);
     return c.redirect(localAddress(options, body.back), 303);
   };
   app.use('*', bodyLimit({ maxSize: MOST_POSTED, onError: () => { throw new Problem('argument', 'the form is too large', { status: 413 }); } }));
@@ -116,6 +113,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
 
   async function fail(c, error) {
     const problem = toProblem(error);
+    if (c.req.method === 'POST') logChange(c, { status: problem.status, error: error.message });
     if (problem.kind === 'error' && !problem.cause?.code) console.error(problem.cause ?? problem);
     if (c.req.path.endsWith('/health')) return c.text(`${problem.message}\n`, 503);
     setHeaders(c);

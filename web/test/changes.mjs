@@ -187,9 +187,32 @@ export async function many({ writable, db, env }) {
   is([await countOf('payments dead', 'failed'), await countOf('payments', 'scheduled')], [0, letters - 1], 'redrive: they are home, one after the other');
 }
 
-export async function log({ board }) {
+// An error of jobs that are retried has no failed jobs, and a list without jobs has nothing to change.
+export async function looks({ writable, db }) {
+  const { sql, value } = db;
+  const row = async () => (await request(writable, { path: '/failures?queue=again' })).text.split('<tr').find((text) => text.includes('gateway is away')) ?? '';
+  const list = async () => textOf((await request(writable, { path: '/jobs?status=failed&error=gateway%20is%20away' })).text);
+  for (const retry of [true, false]) {
+    await sql("SELECT jobq_enqueue('again')");
+    const [job] = await sql("SELECT id, lease FROM jobq_claim('again', 'tester')");
+    await sql("SELECT jobq_fail($1, $2, 'gateway is away', retry_in => '1 day', retry => $3)", [job.id, job.lease, retry]);
+    is([/Failed jobs/.test(await row()), /All that match/.test(await list())], [!retry, !retry], `failures: ${retry ? 'no' : 'a'} link and ${retry ? 'no' : ''} changes where ${retry ? 'no' : 'a'} job has failed`);
+  }
+  await sql("SELECT jobq_pause_queue('again'), jobq_enqueue('again')");
+  like(textOf((await request(writable, { path: '/' })).text), /Queue again is paused with 1 pending job\./, 'overview: one job is no jobs');
+  await value("SELECT jobq_drop_queue('again', force => true)");
+}
+
+export async function log({ board, readOnlyBoard }) {
   await becomesTrue('changes are logged', () => board.output.text.includes('"change":"do/pause_queue"'));
   const lines = board.output.text.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
-  const pause = lines.find((line) => line.change === 'do/pause_queue' && line.said.queue === 'emails' && line.done);
+  const pause = lines.find((line) => line.change === 'do/pause_queue' && line.said?.queue === 'emails' && line.done);
   is([pause.role, pause.said.queue, pause.said.token], ['dash_operator', 'emails', undefined], 'the log says who changed what, and no token');
+  const refused = (found, pattern) => found.filter((line) => line.status === 403 && line.change === 'do/pause_queue' && pattern.test(line.error));
+  is([refused(lines, /not from "http:..evil.example"/).length, refused(lines, /not from nowhere/).length, refused(lines, /form is not of this session/).length],
+    [1, 1, 4], 'the log has each change that was refused because it did not come from a page of the dashboard');
+  ok(refused(lines, /./).every((line) => line.at && line.said === undefined), 'without what a stranger wrote in the form');
+  is(lines.filter((line) => line.status === 404).map((line) => line.change), ['do/drop_queue'], 'and a change that does not exist');
+  await becomesTrue('read-only: refused changes are logged', () => readOnlyBoard.output.text.includes('"change":"bulk"'));
+  is(readOnlyBoard.output.text.split('\n').filter((line) => /^{.*"status":403/.test(line)).length, 4, 'read-only: each of them');
 }

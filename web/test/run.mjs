@@ -3,7 +3,7 @@
 // go, if anywhere. WEB_PARTS: only these parts.
 import http from 'node:http';
 import { inBrowser } from './browser.mjs';
-import { log, many, refusals, single } from './changes.mjs';
+import { log, looks, many, refusals, single } from './changes.mjs';
 import { connect, count, dashboard, endAll, part } from './harness.mjs';
 import { rights } from './rights.mjs';
 import { searching } from './searching.mjs';
@@ -35,7 +35,7 @@ const ids = await seed(db);
 const env = ofRole('dash_operator');
 const readOnly = await dashboard({ args: ['--sample-interval', '500ms'], env });
 const writable = await dashboard({ args: ['--allow-changes', '--sample-interval', '500ms'], env });
-const given = { readOnly: readOnly.address, writable: writable.address, board: writable, db, ids, env, ofRole, server, directory: process.env.WEB_SCREENSHOTS };
+const given = { readOnly: readOnly.address, writable: writable.address, board: writable, readOnlyBoard: readOnly, db, ids, env, ofRole, server, directory: process.env.WEB_SCREENSHOTS };
 
 if (does('searching')) await part('searching', () => searching(db));
 if (does('browser')) await part('browser', () => inBrowser(given));
@@ -45,6 +45,7 @@ if (does('changes')) {
   await part('refusals', () => refusals(given));
   await part('single changes', () => single(given));
   await part('bulk changes', () => many(given));
+  await part('failures', () => looks(given));
   await part('log', () => log(given));
 }
 // The last one: it restarts the server.
