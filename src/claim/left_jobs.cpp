@@ -5,7 +5,6 @@
 #include "claim/recent_claims.h"
 #include "claim/waiters.h"
 #include "lanes/lanes.h"
-#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
@@ -24,8 +23,7 @@ constexpr int kMaxEntries = 128;
 bool is_left(Claim *claim, const core::ClaimKey &key) {
     TimestampTz due = DT_NOEND;
     return !recently_claimed(key.id, claim->now) && fetch_ready(&claim->jobs) &&
-           has_status(claim->jobs, core::JobStatus::Pending) && !is_of_other_queue(claim->jobs, claim->name) &&
-           !row_is_held(claim->jobs.table) &&
+           has_status(claim->jobs, core::JobStatus::Pending) && !row_is_held(claim->jobs.table) &&
            (claim->limiter == nullptr || !waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due));
 }
 
