@@ -46,6 +46,7 @@ miscounted    2+ test/planted/savepoints_counted.patch
 copied        1+ test/planted/copy_not_left_alone.patch
 undrawn       1+ test/planted/shard_not_locked.patch
 overtaken     1+ test/planted/line_not_told.patch
+outdated      1+ test/planted/settings_not_asked_again.patch
 doubled_key   3+ test/planted/key_not_locked.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        1+ test/planted/wait_not_told.patch
@@ -317,6 +318,14 @@ suite_overtaken() {
     scratch_server overtaken "$preloaded"
     run_make installcheck REGRESS= ISOLATION=groups_line >"$SCRATCH/overtaken.log" 2>&1 && return 1
     grep '^-930000|t' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
+}
+
+# The races of claims with changed settings must catch a claim that keeps the settings it read before it waited.
+suite_outdated() {
+    plant_defect settings_not_asked_again
+    scratch_server outdated "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=settings_claim >"$SCRATCH/outdated.log" 2>&1 && return 1
+    grep '^+    5' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
 # The laws of schedules must catch a tick that fires what another one has in hand.

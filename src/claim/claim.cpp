@@ -319,16 +319,16 @@ void look_for_left_jobs(Claim *claim) {
     wake_for_left_jobs(claim, lanes.items, lanes.count);
 }
 
-}  // namespace
-
-int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &found, TimestampTz now,
-               ClaimSink *sink) {
+// Claims under these settings, and sets *count. False, with no job taken, if the settings have changed in the meantime.
+// `again`: they were read after that had happened, when the transaction had the table lock and a number, so they hold.
+bool claim_under(const Queue &found, const ClaimRequest &request, std::string_view name, TimestampTz now,
+                 ClaimSink *sink, bool again, int *count) {
     TimestampTz due;
-    begin_claim(name, view(request.worker_id));
-    if (found.limit_count > 0 && !queue_may_run(found, name, now, &due)) {
+    *count = 0;
+    if (found.paused || (found.limit_count > 0 && !queue_may_run(found, name, now, &due))) {
         leave_after_claim();
         end_claim(request.filter, 0);
-        return 0;
+        return true;
     }
     // A trigger of somebody's may have the directory read again, or ask for so many queues that this one is forgotten.
     const Queue queue = kept_queue(found);
@@ -336,6 +336,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     error_context_stack = &context;
     Limiter limiter;
     Claim claim = {request, name, queue, now, sink, worker_hash_of(request.worker_id), trigger_epoch()};
+    if (again) claim.xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     LaneCursors lanes = find_cursors(&claim);
     if (lanes.count > 0) {
         open_for_claim(&claim);
@@ -362,18 +363,31 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
         }
         if (claim.limiter != nullptr) close_limiter(&limiter);
     }
-    if (leave_after_claim())
-        look_for_left_jobs(&claim);
-    else if (claim.count > 0 && (claim.count == request.batch || claim.closed))
-        wake_for_left_jobs(&claim, lanes.items, lanes.count);
-    end_claim(request.filter, claim.count);
+    if (!claim.outdated) {
+        if (leave_after_claim())
+            look_for_left_jobs(&claim);
+        else if (claim.count > 0 && (claim.count == request.batch || claim.closed))
+            wake_for_left_jobs(&claim, lanes.items, lanes.count);
+        end_claim(request.filter, claim.count);
+    }
     if (claim.is_open) close_jobs(&claim.jobs);
     if (claim.count > 0)
         log_due(core::saturating_add(now, claim.earliest_timeout));
     else if (lanes.skipped)
         ask_for_round(now);
     error_context_stack = context.previous;
-    return claim.count;
+    *count = claim.count;
+    return !claim.outdated;
+}
+
+}  // namespace
+
+int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink) {
+    int count;
+    begin_claim(name, view(request.worker_id));
+    if (!claim_under(*find_queue(name), request, name, now, sink, false, &count))
+        claim_under(*find_queue(name), request, name, now, sink, true, &count);
+    return count;
 }
 
 }  // namespace jobq

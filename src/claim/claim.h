@@ -34,9 +34,11 @@ class ClaimSink {
 };
 
 // Takes up to request.batch claimable jobs of the queue of that name, in the order (priority, run_at, id) across its
-// lanes; jobs that other transactions hold are passed over, never waited for. Returns how many were taken. 40001 in
-// REPEATABLE READ and above when a job has changed since the snapshot.
-int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &found, TimestampTz now,
-               ClaimSink *sink);
+// lanes; jobs that other transactions hold are passed over, never waited for. Returns how many were taken: none from a
+// paused queue. 40001 in REPEATABLE READ and above when a job has changed since the snapshot.
+//
+// The settings and limits that the claim obeys are those that were committed when it took its first job: it holds the
+// lock on jobq.jobs and has a transaction number by then.
+int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink);
 
 }  // namespace jobq

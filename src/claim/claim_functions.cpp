@@ -117,13 +117,11 @@ ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
 
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
     require_known_queue(queue);
-    const Queue *found = find_queue(queue);
     if (request.batch == 0) return 0;
     const TimestampTz now = GetCurrentTimestamp();
     note_filter(queue, request.filter, now);
-    if (found->paused) return 0;
     Emitter emitter(results);
-    return claim_jobs(request, queue, *found, now, &emitter);
+    return claim_jobs(request, queue, now, &emitter);
 }
 
 extern "C" {

@@ -80,6 +80,19 @@ bool may_take_suspect_now(Claim *claim) {
     return false;
 }
 
+// Asks before the first job whether the settings have changed since the claim read them, for example while it waited
+// for the lock on jobq.jobs; then it takes no job. The transaction gets its number before the question is asked,
+// because a changed limit waits for the transactions with lower numbers (settle_slots): a claim with a higher number
+// obeys it.
+bool has_current_settings(Claim *claim) {
+    if (claim->xid != Datum(0)) return true;
+    const Datum xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
+    claim->outdated = !is_current(claim->queue);
+    claim->closed |= claim->outdated;
+    if (!claim->outdated) claim->xid = xid;
+    return !claim->outdated;
+}
+
 }  // namespace
 
 bool passes_over(Claim *claim) {
@@ -94,10 +107,9 @@ bool take_job(Claim *claim) {
     if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
-    if (!reach_row_or_skip(&claim->jobs.table)) return false;
+    if (!reach_row_or_skip(&claim->jobs.table) || !has_current_settings(claim)) return false;
     if (claim->count == 0) log_claim(claim->name, claim->request.batch);
     remember_claim(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
-    if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
     core::Micros unattended;
     const bool mark = suspect || is_to_be_marked(*claim);
@@ -111,7 +123,7 @@ bool take_job(Claim *claim) {
 
 Room take_limited_job(Claim *claim) {
     // Permits cost far more than to see that another claim was first.
-    if (row_is_changing(claim->jobs.table)) return Room::Yes;
+    if (row_is_changing(claim->jobs.table) || !has_current_settings(claim)) return Room::Yes;
     const Room room = take_permits(claim->limiter);
     if (room == Room::Yes && !take_job(claim)) return_permits(claim->limiter);
     claim->closed |= room == Room::NotForQueue;

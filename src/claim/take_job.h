@@ -29,7 +29,8 @@ struct Claim {
     core::Micros earliest_timeout = core::kLatest;
     bool skip_recent_claims = true;
     Limiter *limiter = nullptr;  // the queue has no limits
-    bool closed = false;         // takes no more: the queue's own limit is used up, or it has come to a suspect
+    bool closed = false;         // takes no more: the queue's own limit is used up, it has come to a suspect, or:
+    bool outdated = false;       // the settings have changed before it took a job, so it must begin again
     Suspects suspects = Suspects::Unasked;
 };
 

@@ -85,10 +85,8 @@ HeldJob held_of(const HandlerJob &job) {
 
 bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJob *job) {
     const Handler &handler = known.handler;
-    const Queue *found = find_queue(handler.queue);
     const TimestampTz now = GetCurrentTimestamp();
     note_filter(handler.queue, handler.filter, now);
-    if (found->paused) return false;
     ClaimRequest request = {};
     request.worker_id = cstring_to_text(kExecutorWorker);
     request.batch = 1;
@@ -98,7 +96,7 @@ bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJ
     request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
     job->has_settings = handler.setting_count > 0;
-    return claim_jobs(request, handler.queue, *found, now, &sink) > 0;
+    return claim_jobs(request, handler.queue, now, &sink) > 0;
 }
 
 // An object with the columns of jobq_claim.

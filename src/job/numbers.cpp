@@ -52,9 +52,12 @@ bool read_secret(core::HashKey *secret) {
     SysScanDesc scan = systable_beginscan(table, InvalidOid, false, nullptr, 0, nullptr);
     bool found = false;
     if (HeapTuple row = systable_getnext(scan)) {
-        bool none;
-        const Datum value = heap_getattr(row, kSecret, RelationGetDescr(table), &none);
-        const bytea *bytes = none ? nullptr : DatumGetByteaPP(value);
+        const TupleDesc desc = RelationGetDescr(table);
+        auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * desc->natts));
+        auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * desc->natts));
+        // Not heap_getattr(), which calls a function that not every minor release has.
+        heap_deform_tuple(row, desc, values, nulls);
+        const bytea *bytes = nulls[kSecret - 1] ? nullptr : DatumGetByteaPP(values[kSecret - 1]);
         found = bytes != nullptr && VARSIZE_ANY_EXHDR(bytes) == kSecretBytes;
         if (found) {
             const auto *begin = reinterpret_cast<const unsigned char *>(VARDATA_ANY(bytes));

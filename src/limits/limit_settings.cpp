@@ -32,21 +32,19 @@ Statement distrust_each_key = {
     {TEXTOID},
     Planning::Free};
 
-Statement ask = {"INSERT INTO jobq.unslotted (since) VALUES ('infinity')", {}, Planning::Free};
+Statement ask = {"INSERT INTO jobq.unslotted DEFAULT VALUES", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
-// New requests. Nobody knows how long ago their transactions were committed: a moment ago, as far as others have heard.
-Statement meet_requests = {
-    R"(UPDATE jobq.unslotted u SET since = clock_timestamp()
-       WHERE u.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.unslotted s WHERE s.since = 'infinity' FOR UPDATE SKIP LOCKED)))",
-    {},
+// Selects the requests whose transactions have released their locks, so that every session can hear of the change. A
+// before_xid above the next number comes from another cluster, for example by logical replication.
+Statement find_committed = {
+    R"(SELECT u.ctid FROM jobq.unslotted u
+       WHERE (u.before_xid IS NULL OR u.before_xid > $1)
+         AND NOT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.transactionid = u.asked_xid::xid)
+       FOR UPDATE SKIP LOCKED)",
+    {XID8OID},
     Planning::Free};
-// Who claimed under settings of before has begun by then.
-Statement date_requests = {
-    R"(UPDATE jobq.unslotted u SET before_xid = pg_snapshot_xmax(pg_current_snapshot())
-       WHERE u.before_xid IS NULL AND u.since < $1
-         AND u.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.unslotted s FOR UPDATE SKIP LOCKED)))",
-    {TIMESTAMPTZOID},
-    Planning::Free};
+Statement date_request = {
+    "UPDATE jobq.unslotted u SET before_xid = $2 WHERE u.ctid = $1", {TIDOID, XID8OID}, Planning::Free};
 Statement find_settled = {
     R"(SELECT u.ctid FROM jobq.unslotted u
        WHERE u.before_xid <= pg_snapshot_xmin(pg_current_snapshot()) FOR UPDATE SKIP LOCKED)",
@@ -115,9 +113,6 @@ Statement find_unslotted = {
        ORDER BY j.queue, j.concurrency_key, j.id)",
     {INT8ARRAYOID, TEXTOID},
     Planning::Free};
-
-// So long after a change everybody who claims has heard of it.
-constexpr core::Micros kHeard = core::kSecond;
 
 bool raise_to(std::string_view queue, const QueueLimit &limit, int32 highest) {
     run(raise_highest, Params()
@@ -274,6 +269,16 @@ bool should_hold(const SlotRow &job) {
     return of_key != nullptr && of_key->max_running >= 0;
 }
 
+Datum next_xid() { return FullTransactionIdGetDatum(ReadNextFullTransactionId()); }
+
+// Notes in each request which transactions must end before it does. A claim gets its transaction number before it reads
+// the settings for the last time, so a claim with a higher number than the next one has read the changed settings.
+void date_requests() {
+    const Rows committed = run(find_committed, Params().add(next_xid()));
+    const Datum before = next_xid();
+    for (uint64 i = 0; i < committed.size(); i++) run(date_request, Params().add(committed[i].get(1)).add(before));
+}
+
 // Asked for in this (sub)transaction.
 TransactionId asked_in = InvalidTransactionId;
 SubTransactionId asked_in_sub = InvalidSubTransactionId;
@@ -346,8 +351,7 @@ void settle_slots(TimestampTz now, DutyOutcome *outcome) {
         all_given();
         return;
     }
-    run(meet_requests, Params());
-    run(date_requests, Params().add(TimestampTzGetDatum(core::saturating_subtract(now, kHeard))));
+    date_requests();
     const Rows settled = run(find_settled, Params());
     int64 given = 0;
     const bool all = give_all_slots_carefully(now, &given, outcome);

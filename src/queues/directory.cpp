@@ -25,9 +25,8 @@ constexpr int kMaxCachedQueues = 10000;
 
 struct CacheEntry {
     QueueName name;         // hash key
-    uint64 generation;      // valid while it equals the current one
     MemoryContext context;  // owns what queue points to
-    Queue queue;
+    Queue queue;            // valid while its generation is the current one
 };
 
 HTAB *cache = nullptr;
@@ -72,7 +71,7 @@ int32 int_or(const Row &row, int column, int32 otherwise) {
 
 void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
     const Rows rows = read(read_settings, name, snapshot);
-    *queue = {core::kDefaultSettings, false, false, nullptr, 0};
+    *queue = {core::kDefaultSettings, false, false, nullptr, 0, 0};
     if (rows.size() == 0) return;
     queue->has_settings = true;
     queue->paused = rows[0].bool_at(1);
@@ -96,7 +95,7 @@ void load(CacheEntry *entry, std::string_view name) {
     const uint64 generation = current_generation;
     if (entry->context != nullptr) MemoryContextDelete(entry->context);
     entry->context = nullptr;
-    entry->generation = 0;
+    entry->queue.generation = 0;
     MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq queue", ALLOCSET_SMALL_SIZES);
     entry->context = context;
     const Oid schema = get_namespace_oid("jobq", false);
@@ -113,7 +112,7 @@ void load(CacheEntry *entry, std::string_view name) {
             UnregisterSnapshot(snapshot);
         });
     });
-    entry->generation = generation;
+    entry->queue.generation = generation;
 }
 
 }  // namespace
@@ -127,10 +126,10 @@ const Queue *find_queue(std::string_view name) {
     bool found;
     auto *entry = static_cast<CacheEntry *>(hash_search(cache, key, HASH_ENTER, &found));
     if (!found) {
-        entry->generation = 0;
+        entry->queue.generation = 0;
         entry->context = nullptr;
     }
-    if (entry->generation != current_generation) load(entry, name);
+    if (entry->queue.generation != current_generation) load(entry, name);
     return &entry->queue;
 }
 
@@ -144,6 +143,11 @@ Queue kept_queue(const Queue &queue) {
         kept.limits[i].key = keep(CurrentMemoryContext, queue.limits[i].key);
     }
     return kept;
+}
+
+bool is_current(const Queue &queue) {
+    AcceptInvalidationMessages();
+    return queue.generation == current_generation;
 }
 
 void require_known_queue(std::string_view name) {

@@ -24,6 +24,7 @@ struct Queue : core::QueueSettings {
     bool paused;
     QueueLimit *limits;  // in the order of their keys
     int limit_count;
+    uint64 generation;  // of the directory when the queue was read
 };
 
 // The pointer is good until the next call of find_queue, which somebody's trigger may make as well.
@@ -31,6 +32,10 @@ const Queue *find_queue(std::string_view name);
 
 // What find_queue returned, in the current memory context: for whoever changes jobs meanwhile.
 Queue kept_queue(const Queue &queue);
+
+// Returns whether no change of settings or limits has reached this session since find_queue() returned the queue. Every
+// change whose transaction had released its locks before the call has reached it.
+bool is_current(const Queue &queue);
 
 // 42704 when jobq.require_queues is on and the queue has no settings.
 void require_known_queue(std::string_view name);

@@ -231,11 +231,12 @@ CREATE TABLE jobq.limit_settings (
 );
 
 -- Jobs may run that hold no slot although they should: they were running when a limit was set, or were made so by hand.
--- The tick gives them slots, and deletes the row when there can be no more of them.
+-- The tick gives them slots, and deletes the row when no more of them can appear.
 --: a row while the tick has to look for running jobs that hold no slot of a limit, although they should
 CREATE TABLE jobq.unslotted (
-    since      timestamptz NOT NULL DEFAULT 'infinity',  --: when the tick met it; infinity: it has not yet
-    before_xid xid8  --: the last look comes when no transaction is left that began before this one
+    asked_xid  xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),  --: the transaction that inserted the row
+    before_xid xid8  --: the tick looks for the last time when all transactions with lower numbers have ended; NULL: the
+                     --: tick has not seen yet that the transaction of asked_xid has released its locks
 );
 
 -- Which lanes a queue has. No unique index: two producers that meet a new lane at once must not wait for

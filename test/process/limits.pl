@@ -279,13 +279,15 @@ is(value($node, 'work', q{SELECT jobq_set_limit('fast')}), 't', 'the rate is rem
 is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('fast', batch => 3)}), '3', 'and claims go on');
 is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('front', batch => 3) WHERE payload = '1'}), '0', 'what runs still counts');
 
-# ---- here nobody else ticks: a change is new when the tick meets it, however long its transaction has gone on
+# ---- no background worker ticks here: a request counts from the end of its transaction, and no clock ends it
 
 value($node, 'work', q{DELETE FROM jobq.unslotted; BEGIN; SELECT jobq_set_limit('front', max_running => 1);
-    UPDATE jobq.unslotted SET since = since - interval '1 hour'; COMMIT; SELECT count(*) FROM jobq_tick()});
-is(value($node, 'work', q{SELECT count(*) FROM jobq.unslotted WHERE before_xid IS NULL}), '1', 'the first tick does not date it');
-value($node, 'work', q{UPDATE jobq.unslotted SET since = since - interval '1 hour'; SELECT count(*) FROM jobq_tick()});
-is(value($node, 'work', q{SELECT count(*) FROM jobq.unslotted}), '0', 'a later one does');
+    SELECT count(*) FROM jobq_tick(); COMMIT});
+is(value($node, 'work', q{SELECT count(*) FROM jobq.unslotted WHERE before_xid IS NULL}), '1', 'a tick within the transaction does not date the request');
+value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
+is(value($node, 'work', q{SELECT count(*) FROM jobq.unslotted WHERE before_xid IS NOT NULL}), '1', 'the next tick does');
+value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
+is(value($node, 'work', q{SELECT count(*) FROM jobq.unslotted}), '0', 'and the tick after it ends the request');
 
 $node->stop;
 done_testing();

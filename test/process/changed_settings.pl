@@ -1,0 +1,110 @@
+# A limit or a pause that is committed while the backend of a claim is stopped, and claims and limits that are prepared: the
+# claim obeys the change if it got its lock after the commit; else its jobs count as soon as its transaction has ended.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqSleep;
+use JobqTest;
+use Test::More;
+
+# Without preload, only this test ticks.
+my $node = server('changed_settings', conf => ['max_prepared_transactions = 10']);
+database($node, 'work');
+my $tick = q{SELECT count(*) FROM jobq_tick()};
+my $claim = q{SELECT count(*) FROM jobq_claim('q', 'w1', 5, heartbeat_timeout => '1 hour')};
+my $other = q{SELECT count(*) FROM jobq_claim('q', 'w2', 5, heartbeat_timeout => '1 hour')};
+
+sub begin_anew
+{
+    value($node, 'work', q{SELECT jobq_drop_queue('q', force => true); DELETE FROM jobq.unslotted;
+        SELECT jobq_enqueue_many('q', array_fill('1'::jsonb, ARRAY[20]))});
+    return;
+}
+
+sub tick_often { value($node, 'work', $tick) for 1 .. 5; return; }
+
+# Starts the claim, waits until it waits for a lock, and stops its backend.
+sub stopped_claim
+{
+    my $worker = sleeper($node);
+    my $pid = $worker->{session}->query_safe('SELECT pg_backend_pid()');
+    start($worker, "DO \$\$ BEGIN PERFORM jobq_claim('q', 'w1', 5, heartbeat_timeout => '1 hour'); END \$\$");
+    becomes_true($node, 'work', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid", 'the claim waits');
+    kill 'STOP', $pid or die;
+    return ($worker, $pid);
+}
+
+sub goes_on
+{
+    my ($worker, $pid) = @_;
+    kill 'CONT', $pid or die;
+    cmp_ok(seconds_to_end($worker, 180), '<', 180, 'the claim ends');
+    end_sessions($worker->{session});
+    return;
+}
+
+# ---- the backend is stopped before it has the lock
+
+for my $change (q{SELECT jobq_pause_queue('q')}, q{SELECT jobq_set_limit('q', max_running => 2)})
+{
+    begin_anew();
+    my $dba = session($node, 'work');
+    $dba->query_safe('BEGIN');
+    $dba->query_safe('LOCK TABLE jobq.jobs IN SHARE MODE');
+    my @stopped = stopped_claim();
+    value($node, 'work', $change);
+    $dba->query_safe('COMMIT');
+    tick_often();
+    goes_on(@stopped);
+    end_sessions($dba);
+    cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing'}), '<=', $change =~ /pause/ ? 0 : 2, "obeys $change");
+}
+
+# ---- after it has read the settings, before it has written a job
+
+begin_anew();
+value($node, 'work', q{CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN new; END $$;
+    CREATE TRIGGER stall BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (new.worker_id = 'w1' AND old.status = 'pending') EXECUTE FUNCTION stall()});
+my $dba = session($node, 'work');
+$dba->query_safe('BEGIN');
+$dba->query_safe('SELECT pg_advisory_xact_lock(77)');
+my @stopped = stopped_claim();
+value($node, 'work', q{SELECT jobq_set_limit('q', max_running => 2)});
+$dba->query_safe('COMMIT');
+end_sessions($dba);
+tick_often();
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted WHERE before_xid IS NOT NULL'), '1', 'the limit waits for the stopped claim');
+goes_on(@stopped);
+tick_often();
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'and is settled after it');
+is(value($node, 'work', $other), '0', 'the jobs of the claim count');
+is(value($node, 'work', q{SELECT running FROM jobq.limits WHERE queue = 'q'}), '5', 'all of them');
+value($node, 'work', 'DROP TRIGGER stall ON jobq.jobs; DROP FUNCTION stall()');
+
+# ---- a prepared claim
+
+begin_anew();
+value($node, 'work', "BEGIN; $claim; PREPARE TRANSACTION 'claim'");
+value($node, 'work', q{SELECT jobq_set_limit('q', max_running => 2)});
+tick_often();
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '1', 'the limit waits for the prepared claim');
+value($node, 'work', q{COMMIT PREPARED 'claim'});
+tick_often();
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'and is settled after it');
+is(value($node, 'work', $other), '0', 'its jobs count');
+
+# ---- a prepared limit
+
+begin_anew();
+value($node, 'work', q{BEGIN; SELECT jobq_set_limit('q', max_running => 2); PREPARE TRANSACTION 'limit'});
+is(value($node, 'work', $claim), '5', 'a limit that is only prepared does not apply');
+value($node, 'work', q{COMMIT PREPARED 'limit'});
+tick_often();
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'the limit is settled');
+is(value($node, 'work', $other), '0', 'jobs that were claimed before its commit count');
+
+$node->stop;
+done_testing();
