@@ -13,6 +13,7 @@
 #include "lanes/empty_ranges.h"
 #include "schedules/firing.h"
 #include "schedules/overlap.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -225,7 +226,8 @@ TimestampTz due_of(const Rows &rows) { return rows.size() == 0 ? DT_NOEND : Datu
 // snapshot keeps these entries, each search would pass all of them.
 TimestampTz first_due_schedule() {
     constexpr core::KeySpace space = core::KeySpace::Schedules;
-    if (IsolationUsesXactSnapshot() || has_unpublished_keys(space))
+    // Without shared memory, the log of the transaction does not say whether this transaction has changed schedules.
+    if (!shared_memory_ready() || IsolationUsesXactSnapshot() || has_unpublished_keys(space))
         return due_of(run(get_first_due, Params().add(TimestampTzGetDatum(DT_NOBEGIN))));
     // A change that is made while the trigger on jobq.schedule_settings is disabled is not published. A search from the
     // very beginning finds it.
