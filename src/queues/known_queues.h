@@ -12,8 +12,8 @@ namespace jobq {
 // Whether anything is known of it; only reads.
 bool queue_is_known(std::string_view name);
 
-// Raises 54000 if the queue is not known and the database has as many queues as jobq.max_queues allows. Inside with_spi(). Background
-// workers may always make one, because their jobs are there already.
+// Raises 54000 if the queue is not known and the database has as many queues as jobq.max_queues allows. Inside
+// with_spi(). Background workers may always make one, because their jobs are there already.
 void check_room_for_queue(std::string_view name);
 
 // Both inside with_spi(), and before the call makes a queue of that name. A queue is known that has, or had, jobs, or

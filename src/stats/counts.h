@@ -23,8 +23,8 @@ struct QueueList {
 // Every queue that jobq.queues shows. From the counters, with this transaction's own changes; those that have no
 // counters by one pass over the table, under the active snapshot.
 QueueList read_queue_numbers();
-// Returns the numbers of unfinished jobs of one queue: from its counters, or by indexes that have only unfinished jobs. Other queues
-// without counters are not counted.
+// Returns the numbers of unfinished jobs of one queue: from its counters, or by indexes that have only unfinished jobs.
+// Other queues without counters are not counted.
 QueueNumbers read_unfinished(std::string_view name);
 
 // Counts the table and sets the counters right. Done: how many queues' counters were wrong.
