@@ -7,12 +7,17 @@
 #include "compat/settings.h"
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
+#include "limits/bucket_file.h"
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
 #include "shmem/set_table.h"
 #include "shmem/wall_clock.h"
 
 #include <algorithm>
+
+extern "C" {
+#include "storage/ipc.h"
+}
 
 namespace jobq {
 
@@ -58,6 +63,7 @@ struct Set : EntrySet<Entry> {
 };
 
 struct Limits {
+    TimestampTz since;           // when the first buckets began to fill, before a restart; 0: see writing_since()
     pg_atomic_uint64 changes;    // never repeats, so that a place given to another limit and back is noticed
     pg_atomic_uint64 forgotten;  // buckets that had to make room although tokens were spent
     pg_atomic_uint64 said_at;    // when the server log last said so
@@ -78,6 +84,15 @@ bool has_spent_tokens(const Entry &entry, TimestampTz now) {
     return entry.rate.interval > 0 && entry.bucket.full_at > now;
 }
 
+void init_entry(Entry *entry, Oid database, int64 limit) {
+    *entry = {};
+    entry->database = database;
+    entry->limit = limit;
+    entry->change = pg_atomic_add_fetch_u64(&limits->changes, 1);
+    entry->unlisted = entry->change;
+    entry->next = 1;
+}
+
 Entry *make_entry(Set *set, int64 limit) {
     const TimestampTz now = GetCurrentTimestamp();
     Entry *place = set->place([now](const Entry &a, const Entry &b) {
@@ -88,14 +103,13 @@ Entry *make_entry(Set *set, int64 limit) {
         core::forget_bucket(&set->forgotten, place->database, place->queue, place->bucket);
         pg_atomic_fetch_add_u64(&limits->forgotten, 1);
     }
-    *place = {};
-    place->database = MyDatabaseId;
-    place->limit = limit;
-    place->change = pg_atomic_add_fetch_u64(&limits->changes, 1);
-    place->unlisted = place->change;
-    place->next = 1;
+    init_entry(place, MyDatabaseId, limit);
     return place;
 }
+
+// All tokens that were spent after this moment are in the buckets, or in the forgotten ones. While the server was a
+// standby, its primary spent tokens.
+TimestampTz buckets_since() { return limits->since != 0 ? limits->since : writing_since(); }
 
 // Calls body(set) under its lock.
 template <typename Body>
@@ -164,10 +178,9 @@ core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core
     }
     const bool is_new = entry->rate.interval == 0;
     entry->bucket = core::empty_bucket(rate, now);
-    // Since the server writes nobody has taken a token, but of those whose places were needed. While it was a standby
-    // its primary did.
+    // The limit has no bucket, so it has spent no token since buckets_since(), unless another limit needed its place.
     const core::Micros forgotten = core::forgotten_until(set->forgotten, MyDatabaseId, queue);
-    if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), forgotten), emptiest);
+    if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(buckets_since(), span), forgotten), emptiest);
     entry->rate = rate;
     entry->queue = queue;
     return &entry->bucket;
@@ -217,6 +230,63 @@ void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, cons
     if (!others) return;
     forget_slots();
     wake.all();
+}
+
+// Copies what the next start of the server must know of a set. Returns false if that is nothing.
+bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
+    static_assert(lengthof(kept->buckets) == Set::kPlaces, "a set must fit");
+    memset(kept, 0, sizeof(*kept));
+    bool any = set.forgotten.others > now;
+    for (const auto &queue : set.forgotten.queues) any = any || queue.full_at > now;
+    kept->forgotten = set.forgotten;
+    for (int i = 0; i < Set::kPlaces; i++) {
+        const Entry &entry = set.entries[i];
+        // Also a full bucket, because it tells that a rate was replaced.
+        if (entry.database == InvalidOid || entry.rate.interval == 0) continue;
+        kept->buckets[i] = {entry.database, entry.limit, entry.queue, entry.used_at, entry.rate, entry.bucket};
+        any = true;
+    }
+    return any;
+}
+
+// No lock: the caller is the postmaster, and no other process exists.
+void copy_from_file(const KeptSet &kept) {
+    if (kept.set < 0 || kept.set >= table.count) return;
+    Set *set = &table.sets[kept.set];
+    set->forgotten = kept.forgotten;
+    for (int i = 0; i < Set::kPlaces; i++) {
+        const KeptBucket &bucket = kept.buckets[i];
+        if (bucket.database == InvalidOid) continue;
+        Entry *entry = &set->entries[i];
+        init_entry(entry, bucket.database, bucket.limit);
+        entry->queue = bucket.queue;
+        entry->used_at = bucket.used_at;
+        entry->rate = bucket.rate;
+        entry->bucket = bucket.bucket;
+    }
+}
+
+bool write_sets(FILE *file) {
+    const TimestampTz now = GetCurrentTimestamp();
+    for (int i = 0; i < table.count; i++) {
+        KeptSet kept;
+        if (!copy_to_file(table.sets[i], now, &kept)) continue;
+        kept.set = i;
+        if (!write_kept_set(file, kept)) return false;
+    }
+    return true;
+}
+
+// Runs in the postmaster at its end, after the shutdown checkpoint. A server that has crashed ends with another code.
+void keep_buckets(int code, Datum) {
+    if (code == 0) write_bucket_file(buckets_since(), write_sets);
+}
+
+void clear_limits() {
+    memset(static_cast<void *>(limits), 0, limits_size());
+    pg_atomic_init_u64(&limits->changes, 0);
+    pg_atomic_init_u64(&limits->forgotten, 0);
+    pg_atomic_init_u64(&limits->said_at, 0);
 }
 
 }  // namespace
@@ -390,10 +460,11 @@ void make_limits(void *memory, bool fresh) {
     limits = static_cast<Limits *>(memory);
     table = {set_count(), reinterpret_cast<Set *>(static_cast<char *>(memory) + MAXALIGN(sizeof(Limits)))};
     if (!fresh) return;
-    memset(memory, 0, limits_size());
-    pg_atomic_init_u64(&limits->changes, 0);
-    pg_atomic_init_u64(&limits->forgotten, 0);
-    pg_atomic_init_u64(&limits->said_at, 0);
+    clear_limits();
+    const TimestampTz since = read_bucket_file(copy_from_file);
+    if (since == 0) clear_limits();
+    limits->since = since;
+    on_shmem_exit(keep_buckets, Datum(0));
 }
 
 }  // namespace jobq

@@ -6,8 +6,9 @@
 //  - a slot that becomes free is told of after its transaction has ended, so that whoever hears of it finds it free;
 //  - below the bound of a slot lies no entry of a job that holds it. It is raised when a claim commits that found none
 //    but what its own transaction had given back, unless somebody has taken the slot since.
-// Tokens are the truth, and exist nowhere else: what is spent stays spent, a bucket is empty when the server starts or
-// is promoted or a rate is changed. The table has room for jobq.max_limits limits. A full bucket makes room for a new
+// Tokens are the truth, and exist nowhere else: what is spent stays spent. A shutdown keeps the buckets for the next
+// start (limits/bucket_file.h). After any other end of the server, a promotion, or a change of the rate a bucket is
+// empty. The table has room for jobq.max_limits limits. A full bucket makes room for a new
 // limit without loss. If no bucket of the set is full, one that is not makes room: it comes back no fuller than it was,
 // nor does a new bucket of the same queue begin fuller.
 //

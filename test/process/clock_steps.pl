@@ -1,40 +1,15 @@
 # The clock of a running server steps forward by days and back by hours, with schedules: no run is fired twice, and none is lost but
-# what `missed` says. lib/clock.c gives the server its clock.
+# what `missed` says. lib/JobqClock.pm gives the server its clock.
 use strict;
 use warnings FATAL => 'all';
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
+use JobqClock;
 use JobqTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::Local qw(timegm);
-
-my $directory = PostgreSQL::Test::Utils::tempdir;
-my $clock     = "$directory/clock";
-my $library   = "$directory/clock.so";
-system($ENV{CC} // 'cc', '-shared', '-fPIC', '-O2', '-o', $library, "$FindBin::RealBin/lib/clock.c") == 0 or die 'the clock cannot be compiled';
-
-# From now on the server's clock goes on from there: 'DAY HH:MM:SS' of January 2030, UTC.
-sub set_clock
-{
-    my ($day, $hour, $minute, $second) = $_[0] =~ /^(\d+) (\d+):(\d+):(\d+)$/ or die $_[0];
-    my $ahead = timegm($second, $minute, $hour, $day, 0, 2030) - time;
-    # In place: it is mapped.
-    open(my $file, -e $clock ? '+<' : '>', $clock) or die "$clock: $!";
-    syswrite($file, pack('q', 1e6 * $ahead)) == 8 or die "$clock: $!";
-    close $file;
-    return;
-}
-
-sub with_clock
-{
-    my ($what) = @_;
-    local $ENV{LD_PRELOAD}      = $library;
-    local $ENV{JOBQ_TEST_CLOCK} = $clock;
-    return $what->();
-}
 
 set_clock('7 12:30:00');
 my $node = preloaded('first', stopped => 1, conf => [q{timezone = 'UTC'}]);

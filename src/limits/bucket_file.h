@@ -1,0 +1,38 @@
+// The token buckets that a server leaves in a file when it is shut down, for its next start.
+//
+// The file is valid only for the shutdown that wrote it: it names the shutdown checkpoint, which is no longer the
+// latest checkpoint as soon as the server has started. So after a crash, on a standby, and in a restored backup the
+// buckets are empty.
+#pragma once
+
+#include "compat/pg.h"
+#include "limits/limit_policy.h"
+
+namespace jobq {
+
+struct KeptBucket {
+    Oid database;  // InvalidOid: none
+    int64 limit;
+    int64 queue;
+    TimestampTz used_at;
+    core::Rate rate;
+    core::Bucket bucket;
+};
+
+// A set of the table of limits.
+struct KeptSet {
+    int32 set;
+    KeptBucket buckets[8];
+    core::ForgottenBuckets forgotten;
+};
+
+// Writes the file; write(file) adds the sets, and returns false if it cannot. `since`: when the first bucket of the
+// server began to fill. The file is valid only if the server was shut down in order.
+void write_bucket_file(TimestampTz since, bool (*write)(FILE *file));
+bool write_kept_set(FILE *file, const KeptSet &set);
+
+// Calls keep(set) for each set in the file and deletes the file. Returns `since`, or 0 if there is no valid file; then
+// the sets that keep() was called with do not count.
+TimestampTz read_bucket_file(void (*keep)(const KeptSet &set));
+
+}  // namespace jobq
