@@ -62,6 +62,8 @@ run_version() {  # version
 }
 
 started=$SECONDS
+# Two versions at once would install debootstrap at once, and one of them could call it before it is complete.
+for version in $versions; do is_here "$version" || { scripts/setup.sh matrix; break; }; done
 for version in $versions; do
     while [ "$(jobs -rp | wc -l)" -ge "${AT_ONCE:-1}" ]; do wait -n || true; done
     { run_version "$version" 2>&1 | tee "$results/$version" | sed -u "s/^/$version: /"; } &
