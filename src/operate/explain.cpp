@@ -7,6 +7,7 @@
 #include "job/rows.h"
 #include "leases/lease_sql.h"
 #include "operate/explain.h"
+#include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "steps/steps.h"
 
@@ -151,7 +152,8 @@ void explain_scheduled(const Subject &job) {
     const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
     const bool late = run_at < job.now - kLate;
     job.sink->take({"scheduled",
-                    late                ? "it was due then: jobq.workers says in note and last_error what keeps it"
+                    run_at <= job.now && !worker_comes_by() ? "it is due"
+                    : late              ? "it was due then: jobq.workers says in note and last_error what keeps it"
                     : run_at <= job.now ? "it is due, and becomes claimable in a moment"
                     : retries           ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
                                         : "it is not due before then",
@@ -228,8 +230,9 @@ void explain_blocked(const Subject &job) {
         return;
     }
     job.sink->take({"unblocking",
-                    "what it waited for has ended, and it becomes claimable in a moment, unless jobq.workers has a "
-                    "note or an error",
+                    worker_comes_by() ? "what it waited for has ended, and it becomes claimable in a moment, unless "
+                                        "jobq.workers has a note or an error"
+                                      : "what it waited for has ended",
                     0, 0, DT_NOEND});
     explain_unserved("what it waited for has ended", job.sink);
 }

@@ -236,10 +236,14 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
 }
 
 // "kind "video", version 2, requires {gpu,ffmpeg}": what is out of the ordinary.
+const char *describe_kind(std::string_view kind) {
+    return kind.empty() ? "no kind" : psprintf("kind \"%s\"", copy_of(kind));
+}
+
 char *describe(const Demand &demand) {
     StringInfoData text;
     initStringInfo(&text);
-    appendStringInfo(&text, "kind \"%s\"", copy_of(demand.kind));
+    appendStringInfoString(&text, describe_kind(demand.kind));
     if (demand.version != 0) appendStringInfo(&text, ", version %d", demand.version);
     for (int i = 0; i < demand.required_count; i++)
         appendStringInfo(&text, "%s%s", i == 0 ? ", requires {" : ",", copy_of(demand.required[i]));
@@ -309,6 +313,23 @@ Demand demand_at(const Row &row, int kind_column) {
     return {row.text_at(kind_column), row.int32_at(kind_column + 1), required.items, required.count};
 }
 
+// Names the kinds that workers have asked for, at most kNamedKinds of them.
+constexpr int kNamedKinds = 10;
+const char *asked_kinds(const RecentFilters &recent) {
+    StringInfoData text;
+    initStringInfo(&text);
+    int named = 0;
+    for (int i = 0; i < recent.count; i++) {
+        const core::WorkerFilter &filter = recent.items[i].filter;
+        for (int k = 0; filter.kinds != nullptr && k < filter.kind_count && named < kNamedKinds; k++) {
+            const char *kind = describe_kind(filter.kinds[k]);
+            if (strstr(text.data, kind) != nullptr) continue;
+            appendStringInfo(&text, "%s%s", named++ == 0 ? ", only for " : ", ", kind);
+        }
+    }
+    return text.data;
+}
+
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
     // A memory that is too short proves nothing.
     if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
@@ -319,11 +340,11 @@ bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jo
                                            demand.required_count));
     }
     if (best == core::Fit::Takes) return false;
-    const char *missing = recent.count == 0            ? "no worker has asked for jobs of the queue"
-                          : best == core::Fit::NotKind ? "no worker has asked for this kind"
-                          : best == core::Fit::NotVersion
-                              ? "workers have asked for this kind, not for this version"
-                              : "no worker that takes this kind has all of these capabilities";
+    const char *missing =
+        recent.count == 0               ? "no worker has asked for jobs of the queue"
+        : best == core::Fit::NotKind    ? psprintf("no worker has asked for this kind%s", asked_kinds(recent))
+        : best == core::Fit::NotVersion ? "workers have asked for this kind, not for this version"
+                                        : "no worker that takes this kind has all of these capabilities";
     const char *who = jobs > 0 ? psprintf("%s job%s of %s", count_text(jobs), jobs == 1 ? "" : "s", describe(demand))
                                : describe(demand);
     sink->take(

@@ -45,7 +45,9 @@ my $job = value($node, 'work', q{SELECT jobq_enqueue('render', kind => 'video', 
 like(detail('unasked', $job), qr/^kind "video", version 2, requires \{gpu\}: no worker has asked for jobs of the queue/,
     'nobody has asked the queue');
 value($node, 'work', q{SELECT FROM jobq_claim('render', kinds => '{audio}')});
-like(detail('unasked', $job), qr/no worker has asked for this kind/, 'somebody has asked for another kind');
+like(detail('unasked', $job), qr/no worker has asked for this kind, only for kind "audio"/, 'a worker has asked for another kind');
+value($node, 'work', q{SELECT FROM jobq_claim('unnamed', kinds => '{audio}')});
+like(detail('unasked', value($node, 'work', q{SELECT jobq_enqueue('unnamed')})), qr/^no kind: no worker has asked for this kind, only for kind "audio"/, 'a job without a kind says so');
 value($node, 'work', q{SELECT FROM jobq_claim('render', versions => '{1}', capabilities => '{gpu}')});
 like(detail('unasked', $job), qr/not for this version/, 'for another version');
 value($node, 'work', q{SELECT FROM jobq_claim('render', kinds => '{audio,video}', versions => '{1,2}', capabilities => '{tpu}')});
@@ -189,6 +191,7 @@ is(value($node, 'work', q{SELECT string_agg(reason, ',') FROM jobq_explain_queue
 $job = value($node, 'other', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '1 ms')});
 becomes_true($node, 'other', "SELECT run_at < clock_timestamp() FROM jobq.jobs WHERE id = $job", 'the job is due');
 is(reasons('other', $job), 'scheduled,unserved', 'it is due, and nobody promotes it');
+is(value($node, 'other', "SELECT detail FROM jobq_explain($job) WHERE reason = 'scheduled'"), 'it is due', 'no row promises that the job becomes claimable by itself');
 value($node, 'other', 'SELECT FROM jobq_tick()');
 unlike(reasons('other', $job), qr/scheduled/, 'until somebody does');
 
