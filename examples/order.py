@@ -29,7 +29,7 @@ except ImportError as error:
 
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}"
 PATIENCE = "3 days"
-COLLIDED = ("40001", "40P01")    # its transaction, with one that is not at fault either
+COLLIDED = ("40001", "40P01")    # the SQLSTATEs of a transaction that collided with another one
 MOST_COLLISIONS = 10
 COLLISIONS = collections.Counter()
 

@@ -223,8 +223,9 @@ void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Mi
     }
 }
 
-// Promises to other sleepers what was promised to one that does not claim it, or not all of it. Only those that came
-// before the promise was made are asked: the others have looked since. So a job that no claim takes does not go round.
+// Promises jobs to other sleepers that were promised to a sleeper that does not claim them, or not all of them. Only
+// those that came before the promise was made are asked: the others have looked since. So a job that no claim takes
+// does not go round.
 void hand_on(Partition *partition, const char *queue, const Promise &from, core::Micros now, Alarm *alarm) {
     if (from.jobs <= 0) return;
     if (from.lanes == Lanes::One)
