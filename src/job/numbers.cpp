@@ -52,7 +52,7 @@ bool read_secret(core::HashKey *secret) {
     SysScanDesc scan = systable_beginscan(table, InvalidOid, false, nullptr, 0, nullptr);
     bool found = false;
     if (HeapTuple row = systable_getnext(scan)) {
-        const TupleDesc desc = RelationGetDescr(table);
+        TupleDesc desc = RelationGetDescr(table);
         auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * desc->natts));
         auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * desc->natts));
         // Not heap_getattr(), which calls a function that not every minor release has.
