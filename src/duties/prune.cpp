@@ -76,7 +76,7 @@ struct Page {
 class Gaps {
  public:
     const core::EmptyRanges &begin(TimestampTz now) {
-        if (!IsBackgroundWorker || now < forgotten_at_ || now - forgotten_at_ > kRest * longest_) {
+        if (MyBackendType != B_BG_WORKER || now < forgotten_at_ || now - forgotten_at_ > kRest * longest_) {
             ids_ = {};
             forgotten_at_ = now;
             longest_ = 0;

@@ -93,23 +93,23 @@ struct TransactionLog {
     // A stack: only the innermost subtransaction changes anything, and its levels never decrease.
     core::Folded<QueueChange, 1024, 256> changes;
     core::SeriesLog series;
-    bool counts_unknown;
 
     core::Folded<LoggedQueue, 256, 64> queues;
     core::Folded<LoggedReady, 1024, 512> ready;
     int traits_count;
     core::LaneTraits traits[kMaxLoggedTraits];
+    bool counts_unknown;  // of `changes`
     bool ready_unknown;
     bool claimed_before;  // some of those that become claimable may have been
     bool queues_unknown;
-    bool claims;          // it has claimed jobs
-    bool claims_unknown;  // of queues that are not in `queues`
+    bool claims;            // it has claimed jobs
+    bool claims_unknown;    // of queues that are not in `queues`
+    bool finished_unknown;  // of the jobs below
 
     // Of jobs that have ended.
     int finished_count;
     int64 finished[kMaxLoggedFinished];
     bool completed[kMaxLoggedFinished];
-    bool finished_unknown;
 
     int unblocked_count;
     Unblocked unblocked[kMaxLoggedUnblocked];

@@ -84,7 +84,7 @@ bool any_kept_key() { return is_in_use("kept_keys"); }
 bool prune_kept_keys(TimestampTz now, int batch) {
     static core::SearchStart start;
     if (!any_kept_key()) return false;
-    const TimestampTz from = start.begin(IsBackgroundWorker, GetCurrentTimestamp());
+    const TimestampTz from = start.begin(MyBackendType == B_BG_WORKER, GetCurrentTimestamp());
     const Rows first = read(find_first, Params().add(TimestampTzGetDatum(from)));
     const TimestampTz first_until = first.size() == 0 ? from : DatumGetTimestampTz(first[0].get(1));
     start.end(first_until, GetCurrentTimestamp());
