@@ -430,7 +430,7 @@ void begin_claim(std::string_view queue, std::string_view worker_id) {
 bool leave_after_claim() {
     if (own == nullptr || !own->claiming) return false;
     leave(true);
-    // Nobody else writes to an entry that is in no list.
+    // No other process writes to an entry that is in no list.
     return waiters->entries[MyProc - ProcGlobal->allProcs].asked;
 }
 

@@ -37,7 +37,7 @@ void forget_waits(int64 job);
 void forget_waits_of(Datum *ids, int count);
 void forget_waits_without_step(int64 job);
 void forget_all_waits();
-// Those of a job that gets another id go with it.
+// Moves the waits of a job that gets another id.
 void move_waits(int64 from, int64 to);
 
 }  // namespace jobq

@@ -4,7 +4,7 @@ const MOST = 10;            // collisions in a row
 const REMEMBERED = 1000;    // jobs
 
 export class Collisions {
-    #counts = new Map();    // by job, those of the last collision at the end
+    #counts = new Map();    // collisions by job, the job that collided last at the end
 
     /** What is reported of an attempt with this outcome. */
     decide(id, outcome) {

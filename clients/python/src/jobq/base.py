@@ -115,7 +115,7 @@ class RunsEnd:
 
     def __init__(self, workers: Sequence["BaseWorker[Any]"]) -> None:
         self.workers = workers
-        self.error: Optional[BaseException] = None   # of one that could not start
+        self.error: Optional[BaseException] = None   # the error of a worker that could not start
         self.deadline: Optional[float] = None        # when the process ends even if the server has not answered
         self._asked: List["BaseWorker[Any]"] = []    # those that stop
         self._has_signal = False

@@ -16,7 +16,7 @@ REMEMBERED = 1000  # jobs
 class Collisions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: OrderedDict[int, int] = OrderedDict()   # by job, those of the last collision at the end
+        self._counts: OrderedDict[int, int] = OrderedDict()   # collisions by job, the job that collided last at the end
 
     def decide(self, job_id: int, outcome: Outcome) -> Outcome:
         """What is reported of an attempt with this outcome."""

@@ -294,7 +294,7 @@ class Core:
         try:
             self._beat_until_over()
         except BaseException as error:   # noqa: B902
-            self._fail(error)   # nobody heartbeats what would be claimed
+            self._fail(error)   # no thread would send heartbeats for jobs that are claimed now
             log.exception("%s: heartbeats have ended", self.options.worker_id)
         finally:
             self._beats.close()
