@@ -74,6 +74,8 @@ void open_for_claim(Claim *claim) {
     if (claim->is_open) return;
     claim->is_open = true;
     open_jobs(&claim->jobs);
+    // A lease begins when the lock has been granted, which may have been waited for.
+    claim->now = GetCurrentTimestamp();
     renew_snapshot(&claim->jobs);
 }
 
@@ -341,7 +343,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     if (lanes.count > 0) {
         open_for_claim(&claim);
         if (queue.limit_count > 0) {
-            open_limiter(&limiter, &claim.jobs, name, queue, now);
+            open_limiter(&limiter, &claim.jobs, name, queue, claim.now);
             claim.limiter = &limiter;
         }
         if (queue.round_robin) {
@@ -372,7 +374,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     }
     if (claim.is_open) close_jobs(&claim.jobs);
     if (claim.count > 0)
-        log_due(core::saturating_add(now, claim.earliest_timeout));
+        log_due(core::saturating_add(claim.now, claim.earliest_timeout));
     else if (lanes.skipped)
         ask_for_round(now);
     error_context_stack = context.previous;

@@ -211,7 +211,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
     HeldJob job = held_argument(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
-    may_be_lost([&] { heartbeat_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp()); });
+    may_be_lost([&] { heartbeat_jobs(&job, 1, scope_of(fcinfo)); });
     PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job)));
 }
 
@@ -220,7 +220,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
-    may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp()); });
+    may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo)); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), CStringGetTextDatum(heartbeat_answer(batch.jobs[i]))});
@@ -237,7 +237,7 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
     may_be_lost([&] {
         with_owner_spi([&] {
             HeldJob *held;
-            const int count = heartbeat_worker(worker_id, scope, GetCurrentTimestamp(), &held);
+            const int count = heartbeat_worker(worker_id, scope, &held);
             for (int i = 0; i < count; i++)
                 results.row({Int64GetDatum(held[i].id), CStringGetTextDatum(heartbeat_answer(held[i]))});
         });

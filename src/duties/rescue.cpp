@@ -18,14 +18,15 @@
 #include "leases/suspects.h"
 #include "leases/young_leases.h"
 #include "queues/directory.h"
+#include "shmem/database_state.h"
 
 namespace jobq {
 
 namespace {
 
 // When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
-// grace (server start, promotion, clock step), gets one timeout from there: its worker could not reach the server.
-// That of an executor has no clock (duties/orphans.h).
+// grace (server start, promotion, clock step, end of a lock on jobq.jobs), gets one timeout from there: its worker
+// could not reach the server or the table. That of an executor has no clock (duties/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
@@ -65,6 +66,9 @@ Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
     };
     return {at(1), at(2)};
 }
+
+// While another session had jobq.jobs locked, no worker could send a heartbeat.
+TimestampTz lease_grace(TimestampTz grace_start) { return Max(grace_start, jobs_unlocked_at()); }
 
 // A running job that the rescue has locked, and why.
 struct Ended {
@@ -205,6 +209,7 @@ void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
+    const bool must_wait = !try_lock_jobs_table();
     const UnindexedSearch search = find_unindexed_jobs();
     if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
     index_due_leases(now, batch, &outcome);
@@ -216,6 +221,11 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
         end_orphans(now, nullptr, batch, &outcome);
         return outcome;
     }
+    if (must_wait) {
+        lock_jobs_table();
+        note_jobs_unlocked();
+    }
+    grace_start = lease_grace(grace_start);
     // A commit that publishes its jobs after this voids the horizon, so the horizon misses no job that is outside the
     // ranges.
     const uint64 version = begin_horizon_scan();
@@ -261,7 +271,7 @@ DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int ba
 
 TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
     Horizon known = horizon();
-    if (known.deadline == DT_NOBEGIN) known = find_horizon(grace_start, running_ids());
+    if (known.deadline == DT_NOBEGIN) known = find_horizon(lease_grace(grace_start), running_ids());
     TimestampTz earliest = Min(known.deadline, core::saturating_add(known.cancel_asked, cancel_grace));
     return Min(Min(Min(earliest, next_due_job()), next_young_due()), next_search_for_unindexed());
 }

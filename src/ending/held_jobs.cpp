@@ -102,11 +102,12 @@ bool is_of_worker(const JobsTable &jobs, const text *worker_id) {
     return has_status(jobs, core::JobStatus::Processing) && !none && view(DatumGetTextPP(worker)) == view(worker_id);
 }
 
-bool beat(JobsTable *jobs, const JobState &before, HeldJob *job, TimestampTz now) {
+// The heartbeat counts from the moment at which the row is locked, however long the call has waited for it.
+bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
     OtherColumns others = {};
     if (job->has_extra) others.set(kJobProgress, job->extra);
     job->cancel = before.life.cancel_requested_at.has_value();
-    return write_life(jobs, before, core::after_event(before.life, {core::EventKind::Heartbeat, now}), others);
+    return write_life(jobs, before, core::after_event(before.life, {core::EventKind::Heartbeat, GetCurrentTimestamp()}), others);
 }
 
 // The job that a returned row (id, lease, ...) is about; `held` is sorted.
@@ -248,15 +249,15 @@ void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Mic
     });
 }
 
-void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now) {
+void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope) {
     if (count == 0) return;
     const bool all = change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
-        return beat(jobs, before, job, now);
+        return beat(jobs, before, job);
     });
     if (!all) as_owner([&] { with_spi([&] { explain_unheld(held, count, scope); }); });
 }
 
-int heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now, HeldJob **held) {
+int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held) {
     const Rows rows = run(find_jobs_of_worker, Params()
                                                    .add(PointerGetDatum(worker_id))
                                                    .add(unindexed_jobs_of_worker(worker_id))
@@ -272,7 +273,7 @@ int heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now, 
         job->id = rows[i].int64_at(1);
         job->held = change_while(
             &jobs, job->id, [&] { return is_of_worker(jobs, worker_id) && is_in_scope(scope, jobs); },
-            [&](const JobState &before) { return beat(&jobs, before, job, now); });
+            [&](const JobState &before) { return beat(&jobs, before, job); });
         count += job->held;
     }
     close_jobs(&jobs);

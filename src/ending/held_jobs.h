@@ -86,10 +86,10 @@ void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Mic
                     TimestampTz now);
 
 // Extends the leases that are held; `extra` is the progress. Fills held and cancel, or unheld.
-void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
+void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope);
 
 // Extends the leases of every job of a worker, and of those that were set to processing by hand in its name. Returns
 // how many, in *held, in the order of their ids. Inside with_spi().
-int heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now, HeldJob **held);
+int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held);
 
 }  // namespace jobq

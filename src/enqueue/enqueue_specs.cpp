@@ -241,6 +241,7 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope) {
 
 void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     const std::string_view name = view(spec->queue);
+    lock_jobs_table();
     require_known_queue(name);
     if (!has_max_attempts) spec->max_attempts = find_queue(name)->max_attempts;
 }

@@ -11,7 +11,8 @@ namespace jobq {
 
 // What can be said of a job without its queue's settings: the errors name the parameters of jobq_enqueue.
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope);
-// What the queue decides of what it does not say.
+// Fills in what the queue's settings decide, under the lock on jobq.jobs, so that max_depth and max_attempts are those
+// that were committed before the lock was granted.
 void fill_from_queue(JobSpec *spec, bool has_max_attempts);
 
 // One without a key, into the open table.

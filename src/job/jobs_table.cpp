@@ -350,6 +350,13 @@ JobsAccess jobs_access() {
     return way_of_rows();
 }
 
+void lock_jobs_table() { table_close(open_known_table(RowExclusiveLock), NoLock); }
+
+bool try_lock_jobs_table() {
+    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
+    return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock);
+}
+
 void open_jobs(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
     Relation relation = open_known_table(RowExclusiveLock);

@@ -96,13 +96,6 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
     finish_refresh(lane, ticket, found);
 }
 
-// Locks the table as open_jobs does, unless another session holds it against that, such as CREATE INDEX: a duty that
-// has nothing to do must not wait for it.
-bool lock_jobs_at_once() {
-    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
-    return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock);
-}
-
 }  // namespace
 
 void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
@@ -110,7 +103,8 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
 }
 
 EmptyRanges refreshed_ranges(core::KeySpace space, const ClaimKey &end) {
-    if (IsolationUsesXactSnapshot() || !lock_jobs_at_once()) return {};
+    // A duty that has nothing to do must not wait for the table.
+    if (IsolationUsesXactSnapshot() || !try_lock_jobs_table()) return {};
     JobsTable jobs;
     open_jobs(&jobs);
     // The rescue looks at every running job, the promotion at the first due ones.

@@ -19,6 +19,9 @@ SharedState *shared = nullptr;
 // Where this session found the state of its database last.
 DatabaseState *own_database = nullptr;
 
+// See jobs_unlocked_at.
+TimestampTz unlocked_without_state = 0;
+
 void init_database_state(DatabaseState *db) {
     pg_atomic_write_u64(&db->next_due, static_cast<uint64>(kNothingDue));
     db->worker = nullptr;
@@ -169,6 +172,16 @@ void heartbeats_checked(TimestampTz grace_start) {
 
 void doubt_heartbeats() {
     if (DatabaseState *db = known_session_database()) db->heartbeats_checked_grace = 0;
+}
+
+TimestampTz jobs_unlocked_at() {
+    const DatabaseState *db = known_session_database();
+    return db == nullptr ? unlocked_without_state : db->unlocked_at;
+}
+
+void note_jobs_unlocked() {
+    unlocked_without_state = GetCurrentTimestamp();
+    if (DatabaseState *db = known_session_database()) db->unlocked_at = unlocked_without_state;
 }
 
 bool lower_due(DatabaseState *db, TimestampTz due) {

@@ -103,6 +103,8 @@ struct DatabaseState {
     TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
     TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
 
+    volatile TimestampTz unlocked_at;  // when the rescue last got the lock on jobq.jobs after a wait, 0: never
+
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
     int64 rounds;
@@ -183,6 +185,11 @@ bool indexing_is_lazy();
 bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
+
+// The moment from which leases have their grace after a lock on jobq.jobs: their workers could not send heartbeats
+// before. 0: none. Without preload it is known to the session that has noted it.
+TimestampTz jobs_unlocked_at();
+void note_jobs_unlocked();
 
 // Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.
 bool worker_comes_by();
