@@ -350,10 +350,16 @@ suite_asleep() {
 
 # The test of wake-ups must catch a claim that leaves jobs and wakes no other sleeper.
 suite_unpassed() {
-    plant_defect left_jobs_not_told
     for_process
+    # A sleeper usually looks once a second. No job may depend on that.
+    (
+        plant_defect sleepers_do_not_look
+        PGPORT=65434 in_source prove test/process/wake_shares.pl
+    ) >"$SCRATCH/unpassed.log" 2>&1 || { cat "$SCRATCH/unpassed.log"; return 1; }
+    rm -rf "$TESTDATADIR"
+    plant_defect left_jobs_not_told
     PGPORT=65434 in_source prove test/process/wake_shares.pl >"$SCRATCH/unpassed.log" 2>&1 && return 1
-    grep "Failed test 'a claim that leaves jobs wakes the next sleeper'" "$SCRATCH/unpassed.log" && echo "1 passed, 0 failed"
+    grep "Failed test 'a claim that leaves jobs wakes the next sleeper'" "$SCRATCH/unpassed.log" && echo "2 passed, 0 failed"
 }
 
 # The races of two jobs that begin to wait for each other must catch that both sleep on.
