@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place majors sql_script length paths exports door planted scratch version releases docker'
+readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports door planted scratch version releases docker'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -154,6 +154,20 @@ rule_pure() {
 # Nothing with a destructor may live in a frame that a server error jumps over.
 rule_forbidden() {
     shell_sources | code_grep '\bstd::(string|wstring|vector|map|multimap|unordered_\w+|set|multiset|list|deque|queue|function|unique_ptr|shared_ptr|any|(o|i)?stringstream|thread|mutex)\b|\bstd::optional\s*<\s*std\b|\bthrow\b|#\s*include\s*<(iostream|cstdio|thread|mutex)>' | none
+}
+
+# A template that takes a body changes locals of its caller, which a longjmp leaves undefined where the template is inlined.
+rule_setjmp() {
+    # shellcheck disable=SC2016  # the fields are awk's
+    shell_sources | xargs awk '
+        FNR == 1 { in_head = in_body = 0 }
+        /^template/ { in_head = 1; head = "" }
+        in_head { head = head $0 }
+        in_head && /[{;]$/ { in_body = /{$/; in_head = 0 }
+        in_body && /PG_TRY\(\)/ && head !~ /pg_noinline/ {
+            print FILENAME ":" FNR ": the template with this PG_TRY() is not pg_noinline"
+        }
+        /^}/ { in_body = 0 }' | none
 }
 
 rule_prelude() {
@@ -333,6 +347,7 @@ plant() {
         pure_time) printf '#include <chrono>\n' >src/base/lint_planted.cpp ;;
         forbidden) printf '#include "compat/pg.h"\nvoid f() { std::vector<int> v; }\n' >$unit ;;
         forbidden_throw) printf '#include "compat/pg.h"\nvoid f() { throw 1; }\n' >$unit ;;
+        setjmp) printf '#include "compat/pg.h"\ntemplate <typename Body>\nvoid f(Body body) {\n    PG_TRY();\n    { body(); }\n    PG_FINALLY();\n    { done(); }\n    PG_END_TRY();\n}\n' >$unit ;;
         prelude) printf '#include <cstring>\n#include "compat/pg.h"\n' >$unit ;;
         errcode) printf '#include "compat/pg.h"\nvoid f() {\n    ereport(ERROR, (errmsg("errcode(1)")));\n}\n' >$unit ;;
         sql_place) printf '#include "compat/pg.h"\nint f() { return SPI_execute("x", false, 0); }\n' >$unit ;;
@@ -372,6 +387,15 @@ int lint_allowed(std::string_view text) {
                         errcode(ERRCODE_INVALID_PARAMETER_VALUE)));
     ereport(LOG, (errmsg("std::vector<int>")));
     return 0;
+}
+
+template <typename Body>
+pg_noinline void lint_allowed(Body body) {
+    PG_TRY();
+    { body(); }
+    PG_FINALLY();
+    { done(); }
+    PG_END_TRY();
 }
 NEAR
     cat >src/sql/98_lint_allowed.sql <<'NEAR'

@@ -130,8 +130,8 @@ void plan_as_before(const PlannerSwitches &saved) {
 
 // `saved`: the switches of the session, which are those again behind it.
 template <typename... Explain>
-PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
-                           ParamListInfo params, Explain... explain) {
+pg_noinline PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
+                                       ParamListInfo params, Explain... explain) {
     PlannedStmt *volatile planned = nullptr;
     PG_TRY();
     {

@@ -23,10 +23,14 @@ void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwn
 // Rolls the subtransaction back and raises the error being handled again.
 [[noreturn]] void raise_from_attempt(MemoryContext context, ResourceOwner owner);
 
+// keep_if() and attempt() must not be inlined. The body changes locals of the caller, and C leaves the changed locals
+// of a function undefined when a longjmp returns to a sigsetjmp in that function. `test/lint.sh setjmp` checks that no
+// template with a PG_TRY() can be inlined.
+
 // Runs body in a subtransaction, which is rolled back when body answers false. Returns what body answers; an error is
 // raised again.
 template <typename Body>
-bool keep_if(Body body) {
+pg_noinline bool keep_if(Body body) {
     MemoryContext context = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
     volatile bool kept = false;
@@ -50,7 +54,7 @@ bool keep_if(Body body) {
 
 // Runs body in a subtransaction; false when it failed.
 template <typename Body>
-bool attempt(Body body, FailureText *failure) {
+pg_noinline bool attempt(Body body, FailureText *failure) {
     MemoryContext context = CurrentMemoryContext;
     ResourceOwner owner = CurrentResourceOwner;
     volatile bool succeeded = true;

@@ -168,7 +168,7 @@ bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
 // Calls body(queue, snapshot) with a fresh snapshot, also for callers that may read nothing but what the functions give
 // them.
 template <typename Body>
-void look_into_directory(const KnownLanes &known, Body body) {
+pg_noinline void look_into_directory(const KnownLanes &known, Body body) {
     const KnownLanes *outer = being_read;
     PG_TRY();
     {
