@@ -55,7 +55,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, note_end_before_commit},
     {Phase::BeforeCommit, choose_async_commit},  // the last: nothing may be written behind it
 
-    {Phase::BeforePrepare, adopt_prepared},
+    {Phase::BeforePrepare, make_room_before_prepare},
     {Phase::BeforePrepare, index_own_leases},  // runs triggers, which may claim and enter lanes
     {Phase::BeforePrepare, send_news_of_lanes},
 
@@ -90,7 +90,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Abort, end_successions},
     {Phase::Abort, drop_line_starts},
     {Phase::Abort, undo_lanes},
-    {Phase::Abort, settle_prepared_at_abort},
+    {Phase::Abort, leave_prepared_to_worker},
 
     {Phase::AfterAbort, wake_for_slots_not_taken},
     {Phase::AfterAbort, wake_for_claims_undone},

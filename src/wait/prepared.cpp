@@ -2,10 +2,13 @@
 #include "compat/pg.h"
 
 #include "base/wide_xid.h"
+#include "compat/settings.h"
+#include "compat/transaction.h"
 #include "compat/transaction_fate.h"
 #include "groups/line_start.h"
 #include "job/logged.h"
 #include "metrics/totals.h"
+#include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "stats/counters.h"
 #include "stats/counts_policy.h"
@@ -54,6 +57,7 @@ PreparedTable *shared = nullptr;
 
 LWLock *lock() { return shared_lock(Lock::Prepared); }
 
+// Reads the commit log, may allocate, and may raise an error: not while a lock is held, nor from Phase::Prepare on.
 bool is_over(const Prepared &item) { return !TransactionIdIsInProgress(XidFromFullTransactionId(item.xid)); }
 
 // None where nothing can be prepared.
@@ -61,18 +65,11 @@ int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBack
 
 // ---- under the lock
 
-// A place for one that is being prepared. There are as many as the server can have, and one for each session that has
-// just ended one and is yet to tell of it: when all are taken, one is of a transaction that is over and whose database
-// nobody has come by since; it is copied to *lost.
-Prepared *find_place(Prepared *lost) {
+// A free place. make_room() ensures that there is one for each session that prepares.
+Prepared *find_place() {
     Prepared *end = shared->items + shared->capacity;
     Prepared *place = std::find_if(shared->items, end, [](const Prepared &item) { return !OidIsValid(item.database); });
-    if (place != end) return place;
-    place = std::find_if(shared->items, end, is_over);
-    if (place == end) return nullptr;
-    *lost = *place;
-    pg_atomic_fetch_sub_u32(&shared->count, 1);
-    return place;
+    return place == end ? nullptr : place;
 }
 
 Prepared *enter(Prepared *place, Oid database, FullTransactionId xid) {
@@ -107,7 +104,7 @@ PreparedEffects effects_of(const TransactionLog &log) {
 // these has been taken by a new one yet: whoever prepares comes by here before. So nothing is missed, not even a
 // transaction that is over just now.
 void adopt() {
-    if (shared->adopted || RecoveryInProgress()) return;
+    if (shared == nullptr || shared->capacity == 0 || shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (int i = 0; i < max_prepared_xacts && !shared->adopted; i++) {
@@ -123,17 +120,22 @@ void adopt() {
     LWLockRelease(lock());
 }
 
-// The next one of this database, from item `*next` on; false: there is none any more.
-bool next_here(int *next, Prepared *copy) {
+// Copies the next entry that `is_wanted` accepts, from item `*next` on. Returns false if there is none.
+template <typename IsWanted>
+bool next_entry(int *next, Prepared *copy, IsWanted is_wanted) {
     bool found = false;
     LWLockAcquire(lock(), LW_SHARED);
     while (!found && *next < shared->capacity) {
         const Prepared &item = shared->items[(*next)++];
-        found = item.database == MyDatabaseId;
+        found = OidIsValid(item.database) && is_wanted(item);
         if (found) *copy = item;
     }
     LWLockRelease(lock());
     return found;
+}
+
+bool next_here(int *next, Prepared *copy) {
+    return next_entry(next, copy, [](const Prepared &item) { return item.database == MyDatabaseId; });
 }
 
 bool is_same(const Prepared &copy, const Prepared &item) {
@@ -187,6 +189,33 @@ void tell(const Prepared &ended, Prepared *item) {
     release(ended, item);
 }
 
+// Releases the entries of transactions that are over in databases that no session has visited since. What they would
+// have published is unknown from then on.
+void release_lost() {
+    Prepared copy;
+    const auto any = [](const Prepared &) { return true; };
+    for (int next = 0; next_entry(&next, &copy, any);) {
+        if (!is_over(copy)) continue;
+        forget_counters(copy.database);
+        miss_totals(copy.database);
+        forget_lines(copy.database);
+        release(copy, &shared->items[next - 1]);
+    }
+}
+
+bool has_room() { return shared->capacity - static_cast<int>(pg_atomic_read_u32(&shared->count)) >= MaxBackends; }
+
+// Makes sure that keep_log() finds a free place. At most MaxBackends sessions have come by here and have not taken
+// their place yet, so that many free places are enough. There are that many when all entries of transactions that are
+// over have been released, because at most max_prepared_xacts transactions are not over.
+void make_room() {
+    while (!has_room()) {
+        CHECK_FOR_INTERRUPTS();
+        settle_prepared();
+        release_lost();
+    }
+}
+
 // Of a transaction that ends.
 bool may_have_ended_one() {
     return pg_atomic_read_u32(&shared->count) > 0 && !FullTransactionIdIsValid(GetTopFullTransactionIdIfAny());
@@ -194,18 +223,23 @@ bool may_have_ended_one() {
 
 }  // namespace
 
-void adopt_prepared() {
-    if (shared != nullptr && shared->capacity > 0) adopt();
-}
-
 void settle_prepared_before_commit() {
-    adopt_prepared();
+    adopt();
     if (shared != nullptr && XactLastRecEnd != 0 && may_have_ended_one()) settle_prepared();
 }
 
-void settle_prepared_at_abort() {
-    adopt_prepared();
-    if (shared != nullptr && may_have_ended_one()) settle_prepared();
+void make_room_before_prepare() {
+    adopt();
+    if (shared != nullptr && shared->capacity > 0) make_room();
+}
+
+void leave_prepared_to_worker() {
+    adopt();
+    Prepared open;
+    int next = 0;
+    if (shared == nullptr || !OidIsValid(MyDatabaseId) || !may_have_ended_one() || !next_here(&next, &open)) return;
+    const TimestampTz due = end_of_transaction() + tick_interval();
+    for_session_database([due](DatabaseState *db) { publish_due(db, due); });
 }
 
 void keep_log() {
@@ -215,9 +249,8 @@ void keep_log() {
     const bool no_totals = log.series.changes.count == 0 && !log.series.incomplete;
     if (shared == nullptr || shared->capacity == 0) return;
     if (effects == 0 && count == 0 && !log.counts_unknown && no_totals) return;
-    Prepared lost = {};
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    if (Prepared *place = find_place(&lost)) {
+    if (Prepared *place = find_place()) {
         Prepared *item = enter(place, MyDatabaseId, GetTopFullTransactionIdIfAny());
         item->effects = effects;
         item->unknown = log.counts_unknown || count > kMaxQueues;
@@ -228,10 +261,6 @@ void keep_log() {
         if (item->unknown) item->effects |= kDeadlines;
     }
     LWLockRelease(lock());
-    if (!OidIsValid(lost.database)) return;
-    forget_counters(lost.database);
-    miss_totals(lost.database);
-    forget_lines(lost.database);
 }
 
 void settle_prepared() {

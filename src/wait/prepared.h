@@ -31,16 +31,20 @@ constexpr PreparedEffects kAllEffects = 2 * kDatabasesChanged - 1;
 constexpr PreparedEffects kEffectsOfRollback = kClaimedJobs | kUnblockedJobs;
 constexpr PreparedEffects kEffectsOfCommit = kAllEffects & ~kClaimedJobs;
 
-// Tells of the prepared transactions of this session's database that are over. Raises no error.
+// Tells of the prepared transactions of this session's database that are over. May raise an error, because it reads the
+// commit log.
 void settle_prepared();
 
 // For main/jobq.cpp: what the log of this transaction, which is being prepared, says is kept.
 void keep_log();
 // Every transaction of every process looks. Before a commit, not after it: by then the transaction has
 // forgotten whether it has written WAL.
-void adopt_prepared();
 void settle_prepared_before_commit();
-void settle_prepared_at_abort();
+// Ensures that keep_log() finds a place without a look at the commit log.
+void make_room_before_prepare();
+// A transaction that fails after it has ended a prepared one cannot read the commit log in its abort callback, where an
+// error would be raised again and again. So the worker's next round settles it, within the tick interval.
+void leave_prepared_to_worker();
 
 // For main/jobq.cpp: its part of the shared memory.
 Size prepared_size();

@@ -10,7 +10,7 @@ use JobqTime;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = preloaded('prepared', conf => ['max_prepared_transactions = 10']);
+my $node = preloaded('prepared', init => { allows_streaming => 1 }, conf => ['max_prepared_transactions = 10']);
 database($node, 'work');
 my $timeout = 3;
 value($node, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s')});
@@ -98,6 +98,43 @@ $other->query(q{SELECT jobq_enqueue('q')});
 is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '7', 'and then by the new ones');
 value($node, 'work', q{SELECT jobq_purge_queue('q')});
 
+# ---- ended by a session that is terminated before its own transaction commits, so that the worker must publish the end
+
+# Ends a prepared transaction in a session that fails afterwards.
+sub end_and_fail
+{
+    my ($server, $database, $statement) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $ending = session($server, $database);
+    my $pid = $ending->query('SELECT pg_backend_pid()');
+    # A session that writes a message to the log notices that it has been terminated. The server writes one before each commit.
+    $ending->query(q{SET synchronous_commit = on; SET log_min_messages = debug5});
+    $ending->query_until(qr/sent/, "\\echo sent\n$statement;\n");
+    becomes_true($server, 'postgres', "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $pid", "$statement waits for a standby");
+    value($server, 'postgres', "SELECT pg_terminate_backend($pid)");
+    becomes_true($server, 'postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'its session is terminated');
+    $ending->{run}->finish;
+    return is(value($server, 'postgres', "SELECT count(*) FROM pg_prepared_xacts WHERE database = '$database'"), '0', 'the statement has taken effect');
+}
+
+my @nobody = (q{synchronous_commit = local}, q{synchronous_standby_names = 'nobody'});
+settings($node, @nobody);
+$node->reload;
+becomes_true($node, 'work', q{SELECT current_setting('synchronous_standby_names') = 'nobody'}, 'commits wait for a standby if their session says so');
+value($node, 'work', q{SELECT jobq_create_queue('left')});
+prepare('left', q{SELECT jobq_enqueue('left')});
+# From another database, since a session in this one might publish the end itself.
+database($node, 'beside');
+my $worker = q{FROM jobq.workers WHERE database = 'work'};
+becomes_true($node, 'beside', "SELECT coalesce(next_round, 'infinity') > clock_timestamp() + interval '10 min' $worker", 'the worker has nothing to do');
+my $before = value($node, 'beside', "SELECT rounds $worker");
+end_and_fail($node, 'work', q{COMMIT PREPARED 'left'});
+becomes_true($node, 'beside', "SELECT rounds > $before $worker", 'the worker comes');
+becomes_true($node, 'work', q{SELECT pending = 1 AND source = 'counters' FROM jobq.queue_stats WHERE queue = 'left'}, 'the worker adds its changes to the counters');
+value($node, 'work', q{SELECT jobq_purge_queue('left')});
+settings($node, q{synchronous_standby_names = ''});
+$node->reload;
+
 # ---- handlers: idle executors are called, and do not find it out by their look each second
 
 value($node, 'work', <<'SQL');
@@ -148,6 +185,23 @@ called('limited', 'ROLLBACK of a claim', sub {
     return ('ROLLBACK', $claimer);
 });
 $claimer->quit;
+
+# ---- an end that no process has noticed, when its place is needed for another transaction
+
+my $small = preloaded('small', init => { allows_streaming => 1 }, conf => [ 'max_prepared_transactions = 1', 'jobq.enabled = off', @nobody ]);
+database($small, $_) for 'first', 'second', 'third';
+for my $name ('first', 'second')
+{
+    value($small, $name, q{SELECT jobq_create_queue('q'), count(*) FROM jobq_tick()});
+    is(value($small, $name, q{SELECT source FROM jobq.queue_stats}), 'counters', "$name: there are counters");
+    value($small, $name, "BEGIN; SELECT jobq_enqueue('q'); PREPARE TRANSACTION '$name'");
+    end_and_fail($small, $name, "COMMIT PREPARED '$name'");
+}
+value($small, 'third', q{BEGIN; SELECT jobq_enqueue('q'); PREPARE TRANSACTION 'third'});
+is(value($small, $_, q{SELECT pending FROM jobq.queue_stats}), '1', "$_: counters that lack the changes are not believed") for 'first', 'second';
+value($small, 'third', q{COMMIT PREPARED 'third'});
+is(value($small, 'third', q{SELECT pending FROM jobq.queue_stats}), '1', 'the third transaction has its place');
+$small->stop;
 
 # ---- across a restart
 
