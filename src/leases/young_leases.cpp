@@ -1,4 +1,7 @@
 // See young_leases.h. In a set of the table, only an entry whose purpose has ended makes room for a new one.
+//
+// What became of a transaction is looked up in the commit log, which may read the disk or raise an error. So entries
+// are copied, judged without a lock, and then changed under the lock if they are still what they were.
 #include "compat/pg.h"
 
 #include "base/ablation.h"
@@ -73,7 +76,12 @@ bool is_visible(const Entry &entry) {
     return fate == Fate::Committed || fate == Fate::Forgotten;
 }
 
-// Calls body(entry) under the lock of the job's set; entry is nullptr when the lease is not there.
+bool is_same(const Entry &a, const Entry &b) {
+    return a.database == b.database && a.made == b.made && a.ended == b.ended && a.job == b.job && a.lease == b.lease;
+}
+
+// Calls body(entry) under the lock of the job's set, which must not look up a transaction; entry is nullptr when the
+// lease is not there.
 template <typename Body>
 auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
     return table.with_set(job, mode, [&](Set *set) {
@@ -89,29 +97,53 @@ bool enter(const Entry &entry) {
         memset(met, 0, sizeof(met));
         met_by = own;
     }
-    return table.with_set(entry.job, LW_EXCLUSIVE, [&](Set *set) {
-        Entry *place = set->find([&](const Entry &known) { return can_replace(known, entry.made); });
-        if (place != nullptr) *place = entry;
-        return place != nullptr;
-    });
+    Set *set = &table.sets[table.set_of(entry.job)];
+    for (;;) {
+        // Without the lock: a copy that is torn is not what the lock finds.
+        Set copy = *set;
+        const Entry *found = copy.find([&](const Entry &known) { return can_replace(known, entry.made); });
+        if (found == nullptr) return false;
+        Entry *place = set->begin() + (found - copy.begin());
+        const bool entered = table.with_set(entry.job, LW_EXCLUSIVE, [&](Set *) {
+            const bool same = is_same(*place, *found);
+            if (same) *place = entry;
+            return same;
+        });
+        if (entered) return true;
+    }
 }
 
 // Where the last search ended: entries that nobody can get rid of must not hide others.
 int search_from = 0;
 
-// Calls body(entry) for the entries of this session's database under their lock, until it returns false.
+bool is_of_this_database(const Entry &entry) { return entry.database == MyDatabaseId; }
+
+// Calls body(copy) with copies of the entries of this session's database, until it returns false; forgets the entries
+// whose copies body has marked as free.
 template <typename Body>
-void each_entry(LWLockMode mode, Body body) {
+void each_entry(Body body) {
     bool go_on = true;
     for (int n = 0; n < table.count && go_on; n++) {
         Set *set = &table.sets[search_from];
         LWLock *lock = table.lock_of(search_from);
         search_from = (search_from + 1) % table.count;
         // Without the lock: an entry that is made at this moment has time.
-        if (set->find([](const Entry &entry) { return entry.database == MyDatabaseId; }) == nullptr) continue;
-        LWLockAcquire(lock, mode);
-        for (Entry *entry = set->begin(); entry < set->end() && go_on; entry++)
-            if (entry->database == MyDatabaseId) go_on = body(entry);
+        if (set->find(is_of_this_database) == nullptr) continue;
+        LWLockAcquire(lock, LW_SHARED);
+        const Set read = *set;
+        LWLockRelease(lock);
+        Set judged = read;
+        bool any_over = false;
+        for (Entry *entry = judged.begin(); entry < judged.end() && go_on; entry++) {
+            if (!is_of_this_database(*entry)) continue;
+            go_on = body(entry);
+            any_over |= entry->database == InvalidOid;
+        }
+        if (!any_over) continue;
+        LWLockAcquire(lock, LW_EXCLUSIVE);
+        for (int i = 0; i < Set::kPlaces; i++)
+            if (judged.entries[i].database == InvalidOid && is_same(set->entries[i], read.entries[i]))
+                set->entries[i] = {};
         LWLockRelease(lock);
     }
 }
@@ -120,7 +152,7 @@ template <typename Wanted>
 int list_leases(YoungLease *young, int room, Wanted wanted) {
     int count = 0;
     if (!table.exists()) return count;
-    each_entry(LW_SHARED, [&](const Entry *entry) {
+    each_entry([&](const Entry *entry) {
         if (wanted(*entry) && is_visible(*entry) && !is_over(*entry)) young[count++] = {entry->job, entry->lease};
         return count < room;
     });
@@ -136,8 +168,8 @@ bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
 
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
     if (!table.exists()) return false;
-    if (with_entry(job, lease, LW_SHARED, [](const Entry *known) { return known != nullptr && !is_over(*known); }))
-        return true;
+    const Entry known = with_entry(job, lease, LW_SHARED, [](const Entry *e) { return e != nullptr ? *e : Entry{}; });
+    if (is_of_this_database(known) && !is_over(known)) return true;
     return enter({MyDatabaseId, FrozenTransactionId, InvalidTransactionId, worker_hash, job, lease, DT_NOBEGIN});
 }
 
@@ -161,9 +193,9 @@ void drop_lease(int64 job, int64 lease) {
 int due_leases(TimestampTz now, YoungLease *young, int room) {
     int count = 0;
     if (!table.exists()) return count;
-    each_entry(LW_EXCLUSIVE, [&](Entry *entry) {
+    each_entry([&](Entry *entry) {
         if (is_over(*entry))
-            *entry = {};
+            entry->database = InvalidOid;
         else if (entry->due <= now && is_visible(*entry) && !TransactionIdIsCurrentTransactionId(entry->ended))
             young[count++] = {entry->job, entry->lease};
         return count < room;
@@ -182,7 +214,7 @@ int leases_of_worker(uint32 worker_hash, YoungLease *young, int room) {
 int leases_of_this_transaction(YoungLease *young, int room) {
     int count = 0;
     if (!table.exists()) return count;
-    each_entry(LW_SHARED, [&](const Entry *entry) {
+    each_entry([&](const Entry *entry) {
         if (TransactionIdIsCurrentTransactionId(entry->made) && !TransactionIdIsCurrentTransactionId(entry->ended))
             young[count++] = {entry->job, entry->lease};
         return count < room;
@@ -193,7 +225,7 @@ int leases_of_this_transaction(YoungLease *young, int room) {
 TimestampTz next_young_due() {
     TimestampTz earliest = DT_NOEND;
     if (!table.exists()) return earliest;
-    each_entry(LW_SHARED, [&](const Entry *entry) {
+    each_entry([&](const Entry *entry) {
         if (!is_over(*entry)) earliest = Min(earliest, entry->due);
         return true;
     });
