@@ -444,6 +444,10 @@ bool recount_due_by_hand(TimestampTz now) {
 
 Snapshot begin_recount() {
     if (shared == nullptr || counting) return nullptr;
+    // The snapshot must be taken under the lock (see counters.h). These two calls make the server allocate what it
+    // needs for snapshots, so that the call under the lock neither allocates nor raises an error.
+    GetTransactionSnapshot();
+    GetLatestSnapshot();
     Snapshot snapshot = nullptr;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     DatabaseCounters *database = obtain_database(MyDatabaseId);
