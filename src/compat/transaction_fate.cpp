@@ -11,6 +11,8 @@ extern "C" {
 namespace jobq {
 
 Fate fate_of(TransactionId xid) {
+    // The server holds interrupts while a process has an LWLock, and while it commits or aborts.
+    Assert(INTERRUPTS_CAN_BE_PROCESSED());
     if (!TransactionIdIsNormal(xid)) return Fate::Forgotten;
     if (TransactionIdIsInProgress(xid)) return Fate::Open;
     // Nobody truncates what is asked for here while this lock is held.

@@ -12,8 +12,9 @@ enum class Fate : uint8 {
     Forgotten,  // ended so long ago that the server need not know any more: what it has written is frozen, or gone
 };
 
-// `xid`: of a transaction or of a savepoint's. Takes a lock of the server's: not for signal handlers, nor while a
-// spinlock is held. What the server has forgotten is not asked for, as in its pg_xact_status().
+// `xid`: of a transaction or of a savepoint's. May read the disk, allocate, and raise an error: not for signal
+// handlers, not while a lock in shared memory is held, and not in callbacks from Phase::Prepare on. What the server has
+// forgotten is not asked for, as in its pg_xact_status().
 Fate fate_of(TransactionId xid);
 
 }  // namespace jobq

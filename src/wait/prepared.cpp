@@ -22,7 +22,6 @@ extern "C" {
 #include "access/xlog.h"
 #include "port/atomics.h"
 #include "storage/proc.h"
-#include "storage/procarray.h"
 }
 
 namespace jobq {
@@ -57,8 +56,7 @@ PreparedTable *shared = nullptr;
 
 LWLock *lock() { return shared_lock(Lock::Prepared); }
 
-// Reads the commit log, may allocate, and may raise an error: not while a lock is held, nor from Phase::Prepare on.
-bool is_over(const Prepared &item) { return !TransactionIdIsInProgress(XidFromFullTransactionId(item.xid)); }
+Fate fate_of(const Prepared &item) { return jobq::fate_of(XidFromFullTransactionId(item.xid)); }
 
 // None where nothing can be prepared.
 int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends; }
@@ -181,9 +179,9 @@ void release(const Prepared &copy, Prepared *item) {
 
 // The entry goes last: whoever has ended the transaction, and finds no entry any more, goes on as one who has told.
 // Two may tell of the same one; but for the counters that does no harm. And who wakes up finds the counters right.
-void tell(const Prepared &ended, Prepared *item) {
+void tell(const Prepared &ended, Fate fate, Prepared *item) {
     // What the server does not remember any more may have committed.
-    const bool committed = fate_of(XidFromFullTransactionId(ended.xid)) != Fate::Aborted;
+    const bool committed = fate != Fate::Aborted;
     if (committed) count_once(ended, item);
     publish_prepared(ended.effects & (committed ? kEffectsOfCommit : kEffectsOfRollback));
     release(ended, item);
@@ -195,7 +193,7 @@ void release_lost() {
     Prepared copy;
     const auto any = [](const Prepared &) { return true; };
     for (int next = 0; next_entry(&next, &copy, any);) {
-        if (!is_over(copy)) continue;
+        if (fate_of(copy) == Fate::Open) continue;
         forget_counters(copy.database);
         miss_totals(copy.database);
         forget_lines(copy.database);
@@ -266,8 +264,10 @@ void keep_log() {
 void settle_prepared() {
     if (shared == nullptr || !OidIsValid(MyDatabaseId)) return;
     Prepared copy;
-    for (int next = 0; next_here(&next, &copy);)
-        if (is_over(copy)) tell(copy, &shared->items[next - 1]);
+    for (int next = 0; next_here(&next, &copy);) {
+        const Fate fate = fate_of(copy);
+        if (fate != Fate::Open) tell(copy, fate, &shared->items[next - 1]);
+    }
 }
 
 Size prepared_size() { return add_size(offsetof(PreparedTable, items), mul_size(places(), sizeof(Prepared))); }
