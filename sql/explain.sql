@@ -3,11 +3,14 @@
 \set VERBOSITY terse
 -- Ids count from the first job of this file.
 SELECT set_config('explain.before', (SELECT nextval(pg_get_serial_sequence('jobq.jobs', 'id')))::text, false) IS NULL AS none;
+-- Without ids, and without what a preloaded library adds about the requests of workers.
+CREATE FUNCTION pg_temp.lasting(detail text) RETURNS text LANGUAGE sql AS $$
+    SELECT regexp_replace(regexp_replace(detail, '^job \d+', 'job N'), '; (a worker last|no worker has) asked for .*', '') $$;
 CREATE FUNCTION pg_temp.explain(job bigint) RETURNS TABLE (reason text, detail text, jobs bigint[], pids boolean, until boolean) LANGUAGE sql AS $$
-    SELECT e.reason, regexp_replace(e.detail, '^job \d+', 'job N'), ARRAY(SELECT j - current_setting('explain.before')::bigint FROM unnest(e.jobs) j), e.pids IS NOT NULL, e.until IS NOT NULL
+    SELECT e.reason, pg_temp.lasting(e.detail), ARRAY(SELECT j - current_setting('explain.before')::bigint FROM unnest(e.jobs) j), e.pids IS NOT NULL, e.until IS NOT NULL
     FROM jobq_explain(job + current_setting('explain.before')::bigint) e WHERE e.reason NOT IN ('unasked', 'unserved') $$;
 CREATE FUNCTION pg_temp.explain(queue text) RETURNS TABLE (reason text, detail text, jobs bigint[], pids boolean, until boolean) LANGUAGE sql AS $$
-    SELECT e.reason, e.detail, ARRAY(SELECT j - current_setting('explain.before')::bigint FROM unnest(e.jobs) j), e.pids IS NOT NULL, e.until IS NOT NULL
+    SELECT e.reason, pg_temp.lasting(e.detail), ARRAY(SELECT j - current_setting('explain.before')::bigint FROM unnest(e.jobs) j), e.pids IS NOT NULL, e.until IS NOT NULL
     FROM jobq_explain_queue(queue) e WHERE e.reason NOT IN ('unasked', 'unserved') $$;
 
 -- Nothing to say, nothing wrong.

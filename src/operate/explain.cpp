@@ -251,7 +251,8 @@ void explain_handler(const Subject &job) {
     }
 }
 
-void explain_place(const Subject &job, bool stopped) {
+// `requests`: when workers asked for such jobs last.
+void explain_place(const Subject &job, bool stopped, const char *requests) {
     const int64 before = read(count_before, Params()
                                                 .add(job.row.get(kQueue))
                                                 .add(job.row.get(kPriority))
@@ -264,11 +265,12 @@ void explain_place(const Subject &job, bool stopped) {
                                                          : "";
     if (before > 0)
         job.sink->take({"behind",
-                        psprintf("%s claimable job%s of the queue come%s before it by priority, run_at and id%s",
-                                 count_text(before), before == 1 ? "" : "s", before == 1 ? "s" : "", order),
+                        psprintf("%s claimable job%s of the queue come%s before it by priority, run_at and id%s%s",
+                                 count_text(before), before == 1 ? "" : "s", before == 1 ? "s" : "", order,
+                                 stopped ? "" : requests),
                         0, 0, DT_NOEND});
     else if (!stopped)
-        job.sink->take({"claimable", "the next claim that may take it gets it", 0, 0, DT_NOEND});
+        job.sink->take({"claimable", psprintf("the next claim that may take it gets it%s", requests), 0, 0, DT_NOEND});
 }
 
 // Notes whether anything was said.
@@ -293,9 +295,10 @@ void explain_pending(Subject job) {
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
     explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
-    // Nobody need ask while it is paused.
-    if (!paused)
-        explain_unasked(recent_filters(job.queue_name, job.now), demand_at(job.row, kKind), 0, job.now, job.sink);
+    const RecentFilters recent = recent_filters(job.queue_name, job.now);
+    const Demand demand = demand_at(job.row, kKind);
+    // No worker needs to ask while the queue is paused.
+    if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
     if (!paused) explain_handler(job);
     // It is no reason by itself: nobody may be on trial.
     bool stopped = noting.any;
@@ -303,7 +306,9 @@ void explain_pending(Subject job) {
         stopped |=
             explain_suspects(job.queue_name, has(job, kWorkerId) ? DatumGetTextPP(job.row.get(kWorkerId)) : nullptr, 1,
                              job.now, job.sink);
-    explain_place(job, stopped);
+    LastRequest last = kNoRequest;
+    add_last_request(recent, demand, &last);
+    explain_place(job, stopped, describe_requests(job.queue_name, recent, last, job.now));
 }
 
 }  // namespace

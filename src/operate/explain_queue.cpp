@@ -95,17 +95,20 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
     return Max(numbers.jobs[static_cast<int>(status)], 0);
 }
 
-// Returns for how many of the claimable jobs somebody has asked, as far as they were counted.
-int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
+// Returns for how many of the claimable jobs workers have asked, as far as they were counted. `requests`: when.
+int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
     const Rows lanes = read(
         read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes)));
     const RecentFilters recent = recent_filters(name, now);
     int64 wanted = 0;
+    LastRequest last = kNoRequest;
     for (uint64 i = 0; i < lanes.size(); i++) {
-        const Row lane = lanes[i];
-        const int64 jobs = lane.int64_at(4);
-        if (!explain_unasked(recent, demand_at(lane, 1), jobs, now, sink)) wanted += jobs;
+        const Demand demand = demand_at(lanes[i], 1);
+        const int64 jobs = lanes[i].int64_at(4);
+        if (!explain_unasked(recent, demand, jobs, now, sink)) wanted += jobs;
+        add_last_request(recent, demand, &last);
     }
+    *requests = describe_requests(name, recent, last, now);
     return wanted;
 }
 
@@ -222,8 +225,9 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
                       queue.on_full == core::FullPolicy::Reject ? "enqueues are refused" : "enqueues drop the oldest"),
              0, 0, DT_NOEND});
     if (pending > 0) {
-        // Nobody need ask while it is paused.
-        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, sink);
+        const char *requests = "";
+        // No worker needs to ask while the queue is paused.
+        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, &requests, sink);
         if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
         if (full_keys != 0 &&
             !read(find_other_keys, Params().add(PointerGetDatum(queue_text)).add(full_keys))[0].bool_at(1))
@@ -231,8 +235,8 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         if (explain_suspected(name, queue_text, now, sink)) stopped = true;
         if (!stopped)
             sink->take({"claimable",
-                        psprintf("%s pending, %s running%s", jobs_text(pending), jobs_text(running),
-                                 full_keys != 0 ? "; those of other keys may start" : ""),
+                        psprintf("%s pending, %s running%s%s", jobs_text(pending), jobs_text(running),
+                                 full_keys != 0 ? "; those of other keys may start" : "", requests),
                         0, 0, DT_NOEND});
     }
     explain_waiting(numbers, queue_text, now, sink);

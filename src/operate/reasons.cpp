@@ -1,6 +1,7 @@
 // See reasons.h.
 #include "compat/pg.h"
 
+#include "claim/waiters.h"
 #include "compat/args.h"
 #include "compat/readers_lock.h"
 #include "identity/identity.h"
@@ -251,8 +252,15 @@ char *describe(const Demand &demand) {
     return text.data;
 }
 
+core::Fit fit_of(const RecentFilter &recent, const Demand &demand) {
+    return core::fit_of(recent.filter, demand.kind, demand.version, demand.required, demand.required_count);
+}
+
 // So long the table of recent filters must go back.
 constexpr core::Micros kWorthTelling = 10 * core::kSecond;
+
+// Requests that are younger are not told apart, because sessions note them only every few seconds.
+constexpr core::Micros kToldApart = 2 * kNoteEvery;
 
 // How long it does, for people.
 char *describe_span(TimestampTz since, TimestampTz now) {
@@ -336,8 +344,7 @@ bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jo
     auto best = core::Fit::NotKind;
     for (int i = 0; i < recent.count; i++) {
         if (!recent.items[i].known) return false;
-        best = std::max(best, core::fit_of(recent.items[i].filter, demand.kind, demand.version, demand.required,
-                                           demand.required_count));
+        best = std::max(best, fit_of(recent.items[i], demand));
     }
     if (best == core::Fit::Takes) return false;
     const char *missing =
@@ -350,6 +357,35 @@ bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jo
     sink->take(
         {"unasked", psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now)), 0, 0, DT_NOEND});
     return true;
+}
+
+void add_last_request(const RecentFilters &recent, const Demand &demand, LastRequest *last) {
+    for (int i = 0; i < recent.count; i++) {
+        const RecentFilter &one = recent.items[i];
+        if (!one.known)
+            last->unknown = Max(last->unknown, one.asked_at);
+        else if (fit_of(one, demand) == core::Fit::Takes)
+            last->fitting = Max(last->fitting, one.asked_at);
+    }
+}
+
+const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
+                              TimestampTz now) {
+    if (recent.since == DT_NOEND) return "";
+    int sessions = 0, queues;
+    const QueueSleepers *sleepers = read_sleepers(&queues);
+    for (int i = 0; i < queues; i++)
+        if (queue_view(sleepers[i].queue) == queue) sessions = sleepers[i].count;
+    const char *waiting = psprintf("%s session%s for jobs of this queue",
+                                   sessions == 0 ? "no" : psprintf("%d", sessions), sessions > 1 ? "s wait" : " waits");
+    const TimestampTz at = Max(last.fitting, last.unknown);
+    if (at == DT_NOBEGIN)
+        return psprintf("; no worker has asked for such a job in the last %s, and %s", describe_span(recent.since, now),
+                        waiting);
+    return psprintf("; a worker last asked for %s %s ago, and %s",
+                    last.fitting == at ? "such a job" : "jobs of this queue, with names too long to be compared,",
+                    now - at < kToldApart ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)),
+                    waiting);
 }
 
 bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink) {

@@ -63,6 +63,18 @@ Demand demand_at(const Row &row, int kind_column);
 // are; 0: one, which is not counted. Returns whether it says so.
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
+// When a worker last asked for jobs of a lane, or of several lanes.
+struct LastRequest {
+    TimestampTz fitting;  // with a filter that takes such jobs; DT_NOBEGIN: not known
+    TimestampTz unknown;  // with a filter too long to be compared; DT_NOBEGIN: not known
+};
+constexpr LastRequest kNoRequest = {DT_NOBEGIN, DT_NOBEGIN};
+void add_last_request(const RecentFilters &recent, const Demand &demand, LastRequest *last);
+// Returns "; " and when a worker last asked for such jobs, and how many sessions wait for jobs of the queue now; "" if
+// nothing is known.
+const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
+                              TimestampTz now);
+
 // The job, or `count` jobs of the queue, are suspects. Names those that are on trial in the queue, or
 // with `worker`, the one that lost the job (nullptr: not asked). Returns whether there are any.
 bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink);

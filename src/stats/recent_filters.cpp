@@ -18,8 +18,6 @@ namespace {
 
 constexpr int kFilters = 512;
 constexpr int kFilterBytes = 768;
-// A session says so often that it still asks with a filter.
-constexpr core::Micros kNoteEvery = 5 * core::kSecond;
 constexpr int kMemos = 64;
 
 // Names one after the other, each behind its length in two bytes; versions in four.
@@ -110,6 +108,7 @@ bool write_filter(const core::WorkerFilter &filter, Filter *to) {
 RecentFilter read_filter(const Filter &from) {
     RecentFilter read = {};
     read.known = from.known;
+    read.asked_at = from.asked_at;
     if (!from.known) return read;
     auto *versions = static_cast<int32 *>(palloc(sizeof(int32) * Max(from.version_count, 1)));
     memcpy(versions, from.names, sizeof(int32) * static_cast<Size>(from.version_count));

@@ -16,12 +16,16 @@ namespace jobq {
 // For so long a filter counts as one that somebody may come back with.
 constexpr core::Micros kRecent = 10 * core::kMinute;
 
+// A session notes a filter again only after this time.
+constexpr core::Micros kNoteEvery = 5 * core::kSecond;
+
 // Somebody asks for jobs of this queue now.
 void note_filter(std::string_view queue, const core::WorkerFilter &filter, TimestampTz now);
 
 struct RecentFilter {
     core::WorkerFilter filter;
-    bool known;  // false: it was too long to be written down
+    TimestampTz asked_at;  // when a worker last asked with it; up to kNoteEvery too early
+    bool known;            // false: it was too long to be written down
 };
 struct RecentFilters {
     RecentFilter *items;

@@ -36,6 +36,31 @@ like(value($node, 'work', q{SELECT string_agg(reason || ': ' || detail, chr(10))
 value($node, 'work', q{ROLLBACK PREPARED 'open claim'});
 value($node, 'work', q{SELECT jobq_set_limit('open'), jobq_drop_queue('open', force => true)});
 
+# ---- when workers last asked for a claimable job
+
+my $ago = qr/(?:less than 10|about \d+) (?:seconds|minutes) ago/;
+value($node, 'work', q{SELECT FROM jobq_claim('abandoned', kinds => '{mail}')});
+value($node, 'work', q{SELECT jobq_enqueue_many('abandoned', '{1,2}', kind => 'mail')});
+my $first = value($node, 'work', q{SELECT min(id) FROM jobq.jobs WHERE queue = 'abandoned'});
+like(detail('claimable', $first), qr/^the next claim that may take it gets it; a worker last asked for such a job $ago, and no session waits for jobs of this queue$/,
+    'a claimable job says when a worker last asked for it, and that no session waits');
+like(detail('behind', $first + 1), qr/; a worker last asked for such a job $ago, and no session waits for jobs of this queue$/,
+    'and so does a job with a claimable job before it');
+like(value($node, 'work', q{SELECT detail FROM jobq_explain_queue('abandoned') WHERE reason = 'claimable'}),
+    qr/^2 jobs pending, 0 jobs running; a worker last asked for such a job $ago, and no session waits for jobs of this queue$/, 'and the queue');
+my $waiter = session($node, 'work');
+$waiter->query_until(qr/begun/, "\\echo begun\nCALL jobq_wait('abandoned', '1 hour', '{fax}', worker_id => 'fax');\n");
+becomes_true($node, 'work', qq{SELECT detail ~ ' ago, and 1 session waits for jobs of this queue\$' FROM jobq_explain($first)}, 'a session that waits is counted');
+becomes_true($node, 'work', qq{SELECT detail ~ 'such a job about [0-9]+ (seconds|minutes) ago, and 1 session' FROM jobq_explain($first)},
+    'its waits for jobs of another kind do not count as requests for this job');
+is(value($node, 'work', q{SELECT jobq_wake('fax')}), '1', 'the session stops waiting');
+end_sessions($waiter);
+like(detail('claimable', $first), qr/ago, and no session waits for jobs of this queue$/, 'and is counted no more');
+value($node, 'work', q{SELECT FROM jobq_claim('long names', kinds => ARRAY(SELECT 'kind ' || repeat('x', 200) || n FROM generate_series(1, 10) n))});
+like(detail('claimable', value($node, 'work', q{SELECT jobq_enqueue('long names')})),
+    qr/; a worker last asked for jobs of this queue, with names too long to be compared, $ago, and no session/, 'names that were too long to be remembered are not compared');
+value($node, 'work', q{SELECT jobq_drop_queue(q, force => true) FROM unnest('{abandoned,long names}'::text[]) q});
+
 # ---- nobody asks for such jobs
 
 # It says so when it has watched for some seconds.
