@@ -119,4 +119,27 @@ SELECT count(jobq_enqueue('why none', concurrency_key => 'customer 2')), count(j
 SELECT count(*) FROM jobq_claim('why none');
 SELECT reason, detail FROM pg_temp.explain('why none') WHERE reason <> 'unasked';
 
+-- More keys without room than are listed: no job is claimable. Then one with another key is, then one without a key.
+SELECT count(*) FROM jobq_claim('why keys');
+SELECT count(jobq_set_limit('why keys', '*', max_running => 1));
+SELECT count(jobq_enqueue('why keys', concurrency_key => 'customer ' || lpad(n::text, 3, '0'))) FROM generate_series(1, 60) n, generate_series(1, 2);
+SELECT count(*) FROM jobq_claim('why keys', 'w', 100, heartbeat_timeout => '1 hour');
+CREATE FUNCTION pg_temp.explain_keys() RETURNS TABLE (reasons bigint, reason text, detail text) LANGUAGE sql AS $$
+    SELECT count(*), e.reason, regexp_replace(e.detail, '^concurrency_key "customer \d+"', 'concurrency_key N')
+    FROM pg_temp.explain('why keys') e GROUP BY 2, 3 ORDER BY 2, 3 $$;
+SELECT * FROM pg_temp.explain_keys();
+SELECT count(jobq_enqueue('why keys', concurrency_key => 'late customer'));
+SELECT * FROM pg_temp.explain_keys();
+SELECT count(jobq_enqueue('why keys', priority => 9));
+SELECT * FROM pg_temp.explain_keys();
+-- More keys than are checked, or more jobs, of which the last has no key.
+SELECT count(*) FROM unnest('{why checked keys,why checked jobs}'::text[]) q, jobq_claim(q);
+SELECT count(jobq_enqueue('why checked keys', concurrency_key => 'customer ' || n)) FROM generate_series(1, 1001) n;
+SELECT count(jobq_enqueue('why checked jobs', concurrency_key => 'customer 1')) FROM generate_series(1, 10001) n;
+SELECT count(jobq_enqueue('why checked jobs', priority => 9));
+SELECT count(jobq_set_limit(q, '*', max_running => 0)) FROM unnest('{why checked keys,why checked jobs}'::text[]) q;
+SELECT count(*), reason, regexp_replace(detail, '^concurrency_key "customer \d+"', 'concurrency_key N') AS detail
+FROM unnest('{why checked keys,why checked jobs}'::text[]) q, pg_temp.explain(q) GROUP BY q, 2, 3 ORDER BY q DESC, 3;
+SELECT count(jobq_set_limit(q, '*')) FROM unnest('{why keys,why checked keys,why checked jobs}'::text[]) q;
+
 SELECT count(jobq_set_limit('why', '*')), count(jobq_drop_queue(q.queue, force => true)) FROM (SELECT queue FROM jobq.queues WHERE queue LIKE 'why%' ORDER BY queue DESC) q;

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kLanes = 100;
 constexpr int kKeys = 20;
+// Maximum number of keys that are checked for one that has room.
+constexpr int kCheckedKeys = 1000;
 // So many jobs at the head are looked at for locks.
 constexpr int kHead = 20;
 
@@ -70,12 +72,30 @@ Statement read_next_due = {
        WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
     {TEXTOID, INT8OID}};
 
-// Claimable jobs without a key, or of another key than these.
-Statement find_other_keys = {R"(SELECT EXISTS (SELECT FROM )" LANES_OF_QUEUE R"( l,
-                           LATERAL (SELECT FROM jobq.jobs j
-                                    WHERE j._lane = l.lane AND j._ready
-                                      AND (j.concurrency_key = ANY ($2)) IS NOT TRUE LIMIT 1) j))",
-                             {TEXTOID, TEXTARRAYOID}};
+// Whether a claimable job has no key, and how many jobs were looked at: $2 at most.
+Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL), false), count(*)
+       FROM (SELECT j.concurrency_key
+             FROM )" LANES_OF_QUEUE R"( l,
+                  LATERAL (SELECT j.concurrency_key FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready
+                           ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
+             LIMIT $2) j)",
+                          {TEXTOID, INT8OID}};
+
+// The keys of claimable jobs, each once per lane. Each step looks up the next key in the index, so that many jobs of
+// one key cost no more than one.
+#define NEXT_KEY(condition)                                       \
+    "(SELECT j.concurrency_key FROM jobq.jobs j WHERE " condition \
+    " AND j.concurrency_key IS NOT NULL AND j._ready"             \
+    " ORDER BY j._lane, j.concurrency_key COLLATE \"C\" LIMIT 1)"
+Statement read_keys = {
+    R"(WITH RECURSIVE keys(lane, key) AS (
+           SELECT l.lane, )" NEXT_KEY("j._lane = l.lane") R"( FROM )" LANES_OF_QUEUE R"( l
+           UNION ALL
+           SELECT k.lane, )" NEXT_KEY(R"(j._lane = k.lane AND j.concurrency_key COLLATE "C" > k.key)") R"(
+           FROM keys k WHERE k.key IS NOT NULL)
+       SELECT k.key FROM keys k WHERE k.key IS NOT NULL LIMIT $2)",
+    {TEXTOID, INT8OID}};
 
 // Of the queue's claimable jobs, as far as they are counted, how many are suspects.
 Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(), count(*)
@@ -154,17 +174,66 @@ bool explain_suspected(std::string_view name, text *queue, TimestampTz now, Reas
     return suspects > 0 && explain_suspects(name, nullptr, suspects, now, sink) && suspects == counts[0].int64_at(2);
 }
 
-// Returns the keys (text[]) whose limits let no more of their jobs start; 0: none.
-Datum explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, ReasonSink *sink) {
-    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return 0;
+// Keys whose limits let no more of their jobs start. A row of the answer names each.
+struct StoppedKeys {
+    std::string_view items[kKeys + kHead];
+    int count;
+};
+
+bool contains(const StoppedKeys &keys, std::string_view key) {
+    const std::string_view *end = keys.items + keys.count;
+    return std::find(static_cast<const std::string_view *>(keys.items), end, key) != end;
+}
+
+void explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, StoppedKeys *stopped,
+                  ReasonSink *sink) {
+    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return;
     const Rows keys =
         read(read_limited_keys,
              Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)).add(Int64GetDatum(kHead)));
-    Datum stopped[kKeys + kHead];
-    int count = 0;
     for (uint64 i = 0; i < keys.size(); i++)
-        if (explain_key_stops(name, keys[i].text_at(1), queue, now, sink)) stopped[count++] = keys[i].get(1);
-    return count == 0 ? 0 : array_of(stopped, count, TEXTOID);
+        if (explain_key_stops(name, keys[i].text_at(1), queue, now, sink))
+            stopped->items[stopped->count++] = keys[i].text_at(1);
+}
+
+class SilentSink : public ReasonSink {
+ public:
+    void take(const Reason &) override {}
+};
+
+// Looks for claimable jobs that the limits of keys let start. Returns which, as the end of a sentence. If none was
+// found, returns nullptr and tells the sink of what was not listed or not checked.
+const char *find_startable(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now,
+                           const StoppedKeys &stopped, ReasonSink *sink) {
+    const Rows first = read(find_keyless, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)));
+    if (first[0].bool_at(1)) return "; jobs without a concurrency_key may start";
+    const Rows rows = read(read_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCheckedKeys + 1)));
+    const auto found = static_cast<int>(rows.size());
+    auto *keys = static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found, 1)));
+    for (int i = 0; i < found; i++) keys[i] = rows[i].text_at(1);
+    std::sort(keys, keys + found);
+    const auto count = static_cast<int>(std::unique(keys, keys + found) - keys);
+    SilentSink silent;
+    int more = 0;
+    for (int i = 0; i < count; i++) {
+        if (contains(stopped, keys[i])) continue;
+        if (!explain_key_stops(name, keys[i], queue, now, &silent))
+            return psprintf("; jobs of concurrency_key \"%.*s\" may start", static_cast<int>(keys[i].size()),
+                            keys[i].data());
+        more++;
+    }
+    const int64 looked_at = first[0].int64_at(2);
+    if (found > kCheckedKeys || looked_at > kCounted)
+        sink->take({"limit",
+                    psprintf("the limits let no job of %d concurrency_key%s start, and %lld claimable jobs all have a "
+                             "key; other jobs were not checked",
+                             count, count == 1 ? "" : "s", static_cast<long long>(looked_at)),
+                    0, 0, DT_NOEND});
+    else if (more > 0)
+        sink->take({"limit",
+                    psprintf("the limits let no job of %d more concurrency_key%s start", more, more == 1 ? "" : "s"), 0,
+                    0, DT_NOEND});
+    return nullptr;
 }
 
 void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *sink) {
@@ -214,7 +283,8 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     const int64 running = in_status(numbers, core::JobStatus::Processing);
     bool stopped = explain_refusal(sink);
     stopped |= explain_queue_stops(name, queue, now, sink);
-    const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
+    StoppedKeys stopped_keys = {};
+    explain_keys(name, queue, queue_text, now, &stopped_keys, sink);
     int64 waiting = 0;
     for (const core::StatusRow &row : core::kJobStatuses)
         if (core::is_waiting(row.status)) waiting += in_status(numbers, row.status);
@@ -229,15 +299,16 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         // No worker needs to ask while the queue is paused.
         const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, &requests, sink);
         if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
-        if (full_keys != 0 &&
-            !read(find_other_keys, Params().add(PointerGetDatum(queue_text)).add(full_keys))[0].bool_at(1))
-            stopped = true;
+        const char *startable = "";
+        if (!stopped && stopped_keys.count > 0)
+            startable = find_startable(name, queue, queue_text, now, stopped_keys, sink);
+        if (startable == nullptr) stopped = true;
         if (explain_suspected(name, queue_text, now, sink)) stopped = true;
         if (!stopped)
-            sink->take({"claimable",
-                        psprintf("%s pending, %s running%s%s", jobs_text(pending), jobs_text(running),
-                                 full_keys != 0 ? "; those of other keys may start" : "", requests),
-                        0, 0, DT_NOEND});
+            sink->take(
+                {"claimable",
+                 psprintf("%s pending, %s running%s%s", jobs_text(pending), jobs_text(running), startable, requests), 0,
+                 0, DT_NOEND});
     }
     explain_waiting(numbers, queue_text, now, sink);
     if (waiting == 0) sink->take({"empty", psprintf("no job waits, %s running", jobs_text(running)), 0, 0, DT_NOEND});
