@@ -142,4 +142,47 @@ SELECT count(*), reason, regexp_replace(detail, '^concurrency_key "customer \d+"
 FROM unnest('{why checked keys,why checked jobs}'::text[]) q, pg_temp.explain(q) GROUP BY q, 2, 3 ORDER BY q DESC, 3;
 SELECT count(jobq_set_limit(q, '*')) FROM unnest('{why keys,why checked keys,why checked jobs}'::text[]) q;
 
+-- A chain: the last job depends on one that awaits one that depends on one in the line of a group, whose head awaits one that runs.
+SELECT count(*) FROM jobq_claim('why chain');
+CREATE FUNCTION pg_temp.await(job bigint, awaited bigint) RETURNS text LANGUAGE sql AS $$
+    SELECT a.state FROM jobq_claim('why chain', 'w', heartbeat_timeout => '1 hour') c, jobq_await_jobs(c.id, c.lease, ARRAY[awaited], 'wait') a WHERE c.id = job $$;
+SELECT jobq_enqueue('why chain') AS root \gset
+SELECT count(*) FROM jobq_claim('why chain', 'w', heartbeat_timeout => '1 hour');
+SELECT jobq_enqueue('why chain', group_key => 'chain') AS head \gset
+SELECT settle();
+SELECT pg_temp.await(:head, :root);
+SELECT jobq_enqueue('why chain', group_key => 'chain') AS next \gset
+SELECT jobq_enqueue('why chain', depends_on => ARRAY[:next]) AS dependent \gset
+SELECT jobq_enqueue('why chain') AS flow \gset
+SELECT pg_temp.await(:flow, :dependent);
+SELECT jobq_enqueue('why chain', depends_on => ARRAY[:flow]) AS last \gset
+SELECT string_agg(reason, ',') AS reasons FROM jobq_explain(:last);
+SELECT regexp_replace(detail, ' \d+ ', ' N ') AS detail, jobs = ARRAY[:root]::bigint[] AS names_root FROM jobq_explain(:last) WHERE reason = 'chain';
+SELECT detail IS NOT NULL AS says FROM jobq_explain(:head) WHERE reason = 'chain';
+-- It has several beginnings, one of which waits for its time.
+SELECT jobq_enqueue('why chain', run_at => now() + interval '1 day') AS later \gset
+SELECT jobq_enqueue('why chain', depends_on => ARRAY[:later, :last]) AS last \gset
+SELECT regexp_replace(detail, ' \d+ ', ' N ', 'g') AS detail, jobs = ARRAY[:later, :root]::bigint[] AS names_roots FROM jobq_explain(:last) WHERE reason = 'chain';
+-- A ring, which only plain SQL can make.
+BEGIN;
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :root;
+INSERT INTO jobq.job_waits (job_id, awaits) VALUES (:root, :flow);
+SELECT detail, jobs FROM jobq_explain(:flow) WHERE reason = 'chain';
+ROLLBACK;
+-- A chain that is too long.
+SELECT jobq_enqueue('why chain', run_at => now() + interval '1 day') AS first \gset
+DO $$
+DECLARE
+    last bigint := (SELECT max(id) FROM jobq.jobs);
+BEGIN
+    FOR i IN 1 .. 1001 LOOP
+        last := jobq_enqueue('why chain', depends_on => ARRAY[last]);
+    END LOOP;
+END $$;
+SELECT detail = format('the chain goes on with job %s; only 1000 jobs of it were checked', :first + 1) AS says, jobs = ARRAY[:first + 1]::bigint[] AS names_next
+FROM jobq_explain((SELECT max(id) FROM jobq.jobs)) WHERE reason = 'chain';
+SELECT detail = format('the chain begins at job %s (scheduled)', :first) AS says
+FROM jobq_explain((SELECT max(id) - 2 FROM jobq.jobs)) WHERE reason = 'chain';
+SELECT jobq_drop_queue('why chain', force => true);
+
 SELECT count(jobq_set_limit('why', '*')), count(jobq_drop_queue(q.queue, force => true)) FROM (SELECT queue FROM jobq.queues WHERE queue LIKE 'why%' ORDER BY queue DESC) q;

@@ -6,6 +6,7 @@
 #include "handlers/handler_state.h"
 #include "job/rows.h"
 #include "leases/lease_sql.h"
+#include "operate/chain.h"
 #include "operate/explain.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
@@ -237,6 +238,59 @@ void explain_blocked(const Subject &job) {
     explain_unserved("what it waited for has ended", job.sink);
 }
 
+// Keeps the word of the first reason.
+class FirstWord : public ReasonSink {
+ public:
+    void take(const Reason &reason) override {
+        if (any) return;
+        any = true;
+        word = reason.word;
+    }
+    bool any = false;
+    const char *word = "deleted";
+};
+
+// Maximum number of jobs at the beginning of a chain for which the answer gives the reason.
+constexpr int kToldRoots = 5;
+
+// Names the jobs at which the chain of waits begins, if the jobs that this job waits for wait for others.
+void explain_chain(const Subject &job) {
+    const Chain chain = walk_chain(job.id);
+    if (!chain.any) return;
+    const char *detail = nullptr;
+    if (chain.deep) {
+        StringInfoData text;
+        initStringInfo(&text);
+        appendStringInfoString(&text, "the chain begins at ");
+        const int told = Min(chain.root_count, kToldRoots);
+        for (int i = 0; i < told; i++) {
+            FirstWord first;
+            explain_job(chain.roots[i], job.now, &first);
+            appendStringInfo(&text, "%sjob %lld (%s)",
+                             i == 0                      ? ""
+                             : i == chain.root_count - 1 ? " and "
+                                                         : ", ",
+                             static_cast<long long>(chain.roots[i]), first.word);
+        }
+        if (chain.root_count > told) appendStringInfo(&text, " and %d more jobs", chain.root_count - told);
+        if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of it were checked", kVisitedJobs);
+        detail = text.data;
+    } else if (chain.root_count == 0) {
+        detail = chain.unvisited == 0 ? "the jobs that it waits for wait for each other"
+                                      : psprintf("the chain goes on with job %lld; only %d jobs of it were checked",
+                                                 static_cast<long long>(chain.unvisited), kVisitedJobs);
+    }
+    if (detail == nullptr) return;
+    Datum jobs[kNamedJobs];
+    int count = 0;
+    while (count < chain.root_count && count < kNamedJobs) {
+        jobs[count] = Int64GetDatum(chain.roots[count]);
+        count++;
+    }
+    if (count == 0 && chain.unvisited != 0) jobs[count++] = Int64GetDatum(chain.unvisited);
+    job.sink->take({"chain", detail, count == 0 ? 0 : array_of(jobs, count, INT8OID), 0, DT_NOEND});
+}
+
 // Its queue and kind have a handler for which no executor is free.
 void explain_handler(const Subject &job) {
     if (!shared_memory_ready() || RecoveryInProgress()) return;
@@ -329,6 +383,7 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
             break;
         case core::JobStatus::Blocked:
             explain_blocked(job);
+            explain_chain(job);
             break;
         case core::JobStatus::Pending:
             explain_pending(job);
