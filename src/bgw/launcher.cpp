@@ -123,6 +123,12 @@ void forget_what_is_of(DatabaseState *db, Oid database) {
     reset_unblocked(db);
 }
 
+// A state has become free: if the table is full again later, the log says so again.
+void note_free_state() {
+    pg_atomic_write_u32(&shared_state()->table_full, 0);
+    self.told_table_full = false;
+}
+
 // Gives back the states of databases that do not have the extension; that of one which is being dropped is among them.
 void tidy_states() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -135,7 +141,7 @@ void tidy_states() {
         const bool unused = db.extension != Presence::Present && database->visited;
         if (!unused || due_of(&db) != kNothingDue || !release_database_state(&db)) continue;
         forget_what_is_of(&db, oid);
-        pg_atomic_write_u32(&shared_state()->table_full, 0);
+        note_free_state();
     }
     LWLockRelease(database_states_lock());
 }
@@ -151,7 +157,7 @@ void free_states_of_dropped(const Oid *had_state) {
         forget_what_is_of(&db, oid);
         pg_atomic_write_u64(&db.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&db.database, InvalidOid);
-        pg_atomic_write_u32(&shared_state()->table_full, 0);
+        note_free_state();
     }
     LWLockRelease(database_states_lock());
 }

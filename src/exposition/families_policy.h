@@ -39,6 +39,8 @@ namespace jobq::core {
     FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
     FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "How many there may be in the whole server: the setting of that name.") \
     FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \
+    FAMILY(Databases, "jobq_databases", Gauge, "", "Databases with a place in shared memory: those that use jobq, and those that the launcher looks into.") \
+    FAMILY(DatabasesMax, "jobq_max_databases", Gauge, "", "How many there may be: no background worker serves the others.") \
     FAMILY(RoundOverdue, "jobq_round_overdue_seconds", Gauge, "", "How late the next round of the duties is.")         \
     FAMILY(Rounds, "jobq_rounds_total", Counter, "", "Rounds of the duties since the server started.")                 \
     FAMILY(DutyJobs, "jobq_duty_jobs_total", Counter, "duty", "Jobs that each duty has changed since the server started.") \

@@ -91,6 +91,8 @@ void collect_server(Samples *samples) {
     if (!shared_memory_ready() || RecoveryInProgress()) return;
     samples->gauge(Family::BucketsForgotten, static_cast<double>(forgotten_buckets()));
     add_executors(samples);
+    samples->gauge(Family::Databases, count_databases());
+    samples->gauge(Family::DatabasesMax, kMaxDatabases);
     samples->gauge(Family::LauncherUp, shared_state()->launcher_pid != 0 ? 1 : 0);
     add_duties(samples);
 }

@@ -124,6 +124,12 @@ DatabaseState *obtain_database_state(Oid database) {
     return db;
 }
 
+int count_databases() {
+    int count = 0;
+    for (DatabaseState &db : shared->databases) count += pg_atomic_read_u32(&db.database) != InvalidOid;
+    return count;
+}
+
 bool release_database_state(DatabaseState *db) {
     const Oid database = pg_atomic_read_u32(&db->database);
     pg_atomic_write_u32(&db->database, InvalidOid);

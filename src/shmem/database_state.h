@@ -154,6 +154,8 @@ void make_database_states(void *memory, bool fresh);
 DatabaseState *find_database_state(Oid database);
 // The same, taking a free one. Takes the lock. nullptr when the table is full.
 DatabaseState *obtain_database_state(Oid database);
+// Returns how many databases have a state.
+int count_databases();
 // Frees a state in which nothing is due. Lock held. False when a commit published something just now.
 bool release_database_state(DatabaseState *db);
 

@@ -166,6 +166,13 @@ becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 
 value($node, 'work', q{SELECT jobq_enqueue('asleep')});
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq_metrics() WHERE name = 'jobq_waiting_sessions')}, 'until it is woken');
 is(total('launcher_up'), '1', 'the launcher runs');
+is(total('max_databases'), '128', 'the number of databases that background workers can serve');
+for my $step ([ undef, 1 ], [ sub { database($node, 'second') }, 2 ], [ sub { value($node, 'postgres', 'DROP DATABASE second') }, 1 ])
+{
+    my ($do, $count) = @$step;
+    $do->() if $do;
+    becomes_true($node, 'work', "SELECT value = $count FROM jobq_metrics() WHERE name = 'jobq_databases'", "$count databases have a place in shared memory");
+}
 becomes_true($node, 'work', q{SELECT bool_and(CASE name WHEN 'jobq_rounds_total' THEN value > 0 ELSE value < 60 END) FROM jobq_metrics() WHERE name IN ('jobq_rounds_total', 'jobq_round_overdue_seconds')}, 'rounds are made');
 value($node, 'work', q{SELECT jobq_enqueue('q')});
 value($node, 'work', q{ALTER TABLE jobq.tick_state RENAME TO mislaid});
