@@ -170,3 +170,19 @@ CALL pg_temp.set_free(true, NULL, NULL) \gset after_
 SELECT :before_free AS before, :after_free AS after, :after_pages < 1.5 * :before_pages AS few;
 ALTER INDEX jobq.job_waits_awaits_idx RESET (fillfactor);
 REINDEX INDEX jobq.job_waits_awaits_idx;
+
+-- What jobq_explain_queue and jobq_explain read is bounded, however many other queues have jobs that the counters do not know.
+BEGIN;
+SELECT count(jobq_enqueue('plans other ' || n)) AS queues FROM generate_series(1, 20000) n;
+SELECT count(jobq_enqueue('plans explained')) AS jobs FROM generate_series(1, 2);
+SELECT max(id) AS last FROM (SELECT jobq_enqueue('plans explained', group_key => 'plans') AS id FROM generate_series(1, 2)) j \gset
+CREATE FUNCTION pg_temp.blocks() RETURNS numeric LANGUAGE sql AS $$
+    SELECT sum(pg_stat_get_xact_blocks_fetched(c.oid)) FROM pg_class c
+    WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'i') $$;
+SELECT pg_temp.blocks() AS before \gset
+SELECT count(*) > 0 AS explained FROM jobq_explain_queue('plans explained');
+SELECT pg_temp.blocks() - :before AS queue_blocks, pg_temp.blocks() AS before \gset
+SELECT reason FROM jobq_explain(:last) WHERE reason = 'group';
+SELECT pg_temp.blocks() - :before AS job_blocks \gset
+SELECT :queue_blocks < 500 AS few_for_a_queue, :job_blocks < 500 AS few_for_a_job;
+ROLLBACK;

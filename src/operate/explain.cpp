@@ -68,8 +68,10 @@ Statement read_awaited_unfinished = {
 
 Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = $1)", {INT8OID}};
 
-Statement read_group_head = {"SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 ORDER BY j.id LIMIT 1",
-                             {INT8OID}};
+// OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
+Statement read_group_head = {
+    R"(SELECT h.id FROM (SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 OFFSET 0) h ORDER BY h.id LIMIT 1)",
+    {INT8OID}};
 Statement count_group_before = {
     R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
     {INT8OID, INT8OID, INT8OID}};
