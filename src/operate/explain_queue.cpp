@@ -117,17 +117,25 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
 
 // Returns for how many of the claimable jobs workers have asked, as far as they were counted. `requests`: when.
 int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
-    const Rows lanes = read(
-        read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes)));
+    const Rows lanes =
+        read(read_lanes,
+             Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes + 1)));
     const RecentFilters recent = recent_filters(name, now);
     int64 wanted = 0;
     LastRequest last = kNoRequest;
-    for (uint64 i = 0; i < lanes.size(); i++) {
+    const auto checked = static_cast<int>(Min(lanes.size(), static_cast<uint64>(kLanes)));
+    for (int i = 0; i < checked; i++) {
         const Demand demand = demand_at(lanes[i], 1);
         const int64 jobs = lanes[i].int64_at(4);
         if (!explain_unasked(recent, demand, jobs, now, sink)) wanted += jobs;
         add_last_request(recent, demand, &last);
     }
+    if (wanted == 0 && lanes.size() > kLanes)
+        sink->take(
+            {"unasked",
+             psprintf("there are jobs of other kinds, versions, or capabilities than these %d, which were not checked",
+                      kLanes),
+             0, 0, DT_NOEND});
     *requests = describe_requests(name, recent, last, now);
     return wanted;
 }

@@ -94,6 +94,15 @@ value($node, 'work', q{SELECT jobq_resume_queue('render')});
 is(reasons('work', $job), 'claimable', 'a worker that waits has asked');
 is(value($node, 'work', $queue_says), 'claimable', 'and the queue has no reason to stand still');
 
+# More kinds than are checked.
+value($node, 'work', q{SELECT FROM jobq_claim('kinds', kinds => '{none}')});
+value($node, 'work', q{SELECT count(jobq_enqueue('kinds', kind => 'k' || n)) FROM generate_series(1, 100) n});
+my $of_kinds = q{SELECT count(*), count(*) FILTER (WHERE detail ~ 'were not checked') FROM jobq_explain_queue('kinds') WHERE reason = 'unasked'};
+is(value($node, 'work', $of_kinds), '100|0', '100 kinds are checked');
+value($node, 'work', q{SELECT jobq_enqueue('kinds', kind => 'more', priority => 9)});
+is(value($node, 'work', $of_kinds), '101|1', 'of more kinds the queue says that they were not checked');
+value($node, 'work', q{SELECT jobq_drop_queue('kinds', force => true)});
+
 # A filter too long to be remembered may be one for the job.
 $job = value($node, 'work', q{SELECT jobq_enqueue('long', kind => 'wanted')});
 is(reasons('work', $job), 'unasked', 'nobody has asked');
