@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Makes the configurations of this directory from jobq's own catalogue of metrics, so that no name stands in two places.
 
-    psql -XqAt -c 'SELECT name, labels FROM jobq.metric_families()' mydb | monitoring/generate.py DIRECTORY
+    psql -XqAt -c 'SELECT name, labels FROM jobq.metric_families()' mydb | monitoring/generate.py DIRECTORY [--schema SCHEMA]
 
-writes sql_exporter.yml, postgres_exporter.yml, prometheus.yml and grafana.json into DIRECTORY. `make monitoring` compares them
-with those that are there.
+writes sql_exporter.yml, postgres_exporter.yml, prometheus.yml and grafana.json into DIRECTORY. SCHEMA is the schema that contains
+the extension's functions, "public" by default. `make monitoring` compares the files with those that are there.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -23,15 +24,19 @@ def read_labels(lines):
     return [*labels, "le"]
 
 
-def query(labels, indent):
-    """One query for all metrics: what it is called is a label at first, and becomes the name in prometheus.yml."""
-    columns = ["m.name AS metric", *(f"coalesce(m.labels->>'{label}', '') AS {label}" for label in labels), "m.value"]
-    return ("SELECT " + ",\n       ".join(columns) + "\nFROM jobq_metrics() m").replace("\n", "\n" + indent)
+def query(labels, schema, indent):
+    """One query for all metrics: what it is called is a label at first, and becomes the name in prometheus.yml.
+
+    The query names the schemas of the function and of the operator, because the search path of the exporter's role could lead to
+    others of the same name."""
+    columns = ["m.name AS metric", *(f"coalesce(m.labels OPERATOR(pg_catalog.->>) '{label}', '') AS {label}" for label in labels), "m.value"]
+    return ("SELECT " + ",\n       ".join(columns) + f'\nFROM "{schema}".jobq_metrics() m').replace("\n", "\n" + indent)
 
 
-def sql_exporter(labels):
+def sql_exporter(labels, schema):
     return NOTE + f"""# For Debian's prometheus-sql-exporter (port 9237), which asks each of the connections by itself every so often. The role needs
 #   CREATE ROLE exporter LOGIN PASSWORD '...'; SELECT jobq_grant('exporter', 'monitor');
+# If the extension is in another schema than "{schema}", replace that name at the end of the query.
 jobs:
   - name: jobq
     interval: '15s'
@@ -43,19 +48,20 @@ jobs:
         labels: [{', '.join(['metric', *labels])}]
         values: [value]
         query: |
-          {query(labels, ' ' * 10)}
+          {query(labels, schema, ' ' * 10)}
 """
 
 
-def postgres_exporter(labels):
+def postgres_exporter(labels, schema):
     entries = "".join(f"    - {label}: {{usage: LABEL, description: label}}\n" for label in ["metric", *labels])
     return NOTE + f"""# For Debian's prometheus-postgres-exporter (port 9187): --extend.query-path=/etc/prometheus/jobq.yml, one exporter for each database:
 #   DATA_SOURCE_NAME='postgres://exporter:PASSWORD@localhost:5432/DATABASE?sslmode=disable'
 # The role needs
 #   CREATE ROLE exporter LOGIN PASSWORD '...'; SELECT jobq_grant('exporter', 'monitor'); GRANT pg_monitor TO exporter;
+# If the extension is in another schema than "{schema}", replace that name at the end of the query.
 jobq:
   query: |
-    {query(labels, ' ' * 4)}
+    {query(labels, schema, ' ' * 4)}
   metrics:
 {entries}    - value: {{usage: GAUGE, description: What jobq_metrics() tells}}
 """
@@ -133,11 +139,16 @@ def grafana():
 
 
 def main():
-    directory = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description="Makes the configurations of exporters, Prometheus, and Grafana from jobq.metric_families().")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--schema", default="public", help='schema that contains jobq_metrics() (default: "public")')
+    options = parser.parse_args()
+    if '"' in options.schema:
+        parser.error("PostgreSQL accepts no double quote in the name of an extension's schema")
     labels = read_labels(sys.stdin)
-    for name, text in [("sql_exporter.yml", sql_exporter(labels)), ("postgres_exporter.yml", postgres_exporter(labels)),
+    for name, text in [("sql_exporter.yml", sql_exporter(labels, options.schema)), ("postgres_exporter.yml", postgres_exporter(labels, options.schema)),
                        ("prometheus.yml", prometheus()), ("grafana.json", grafana())]:
-        (directory / name).write_text(text)
+        (options.directory / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,14 @@ SELECT count(*) FROM jobq_claim('mails "a" \\ b', 'w2', batch => 3, heartbeat_ti
 SELECT jobq_create_queue('paused'), jobq_pause_queue('paused');
 SELECT jobq_schedule('nightly', '0 3 * * *', 'mails "a" \\ b');
 """
+# Functions and an operator that the query of an exporter calls if it does not name their schemas.
+SHADOWS = """
+CREATE SCHEMA shadow;
+CREATE FUNCTION shadow.jobq_metrics() RETURNS TABLE (name text, labels jsonb, value float8) LANGUAGE sql AS $$ SELECT 'shadow', '{}'::jsonb, 666::float8 $$;
+CREATE FUNCTION shadow.pick(jsonb, jsonb) RETURNS text LANGUAGE sql AS $$ SELECT 'shadow' $$;
+CREATE OPERATOR shadow.->> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = shadow.pick);
+GRANT USAGE ON SCHEMA shadow TO exporter;
+"""
 # What changes by itself between two looks.
 MOVES = re.compile("oldest|overdue|rounds|duty_jobs|launcher")
 
@@ -85,14 +93,37 @@ def ask(port, path, **parameters):
         return ""
 
 
+def generate(conn, made, *options):
+    families = conn.execute("SELECT name, labels FROM jobq.metric_families()").fetchall()
+    return run("/usr/bin/python3", str(MONITORING / "generate.py"), made, *options, stdin="".join(f"{name}|{labels}\n" for name, labels in families))
+
+
 def check_generated(results, conn):
     """What is there is what the catalogue makes."""
-    families = conn.execute("SELECT name, labels FROM jobq.metric_families()").fetchall()
     with tempfile.TemporaryDirectory() as made:
-        good, said = run("/usr/bin/python3", str(MONITORING / "generate.py"), made, stdin="".join(f"{name}|{labels}\n" for name, labels in families))
+        good, said = generate(conn, made)
         results.check(good, "generate.py", said)
         for name in GENERATED:
             results.check((Path(made) / name).read_text() == (MONITORING / name).read_text(), f"{name} is what generate.py makes of the catalogue")
+
+
+def queries(directory):
+    """The query of each exporter."""
+    yield "sql_exporter.yml", yaml.safe_load((Path(directory) / "sql_exporter.yml").read_text())["jobs"][0]["queries"][0]["query"]
+    yield "postgres_exporter.yml", yaml.safe_load((Path(directory) / "postgres_exporter.yml").read_text())["jobq"]["query"]
+
+
+def check_search_path(results, conn, schema, *options):
+    """The queries call the extension's function, whatever is earlier in the search path."""
+    with tempfile.TemporaryDirectory() as made:
+        good, said = generate(conn, made, *options)
+        results.check(good, f"generate.py for the schema {schema}", said)
+        for name, query in queries(made):
+            with conn.transaction(force_rollback=True):
+                conn.execute("SET LOCAL search_path = shadow, pg_catalog")
+                metrics = {row[0] for row in conn.execute(query)}
+                labels = {value for row in conn.execute(query) for value in row[1:-1]}
+            results.check("jobq_info" in metrics and "shadow" not in metrics | labels, f"{name}: calls jobq_metrics() of the schema {schema}", metrics)
 
 
 def check_text(results, conn):
@@ -254,12 +285,17 @@ def main():
         conn.execute("SELECT jobq_grant('exporter', 'monitor')")
         for statement in LOAD.strip().splitlines():
             conn.execute(statement)
+        conn.execute(SHADOWS)
+        conn.execute(f'ALTER ROLE exporter IN DATABASE "{database}" SET search_path = shadow, public, pg_catalog')
         check_generated(results, conn)
+        check_search_path(results, conn, "public")
         check_text(results, conn)
         check_rules(results)
         check_dashboard(results)
         check_live(results, conn, database)
         conn.execute("SELECT jobq_revoke('exporter', 'monitor')")
+        conn.execute('DROP EXTENSION jobq CASCADE; CREATE SCHEMA "Job Queue"; CREATE EXTENSION jobq SCHEMA "Job Queue"')
+        check_search_path(results, conn, "Job Queue", "--schema", "Job Queue")
     results.finish()
 
 
