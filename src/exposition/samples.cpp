@@ -3,11 +3,29 @@
 
 #include "base/clock.h"
 #include "exposition/samples.h"
+#include "exposition/text_policy.h"
 #include "job/job_policy.h"
 
 #include <algorithm>
 
 namespace jobq {
+
+namespace {
+
+// Names in a SQL_ASCII database may be any bytes. The server does not convert them for a client whose encoding is UTF8,
+// but raises an error if they are not valid, so that one name would hide all metrics.
+void make_labels_utf8(Samples *samples) {
+    for (int i = 0; i < samples->notes.count; i++) {
+        Sample *sample = &samples->notes.items[i];
+        for (int j = 0; j < sample->labels; j++) {
+            const std::string_view name = sample->label[j].value;
+            auto *written = static_cast<char *>(palloc(core::kUtf8Growth * name.size()));
+            sample->label[j].value = {written, core::write_as_utf8(name, written)};
+        }
+    }
+}
+
+}  // namespace
 
 const char *suffix_of(SamplePart part) {
     switch (part) {
@@ -33,6 +51,7 @@ void collect_samples(Samples *samples) {
     collect_totals(samples);
     // What is of no queue is for who may see all.
     if (samples->scope == nullptr) collect_server(samples);
+    if (GetDatabaseEncoding() == PG_SQL_ASCII) make_labels_utf8(samples);
     Sample *begin = samples->notes.items;
     std::stable_sort(begin, begin + samples->notes.count,
                      [](const Sample &a, const Sample &b) { return a.family < b.family; });

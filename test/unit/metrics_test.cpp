@@ -322,6 +322,58 @@ TEST(Text, Escapes) {
     EXPECT_EQ(escaped_in_help('\n'), "\\n");
 }
 
+std::string as_utf8(const std::string &name) {
+    std::string written(kUtf8Growth * name.size(), '\0');
+    written.resize(write_as_utf8(name, written.data()));
+    return written;
+}
+
+TEST(Utf8, ValidSequencesStay) {
+    for (const std::string name :
+         {"", "mails", "caf\xC3\xA9", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
+          "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF", "a\tb\"c\\d\ne", "\\x", "\\xF", "\\x0g"})
+        EXPECT_EQ(as_utf8(name), name);
+}
+
+TEST(Utf8, BytesThatAreNotAreWrittenInHexadecimal) {
+    EXPECT_EQ(as_utf8("caf\xE9"), "caf\\xE9");
+    EXPECT_EQ(as_utf8("caf\xE9s"), "caf\\xE9s");
+    EXPECT_EQ(as_utf8("\x80"), "\\x80") << "a continuation alone";
+    EXPECT_EQ(as_utf8("\xFE\xFF"), "\\xFE\\xFF") << "bytes that never occur";
+    EXPECT_EQ(as_utf8("\xC0\x80\xC1\xBF"), "\\xC0\\x80\\xC1\\xBF") << "overlong forms of two bytes";
+    EXPECT_EQ(as_utf8("\xE0\x9F\xBF"), "\\xE0\\x9F\\xBF") << "an overlong form of three bytes";
+    EXPECT_EQ(as_utf8("\xF0\x8F\xBF\xBF"), "\\xF0\\x8F\\xBF\\xBF") << "an overlong form of four bytes";
+    EXPECT_EQ(as_utf8("\xED\xA0\x80\xED\xBF\xBF"), "\\xED\\xA0\\x80\\xED\\xBF\\xBF") << "surrogates";
+    EXPECT_EQ(as_utf8("\xF4\x90\x80\x80\xF5\x80\x80\x80"), "\\xF4\\x90\\x80\\x80\\xF5\\x80\\x80\\x80")
+        << "above U+10FFFF";
+    EXPECT_EQ(as_utf8("\xE2\x82"), "\\xE2\\x82") << "truncated at the end";
+    EXPECT_EQ(as_utf8("\xF0\x9F\x98 \xC3"), "\\xF0\\x9F\\x98 \\xC3") << "truncated before another character";
+    EXPECT_EQ(as_utf8("\xC3\xC3\xA9"), "\\xC3\xC3\xA9") << "a valid sequence after an invalid byte";
+}
+
+TEST(Utf8, DifferentNamesStayDifferent) {
+    EXPECT_EQ(as_utf8("\\xE9"), "\\x5CxE9");
+    EXPECT_EQ(as_utf8("\\xe9"), "\\x5Cxe9") << "also for a reader who ignores the case";
+    // All names of up to five of these bytes: they make and break sequences and look like what is written.
+    const std::string bytes = "\\x35C\xC3\xA9";
+    std::set<std::string> written;
+    std::size_t names = 0;
+    for (std::size_t size = 0, count = 1; size <= 5; size++, count *= bytes.size()) {
+        for (std::size_t number = 0; number < count; number++, names++) {
+            std::string name;
+            for (std::size_t i = 0, rest = number; i < size; i++, rest /= bytes.size())
+                name += bytes[rest % bytes.size()];
+            const std::string label = as_utf8(name);
+            written.insert(label);
+            std::size_t at = 0;
+            for (std::size_t step; at < label.size() && (step = utf8_sequence(std::string_view(label).substr(at))) > 0;)
+                at += step;
+            EXPECT_EQ(at, label.size()) << "not valid: " << label;
+        }
+    }
+    EXPECT_EQ(written.size(), names);
+}
+
 TEST(Families, FollowTheConventions) {
     std::set<std::string> names;
     for (const FamilyRow &family : kFamilies) {
