@@ -19,6 +19,35 @@ bool is_for(const WakeNote &note, std::uint32_t database, std::int64_t worker) {
     return note.database == database && note.worker == worker;
 }
 
+void forget_old(WakeNotes *notes, Micros now) {
+    remove(notes, [&](const WakeNote &note) { return saturating_subtract(now, note.left_at) > kWakeNoteKept; });
+}
+
+struct Share {
+    std::uint32_t database;
+    int notes;
+};
+
+// Returns the number of the oldest note of the database that has the most notes, a new one of `database` counted. Of
+// databases with equally many notes, the database with the oldest note gives way.
+std::uint64_t note_to_evict(const WakeNotes &notes, std::uint32_t database) {
+    Share shares[kWakeNotes + 1];
+    Share *end = shares;
+    const auto count = [&](std::uint32_t of) {
+        Share *share = std::find_if(shares, end, [&](const Share &each) { return each.database == of; });
+        if (share == end) *end++ = {of, 0};
+        share->notes++;
+    };
+    for (int i = 0; i < notes.used; i++) count(notes.notes[i].database);
+    count(database);
+    // The first of several: shares are in the order of the oldest notes.
+    const Share *largest =
+        std::max_element(shares, end, [](const Share &a, const Share &b) { return a.notes < b.notes; });
+    const WakeNote *oldest = notes.notes;
+    while (oldest->database != largest->database) oldest++;
+    return oldest->number;
+}
+
 }  // namespace
 
 std::int64_t worker_key(std::string_view worker_id) noexcept {
@@ -28,13 +57,14 @@ std::int64_t worker_key(std::string_view worker_id) noexcept {
 
 std::uint64_t leave_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept {
     remove(notes, [&](const WakeNote &note) { return is_for(note, database, worker); });
-    if (notes->used == kWakeNotes) take_back_note(notes, notes->notes[0].number);
+    if (notes->used == kWakeNotes) forget_old(notes, now);
+    if (notes->used == kWakeNotes) take_back_note(notes, note_to_evict(*notes, database));
     notes->notes[notes->used++] = {worker, ++notes->last_number, now, database};
     return notes->last_number;
 }
 
 bool take_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept {
-    remove(notes, [&](const WakeNote &note) { return saturating_subtract(now, note.left_at) > kWakeNoteKept; });
+    forget_old(notes, now);
     const int before = notes->used;
     remove(notes, [&](const WakeNote &note) { return is_for(note, database, worker); });
     return notes->used < before;

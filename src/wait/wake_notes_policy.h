@@ -9,7 +9,9 @@
 
 namespace jobq::core {
 
-constexpr int kWakeNotes = 1024;  // with more the oldest gives way
+// Maximum number of notes in the server. With more, the oldest note of the database that has the most notes gives way,
+// so that no database evicts the notes of others.
+constexpr int kWakeNotes = 1024;
 constexpr Micros kWakeNoteKept = kMinute;
 
 // A worker's name in shared memory; never 0, which stands for a worker without one. A collision ends a wait too early.

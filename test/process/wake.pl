@@ -82,6 +82,11 @@ work(q{SELECT count(jobq_wake('unknown ' || i)) FROM generate_series(1, 3000) i}
 is(wake('latest'), '0', 'after thousands of unknown names');
 ends_at_once($crowd[1], 'queue 0', 'latest', 'the latest is remembered');
 
+# Also more than there is room for, but in another database.
+is(wake('kept'), '0', 'a wake before another database wakes thousands of unknown names');
+value($node, 'neighbour', q{SELECT count(jobq_wake('unknown ' || i)) FROM generate_series(1, 3000) i});
+ends_at_once($crowd[1], 'queue 0', 'kept', 'the other database has not evicted it');
+
 # ---- unnamed ones
 
 start($crowd[1], q{CALL jobq_wait('queue 0', '1 hour')});

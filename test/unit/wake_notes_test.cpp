@@ -48,6 +48,45 @@ TEST(WakeNotes, TheOldestGivesWay) {
     EXPECT_TRUE(take_note(notes.get(), kHere, kWakeNotes + 2, now));
 }
 
+TEST(WakeNotes, ADatabaseDoesNotEvictTheNotesOfOthers) {
+    const auto notes = no_notes();
+    for (int worker = 1; worker <= 10; worker++) leave_note(notes.get(), kHere, worker, worker);
+    for (int worker = 1; worker <= 3 * kWakeNotes; worker++) leave_note(notes.get(), kElsewhere, worker, 10);
+    EXPECT_EQ(notes->used, kWakeNotes);
+    for (int worker = 1; worker <= 10; worker++) EXPECT_TRUE(take_note(notes.get(), kHere, worker, 10)) << worker;
+    EXPECT_TRUE(take_note(notes.get(), kElsewhere, 3 * kWakeNotes, 10));
+}
+
+TEST(WakeNotes, ADatabaseWithFewNotesAddsToThem) {
+    const auto notes = no_notes();
+    for (int worker = 1; worker <= kWakeNotes; worker++) leave_note(notes.get(), kElsewhere, worker, 0);
+    for (int worker = 1; worker <= kWakeNotes; worker++) leave_note(notes.get(), kHere, worker, 0);
+    int here = 0, elsewhere = 0;
+    for (int worker = 1; worker <= kWakeNotes; worker++) {
+        here += take_note(notes.get(), kHere, worker, 0);
+        elsewhere += take_note(notes.get(), kElsewhere, worker, 0);
+    }
+    EXPECT_EQ(here, kWakeNotes / 2);
+    EXPECT_EQ(elsewhere, kWakeNotes / 2);
+}
+
+TEST(WakeNotes, OfDatabasesWithEquallyManyTheOneWithTheOldestGivesWay) {
+    const auto notes = no_notes();
+    for (int database = 1; database <= kWakeNotes + 1; database++) leave_note(notes.get(), database, 7, 0);
+    EXPECT_FALSE(take_note(notes.get(), 1, 7, 0));
+    EXPECT_TRUE(take_note(notes.get(), 2, 7, 0));
+    EXPECT_TRUE(take_note(notes.get(), kWakeNotes + 1, 7, 0));
+}
+
+TEST(WakeNotes, WhoseTimeIsOverGiveWayFirst) {
+    const auto notes = no_notes();
+    leave_note(notes.get(), kElsewhere, 1, 0);
+    for (int worker = 1; worker < kWakeNotes; worker++) leave_note(notes.get(), kHere, worker, 1);
+    leave_note(notes.get(), kHere, kWakeNotes, kWakeNoteKept + 1);
+    EXPECT_EQ(notes->used, kWakeNotes);
+    EXPECT_TRUE(take_note(notes.get(), kHere, 1, kWakeNoteKept + 1)) << "the note of the other database was too old";
+}
+
 TEST(WakeNotes, OnlyTheOwnOneIsTakenBack) {
     const auto notes = no_notes();
     const std::uint64_t first = leave_note(notes.get(), kHere, 7, 0);
