@@ -106,4 +106,27 @@ SELECT payload FROM jobq_claim_any('{claim}');
 SELECT jobq_resume_queue('claim');
 SELECT payload FROM jobq_claim('claim');
 
+-- Claims pass over a job that was claimed a moment ago, unless it is claimable again because of a failure, a release, or a rollback.
+SELECT count(jobq_enqueue('claim 4', to_jsonb(n), priority => CASE n WHEN 1 THEN 0 ELSE 1 + n % 2 END)) FROM generate_series(1, 600) n;
+CREATE FUNCTION next_priority() RETURNS int LANGUAGE sql AS $$ SELECT priority FROM jobq_claim('claim 4') $$;
+BEGIN;
+SELECT next_priority() AS rolled_back;
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+SELECT next_priority() AS rolled_back_to_savepoint;
+ROLLBACK TO s;
+COMMIT;
+SELECT jobq_release(id, lease), priority FROM jobq_claim('claim 4');
+SELECT jobq_fail(id, lease, retry_in => '0'), priority FROM jobq_claim('claim 4');
+SELECT count(*), min(priority), max(priority) FROM jobq_claim('claim 4', batch => 300);
+SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = 'claim 4' AND status = 'processing';
+SELECT count(*), min(priority), max(priority) FROM jobq_claim('claim 4', batch => 300);
+SELECT count(jobq_fail(id, lease, retry_in => '0')) FROM jobq.jobs WHERE queue = 'claim 4' AND status = 'processing';
+BEGIN;
+SELECT count(*), min(priority), max(priority) FROM jobq_claim('claim 4', batch => 300);
+ROLLBACK;
+SELECT count(*), min(priority), max(priority) FROM jobq_claim('claim 4', batch => 300);
+DROP FUNCTION next_priority;
+
 SELECT count(jobq_drop_queue(queue, force => true)) FROM jobq.queues WHERE queue LIKE 'claim%';
