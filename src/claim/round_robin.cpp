@@ -1,4 +1,5 @@
-// See round_robin.h. In a set of places, the queue that was asked for longest ago makes room for a new one.
+// See round_robin.h. In a set of places, of the database with the most places the queue that was asked for longest ago
+// makes room for a new one.
 #include "compat/pg.h"
 
 #include "claim/round_robin.h"
@@ -60,7 +61,7 @@ auto with_position(std::string_view queue, Body body) {
     Place *place = set->places.find(
         [&](const Place &each) { return each.database == MyDatabaseId && same_queue(each.queue, name); });
     if (place == nullptr) {
-        place = set->places.place([](const Place &a, const Place &b) { return a.asked < b.asked; });
+        place = set->places.place(MyDatabaseId, [](const Place &a, const Place &b) { return a.asked < b.asked; });
         place->database = MyDatabaseId;
         memcpy(place->queue, name, sizeof(QueueName));
         place->position = random;

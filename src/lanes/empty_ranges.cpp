@@ -1,4 +1,5 @@
-// See empty_ranges.h. In a set of the table, the lane that was refreshed longest ago makes room for a new one.
+// See empty_ranges.h. In a set of the table, of the database with the most lanes the lane that was refreshed longest
+// ago makes room for a new one.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -67,7 +68,8 @@ int64 place_of(RangesOf lane) {
 Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
-        place = set->place([](const Entry &a, const Entry &b) { return a.refreshed_at < b.refreshed_at; });
+        place =
+            set->place(MyDatabaseId, [](const Entry &a, const Entry &b) { return a.refreshed_at < b.refreshed_at; });
     *place = {};
     place->database = MyDatabaseId;
     place->space = lane.space;

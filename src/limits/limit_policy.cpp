@@ -63,24 +63,49 @@ bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept {
 
 void return_token(Bucket *bucket, const Rate &rate) noexcept { bucket->full_at -= rate.interval; }
 
-void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue,
-                   const Bucket &bucket) noexcept {
-    ForgottenBuckets::Queue *first = forgotten->queues;
-    for (ForgottenBuckets::Queue &known : forgotten->queues) {
-        if (known.database == database && known.queue == queue) {
-            known.full_at = std::max(known.full_at, bucket.full_at);
-            return;
+void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue, const Bucket &bucket,
+                   Micros now) noexcept {
+    using Queue = ForgottenBuckets::Queue;
+    constexpr int kAll = ForgottenBuckets::kQueues + 1;
+    // The new one last.
+    Queue all[kAll];
+    std::copy(std::begin(forgotten->queues), std::end(forgotten->queues), all);
+    all[kAll - 1] = {database, queue, bucket.full_at};
+    for (Queue &known : all) {
+        if (known.full_at <= now) known = {};
+        if (&known != &all[kAll - 1] && known.database == database && known.queue == queue) {
+            all[kAll - 1].full_at = std::max(known.full_at, bucket.full_at);
+            known = {};
         }
-        if (known.full_at < first->full_at) first = &known;
     }
-    forgotten->others = std::max(forgotten->others, std::min(first->full_at, bucket.full_at));
-    if (first->full_at < bucket.full_at) *first = {database, queue, bucket.full_at};
+    const auto places_of = [&](const Queue &one) {
+        return std::count_if(all, all + kAll, [&](const Queue &other) { return other.database == one.database; });
+    };
+    const auto gives_way_later = [&](const Queue &a, const Queue &b) {
+        const auto places_a = places_of(a), places_b = places_of(b);
+        return places_a != places_b ? places_a < places_b : a.full_at > b.full_at;
+    };
+    const std::uint32_t largest = std::max_element(all, all + kAll, gives_way_later)->database;
+    // The first gives way: a free place, else the shared time of the database with the most places, else its queue
+    // whose time comes first.
+    const auto rank = [&](const Queue &one) {
+        return one.database == 0 ? 0 : one.database != largest ? 3 : one.queue == ForgottenBuckets::kSharedTime ? 1 : 2;
+    };
+    std::sort(all, all + kAll, [&](const Queue &a, const Queue &b) {
+        return rank(a) != rank(b) ? rank(a) < rank(b) : a.full_at < b.full_at;
+    });
+    if (all[0].database != 0 && all[0].database == all[1].database)
+        all[1] = {largest, ForgottenBuckets::kSharedTime, std::max(all[0].full_at, all[1].full_at)};
+    else if (all[0].database != 0)
+        forgotten->others = std::max(forgotten->others, all[0].full_at);
+    std::copy(all + 1, all + kAll, forgotten->queues);
 }
 
 Micros forgotten_until(const ForgottenBuckets &forgotten, std::uint32_t database, std::int64_t queue) noexcept {
     Micros until = forgotten.others;
     for (const ForgottenBuckets::Queue &known : forgotten.queues)
-        if (known.database == database && known.queue == queue) until = std::max(until, known.full_at);
+        if (known.database == database && (known.queue == queue || known.queue == ForgottenBuckets::kSharedTime))
+            until = std::max(until, known.full_at);
     return until;
 }
 

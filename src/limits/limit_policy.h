@@ -6,6 +6,7 @@
 #include "job/job_policy.h"
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -68,21 +69,23 @@ bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept;
 // Puts one back that was not used.
 void return_token(Bucket *bucket, const Rate &rate) noexcept;
 
-// What is left of buckets that had to make room for others: when the fullest-at of them comes, for each queue apart, so
-// that what one queue has spent empties no bucket of another. Of more queues than fit in, those whose time comes first
-// have one time, which counts for all.
+// What is left of buckets that had to make room for others: the time at which the last of them is full, for each queue
+// separately, so that what one queue has spent empties no bucket of another queue. If there are more queues than
+// places, queues of the database with the most places share one time, which then counts for all queues of that
+// database.
 struct ForgottenBuckets {
     static constexpr int kQueues = 8;
+    static constexpr std::int64_t kSharedTime = std::numeric_limits<std::int64_t>::min();  // no queue_limit_id
     struct Queue {
-        std::uint32_t database;
-        std::int64_t queue;  // its queue_limit_id
+        std::uint32_t database;  // 0: free
+        std::int64_t queue;      // its queue_limit_id, or kSharedTime
         Micros full_at;
     } queues[kQueues];
-    Micros others;
+    Micros others;  // counts for all databases: of more databases than there are places
 };
 static_assert(std::is_trivially_copyable_v<ForgottenBuckets>, "lives in shared memory");
-void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue,
-                   const Bucket &bucket) noexcept;
+void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue, const Bucket &bucket,
+                   Micros now) noexcept;
 // No bucket of the queue is full before that.
 Micros forgotten_until(const ForgottenBuckets &forgotten, std::uint32_t database, std::int64_t queue) noexcept;
 

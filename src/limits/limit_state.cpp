@@ -1,5 +1,5 @@
-// See limit_state.h. In a set of the table, a limit without spent tokens makes room for a new one, else the limit that
-// was used longest ago.
+// See limit_state.h. In a set of the table, a limit without spent tokens makes room for a new one, else, of the
+// database with the most limits, the limit that was used longest ago.
 #include "compat/pg.h"
 
 #include "base/ablation.h"
@@ -95,12 +95,11 @@ void init_entry(Entry *entry, Oid database, int64 limit) {
 
 Entry *make_entry(Set *set, int64 limit) {
     const TimestampTz now = GetCurrentTimestamp();
-    Entry *place = set->place([now](const Entry &a, const Entry &b) {
-        const bool spent_a = has_spent_tokens(a, now), spent_b = has_spent_tokens(b, now);
-        return spent_a != spent_b ? spent_b : a.used_at < b.used_at;
-    });
+    Entry *place = set->place(
+        MyDatabaseId, [](const Entry &a, const Entry &b) { return a.used_at < b.used_at; },
+        [now](const Entry &entry) { return has_spent_tokens(entry, now); });
     if (place->database != InvalidOid && has_spent_tokens(*place, now)) {
-        core::forget_bucket(&set->forgotten, place->database, place->queue, place->bucket);
+        core::forget_bucket(&set->forgotten, place->database, place->queue, place->bucket, now);
         pg_atomic_fetch_add_u64(&limits->forgotten, 1);
     }
     init_entry(place, MyDatabaseId, limit);

@@ -1,7 +1,7 @@
 // Set-associative tables in shared memory, built as processors' caches are (J. L. Hennessy, D. A. Patterson, "Computer
 // Architecture: A Quantitative Approach", appendix B): a key is looked for in the few places of its set only, and a new
 // one takes the place of another when they are taken. So a table needs no more than its size, neither chains nor a list
-// of what is free, but it forgets: only what may be forgotten belongs there.
+// of what is free, but it forgets: only what may be forgotten belongs there. A database evicts its own entries first.
 #pragma once
 
 #include "compat/pg.h"
@@ -27,13 +27,28 @@ struct EntrySet {
         return found == end() ? nullptr : found;
     }
 
-    // The place for a new entry: a free one, else the one that goes before all others.
-    template <typename GoesBefore>
-    Entry *place(GoesBefore goes_before) {
+    // Returns the place for a new entry of a database: a free one, else one that is not `needed`, else one of the
+    // database that has the most places in the set, the new one counted. Of several, the one that `goes_before` the
+    // others.
+    template <typename GoesBefore, typename Needed>
+    Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
+        // Higher numbers give way first; a database has kPlaces + 1 at most.
+        const auto rank = [&](const Entry &entry) {
+            if (entry.database == InvalidOid) return kPlaces + 3;
+            if (!needed(entry)) return kPlaces + 2;
+            int places = entry.database == database ? 1 : 0;
+            for (const Entry &other : entries) places += other.database == entry.database ? 1 : 0;
+            return places;
+        };
         return std::min_element(begin(), end(), [&](const Entry &a, const Entry &b) {
-            const bool free_a = a.database == InvalidOid, free_b = b.database == InvalidOid;
-            return free_a != free_b ? free_a : goes_before(a, b);
+            const int rank_a = rank(a), rank_b = rank(b);
+            return rank_a != rank_b ? rank_a > rank_b : goes_before(a, b);
         });
+    }
+
+    template <typename GoesBefore>
+    Entry *place(Oid database, GoesBefore goes_before) {
+        return place(database, goes_before, [](const Entry &) { return true; });
     }
 };
 

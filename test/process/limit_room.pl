@@ -1,5 +1,5 @@
 # The room for limits in shared memory: a full token bucket makes room for another limit without loss. If the table is too small, the
-# server says so in jobq_metrics() and in its log, and jobq.max_limits makes it larger.
+# server says so in jobq_metrics() and in its log, and jobq.max_limits makes it larger. The database with the most limits makes room.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,14 +15,22 @@ sub work { return value($node, 'work', $_[0]); }
 # A bucket of queue "long" is full again after 20 s, one of queue "short" after 1 ms.
 work(q{SELECT jobq_set_limit('long', '*', rate => 1, per => '20 s'), jobq_set_limit('short', '*', rate => 1000, per => '1 s')});
 
-sub enqueue { my ($queue, $keys) = @_; return work("SELECT count(jobq_enqueue('$queue', concurrency_key => 'k' || n)) FROM generate_series($keys) n"); }
-sub claim { my ($queue) = @_; return work("SELECT count(*) FROM jobq_claim('$queue', batch => 5000, heartbeat_timeout => '1 h')"); }
+sub enqueue
+{
+    my ($queue, $keys, $database) = @_;
+    return value($node, $database // 'work', "SELECT count(jobq_enqueue('$queue', concurrency_key => 'k' || n)) FROM generate_series($keys) n");
+}
+sub claim
+{
+    my ($queue, $database) = @_;
+    return value($node, $database // 'work', "SELECT count(*) FROM jobq_claim('$queue', batch => 5000, heartbeat_timeout => '1 h')");
+}
 sub forgotten { return work(q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_rate_buckets_forgotten_total'}); }
 sub all_start
 {
-    my ($queue, $count, $name) = @_;
+    my ($queue, $count, $name, $database) = @_;
     my $started = 0;
-    return ok(defined seconds_until(sub { return ($started += claim($queue)) == $count; }), $name) || diag("$started of $count jobs have started");
+    return ok(defined seconds_until(sub { return ($started += claim($queue, $database)) == $count; }), $name) || diag("$started of $count jobs have started");
 }
 
 # ---- full buckets go first
@@ -37,6 +45,11 @@ is(claim('long'), '32', 'new keys of the first queue start their jobs at once');
 
 # ---- too small
 
+database($node, 'neighbour');
+value($node, 'neighbour', q{SELECT jobq_set_limit('long', '*', rate => 1, per => '20 s')});
+enqueue('long', '1, 24', 'neighbour');
+all_start('long', 24, 'keys of another database start their jobs', 'neighbour');
+
 my $position = log_size($node);
 enqueue('long', '1001, 3000');
 my $line = qr/LOG:  more limits with a rate are in use than "jobq.max_limits" \(512\) allows/;
@@ -45,6 +58,11 @@ like(log_since($node, $position), qr/HINT:  Increase "jobq.max_limits" and resta
 cmp_ok(forgotten(), '>', 0, 'jobq_metrics() counts the buckets');
 claim('long') for 1 .. 5;
 is(count_in_log($node, $line, $position), 1, 'the log says it once');
+
+# The buckets of the first database have made room for each other. New keys of the other database start their jobs at once, except where
+# chance has put five of its keys into one set of eight.
+enqueue('long', '25, 48', 'neighbour');
+cmp_ok(claim('long', 'neighbour'), '>=', 22, 'too many keys in one database do not delay the jobs of another');
 
 # ---- large enough
 

@@ -139,29 +139,56 @@ TEST(TokenBuckets, SurviveAStepOfTheClock) {
 
 TEST(ForgottenBuckets, EmptyNoneOfAnotherQueue) {
     ForgottenBuckets forgotten = {};
-    forget_bucket(&forgotten, 1, 10, {365 * kDay});
-    forget_bucket(&forgotten, 1, 10, {kDay});
+    forget_bucket(&forgotten, 1, 10, {365 * kDay}, 0);
+    forget_bucket(&forgotten, 1, 10, {kDay}, 0);
     EXPECT_EQ(forgotten_until(forgotten, 1, 10), 365 * kDay);
     EXPECT_EQ(forgotten_until(forgotten, 1, 11), 0);
     EXPECT_EQ(forgotten_until(forgotten, 2, 10), 0);
-    // More queues than there is room for: the shortest times are all queues', in whichever order they come.
-    for (int queue = 11; queue < 40; queue++) forget_bucket(&forgotten, 1, queue, {kHour - queue * kSecond});
+    // More queues than there is room for: the shortest times count for all queues of the database.
+    for (int queue = 11; queue < 40; queue++) forget_bucket(&forgotten, 1, queue, {kHour - queue * kSecond}, 0);
     EXPECT_EQ(forgotten_until(forgotten, 1, 10), 365 * kDay);
     EXPECT_EQ(forgotten_until(forgotten, 1, 11), kHour - 11 * kSecond);
-    EXPECT_EQ(forgotten_until(forgotten, 1, 39), kHour - 18 * kSecond);
-    EXPECT_EQ(forgotten_until(forgotten, 3, 1), kHour - 18 * kSecond);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 39), kHour - 17 * kSecond);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 99), kHour - 17 * kSecond);
+    EXPECT_EQ(forgotten_until(forgotten, 3, 1), 0) << "another database has nothing to do with it";
+}
+
+TEST(ForgottenBuckets, OfADatabaseWithManyQueuesLeaveRoomForOthers) {
+    ForgottenBuckets forgotten = {};
+    for (int database = 2; database <= 4; database++) forget_bucket(&forgotten, database, 10, {kMinute}, 0);
+    for (int queue = 1; queue < 100; queue++) forget_bucket(&forgotten, 1, queue, {kDay + queue}, 0);
+    for (int database = 2; database <= 4; database++) {
+        EXPECT_EQ(forgotten_until(forgotten, database, 10), kMinute);
+        EXPECT_EQ(forgotten_until(forgotten, database, 11), 0);
+    }
+    // More databases than there is room for.
+    for (int database = 5; database <= 20; database++) forget_bucket(&forgotten, database, 10, {kHour - database}, 0);
+    for (int database = 5; database <= 20; database++)
+        EXPECT_GE(forgotten_until(forgotten, database, 10), kHour - database);
+    EXPECT_LT(forgotten_until(forgotten, 99, 10), kHour);
+}
+
+TEST(ForgottenBuckets, ThatAreFullMakeRoom) {
+    ForgottenBuckets forgotten = {};
+    for (int queue = 1; queue <= 8; queue++) forget_bucket(&forgotten, 1, queue, {kMinute}, 0);
+    for (int queue = 11; queue <= 18; queue++) forget_bucket(&forgotten, 1, queue, {kHour}, kMinute);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 11), kHour);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 19), 0);
 }
 
 TEST(ForgottenBuckets, AreNeverFullerThanTheyWere) {
     std::mt19937 random(3);
     ForgottenBuckets forgotten = {};
-    std::map<std::int64_t, Micros> latest;
-    for (int i = 0; i < 5000; i++) {
+    std::map<std::pair<std::uint32_t, std::int64_t>, Micros> latest;
+    for (Micros now = 0; now < 5000; now++) {
+        // At times more databases than there are places.
+        const std::uint32_t database = 1 + random() % (now < 1000 ? 2 : 12);
         const std::int64_t queue = random() % 30;
-        const Micros full_at = static_cast<Micros>(random() % 1000000);
-        forget_bucket(&forgotten, 1, queue, {full_at});
-        latest[queue] = std::max(latest[queue], full_at);
-        for (const auto &[known, at] : latest) ASSERT_GE(forgotten_until(forgotten, 1, known), at);
+        const Micros full_at = now + static_cast<Micros>(random() % 1000);
+        forget_bucket(&forgotten, database, queue, {full_at}, now);
+        latest[{database, queue}] = std::max(latest[{database, queue}], full_at);
+        for (const auto &[known, at] : latest)
+            ASSERT_TRUE(at <= now || forgotten_until(forgotten, known.first, known.second) >= at);
     }
 }
 
