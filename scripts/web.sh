@@ -1,7 +1,7 @@
 #!/bin/bash
 # make web: the tests of the dashboard (web/) in Debian's Chromium, against throw-away servers. Prints ok and not ok lines, and at
 # the end "N passed, N failed".
-#   WEB_PARTS="units changes"   only these of units, searching, browser, top, rights, changes, troubles
+#   WEB_PARTS="units changes"   only these of units, searching, browser, top, queues, rights, changes, troubles
 #   SCREENSHOTS=1               writes docs/screenshots anew
 #   make web BENCH=1            instead: how long pages take beside BENCH_JOBS (10000000) kept jobs
 #   make web CONTROL=1          instead: plants the defects test/planted/web_*.patch, each of which the tests must catch

@@ -1,16 +1,38 @@
-// What the small graphs show: the numbers of jobq.queue_stats every few seconds, in the memory of this process. Bounded in
-// queues and points. Where the numbers come from counting rows it rests a hundred times as long as that took, and may take longer
+// What the small graphs show: the numbers of jobq.queue_stats every few seconds, in the memory of this process, for the busiest
+// queues and for all queues together. Bounded in queues and points. Where the numbers come from counting rows it rests a hundred times as long as that took, and may take longer
 // than a query of a page.
 export const POINTS = 180;
 export const MAX_QUEUES = 500;
 export const SERIES = ['pending', 'processing', 'failed', 'enqueued', 'claimed', 'completed', 'errors'];
 export const STATUSES = ['scheduled', 'blocked', 'pending', 'processing', 'completed', 'failed', 'cancelled'];
 
-export const GET_STATS = `
+const RATES = ['enqueued', 'claimed', 'completions', 'failures', 'losses'];
+
+const STATS = `
 SELECT s.queue, s.paused, s.source, ${STATUSES.map((status) => `s.${status}::float8`).join(', ')},
        s.enqueued_per_second AS enqueued, s.claimed_per_second AS claimed, s.completed_per_second AS completions,
        s.failed_per_second AS failures, s.lost_per_second AS losses
 FROM jobq.queue_stats s`;
+
+// The busiest queues, and one row without a queue: the totals of all queues. The server adds them up, so that the size of the
+// answer does not depend on the number of queues.
+const GET_BUSIEST = `
+WITH stats AS MATERIALIZED (${STATS}),
+     busiest AS (SELECT NULL::float8 AS queues, s.* FROM stats s
+                 ORDER BY s.pending + s.processing DESC, s.claimed DESC NULLS LAST, s.queue COLLATE "C" LIMIT ${MAX_QUEUES})
+SELECT * FROM busiest
+UNION ALL
+SELECT count(*), NULL, NULL, max(s.source), ${STATUSES.map((status) => `coalesce(sum(s.${status}), 0)`).join(', ')},
+       ${RATES.map((name) => `sum(s.${name})`).join(', ')}
+FROM stats s`;
+
+const NOTHING = { queues: 0, ...Object.fromEntries(STATUSES.map((status) => [status, 0])), ...Object.fromEntries(RATES.map((name) => [name, null])) };
+
+async function readBusiest(query) {
+  const found = await query(GET_BUSIEST);
+  const total = found.find((row) => row.queue === null);
+  return { rows: found.filter((row) => row !== total), total, at: new Date(), counts: total.source === 'rows' };
+}
 
 function point(row) {
   return [row.pending, row.processing, row.failed, row.enqueued, row.claimed, row.completions,
@@ -25,7 +47,7 @@ export class Sampler {
     this.queues = new Map();
     this.total = [];
     this.counts = false;
-    this.last = undefined;   // { rows, at, counts }
+    this.last = undefined;   // { rows, total, at, counts }: the busiest queues, and the totals of all queues
   }
 
   start() {
@@ -53,10 +75,13 @@ export class Sampler {
         return;
       }
       const timeout = this.counts ? this.timeouts.patient : this.timeouts.quick;
-      const rows = await this.database.transaction('READ ONLY', timeout, (query) => query(`${GET_STATS} ORDER BY s.queue`));
-      this.counts = rows.some((row) => row.source === 'rows');
-      this.last = { rows, at: new Date(), counts: this.counts };
-      this.keep(rows);
+      const began = Date.now();
+      const last = await this.database.transaction('READ ONLY', timeout, readBusiest);
+      // With very many queues even the counters take long to read, and a page has little time.
+      last.slow = last.counts || (last.total.queues > MAX_QUEUES && Date.now() - began > this.timeouts.quick / 4);
+      this.last = last;
+      this.counts = last.slow;
+      this.keep(this.last);
     } catch (problem) {
       // The pages tell of it by themselves; what is left is a gap in the graphs. What takes so long counts rows, or waits for a lock:
       // pages leave it to the sampler.
@@ -64,24 +89,16 @@ export class Sampler {
     }
   }
 
-  keep(rows) {
-    const seen = new Set();
-    const total = SERIES.map(() => null);
-    for (const row of rows) {
-      const values = point(row);
-      values.forEach((value, i) => { if (value !== null) total[i] = (total[i] ?? 0) + value; });
-      seen.add(row.queue);
-      let points = this.queues.get(row.queue);
-      if (!points) {
-        if (this.queues.size >= MAX_QUEUES) continue;
-        points = [];
-        this.queues.set(row.queue, points);
-      }
-      points.push(values);
+  keep({ rows, total }) {
+    const shown = new Map(rows.map((row) => [row.queue, row]));
+    for (const queue of this.queues.keys()) if (!shown.has(queue)) this.queues.delete(queue);
+    for (const [queue, row] of shown) {
+      const points = this.queues.get(queue) ?? [];
+      this.queues.set(queue, points);
+      points.push(point(row));
       if (points.length > POINTS) points.shift();
     }
-    for (const queue of this.queues.keys()) if (!seen.has(queue)) this.queues.delete(queue);
-    this.total.push(total);
+    this.total.push(point(total));
     if (this.total.length > POINTS) this.total.shift();
   }
 
@@ -92,12 +109,22 @@ export class Sampler {
     return points.map((values) => values[i]);
   }
 
-  // The numbers of all queues: fresh ones, unless they come from counting rows.
+  // The numbers of the busiest queues and the totals of all queues: fresh ones, unless they come from counting rows
+  // or take long to read.
   async stats(query) {
-    if (this.last?.counts) return this.last;
-    if (!this.last && this.counts) return { rows: [], at: undefined, counts: true };
-    const rows = await query(`${GET_STATS} ORDER BY s.queue`);
-    return { rows, at: new Date(), counts: rows.some((row) => row.source === 'rows') };
+    if (this.last?.slow) return this.last;
+    if (!this.last && this.counts) return { rows: [], total: NOTHING, at: undefined, counts: true };
+    return readBusiest(query);
+  }
+
+  // The numbers of these queues. `some`: a queue without a row may have jobs, because the sampler keeps only the busiest queues.
+  async statsOf(query, queues) {
+    if (this.last?.slow || (!this.last && this.counts)) {
+      const stats = await this.stats(query);
+      return { ...stats, rows: stats.rows.filter((row) => queues.includes(row.queue)), some: stats.at === undefined || stats.rows.length < stats.total.queues };
+    }
+    const rows = await query(`${STATS} WHERE s.queue = ANY ($1)`, [queues]);
+    return { rows, at: new Date(), counts: rows.some((row) => row.source === 'rows'), some: false };
   }
 
   seconds() {

@@ -5,6 +5,7 @@ import http from 'node:http';
 import { inBrowser } from './browser.mjs';
 import { log, looks, many, refusals, single } from './changes.mjs';
 import { connect, count, dashboard, endAll, part } from './harness.mjs';
+import { manyQueues } from './many_queues.mjs';
 import { rights } from './rights.mjs';
 import { searching } from './searching.mjs';
 import { seed } from './seed.mjs';
@@ -40,6 +41,7 @@ const given = { readOnly: readOnly.address, writable: writable.address, board: w
 if (does('searching')) await part('searching', () => searching(db));
 if (does('browser')) await part('browser', () => inBrowser(given));
 if (does('top')) await part('jobq top', () => top(db));
+if (does('queues')) await part('many queues', () => manyQueues(db));
 if (does('rights')) await part('rights', () => rights(given));
 if (does('changes')) {
   await part('refusals', () => refusals(given));

@@ -89,19 +89,26 @@ function drawing() {
 }
 
 async function samples() {
-  const rows = (n) => Array.from({ length: n }, (_, i) => ({ queue: `q${i}`, pending: i, processing: 0, failed: 0, enqueued: 1, claimed: 1, completions: 1, failures: 1, losses: 1, source: 'counters' }));
-  let given = rows(MAX_QUEUES + 10);
+  const numbers = { processing: 0, failed: 0, enqueued: 1, claimed: 1, completions: 1, failures: 1, losses: 1, source: 'counters' };
+  // As the server answers: the queues from `first` on, and the totals.
+  const answer = (first, n, more = {}) => [...Array.from({ length: n }, (_, i) => ({ queue: `q${first + i}`, queues: null, pending: i, ...numbers, ...more })),
+    { queue: null, queues: 30000, pending: 7, ...numbers, ...more }];
+  let given = answer(0, MAX_QUEUES);
   const sampler = new Sampler({ rights: async () => ({ reads: () => true }), transaction: async (mode, timeout, work) => work(async () => given) }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
   for (let i = 0; i < POINTS + 5; i += 1) await sampler.sample();
+  is(sampler.series('pending')[0], 7, 'sampler: the totals are those of the server');
   is([sampler.queues.size, sampler.series('pending').length, sampler.series('pending', 'q3').length], [MAX_QUEUES, POINTS, POINTS], 'sampler: bounded in queues and points');
   is(sampler.series('errors', 'q3')[0], 2, 'sampler: failed and lost attempts together');
-  given = rows(2);
+  given = answer(10, MAX_QUEUES);
   await sampler.sample();
-  is(sampler.queues.size, 2, 'sampler: a queue that is gone is forgotten');
-  given = [{ ...rows(1)[0], source: 'rows', enqueued: null, claimed: null, completions: null, failures: null, losses: null }];
+  is([sampler.queues.size, sampler.series('pending', 'q3').length, sampler.series('pending', `q${MAX_QUEUES}`).length], [MAX_QUEUES, 0, 1], 'sampler: a queue that becomes busy replaces one that no longer is');
+  given = answer(0, 1, { source: 'rows', enqueued: null, claimed: null, completions: null, failures: null, losses: null });
   await sampler.sample();
+  is(sampler.queues.size, 1, 'sampler: a queue that is gone is forgotten');
   const stats = await sampler.stats(async () => { throw new Error('a page must not count rows'); });
   is([stats.counts, stats.rows.length, sampler.series('enqueued').at(-1)], [true, 1, null], 'sampler: a page counts no rows, it shows what was counted');
+  const of = await sampler.statsOf(async () => { throw new Error('a page must not count rows'); }, ['q0', 'q9']);
+  is([of.rows.length, of.some], [1, true], 'sampler: a queue that is not among the busiest has unknown numbers');
 }
 
 export async function units() {

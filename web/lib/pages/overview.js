@@ -3,20 +3,10 @@ import { badge, definitions, html, notice, number, plural, rate, span, table, ti
 import { sparkline } from '../sparkline.js';
 import { STATUSES } from '../sampler.js';
 import { groupsOf, groupTable } from './failures.js';
-import { agesOf, countsNotice, queuesPage } from './queues.js';
+import { agesOf, countsNotice, queuesPage, searchForm } from './queues.js';
 
 const LATE = 60;   // seconds: a claimable job that is due for longer is worth a look
 const BUSIEST = 10;
-
-function totals(rows) {
-  const sum = {};
-  for (const status of STATUSES) sum[status] = rows.reduce((all, row) => all + row[status], 0);
-  for (const name of ['enqueued', 'claimed', 'completions', 'failures', 'losses']) {
-    const known = rows.filter((row) => row[name] !== null);
-    sum[name] = known.length === 0 ? null : known.reduce((all, row) => all + row[name], 0);
-  }
-  return sum;
-}
 
 export async function alarms(view, query, rows, ages) {
   const found = [];
@@ -57,9 +47,8 @@ export async function overviewPage(view, query, given, { sampler }) {
   const { rights } = view;
   if (!rights.reads('queue_stats')) return queuesPage(view, query, given, { sampler });
   const stats = await sampler.stats(query);
-  const { rows } = stats;
-  const sum = totals(rows);
-  // An age is looked up in an index for each queue: of those where something waits, and not of thousands.
+  const { rows, total: sum } = stats;
+  // Looking up an age reads an index, so this page looks up the ages of 50 queues at most.
   const ages = await agesOf(query, rows.filter((row) => row.pending > 0).sort((a, b) => b.pending - a.pending).slice(0, 50));
   const found = await alarms(view, query, rows, ages);
   const seconds = sampler.seconds();
@@ -69,6 +58,7 @@ export async function overviewPage(view, query, given, { sampler }) {
   return view.page('Overview', html`
 ${countsNotice(stats)}
 <ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { status })}"><b>${number(sum[status])}</b> ${badge(status)}</a></li>`)}</ul>
+${rows.length < sum.queues ? html`<p>This page looks at the ${number(rows.length)} busiest of ${number(sum.queues)} queues. The totals contain all queues.</p>` : ''}
 <h2>What to look at</h2>
 ${found.length === 0 ? html`<p class="empty">Nothing: no queue is late or paused with jobs, no schedule or handler is broken.</p>`
     : html`<ul class="alarms">${found.slice(0, 20).map((line) => html`<li>${line}</li>`)}</ul>`}
@@ -78,6 +68,7 @@ ${rights.reads('workers') ? workerPart(await worker(query)) : ''}
 <li><span>Running <b>${number(sum.processing)}</b></span>${sparkline('Running', sampler.series('processing'), { seconds })}</li>
 ${rates.map(([label, value, name]) => html`<li><span>${label} <b>${rate(value)}</b></span>${sparkline(label, sampler.series(name), { rates: true, seconds })}</li>`)}</ul>
 <h2>Busiest queues</h2>
+${sum.queues > BUSIEST ? searchForm(view) : ''}
 ${table('Queues with the most jobs that wait or run', [
     { label: 'Queue', cell: (row) => html`${view.queue(row.queue)} ${row.paused ? badge('paused') : ''}` },
     { label: 'Pending', number: true, cell: (row) => number(row.pending) },
@@ -88,5 +79,5 @@ ${table('Queues with the most jobs that wait or run', [
   ], busiest, { empty: 'There is no queue yet: SELECT jobq_enqueue(...) makes one.' })}
 ${rights.reads('attempts') ? html`<h2>Latest failures</h2>${groupTable(view, (await groupsOf(view, query, { scan: 1000 })).groups.slice(0, 5))}
 ${view.more('/failures', {}, 'All failures')}` : ''}
-${definitions([['Queues', number(rows.length)]])}`, { live: true });
+${definitions([['Queues', number(sum.queues)]])}`, { live: true });
 }

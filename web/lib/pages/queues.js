@@ -2,25 +2,39 @@
 import { Problem, mustRead } from '../database.js';
 import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
 import { sparkline } from '../sparkline.js';
-import { STATUSES } from '../sampler.js';
+import { MAX_QUEUES, STATUSES } from '../sampler.js';
 
-// Seconds for which the oldest claimable job of each has been due.
+// Returns for how many seconds the oldest claimable job of each queue has been due. Looks at these queues only.
 export async function agesOf(query, rows) {
-  const found = await query(`SELECT s.queue, extract(epoch FROM s.oldest_pending_age)::float8 AS age FROM jobq.queue_stats s
-    WHERE s.queue = ANY ($1)`, [rows.map((row) => row.queue)]);
+  const found = await query(`SELECT n.queue, extract(epoch FROM jobq.oldest_pending_age(n.queue))::float8 AS age
+    FROM unnest($1::text[]) n(queue)`, [rows.map((row) => row.queue)]);
   return new Map(found.filter((row) => row.age !== null).map((row) => [row.queue, row.age]));
 }
 
-export function countsNotice({ counts, at }) {
-  if (!counts) return '';
+export function countsNotice({ counts, slow, at }) {
+  if (!counts) return slow ? notice('warn', html`These numbers were read at ${time(at)}, because reading the numbers of so many queues takes long.`) : '';
   return notice('warn', html`jobq is not preloaded, or still counts: these numbers come from reading all jobs, which costs more the more are kept. They are those of ${
     at ? time(at) : 'a moment that has not come yet'}.`);
+}
+
+// Says why a queue has no numbers on a page.
+function someNotice({ some, at, rows, total }, queues) {
+  if (!some || at === undefined || rows.length === queues.length) return '';
+  return notice('warn', `The dashboard keeps the numbers of the ${number(MAX_QUEUES)} busiest of ${number(total.queues)} queues. A queue without numbers is not one of these.`);
+}
+
+export function searchForm(view, search = '') {
+  return html`<form method="get" action="${view.href('/queues')}" class="filter" role="search"><label>Name contains <input name="search" value="${search}" maxlength="63"></label><button>Search</button></form>`;
+}
+
+// The numbers of a queue without a row: no jobs, or unknown.
+function withoutRow({ some }) {
+  return Object.fromEntries(STATUSES.map((status) => [status, some ? null : 0]));
 }
 
 export async function queuesPage(view, query, given, { sampler }) {
   if (!view.rights.reads('queue_stats') && view.rights.some_queues) return ownQueuesPage(view, query);
   mustRead(view.rights, 'queue_stats', 'queues');
-  const stats = await sampler.stats(query);
   const { pageSize } = view.options;
   const search = (given.search ?? '').slice(0, 63);
   const after = given.after ?? '';
@@ -28,13 +42,14 @@ export async function queuesPage(view, query, given, { sampler }) {
   const named = await query(`SELECT q.queue, q.paused, q.max_depth, q.dead_letter_queue FROM jobq.queues q
     WHERE q.queue COLLATE "C" > $1 AND position($2 in q.queue) > 0 ORDER BY q.queue COLLATE "C" LIMIT $3`, [after, search, pageSize + 1]);
   const shown = named.slice(0, pageSize);
+  const stats = await sampler.statsOf(query, shown.map((row) => row.queue));
   const byName = new Map(stats.rows.map((row) => [row.queue, row]));
-  const rows = shown.map((row) => ({ ...Object.fromEntries(STATUSES.map((status) => [status, 0])), ...byName.get(row.queue), ...row }));
+  const rows = shown.map((row) => ({ ...withoutRow(stats), ...byName.get(row.queue), ...row }));
   const ages = stats.counts ? new Map() : await agesOf(query, rows.filter((row) => row.pending > 0));
   const seconds = sampler.seconds();
-  const count = (status) => ({ label: status, number: true, cell: (row) => (row[status] > 0 ? view.link(number(row[status]), '/jobs', { queue: row.queue, status }) : '0') });
-  return view.page('Queues', html`${countsNotice(stats)}
-<form method="get" class="filter" role="search"><label>Name contains <input name="search" value="${search}" maxlength="63"></label><button>Search</button></form>
+  const count = (status) => ({ label: status, number: true, cell: (row) => (row[status] > 0 ? view.link(number(row[status]), '/jobs', { queue: row.queue, status }) : number(row[status])) });
+  return view.page('Queues', html`${countsNotice(stats)}${someNotice(stats, shown)}
+${searchForm(view, search)}
 ${table('Queues', [
     { label: 'Queue', cell: (row) => html`${view.queue(row.queue)} ${row.paused ? badge('paused') : ''}` },
     count('pending'), count('processing'), count('scheduled'), count('blocked'), count('completed'), count('failed'), count('cancelled'),
@@ -128,8 +143,8 @@ export async function queuePage(view, query, given, { sampler }) {
     return ownQueuePage(view, query, queue);
   }
   const settings = await settingsOf(query, queue);
-  const stats = await sampler.stats(query);
-  const row = stats.rows.find((one) => one.queue === queue);
+  const stats = await sampler.statsOf(query, [queue]);
+  const [row] = stats.rows;
   if (!settings && !row && !(await isExpected(view, query, queue))) throw new Problem('missing', `there is no queue "${queue}"`, { status: 404 });
   const ages = stats.counts ? new Map() : await agesOf(query, [{ queue }]);
   const seconds = sampler.seconds();
@@ -140,11 +155,11 @@ export async function queuePage(view, query, given, { sampler }) {
   const lanes = rights.reads('lanes') ? await query(`SELECT l.kind, l.version, l.requires FROM jobq.lanes l WHERE l.queue = $1
     ORDER BY l.kind, l.version, l.requires LIMIT 51`, [queue]) : [];
   const dead = Boolean(settings?.dead_letter_queue) || sources.length > 0;
-  return view.page(`Queue ${queue}`, html`${countsNotice(stats)}
+  return view.page(`Queue ${queue}`, html`${countsNotice(stats)}${someNotice(stats, [queue])}
 ${settings || row ? '' : html`<p class="empty">No job has been in it yet.</p>`}
 <p>${settings?.paused ? badge('paused') : badge('idle', 'open')} ${sources.length > 0 ? html`Dead letters come from ${sources.map((one) => html`${view.queue(one.queue)} `)}` : ''}</p>
 ${actionsPart(view, queue, settings ?? {}, dead)}
-<ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { queue, status })}"><b>${number(row?.[status] ?? 0)}</b> ${badge(status)}</a></li>`)}</ul>
+<ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { queue, status })}"><b>${number((row ?? withoutRow(stats))[status])}</b> ${badge(status)}</a></li>`)}</ul>
 <ul class="graphs"><li><span>Pending, the oldest due for <b>${span(ages.get(queue)) || 'none'}</b></span>${sparkline('Pending', sampler.series('pending', queue), { seconds })}</li>
 <li><span>Running</span>${sparkline('Running', sampler.series('processing', queue), { seconds })}</li>
 <li><span>Enqueued <b>${rate(row?.enqueued)}</b></span>${sparkline('Enqueued', sampler.series('enqueued', queue), { rates: true, seconds })}</li>
