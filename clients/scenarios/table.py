@@ -18,8 +18,13 @@ def cell(program, scenario, results):
     lacks = program.lacks.get(scenario.name)
     if isinstance(lacks, str):
         return "-"
-    found = [wrong is None for (name, played, _), wrong in results.items() if (name, played) == (program.name, scenario.name)]
-    return "not played" if not found else "**fails**" if not all(found) else f"yes, not {', '.join(lacks)}" if lacks else "yes"
+    lacks = lacks or {}
+    found = {way: results.get((program.name, scenario.name, way), "not played") for way in scenario.ways if way not in lacks}
+    if any(wrong not in (None, "not played") for wrong in found.values()):
+        return "**fails**"
+    if "not played" in found.values():
+        return "not played"
+    return f"yes, not {', '.join(lacks)}" if lacks else "yes"
 
 
 def by_reason(lacks):
