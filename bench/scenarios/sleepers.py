@@ -9,6 +9,7 @@ import time
 from cells import interleave, prepare
 from contenders import BASE, JOBQ, TEXTBOOK
 from load import Running
+from measure import server_use
 
 TITLE = 'Sleeping workers'
 POLL = '\\sleep 50 ms\n'
@@ -77,12 +78,13 @@ class Cell:
         script = WORKER.format(claim=claim, complete=complete, enqueue=enqueue, idle=idle, burst=self.burst)
         running = Running(script, self.workers, seconds=self.seconds + 2, variables={'owed': 0}, host=contender.host)
         running.warm_up(conn, 1)
-        before, began = self.completed(conn, contender), time.monotonic()
+        before, began, used = self.completed(conn, contender), time.monotonic(), server_use(contender.data)[0]
         time.sleep(self.seconds)
+        used = server_use(contender.data)[0] - used
         done, took = self.completed(conn, contender) - before, time.monotonic() - began
         running.finish()
         self.audit(conn, contender)
-        return {'jobs_per_s': done / took, 'jobs': done, 'audited': True}
+        return {'jobs_per_s': done / took, 'cpu_us_per_job': used / max(done, 1), 'jobs': done, 'audited': True}
 
     @staticmethod
     def completed(conn, contender):
