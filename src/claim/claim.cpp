@@ -74,7 +74,7 @@ void open_for_claim(Claim *claim) {
     if (claim->is_open) return;
     claim->is_open = true;
     open_jobs(&claim->jobs);
-    // A lease begins when the lock has been granted, which may have been waited for.
+    // The lease begins when the lock is granted, because the claim may have waited for it.
     claim->now = GetCurrentTimestamp();
     renew_snapshot(&claim->jobs);
 }

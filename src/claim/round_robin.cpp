@@ -1,5 +1,5 @@
-// See round_robin.h. In a set of places, of the database with the most places the queue that was asked for longest ago
-// makes room for a new one.
+// See round_robin.h. A new queue in a full set of places evicts the queue that was asked for longest ago, among those
+// of the database with the most places in the set.
 #include "compat/pg.h"
 
 #include "claim/round_robin.h"

@@ -67,8 +67,12 @@ Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
     return {at(1), at(2)};
 }
 
-// While another session had jobq.jobs locked, no worker could send a heartbeat.
-TimestampTz lease_grace(TimestampTz grace_start) { return Max(grace_start, jobs_unlocked_at()); }
+// The start of the grace, which a lock on jobq.jobs moves. A moment that the clock has not reached again since it was
+// set back does not count.
+TimestampTz lease_grace(TimestampTz grace_start) {
+    const TimestampTz unlocked = jobs_unlocked_at();
+    return unlocked > GetCurrentTimestamp() ? grace_start : Max(grace_start, unlocked);
+}
 
 // A running job that the rescue has locked, and why.
 struct Ended {
@@ -209,7 +213,6 @@ void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
-    const bool must_wait = !try_lock_jobs_table();
     const UnindexedSearch search = find_unindexed_jobs();
     if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
     index_due_leases(now, batch, &outcome);
@@ -221,7 +224,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
         end_orphans(now, nullptr, batch, &outcome);
         return outcome;
     }
-    if (must_wait) {
+    if (jobs_were_locked()) {
         lock_jobs_table();
         note_jobs_unlocked();
     }

@@ -9,8 +9,10 @@
 #include "groups/unblock.h"
 #include "identity/identity.h"
 #include "job/job_policy.h"
+#include "job/jobs_table.h"
 #include "job/transaction_log.h"
 #include "schedules/firing.h"
+#include "shmem/database_state.h"
 #include "stats/counters.h"
 #include "stats/counts.h"
 
@@ -29,10 +31,17 @@ TimestampTz later_grace(TimestampTz grace_start) {
     return adopted > GetCurrentTimestamp() ? grace_start : Max(grace_start, adopted);
 }
 
+// Before a statement that may have to wait for such a lock. If there is none, this transaction keeps others from taking
+// one, so no duty waits for a lock that has not been noted.
+void note_locks() {
+    if (!try_lock_jobs_table()) note_jobs_locked();
+}
+
 }  // namespace
 
 Rest rest_of_duties() {
     return with_spi([] {
+        note_locks();
         if (!no_restore()) return Rest::Restore;
         if (settle_identity()) recount_at_commit();
         return leaves_jobs_alone() ? Rest::Copy : Rest::None;
@@ -43,6 +52,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int ba
     grace_start = later_grace(grace_start);
     const auto jobs = [&](int batch) { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); };
     return with_spi([&] {
+        note_locks();
         switch (duty) {
             case Duty::Rescue:
                 return rescue_expired(now, grace_over(now), grace_start, jobs(settings.rescue_batch));

@@ -45,10 +45,10 @@ struct JobsTable {
     SqlWalk walk;      // by SQL
 };
 
-// Takes the lock under which jobs are changed. A call that reads the settings of a queue takes it first, so that it obeys
-// every change that was committed before the lock was granted.
+// Takes the lock under which jobs are changed. A call that reads the settings of a queue takes it first, so that it
+// obeys every change that was committed before the lock was granted.
 void lock_jobs_table();
-// The same without waiting. False if another session's lock (that of a CREATE INDEX, say) keeps it from doing so.
+// Takes the same lock if it is free. Returns false if the call would have to wait, for example for CREATE INDEX.
 bool try_lock_jobs_table();
 
 // Opens jobq.jobs for changes; close_jobs ends it. 55000 when the table is not the one this library knows; 0A000 when

@@ -1,5 +1,5 @@
-// See empty_ranges.h. In a set of the table, of the database with the most lanes the lane that was refreshed longest
-// ago makes room for a new one.
+// See empty_ranges.h. A new lane in a full set of the table evicts the lane that was refreshed longest ago, among those
+// of the database with the most lanes in the set.
 #include "compat/pg.h"
 
 #include "compat/settings.h"

@@ -72,7 +72,6 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
     std::copy(std::begin(forgotten->queues), std::end(forgotten->queues), all);
     all[kAll - 1] = {database, queue, bucket.full_at};
     for (Queue &known : all) {
-        if (known.full_at <= now) known = {};
         if (&known != &all[kAll - 1] && known.database == database && known.queue == queue) {
             all[kAll - 1].full_at = std::max(known.full_at, bucket.full_at);
             known = {};
@@ -86,15 +85,17 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
         return places_a != places_b ? places_a < places_b : a.full_at > b.full_at;
     };
     const std::uint32_t largest = std::max_element(all, all + kAll, gives_way_later)->database;
-    // The first gives way: a free place, else the shared time of the database with the most places, else its queue
-    // whose time comes first.
+    // The first gives way: a free place, else a time that has passed, else the shared time of the database with the
+    // most places, else its queue whose time comes first.
     const auto rank = [&](const Queue &one) {
-        return one.database == 0 ? 0 : one.database != largest ? 3 : one.queue == ForgottenBuckets::kSharedTime ? 1 : 2;
+        if (one.database == 0 || one.full_at <= now) return 0;
+        return one.database != largest ? 3 : one.queue == ForgottenBuckets::kSharedTime ? 1 : 2;
     };
     std::sort(all, all + kAll, [&](const Queue &a, const Queue &b) {
         return rank(a) != rank(b) ? rank(a) < rank(b) : a.full_at < b.full_at;
     });
-    if (all[0].database != 0 && all[0].database == all[1].database)
+    // A time that has passed is kept as well: it counts again if the clock is set back.
+    if (all[0].full_at > now && all[0].database == all[1].database)
         all[1] = {largest, ForgottenBuckets::kSharedTime, std::max(all[0].full_at, all[1].full_at)};
     else if (all[0].database != 0)
         forgotten->others = std::max(forgotten->others, all[0].full_at);

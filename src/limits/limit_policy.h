@@ -81,7 +81,7 @@ struct ForgottenBuckets {
         std::int64_t queue;      // its queue_limit_id, or kSharedTime
         Micros full_at;
     } queues[kQueues];
-    Micros others;  // counts for all databases: of more databases than there are places
+    Micros others;  // counts for all databases: the latest time that had no place
 };
 static_assert(std::is_trivially_copyable_v<ForgottenBuckets>, "lives in shared memory");
 void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue, const Bucket &bucket,

@@ -19,8 +19,11 @@ SharedState *shared = nullptr;
 // Where this session found the state of its database last.
 DatabaseState *own_database = nullptr;
 
-// See jobs_unlocked_at.
-TimestampTz unlocked_without_state = 0;
+// Of a session that has no state: see note_jobs_locked.
+struct {
+    bool jobs_locked;
+    TimestampTz unlocked_at;
+} without_state;
 
 void init_database_state(DatabaseState *db) {
     pg_atomic_write_u64(&db->next_due, static_cast<uint64>(kNothingDue));
@@ -29,6 +32,9 @@ void init_database_state(DatabaseState *db) {
     pg_atomic_write_u32(&db->executors_wanted, 0);
     pg_atomic_write_u32(&db->supervision, 0);
     db->executors_wait = ExecutorWait::None;
+    db->jobs_locked = false;
+    pg_atomic_write_u64(&db->unlocked_at, 0);
+    pg_atomic_write_u32(&db->unpublished, 0);
     db->told_of_wait = 0;
     db->leave = false;
     db->keep_out = 0;
@@ -180,14 +186,27 @@ void doubt_heartbeats() {
     if (DatabaseState *db = known_session_database()) db->heartbeats_checked_grace = 0;
 }
 
-TimestampTz jobs_unlocked_at() {
+void note_jobs_locked() {
+    without_state.jobs_locked = true;
+    if (DatabaseState *db = known_session_database()) db->jobs_locked = true;
+}
+
+bool jobs_were_locked() {
     const DatabaseState *db = known_session_database();
-    return db == nullptr ? unlocked_without_state : db->unlocked_at;
+    return db == nullptr ? without_state.jobs_locked : db->jobs_locked;
 }
 
 void note_jobs_unlocked() {
-    unlocked_without_state = GetCurrentTimestamp();
-    if (DatabaseState *db = known_session_database()) db->unlocked_at = unlocked_without_state;
+    without_state = {false, GetCurrentTimestamp()};
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(without_state.unlocked_at));
+    db->jobs_locked = false;
+}
+
+TimestampTz jobs_unlocked_at() {
+    DatabaseState *db = known_session_database();
+    return db == nullptr ? without_state.unlocked_at : static_cast<TimestampTz>(pg_atomic_read_u64(&db->unlocked_at));
 }
 
 bool lower_due(DatabaseState *db, TimestampTz due) {

@@ -103,7 +103,9 @@ struct DatabaseState {
     TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
     TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
 
-    volatile TimestampTz unlocked_at;  // when the rescue last got the lock on jobq.jobs after a wait, 0: never
+    volatile bool jobs_locked;  // another session's lock on jobq.jobs has been met, and no rescue has got past it yet
+    pg_atomic_uint64 unlocked_at;  // when a rescue last got past such a lock, 0: never
+    pg_atomic_uint32 unpublished;  // PreparedEffects that a session of another database has left to the worker
 
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
@@ -188,10 +190,14 @@ bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
 
-// The moment from which leases have their grace after a lock on jobq.jobs: their workers could not send heartbeats
-// before. 0: none. Without preload it is known to the session that has noted it.
-TimestampTz jobs_unlocked_at();
+// While another session has jobq.jobs locked, no worker can send a heartbeat. So whoever does the duties notes such a
+// lock, and the next rescue grants all leases one timeout of grace from the moment at which it gets the lock itself.
+// Without preload only the session that has noted it knows.
+void note_jobs_locked();
+bool jobs_were_locked();
 void note_jobs_unlocked();
+// When that was last; 0: never.
+TimestampTz jobs_unlocked_at();
 
 // Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.
 bool worker_comes_by();

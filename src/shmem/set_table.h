@@ -27,9 +27,9 @@ struct EntrySet {
         return found == end() ? nullptr : found;
     }
 
-    // Returns the place for a new entry of a database: a free one, else one that is not `needed`, else one of the
-    // database that has the most places in the set, the new one counted. Of several, the one that `goes_before` the
-    // others.
+    // Returns the place for a new entry of a database: a free place if there is one, else that of an entry that is not
+    // `needed`, else that of an entry of the database with the most entries in the set, counting the new one.
+    // `goes_before` decides between equals.
     template <typename GoesBefore, typename Needed>
     Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
         // Higher numbers give way first; a database has kPlaces + 1 at most.

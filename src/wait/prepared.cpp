@@ -177,28 +177,45 @@ void release(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
+// What the server does not remember any more may have committed.
+bool has_committed(Fate fate) { return fate != Fate::Aborted; }
+
+PreparedEffects effects_of_end(const Prepared &ended, Fate fate) {
+    return ended.effects & (has_committed(fate) ? kEffectsOfCommit : kEffectsOfRollback);
+}
+
 // The entry goes last: whoever has ended the transaction, and finds no entry any more, goes on as one who has told.
 // Two may tell of the same one; but for the counters that does no harm. And who wakes up finds the counters right.
 void tell(const Prepared &ended, Fate fate, Prepared *item) {
-    // What the server does not remember any more may have committed.
-    const bool committed = fate != Fate::Aborted;
-    if (committed) count_once(ended, item);
-    publish_prepared(ended.effects & (committed ? kEffectsOfCommit : kEffectsOfRollback));
+    if (has_committed(fate)) count_once(ended, item);
+    publish_prepared(effects_of_end(ended, fate));
     release(ended, item);
 }
 
-// Releases the entries of transactions that are over in databases that no session has visited since. What they would
-// have published is unknown from then on.
-void release_lost() {
+// Releases the entries of transactions that are over, of any database. The counters of these databases are unknown from
+// then on. The worker of each database publishes the rest.
+void release_elsewhere() {
     Prepared copy;
     const auto any = [](const Prepared &) { return true; };
     for (int next = 0; next_entry(&next, &copy, any);) {
-        if (fate_of(copy) == Fate::Open) continue;
+        const Fate fate = fate_of(copy);
+        if (fate == Fate::Open) continue;
         forget_counters(copy.database);
         miss_totals(copy.database);
         forget_lines(copy.database);
+        if (DatabaseState *db = find_database_state(copy.database)) {
+            pg_atomic_fetch_or_u32(&db->unpublished, effects_of_end(copy, fate));
+            publish_due(db, GetCurrentTimestamp());
+        }
         release(copy, &shared->items[next - 1]);
     }
+}
+
+// What release_elsewhere() has left to this database.
+void publish_what_is_left() {
+    DatabaseState *db = find_database_state(MyDatabaseId);
+    if (db == nullptr || pg_atomic_read_u32(&db->unpublished) == 0) return;
+    publish_prepared(pg_atomic_exchange_u32(&db->unpublished, 0));
 }
 
 bool has_room() { return shared->capacity - static_cast<int>(pg_atomic_read_u32(&shared->count)) >= MaxBackends; }
@@ -210,7 +227,7 @@ void make_room() {
     while (!has_room()) {
         CHECK_FOR_INTERRUPTS();
         settle_prepared();
-        release_lost();
+        release_elsewhere();
     }
 }
 
@@ -263,6 +280,7 @@ void keep_log() {
 
 void settle_prepared() {
     if (shared == nullptr || !OidIsValid(MyDatabaseId)) return;
+    publish_what_is_left();
     Prepared copy;
     for (int next = 0; next_here(&next, &copy);) {
         const Fate fate = fate_of(copy);

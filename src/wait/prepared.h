@@ -43,7 +43,8 @@ void settle_prepared_before_commit();
 // Ensures that keep_log() finds a place without a look at the commit log.
 void make_room_before_prepare();
 // A transaction that fails after it has ended a prepared one cannot read the commit log in its abort callback, where an
-// error would be raised again and again. So the worker's next round settles it, within the tick interval.
+// error would be raised again and again. So the worker's next round settles it, within the tick interval. While the
+// database has a prepared transaction, every transaction without a number that fails asks for such a round.
 void leave_prepared_to_worker();
 
 // For main/jobq.cpp: its part of the shared memory.

@@ -173,7 +173,14 @@ TEST(ForgottenBuckets, ThatAreFullMakeRoom) {
     for (int queue = 1; queue <= 8; queue++) forget_bucket(&forgotten, 1, queue, {kMinute}, 0);
     for (int queue = 11; queue <= 18; queue++) forget_bucket(&forgotten, 1, queue, {kHour}, kMinute);
     EXPECT_EQ(forgotten_until(forgotten, 1, 11), kHour);
-    EXPECT_EQ(forgotten_until(forgotten, 1, 19), 0);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 19), kMinute);
+}
+
+TEST(ForgottenBuckets, AreKeptWhileTheClockIsSetForward) {
+    ForgottenBuckets forgotten = {};
+    for (int queue = 1; queue <= 8; queue++) forget_bucket(&forgotten, 1, queue, {kMinute}, 0);
+    for (int queue = 11; queue <= 18; queue++) forget_bucket(&forgotten, 1, queue, {2 * kHour}, kHour);
+    for (int queue = 1; queue <= 8; queue++) EXPECT_GE(forgotten_until(forgotten, 1, queue), kMinute);
 }
 
 TEST(ForgottenBuckets, AreNeverFullerThanTheyWere) {
