@@ -34,7 +34,10 @@ TimestampTz later_grace(TimestampTz grace_start) {
 // Before a statement that may have to wait for such a lock. If there is none, this transaction keeps others from taking
 // one, so no duty waits for a lock that has not been noted.
 void note_locks() {
-    if (!try_lock_jobs_table()) note_jobs_locked();
+    if (try_lock_jobs_table())
+        note_jobs_free();
+    else
+        note_jobs_locked();
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ DatabaseState *own_database = nullptr;
 // Of a session that has no state: see note_jobs_locked.
 struct {
     bool jobs_locked;
+    TimestampTz free_at;
     TimestampTz unlocked_at;
 } without_state;
 
@@ -33,6 +34,7 @@ void init_database_state(DatabaseState *db) {
     pg_atomic_write_u32(&db->supervision, 0);
     db->executors_wait = ExecutorWait::None;
     db->jobs_locked = false;
+    pg_atomic_write_u64(&db->jobs_free_at, 0);
     pg_atomic_write_u64(&db->unlocked_at, 0);
     pg_atomic_write_u32(&db->unpublished, 0);
     db->told_of_wait = 0;
@@ -186,6 +188,14 @@ void doubt_heartbeats() {
     if (DatabaseState *db = known_session_database()) db->heartbeats_checked_grace = 0;
 }
 
+void note_jobs_free() {
+    // Until the rescue has got past a lock, the beginning of that lock counts.
+    if (jobs_were_locked()) return;
+    without_state.free_at = GetCurrentTimestamp();
+    if (DatabaseState *db = known_session_database())
+        pg_atomic_write_u64(&db->jobs_free_at, static_cast<uint64>(without_state.free_at));
+}
+
 void note_jobs_locked() {
     without_state.jobs_locked = true;
     if (DatabaseState *db = known_session_database()) db->jobs_locked = true;
@@ -197,10 +207,15 @@ bool jobs_were_locked() {
 }
 
 void note_jobs_unlocked() {
-    without_state = {false, GetCurrentTimestamp()};
     DatabaseState *db = known_session_database();
+    const TimestampTz now = GetCurrentTimestamp();
+    const TimestampTz free_at =
+        db == nullptr ? without_state.free_at : static_cast<TimestampTz>(pg_atomic_read_u64(&db->jobs_free_at));
+    const bool lasted = now - free_at >= kLongLock;
+    without_state.jobs_locked = false;
+    if (lasted) without_state.unlocked_at = now;
     if (db == nullptr) return;
-    pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(without_state.unlocked_at));
+    if (lasted) pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(now));
     db->jobs_locked = false;
 }
 

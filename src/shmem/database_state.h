@@ -104,8 +104,9 @@ struct DatabaseState {
     TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
 
     volatile bool jobs_locked;  // another session's lock on jobq.jobs has been met, and no rescue has got past it yet
-    pg_atomic_uint64 unlocked_at;  // when a rescue last got past such a lock, 0: never
-    pg_atomic_uint32 unpublished;  // PreparedEffects that a session of another database has left to the worker
+    pg_atomic_uint64 jobs_free_at;  // when there was last no such lock, 0: never seen
+    pg_atomic_uint64 unlocked_at;   // when a rescue last got past such a lock that had lasted, 0: never
+    pg_atomic_uint32 unpublished;   // PreparedEffects that a session of another database has left to the worker
 
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
@@ -190,13 +191,16 @@ bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
 
-// While another session has jobq.jobs locked, no worker can send a heartbeat. So whoever does the duties notes such a
-// lock, and the next rescue grants all leases one timeout of grace from the moment at which it gets the lock itself.
-// Without preload only the session that has noted it knows.
+// While another session has jobq.jobs locked, no worker can send a heartbeat. So whoever does the duties notes whether
+// it meets such a lock. The next rescue takes the lock itself; if the table was locked for kLongLock or longer, all
+// leases get one timeout of grace from then. A shorter lock shifts a lease by less than that, and must not keep the
+// rescue away. Without preload only the session that has noted it knows.
+constexpr core::Micros kLongLock = 5 * core::kSecond;
+void note_jobs_free();
 void note_jobs_locked();
 bool jobs_were_locked();
 void note_jobs_unlocked();
-// When that was last; 0: never.
+// When a grace has begun last; 0: never.
 TimestampTz jobs_unlocked_at();
 
 // Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.

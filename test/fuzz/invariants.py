@@ -90,6 +90,18 @@ LAWS = {
         "SELECT a.job_id, a.lease, count(*) FROM jobq.attempts a GROUP BY a.job_id, a.lease HAVING count(*) > 1",
 }
 
+# What says why a law is broken.
+WITNESSES = {
+    "prepared transactions": "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database()",
+    "open transactions": "SELECT pid, state, xact_start, left(query, 200) FROM pg_stat_activity"
+                         " WHERE datname = current_database() AND backend_xid IS NOT NULL",
+    "background worker": "SELECT state, last_round, next_round, last_error, last_error_at, clock_timestamp() FROM jobq.workers"
+                         " WHERE database = current_database()",
+    "dependencies of blocked jobs": "SELECT d.job_id, d.depends_on, d.active, o.status, o.finished_at, o.updated_xmin FROM jobq.dependencies d"
+                                    " JOIN jobq.jobs j ON j.id = d.job_id AND j.status = 'blocked'"
+                                    " LEFT JOIN (SELECT o.*, o.xmin AS updated_xmin FROM jobq.jobs o) o ON o.id = d.depends_on LIMIT 200",
+}
+
 # Every index and every table of the schema, those of TOAST included.
 INDEXES = """
 SELECT c.oid::regclass::text, bt_index_parent_check(c.oid, heapallindexed => true, rootdescend => true)::text
@@ -119,6 +131,8 @@ def check(results, conn):
     """Every law, once the background worker has done what is left."""
     wait_until(lambda: not broken(conn), MOMENT, pause=0.3)
     found = broken(conn)
+    for kind, query in WITNESSES.items() if found else ():
+        results.note(f"{kind}: {conn.execute(query).fetchall()}")
     for name in LAWS:
         results.check(name not in found, name, found.get(name))
 
