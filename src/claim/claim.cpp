@@ -112,6 +112,10 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
     const bool sparing = reads_ahead(*claim);
     ClaimKey sought = core::kFirstKey;
+    // The first seek since the last entry found. A seek before an empty range can read pages of entries marked as dead
+    // up to an entry in the range, and continues after the range. A refresh must begin before the range, or every claim
+    // reads these pages.
+    ClaimKey begin = core::kFirstKey;
     const auto add = [&](const LaneCursor &lane, const ClaimKey &key) {
         if (found == room) {
             room *= 2;
@@ -119,7 +123,7 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
         }
         split[found] = lane;
         split[found].priority = key.priority;
-        split[found].begin = sought;
+        split[found].begin = begin;
         split[found].first_entry = split[found].next = key;
         found++;
     };
@@ -132,6 +136,7 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
             &claim->jobs, lane->next, core::kLastKey,
             [&](const ClaimKey &key) {
                 sought = key;
+                if (!in_vain) begin = key;
                 in_vain = true;
                 seek_job(&claim->jobs, *lane, key,
                          sparing ? expected_in_priority(lane->lane, key, shared) : core::kLastKey);

@@ -107,7 +107,8 @@ bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
     OtherColumns others = {};
     if (job->has_extra) others.set(kJobProgress, job->extra);
     job->cancel = before.life.cancel_requested_at.has_value();
-    return write_life(jobs, before, core::after_event(before.life, {core::EventKind::Heartbeat, GetCurrentTimestamp()}), others);
+    return write_life(jobs, before, core::after_event(before.life, {core::EventKind::Heartbeat, GetCurrentTimestamp()}),
+                      others);
 }
 
 // The job that a returned row (id, lease, ...) is about; `held` is sorted.

@@ -12,7 +12,9 @@ use JobqLanes;
 use JobqTest;
 use Test::More;
 
-my $node = lane_server('mixed_priorities');
+# The worker comes every two seconds, because the claims of a version that did not refresh gaps before empty ranges read too much only
+# when rounds of the worker fell into the test. Its snapshots probably keep the index from marking entries in the ranges as dead.
+my $node = lane_server('mixed_priorities', tick => '2 s');
 lane_database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 work(q{
