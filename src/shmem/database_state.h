@@ -62,9 +62,10 @@ enum class ExecutorWait : uint8 {
 };
 
 struct DatabaseState {
-    pg_atomic_uint32 database;  // InvalidOid: free
-    pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
-    PGPROC *volatile worker;    // whose latch to set; cleared before the process ends
+    pg_atomic_uint32 database;     // InvalidOid: free
+    pg_atomic_uint32 unpublished;  // PreparedEffects that a session of another database has left to the worker
+    pg_atomic_uint64 next_due;     // TimestampTz of the next round; kNothingDue: none, or one is going on
+    PGPROC *volatile worker;       // whose latch to set; cleared before the process ends
 
     pg_atomic_uint64 handler_queues;    // a bit for each queue with a handler (shmem/executors.h); 0: none
     pg_atomic_uint32 executors_wanted;  // the worker wants to hear of jobs for them: it can start an executor
@@ -89,12 +90,13 @@ struct DatabaseState {
     TimestampTz not_before;
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
-    bool leases_found;    // running jobs that the rescue's index lacks have been looked for since this state was taken
-    bool look_held;       // the last look left out jobs that somebody held
-    int last_error_step;  // what last_error is about; kWorkerStep: a whole worker
-    uint64 looked_epoch;  // the epoch of the triggers in which that was last, see leases/rescue_index.cpp
-    TimestampTz looked_at;   // and when
-    core::Micros look_took;  // and how long it took
+    bool leases_found;  // running jobs that the rescue's index lacks have been looked for since this state was taken
+    bool look_held;     // the last look left out jobs that somebody held
+    volatile bool jobs_locked;  // a lock on jobq.jobs has been met, and no rescue has got past it yet
+    int last_error_step;        // what last_error is about; kWorkerStep: a whole worker
+    uint64 looked_epoch;        // the epoch of the triggers in which that was last, see leases/rescue_index.cpp
+    TimestampTz looked_at;      // and when
+    core::Micros look_took;     // and how long it took
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
 
@@ -103,10 +105,8 @@ struct DatabaseState {
     TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
     TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
 
-    volatile bool jobs_locked;  // another session's lock on jobq.jobs has been met, and no rescue has got past it yet
     pg_atomic_uint64 jobs_free_at;  // when there was last no such lock, 0: never seen
     pg_atomic_uint64 unlocked_at;   // when a rescue last got past such a lock that had lasted, 0: never
-    pg_atomic_uint32 unpublished;   // PreparedEffects that a session of another database has left to the worker
 
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
