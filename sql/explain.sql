@@ -142,7 +142,7 @@ SELECT count(*), reason, regexp_replace(detail, '^concurrency_key "customer \d+"
 FROM unnest('{why checked keys,why checked jobs}'::text[]) q, pg_temp.explain(q) GROUP BY q, 2, 3 ORDER BY q DESC, 3;
 SELECT count(jobq_set_limit(q, '*')) FROM unnest('{why keys,why checked keys,why checked jobs}'::text[]) q;
 
--- A chain: the last job depends on one that awaits one that depends on one in the line of a group, whose head awaits one that runs.
+-- A chain of five waits: a dependency, an awaited job, a dependency, the head of a group, and a running job that the head awaits.
 SELECT count(*) FROM jobq_claim('why chain');
 CREATE FUNCTION pg_temp.await(job bigint, awaited bigint) RETURNS text LANGUAGE sql AS $$
     SELECT a.state FROM jobq_claim('why chain', 'w', heartbeat_timeout => '1 hour') c, jobq_await_jobs(c.id, c.lease, ARRAY[awaited], 'wait') a WHERE c.id = job $$;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kLanes = 100;
 constexpr int kKeys = 20;
-// Maximum number of keys that are checked for one that has room.
+// The search for a concurrency key with room under its limits checks this many keys at most.
 constexpr int kCheckedKeys = 1000;
 // So many jobs at the head are looked at for locks.
 constexpr int kHead = 20;

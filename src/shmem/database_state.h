@@ -91,7 +91,7 @@ struct DatabaseState {
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
     bool leases_found;  // running jobs that the rescue's index lacks have been looked for since this state was taken
-    bool look_held;     // the last look left out jobs that somebody held
+    bool look_held;     // the last search skipped jobs whose rows were locked
     volatile bool jobs_locked;  // a lock on jobq.jobs has been met, and no rescue has got past it yet
     int last_error_step;        // what last_error is about; kWorkerStep: a whole worker
     uint64 looked_epoch;        // the epoch of the triggers in which that was last, see leases/rescue_index.cpp
@@ -191,10 +191,10 @@ bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
 
-// While another session has jobq.jobs locked, no worker can send a heartbeat. So whoever does the duties notes whether
-// it meets such a lock. The next rescue takes the lock itself; if the table was locked for kLongLock or longer, all
-// leases get one timeout of grace from then. A shorter lock shifts a lease by less than that, and must not keep the
-// rescue away. Without preload only the session that has noted it knows.
+// While another session holds a lock on jobq.jobs, no worker can send a heartbeat. So each duty notes whether it finds
+// the table locked. The next rescue then waits for the table. If the table was locked for kLongLock or longer, the
+// rescue gives all leases one timeout of grace. Shorter locks give no grace, because frequent ones would delay the
+// rescue forever. Without preload only the session that made the note sees it.
 constexpr core::Micros kLongLock = 5 * core::kSecond;
 void note_jobs_free();
 void note_jobs_locked();
