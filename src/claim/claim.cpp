@@ -112,9 +112,10 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
     const bool sparing = reads_ahead(*claim);
     ClaimKey sought = core::kFirstKey;
-    // The first seek since the last entry found. A seek before an empty range can read pages of entries marked as dead
-    // up to an entry in the range, and continues after the range. A refresh must begin before the range, or every claim
-    // reads these pages.
+    // The position of the first seek since the last entry was found. That seek may read pages of dead entries, come to
+    // an entry of a range that is known to be empty, and make the next seek start after that range. refresh_lane()
+    // reads from this position on, so that the dead entries before the range become part of a range, too, and later
+    // claims skip them.
     ClaimKey begin = core::kFirstKey;
     const auto add = [&](const LaneCursor &lane, const ClaimKey &key) {
         if (found == room) {

@@ -67,8 +67,8 @@ Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
     return {at(1), at(2)};
 }
 
-// The start of the grace, which a lock on jobq.jobs moves. A moment that the clock has not reached again since it was
-// set back does not count.
+// Returns the time at which the grace starts. A long lock on jobq.jobs moves it forward to the end of that lock. A
+// noted end that lies in the future, because the clock has been set back since, is ignored.
 TimestampTz lease_grace(TimestampTz grace_start) {
     const TimestampTz unlocked = jobs_unlocked_at();
     return unlocked > GetCurrentTimestamp() ? grace_start : Max(grace_start, unlocked);

@@ -31,8 +31,9 @@ TimestampTz later_grace(TimestampTz grace_start) {
     return adopted > GetCurrentTimestamp() ? grace_start : Max(grace_start, adopted);
 }
 
-// Before a statement that may have to wait for such a lock. If there is none, this transaction keeps others from taking
-// one, so no duty waits for a lock that has not been noted.
+// Called before a statement that may wait for a lock on jobq.jobs. If another session holds a conflicting lock, this
+// notes it. Otherwise it locks the table itself, which keeps other sessions from taking a conflicting lock until this
+// transaction ends. So no duty waits for a lock that has not been noted.
 void note_locks() {
     if (try_lock_jobs_table())
         note_jobs_free();

@@ -102,7 +102,7 @@ bool is_of_worker(const JobsTable &jobs, const text *worker_id) {
     return has_status(jobs, core::JobStatus::Processing) && !none && view(DatumGetTextPP(worker)) == view(worker_id);
 }
 
-// The heartbeat counts from the moment at which the row is locked, however long the call has waited for it.
+// The renewed lease runs from the moment at which the row is locked, not from the start of the call.
 bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
     OtherColumns others = {};
     if (job->has_extra) others.set(kJobProgress, job->extra);

@@ -45,8 +45,8 @@ struct JobsTable {
     SqlWalk walk;      // by SQL
 };
 
-// Takes the lock under which jobs are changed. A call that reads the settings of a queue takes it first, so that it
-// obeys every change that was committed before the lock was granted.
+// Locks jobq.jobs in ROW EXCLUSIVE mode, which every change of a job requires. A call that reads the settings of a
+// queue takes this lock first, so that it sees all settings that were committed before the lock was granted.
 void lock_jobs_table();
 // Takes the same lock if it is free. Returns false if the call would have to wait, for example for CREATE INDEX.
 bool try_lock_jobs_table();

@@ -85,8 +85,8 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
         return places_a != places_b ? places_a < places_b : a.full_at > b.full_at;
     };
     const std::uint32_t largest = std::max_element(all, all + kAll, gives_way_later)->database;
-    // The first gives way: a free place, else a time that has passed, else the shared time of the database with the
-    // most places, else its queue whose time comes first.
+    // There is one time more than places. The time with the lowest rank loses its place: one that is free, one that has
+    // passed, then, of the database with the most places, its shared time, and then the earliest time of a queue.
     const auto rank = [&](const Queue &one) {
         if (one.database == 0 || one.full_at <= now) return 0;
         return one.database != largest ? 3 : one.queue == ForgottenBuckets::kSharedTime ? 1 : 2;

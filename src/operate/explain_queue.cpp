@@ -233,9 +233,9 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
     const int64 looked_at = first[0].int64_at(2);
     if (found > kCheckedKeys || looked_at > kCounted)
         sink->take({"limit",
-                    psprintf("the limits let no job of %d concurrency_key%s start, and %lld claimable jobs all have a "
-                             "key; other jobs were not checked",
-                             count, count == 1 ? "" : "s", static_cast<long long>(looked_at)),
+                    psprintf("limits stop every job that was checked (jobs: %lld, concurrency_keys: %d); other jobs "
+                             "were not checked",
+                             static_cast<long long>(looked_at), count),
                     0, 0, DT_NOEND});
     else if (more > 0)
         sink->take({"limit",

@@ -191,10 +191,11 @@ bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
 
-// While another session holds a lock on jobq.jobs, no worker can send a heartbeat. So each duty notes whether it finds
-// the table locked. The next rescue then waits for the table. If the table was locked for kLongLock or longer, the
-// rescue gives all leases one timeout of grace. Shorter locks give no grace, because frequent ones would delay the
-// rescue forever. Without preload only the session that made the note sees it.
+// While another session holds a lock on jobq.jobs that conflicts with writes, workers cannot send heartbeats, so a
+// lease may run out although its worker is alive. Each duty therefore notes whether it found the table so locked. The
+// next rescue first waits until it gets the table. If the lock lasted kLongLock or longer, the rescue gives all leases
+// one timeout of grace. Shorter locks give no grace, because frequent ones would delay the rescue forever. Without
+// preload the note is visible only to the session that made it.
 constexpr core::Micros kLongLock = 5 * core::kSecond;
 void note_jobs_free();
 void note_jobs_locked();

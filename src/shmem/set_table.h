@@ -27,9 +27,9 @@ struct EntrySet {
         return found == end() ? nullptr : found;
     }
 
-    // Returns the place for a new entry of a database: a free place if there is one, else that of an entry that is not
-    // `needed`, else that of an entry of the database with the most entries in the set, counting the new one.
-    // `goes_before` decides between equals.
+    // Returns the place for a new entry of a database, by the first rule that applies: a free place; an entry that is
+    // not `needed`; an entry of the database with the most entries in the set, where the new entry counts for its
+    // database. The caller overwrites it. If several entries fit, the one that `goes_before` the others is chosen.
     template <typename GoesBefore, typename Needed>
     Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
         // Higher numbers give way first; a database has kPlaces + 1 at most.

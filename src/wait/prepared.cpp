@@ -192,8 +192,9 @@ void tell(const Prepared &ended, Fate fate, Prepared *item) {
     release(ended, item);
 }
 
-// Releases the entries of transactions that are over, of any database. The counters of these databases are unknown from
-// then on. The worker of each database publishes the rest.
+// Frees the entries of prepared transactions that have committed or rolled back, in all databases. The counters of
+// their databases are unknown until they are counted again. What else these transactions have changed is left to the
+// workers of their databases to publish.
 void release_elsewhere() {
     Prepared copy;
     const auto any = [](const Prepared &) { return true; };

@@ -42,9 +42,11 @@ void keep_log();
 void settle_prepared_before_commit();
 // Ensures that keep_log() finds a place without a look at the commit log.
 void make_room_before_prepare();
-// A transaction that fails after it has ended a prepared one cannot read the commit log in its abort callback, where an
-// error would be raised again and again. So the worker's next round settles it, within the tick interval. While the
-// database has a prepared transaction, every transaction without a number that fails asks for such a round.
+// A command may fail after it has ended a prepared transaction. Its abort callback cannot find out how that transaction
+// ended: it must not read the commit log, because an error in an abort callback aborts again, and so on. So it asks the
+// background worker for a round, which settles the transaction within the tick interval. The callback cannot recognize
+// such a command. So while the database has a prepared transaction, every failing transaction without a transaction id
+// asks for a round.
 void leave_prepared_to_worker();
 
 // For main/jobq.cpp: its part of the shared memory.

@@ -20,7 +20,7 @@ export function countsNotice({ counts, slow, at }) {
 // Says why a queue has no numbers on a page.
 function someNotice({ some, at, rows, total }, queues) {
   if (!some || at === undefined || rows.length === queues.length) return '';
-  return notice('warn', `The dashboard keeps the numbers of the ${number(MAX_QUEUES)} busiest of ${number(total.queues)} queues. A queue without numbers is not one of these.`);
+  return notice('warn', `The dashboard has numbers only for the ${number(MAX_QUEUES)} busiest of ${number(total.queues)} queues. A queue without numbers is not among them, and may have jobs.`);
 }
 
 export function searchForm(view, search = '') {
