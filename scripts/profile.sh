@@ -19,7 +19,9 @@ scratch_begin profile
 scratch_tree
 scratch_template
 scratch_give "$SCRATCH/out"
-cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/"
+# In a directory of their own, because Python lists the directory that it imports from.
+mkdir "$SCRATCH/programs"
+cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/programs/"
 
 # The two functions mark where the session's steady calls begin and end (scripts/profile.py).
 under="valgrind --quiet --tool=callgrind --trace-children=yes --zero-before=pg_postmaster_start_time --dump-before=pg_trigger_depth"
@@ -36,7 +38,7 @@ scratch_server server "shared_preload_libraries = 'jobq'" "autovacuum = off" "ch
 export PROFILE_OUT=$SCRATCH/out PYTHONDONTWRITEBYTECODE=1
 cd "$SCRATCH"
 status=0
-run_group /usr/bin/python3 "$SCRATCH/$program" "${ONLY-}" || status=$?
+run_group /usr/bin/python3 "$SCRATCH/programs/$program" "${ONLY-}" || status=$?
 cd "$JOBQ_ROOT"
 if [ -n "${KEEP-}" ]; then
     mkdir -p "$KEEP"
