@@ -128,7 +128,8 @@ class Server:
         return children
 
     def kill_all(self):
-        """kill -9 of the postmaster and of all that it has started."""
+        """kill -9 of the postmaster and of all its children. It is stopped first, so that it starts no process that this misses."""
+        self.postmaster.send_signal(signal.SIGSTOP)
         children = [pid for pid, _ in self.processes()]
         self.postmaster.send_signal(signal.SIGKILL)
         self.postmaster.wait()

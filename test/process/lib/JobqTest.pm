@@ -17,7 +17,7 @@ use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(server preloaded database value run_sql sqlstate session seconds_until becomes_true
   claim_when_ready end_sessions await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
-  count_in_log settings connect_as keep_in_use server_pids kill_server starts_again counters_differ);
+  count_in_log settings connect_as keep_in_use kill_server starts_again counters_differ);
 
 my $poll_pause = 0.02;    # seconds between two probes at first; then a fifth of the wait, up to
 my $longest    = 0.15;    # so many: a probe is a psql of its own, which takes the processor from others for 20 ms
@@ -131,24 +131,33 @@ sub seconds_until
     }
 }
 
-# The processes of a server.
-sub server_pids
-{
-    my ($node) = @_;
-    return split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
-}
-
-# kill -9 of the postmaster, then of its processes: by default all that there are.
+# Kills a server and all its processes at once. The postmaster is stopped first, so that it starts no process that this does
+# not see: such a process could wait forever for a lock that a killed process holds, and keep the shared memory in use.
 sub kill_server
 {
-    my ($node, @pids) = @_;
-    @pids = server_pids($node) unless @pids;
+    my ($node) = @_;
+    my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+    kill 'STOP', $postmaster;
+    my @children = children($postmaster);
     $node->kill9;
-    kill 'KILL', @pids;
+    kill 'KILL', @children;
     return;
 }
 
-# Asserts that a server that was killed can be started. Processes that are dying yet hold its old shared memory.
+sub children
+{
+    my ($parent) = @_;
+    my @found;
+    for my $stat (glob '/proc/[0-9]*/stat')
+    {
+        open my $file, '<', $stat or next;
+        my $line = <$file> // '';
+        push @found, $1 if $line =~ /^(\d+) \(.*\) \S $parent /s;
+    }
+    return @found;
+}
+
+# Asserts that a server that was killed can be started. Its old shared memory is in use until the killed processes are gone.
 sub starts_again
 {
     my ($node) = @_;
@@ -159,7 +168,9 @@ sub starts_again
             $node->stop('fast', fail_ok => 1);
             return 0;
         });
-    return ok(defined $took, 'the server starts again');
+    my $started = ok(defined $took, 'the server starts again');
+    diag('the end of its log: ', substr(slurp_file($node->logfile), -3000)) unless $started;
+    return $started;
 }
 
 # SQL that asks the same again and again for some seconds, and answers `t` as soon as that does. One session for many looks:
