@@ -6,6 +6,7 @@
 #include "bgw/database_commands.h"
 #include "bgw/recount.h"
 #include "compat/catalog_row.h"
+#include "compat/latch.h"
 #include "compat/utility_hook.h"
 #include "job/transaction_log.h"
 #include "shmem/database_state.h"
@@ -18,8 +19,6 @@ extern "C" {
 #include "commands/defrem.h"
 #include "nodes/parsenodes.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
-#include "utils/wait_event.h"
 }
 
 #include <csignal>
@@ -31,7 +30,7 @@ namespace {
 // A worker goes by itself after the batch it is at; one that waits for a lock must be told harder.
 constexpr core::Micros kPatience = 300000;
 constexpr core::Micros kLongestWait = 2 * core::kSecond;
-constexpr long kPollMs = 5;
+constexpr core::Micros kPoll = 5 * core::kMillisecond;
 
 // The database that this session keeps workers out of.
 DatabaseState *kept_out = nullptr;
@@ -94,8 +93,7 @@ void wait_until_gone() {
         LWLockRelease(database_states_lock());
         const bool executors = send_executors_away(pg_atomic_read_u32(&kept_out->database), waited > kPatience);
         if ((gone && !executors) || waited > kLongestWait || waited < 0) return;
-        WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPollMs, PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
+        wait_for_latch(kPoll, WaitEvent::DatabaseCommand);
     }
 }
 

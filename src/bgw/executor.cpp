@@ -6,6 +6,7 @@
 
 #include "bgw/process.h"
 #include "bgw/supervise.h"
+#include "compat/latch.h"
 #include "compat/settings.h"
 #include "handlers/executor_policy.h"
 #include "handlers/handler_session.h"
@@ -70,7 +71,7 @@ void run_executor() {
         }
         if (now - idle_since > core::kWarm || now < idle_since) return;
         pgstat_report_activity(STATE_IDLE, nullptr);
-        wait_for_latch(kLook);
+        wait_for_latch(kLook, WaitEvent::ExecutorMain);
     }
 }
 

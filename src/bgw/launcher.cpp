@@ -7,6 +7,7 @@
 #include "bgw/launch_policy.h"
 #include "bgw/launcher.h"
 #include "bgw/process.h"
+#include "compat/latch.h"
 #include "compat/settings.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
@@ -365,7 +366,7 @@ TimestampTz start_due_workers(TimestampTz now) {
             scan_databases(now);
         tidy_states();
         const TimestampTz wake_at = settings.enabled ? start_due_workers(now) : kNothingDue;
-        wait_for_latch(core::clamp_sleep(now, wake_at, kMinSleep, kMaxSleep));
+        wait_for_latch(core::clamp_sleep(now, wake_at, kMinSleep, kMaxSleep), WaitEvent::LauncherMain);
     }
 }
 

@@ -8,9 +8,7 @@
 extern "C" {
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "tcop/tcopprot.h"
-#include "utils/wait_event.h"
 }
 
 #include <csignal>
@@ -121,13 +119,6 @@ bool database_served() {
     const bool served = why_unserved(MyDatabaseId) == Unserved::No;
     CommitTransactionCommand();
     return served;
-}
-
-void wait_for_latch(core::Micros span) {
-    // Rounded up: waking a little late is on time, waking early would be one more round for nothing.
-    const long milliseconds = static_cast<long>((span + 999) / 1000);
-    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
-    ResetLatch(MyLatch);
 }
 
 }  // namespace jobq

@@ -48,7 +48,4 @@ bool reload_settings();
 // Whether jobq.databases names the database of this process. In a transaction of its own.
 bool database_served();
 
-// Until the latch is set, the span has passed or the server has died. The latch is reset.
-void wait_for_latch(core::Micros span);
-
 }  // namespace jobq

@@ -8,6 +8,7 @@
 #include "bgw/notify.h"
 #include "bgw/process.h"
 #include "bgw/round.h"
+#include "compat/latch.h"
 #include "compat/settings.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
@@ -112,7 +113,7 @@ void run_rounds() {
         const bool far_off = due == kNothingDue || due - now > kLinger;
         const TimestampTz next = Min(Min(notices_due, unblock_due), supervision_due);
         if (far_off && next == kNothingDue && !more_notices_likely(now)) return;
-        wait_for_latch(core::clamp_sleep(now, Min(due, next), kMinWait, kLinger));
+        wait_for_latch(core::clamp_sleep(now, Min(due, next), kMinWait, kLinger), WaitEvent::WorkerMain);
     }
 }
 

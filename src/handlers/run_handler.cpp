@@ -6,6 +6,7 @@
 // 3. After an error another transaction says so, and the job is retried by the rules of its queue.
 #include "compat/pg.h"
 
+#include "compat/latch.h"
 #include "compat/transaction.h"
 #include "handlers/executor_policy.h"
 #include "handlers/handler_job.h"
@@ -23,11 +24,9 @@ extern "C" {
 #include "nodes/params.h"
 #include "parser/analyze.h"
 #include "pgstat.h"
-#include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
 #include "utils/timeout.h"
-#include "utils/wait_event.h"
 }
 
 namespace jobq {
@@ -257,8 +256,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
         ereport(LOG, (errmsg("jobq executor: the end of job %lld could not be recorded: %s",
                              static_cast<long long>(turn.job.id), failure->message)));
         QueryCancelPending = false;
-        WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, tries * 1000L, PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
+        wait_for_latch(tries * core::kSecond, WaitEvent::ExecutorRetry);
         CHECK_FOR_INTERRUPTS();
     }
     return false;

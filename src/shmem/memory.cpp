@@ -12,12 +12,37 @@ namespace jobq {
 
 namespace {
 
-constexpr char kTranche[] = "jobq";
+struct Tranche {
+    const char *name;
+    int locks;
+};
+
+// In the order of Lock.
+constexpr Tranche kTranches[] = {
+    {"JobqDatabases", 1},
+    {"JobqPrepared", 1},
+    {"JobqCounters", 1},
+    {"JobqTotals", 1},
+    {"JobqNotices", 1},
+    {"JobqWaiters", kLockPartitions},
+    {"JobqLanes", kLockPartitions},
+    {"JobqLeases", kLockPartitions},
+    {"JobqJobWaiters", kLockPartitions},
+    {"JobqLimits", kLockPartitions},
+    {"JobqThrottledRanges", kLockPartitions},
+    {"JobqUnblocked", 1},
+    {"JobqAwaitedJobs", 1},
+    {"JobqRecentFilters", 1},
+    {"JobqWakeNotes", 1},
+    {"JobqExecutors", 1},
+};
+constexpr int kTrancheCount = lengthof(kTranches);
+static_assert(kTrancheCount == static_cast<int>(Lock::Executors) + 1);
 
 const SharedPart *parts = nullptr;
 int part_count = 0;
 bool ready = false;
-LWLockPadded *locks = nullptr;
+LWLockPadded *locks[kTrancheCount];
 
 shmem_request_hook_type previous_request_hook = nullptr;
 shmem_startup_hook_type previous_startup_hook = nullptr;
@@ -26,13 +51,13 @@ void request_memory() {
     if (previous_request_hook != nullptr) previous_request_hook();
     for (const SharedPart *part = parts; part < parts + part_count; part++)
         RequestAddinShmemSpace(MAXALIGN(part->size()));
-    RequestNamedLWLockTranche(kTranche, kLockCount);
+    for (const Tranche &tranche : kTranches) RequestNamedLWLockTranche(tranche.name, tranche.locks);
 }
 
 void make_memory() {
     if (previous_startup_hook != nullptr) previous_startup_hook();
     LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    locks = GetNamedLWLockTranche(kTranche);
+    for (int i = 0; i < kTrancheCount; i++) locks[i] = GetNamedLWLockTranche(kTranches[i].name);
     for (const SharedPart *part = parts; part < parts + part_count; part++) {
         bool found;
         void *memory = ShmemInitStruct(part->name, part->size(), &found);
@@ -55,6 +80,6 @@ void request_shared_memory(const SharedPart *all, int count) {
 
 bool shared_memory_ready() { return ready; }
 
-LWLock *shared_lock(Lock lock, int partition) { return &locks[static_cast<int>(lock) + partition].lock; }
+LWLock *shared_lock(Lock lock, int partition) { return &locks[static_cast<int>(lock)][partition].lock; }
 
 }  // namespace jobq

@@ -24,9 +24,8 @@ void request_shared_memory(const SharedPart *all, int count);
 // True when the library was preloaded.
 bool shared_memory_ready();
 
-// The locks of one tranche, "jobq", in the order in which they may be taken; where many sessions meet, one for each
-// partition.
-constexpr int kLockPartitions = 16;
+// The locks, in the order in which a process may acquire them. pg_stat_activity shows the tranche that a session waits
+// for.
 enum class Lock {
     DatabaseStates,
     Prepared,
@@ -34,18 +33,19 @@ enum class Lock {
     Totals,
     Notices,
     Waiters,
-    LaneRanges = Waiters + kLockPartitions,
-    Leases = LaneRanges + kLockPartitions,
-    JobWaiters = Leases + kLockPartitions,
-    Limits = JobWaiters + kLockPartitions,
-    Throttled = Limits + kLockPartitions,
+    LaneRanges,
+    Leases,
+    JobWaiters,
+    Limits,
+    Throttled,
     Unblock,
     AwaitedJobs,
     RecentFilters,
     WakeNotes,
     Executors
 };
-constexpr int kLockCount = static_cast<int>(Lock::Executors) + 1;
+// Where many sessions meet, a table has one lock for each of its partitions.
+constexpr int kLockPartitions = 16;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

@@ -7,7 +7,6 @@
 extern "C" {
 #include "catalog/pg_proc.h"
 #include "nodes/parsenodes.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "utils/wait_event.h"
 
@@ -40,12 +39,6 @@ Oid owner_of_procedure(Oid procedure, const char *name) {
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("%s() was dropped while it waited", name),
                         errhint("If the extension has been created again, call it again.")));
     return owner;
-}
-
-void sleep_for(core::Micros span) {
-    const long milliseconds = static_cast<long>((span + core::kMillisecond - 1) / core::kMillisecond);
-    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
-    ResetLatch(MyLatch);
 }
 
 void check_client() {

@@ -22,9 +22,6 @@ Oid owner_of_procedure(Oid procedure, const char *name);
 // The table of jobs, if it is there, until the transaction ends.
 void lock_jobs_to_read();
 
-// Waits until the latch is set, so long at most, and resets it. Cancels are answered by whoever calls next.
-void sleep_for(core::Micros span);
-
 // Ends the session when its client is gone.
 void check_client();
 

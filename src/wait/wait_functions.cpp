@@ -6,6 +6,7 @@
 #include "claim/claim_functions.h"
 #include "claim/waiters.h"
 #include "compat/args.h"
+#include "compat/latch.h"
 #include "compat/spi.h"
 #include "identity/identity.h"
 #include "job/job_policy.h"
@@ -126,7 +127,7 @@ void sleep(const Wait &wait) {
         if (signals.look) until = Min(until, wait.last_look + kLookGap);
         const core::Micros now = monotonic_now();
         if (now >= until) return;
-        sleep_for(until - now);
+        wait_for_latch(until - now, WaitEvent::Wait);
     }
 }
 

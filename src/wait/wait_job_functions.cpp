@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/latch.h"
 #include "identity/identity.h"
 #include "job/current_status.h"
 #include "queues/scope.h"
@@ -66,7 +67,7 @@ void sleep(const Wait &wait) {
         CHECK_FOR_INTERRUPTS();
         const core::Micros now = monotonic_now();
         if (job_waiter_signalled() || now >= until) return;
-        sleep_for(until - now);
+        wait_for_latch(until - now, WaitEvent::WaitJob);
     }
 }
 

@@ -177,7 +177,7 @@ def stop_waiting(command, program):
         try:
             if program == "worker.sh":
                 check(becomes("completed", STATUSES, queue), "completed", f"{program} does a job without a kind")
-            check(becomes(1, "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'call jobq_wait%%' AND wait_event = 'Extension'"
+            check(becomes(1, "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'call jobq_wait%%' AND wait_event_type = 'Extension'"
                              " AND datname = current_database()"), 1, f"{program} waits")
             worker.send_signal(signal.SIGTERM)
             output, errors = worker.communicate(timeout=60)

@@ -70,7 +70,7 @@ sub waiting
     my ($count, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return becomes_true($node, 'work',
-        "SELECT count(*) = $count FROM pg_stat_activity WHERE query ~* '^call jobq_wait' AND wait_event = 'Extension'", $name);
+        "SELECT count(*) = $count FROM pg_stat_activity WHERE query ~* '^call jobq_wait' AND wait_event_type = 'Extension'", $name);
 }
 
 my @workers = map { sleeper($pooled) } 0 .. 3;

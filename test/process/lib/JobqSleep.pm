@@ -73,8 +73,9 @@ sub asleep
     my (@sleepers) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my $pids = join ',', map { $_->{pid} } @sleepers;
+    my $event = $sleepers[0]{node}->pg_version >= 17 ? q{wait_event IN ('JobqWait', 'JobqWaitJob')} : q{wait_event = 'Extension'};
     return becomes_true($sleepers[0]{node}, 'work',
-        "SELECT count(*) = @{[scalar @sleepers]} FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'Extension'",
+        "SELECT count(*) = @{[scalar @sleepers]} FROM pg_stat_activity WHERE pid IN ($pids) AND $event",
         @sleepers . ' asleep');
 }
 
