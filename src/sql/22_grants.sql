@@ -1,6 +1,6 @@
 -- Which queues a role was granted, if not all. A role is named by its oid, shown and dumped by its name: it keeps its
 -- queues when it is renamed, and where a dump is restored the role of that name has them.
---: the queues of roles that were not granted all; jobq_grant and jobq_revoke write it
+--: the queues granted to roles that were not granted all queues; written by jobq_grant and jobq_revoke
 CREATE TABLE jobq.queue_grants (
     role    pg_catalog.regrole NOT NULL,
     profile text NOT NULL,  --: producer, worker or operator of the queue

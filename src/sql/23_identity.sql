@@ -1,12 +1,12 @@
 -- Of which database these jobs are. CREATE EXTENSION adds a row (jobq.announce); a dump brings another, a template copy and
 -- a base backup have that of the original. Without a key, so that no dump fails to restore.
---: the database whose jobs these are; where it is another than this one they are left alone until jobq_adopt()
+--: the database that the jobs belong to; in any other database they do not run until jobq_adopt()
 CREATE TABLE jobq.identity (
-    system_identifier bigint NOT NULL,  --: of the server, as pg_control_system() says it
+    system_identifier bigint NOT NULL,  --: identifier of its server, as in pg_control_system()
     database          oid NOT NULL,
-    major_version     integer NOT NULL,  --: of the server: pg_upgrade gives it another identifier
-    data_directory    bigint NOT NULL,  --: the mark that the data directory had when the jobs were adopted; 0: none
-    copied            boolean NOT NULL DEFAULT false,  --: found in a copy, and not adopted since
+    major_version     integer NOT NULL,  --: major version of its server, because pg_upgrade changes the identifier
+    data_directory    bigint NOT NULL,  --: mark of the data directory when the jobs were adopted; 0 if it had none
+    copied            boolean NOT NULL DEFAULT false,  --: true in a copy that has not been adopted
     adopted_at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 ALTER TABLE jobq.identity REPLICA IDENTITY FULL;

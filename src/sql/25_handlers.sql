@@ -2,23 +2,23 @@
 
 -- Functions and roles by their names: a column of type regprocedure keeps pg_upgrade from running, one of type regrole a dump
 -- from being restored where there is no such role. Whether they are there is looked up whenever it matters.
---: the functions that run jobs: jobq_set_handler and jobq_drop_handler write it, jobq.handlers shows it
+--: handlers, written by jobq_set_handler and jobq_drop_handler, shown by the view jobq.handlers
 CREATE TABLE jobq.handler_settings (
     queue         text COLLATE "C" NOT NULL
                   CONSTRAINT handler_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
-    kind          text COLLATE "C" NOT NULL  --: of the jobs; empty: those without a kind
+    kind          text COLLATE "C" NOT NULL  --: kind of the jobs; empty for jobs without a kind
                   CONSTRAINT handler_settings_kind_length CHECK (octet_length(kind) <= 255),
-    handler       text NOT NULL,  --: function or procedure, schema and name as SQL writes them; it takes one jsonb
+    handler       text NOT NULL,  --: function or procedure with schema, which takes one jsonb argument
     run_as        text NOT NULL,  --: the role that runs it
-    max_executors integer NOT NULL DEFAULT 1  --: so many of its jobs run at once at most
+    max_executors integer NOT NULL DEFAULT 1  --: maximum number of its jobs that run at the same time
                   CONSTRAINT handler_settings_max_executors_range CHECK (max_executors BETWEEN 1 AND 64),
-    versions      integer[]  --: of the jobs; NULL: any
+    versions      integer[]  --: versions of the jobs; NULL for all versions
                   CONSTRAINT handler_settings_versions_list
                   CHECK (pg_catalog.array_position(versions, NULL) IS NULL AND pg_catalog.array_length(versions, 2) IS NULL),
-    capabilities  text[]  --: jobs that require no others; NULL: none
+    capabilities  text[]  --: it runs only jobs that require no capability besides these; NULL for none
                   CONSTRAINT handler_settings_capabilities_list
                   CHECK (pg_catalog.array_position(capabilities, NULL) IS NULL AND pg_catalog.array_length(capabilities, 2) IS NULL),
-    settings      text[]  --: name=value of each, in force while it runs
+    settings      text[]  --: settings during its run, each as name=value
                   CONSTRAINT handler_settings_settings_list
                   CHECK (pg_catalog.array_position(settings, NULL) IS NULL AND pg_catalog.array_length(settings, 2) IS NULL),
     created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),

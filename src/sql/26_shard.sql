@@ -1,15 +1,17 @@
 -- Which shard of several this database is. The trigger makes the sequence of the ids count as the row says, so a session can
 -- give no other ids, and giving one costs what it always did. The row is what a dump keeps: of sequences of an extension it has the
 -- last value only.
---: which shard of a cluster this database is, and its ids carry: jobq_set_shard writes it; no row: none
+--: the number of the shard that this database is, written by jobq_set_shard; empty if it is none
 CREATE TABLE jobq.shard (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    shard_id integer NOT NULL CONSTRAINT shard_shard_id_range CHECK (shard_id BETWEEN 0 AND 1023)  --: id % 1024 of each job
+    shard_id integer NOT NULL CONSTRAINT shard_shard_id_range CHECK (shard_id BETWEEN 0 AND 1023)  --: number of the shard,
+                                                                                                   --: which is id % 1024 of
+                                                                                                   --: each of its jobs
 );
 
 SELECT pg_catalog.pg_extension_config_dump('jobq.shard', '');
 
---: lets the ids of jobs carry from now on what jobq.shard says
+--: makes the ids of new jobs contain the number in jobq.shard
 CREATE FUNCTION jobq.follow_shard() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_shard'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;

@@ -1,6 +1,6 @@
 -- Workers' functions: take jobs, report on them, give them back.
 
---: take up to batch claimable jobs of a queue; no row when there is none; never waits for a lock
+--: claim up to batch jobs of a queue; returns no rows if none is claimable; never waits for a row lock
 CREATE FUNCTION jobq_claim(
         queue text DEFAULT 'default',
         worker_id text DEFAULT NULL,
@@ -15,7 +15,7 @@ CREATE FUNCTION jobq_claim(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: take jobs of the first of these queues that has any; never waits for a lock
+--: claim jobs from the first of these queues that has claimable jobs; never waits for a row lock
 CREATE FUNCTION jobq_claim_any(
         queues text[],
         worker_id text DEFAULT NULL,
@@ -30,7 +30,7 @@ CREATE FUNCTION jobq_claim_any(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete a job; false when the lease is lost, or an error (JQ001) with must_hold
+--: complete a job; returns false if the lease is lost, with must_hold raises JQ001 instead
 CREATE FUNCTION jobq_complete(
         job_id bigint,
         lease bigint DEFAULT NULL,
@@ -40,7 +40,7 @@ CREATE FUNCTION jobq_complete(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete many jobs in one statement; a row per job; with must_hold all or none: an error (JQ001) for lost leases
+--: complete several jobs; returns one row per job; with must_hold completes all or raises JQ001
 CREATE FUNCTION jobq_complete_many(
         job_ids bigint[],
         leases bigint[],
@@ -50,7 +50,7 @@ CREATE FUNCTION jobq_complete_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete jobs and take the next ones in one round trip; lost leases are a warning
+--: complete jobs and claim the next ones in one round trip; warns if a lease is lost
 CREATE FUNCTION jobq_complete_and_claim(
         job_ids bigint[],
         leases bigint[],
@@ -68,7 +68,7 @@ CREATE FUNCTION jobq_complete_and_claim(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: report a failed attempt; returns the new status, NULL when the lease is lost
+--: report a failed attempt; returns the new status, or NULL if the lease is lost
 CREATE FUNCTION jobq_fail(
         job_id bigint,
         lease bigint DEFAULT NULL,
@@ -79,7 +79,7 @@ CREATE FUNCTION jobq_fail(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: report many failed attempts in one statement; a row per job
+--: report several failed attempts; returns one row per job
 CREATE FUNCTION jobq_fail_many(
         job_ids bigint[],
         leases bigint[],
@@ -90,44 +90,44 @@ CREATE FUNCTION jobq_fail_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend a lease; returns held, cancel, finished, lost or gone
+--: extend a lease; returns held, cancel, finished, lost, or gone
 CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progress jsonb DEFAULT NULL)
     RETURNS text
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend many leases in one statement; a row per job
+--: extend several leases; returns one row per job
 CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend the leases of all jobs of a worker that named itself; each process needs a name of its own
+--: extend the leases of all jobs that were claimed with this worker_id; each process needs its own
 CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: give a job back without burning an attempt; it is claimable at once
+--: return a job to its queue without counting the attempt; it is claimable immediately
 CREATE FUNCTION jobq_release(job_id bigint, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: give many jobs back in one statement; a row per job
+--: return several jobs to their queue; returns one row per job
 CREATE FUNCTION jobq_release_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, released boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: give a job back for later without burning an attempt
+--: return a job to its queue until a later time without counting the attempt
 CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Commits, hence neither SECURITY DEFINER nor a search_path: both would forbid that. It sees to both by itself.
---: wait until there may be a job of the queue for this worker, or somebody wakes it, or the timeout is over
+--: wait until the queue may have a claimable job for this worker, until jobq_wake, or until the timeout
 CREATE PROCEDURE jobq_wait(
         queue text DEFAULT 'default',
         timeout interval DEFAULT '30 s',
@@ -139,7 +139,7 @@ CREATE PROCEDURE jobq_wait(
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 
---: end the jobq_wait of a worker, from any session; how many waits were ended; 0: its next one will be
+--: end the jobq_wait of a worker from any session; returns how many waits ended; if none, the next one ends at once
 CREATE FUNCTION jobq_wake(worker_id text)
     RETURNS integer
     AS 'MODULE_PATHNAME'

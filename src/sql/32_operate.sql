@@ -1,6 +1,6 @@
 -- Operators' functions on jobs: one by its id, or many of a queue by a filter.
 
---: the job, for roles that cannot read the table; no row when there is none
+--: the row of a job, for roles that cannot read the table; returns no rows if the job does not exist
 CREATE FUNCTION jobq_get(job_id bigint)
     RETURNS TABLE (id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status,
                    run_at timestamptz, attempts integer, max_attempts integer, worker_id text,
@@ -10,49 +10,49 @@ CREATE FUNCTION jobq_get(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 
---: the result of a completed job; NULL while there is none
+--: the result of a completed job; NULL if there is none
 CREATE FUNCTION jobq_result(job_id bigint)
     RETURNS jsonb
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 
 -- Commits, as jobq_wait does.
---: wait until a job has finished, or the timeout is over
+--: wait until a job has finished or until the timeout
 CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 
---: the life of a job, an event a row; no row when there is no such job
+--: the history of a job, one event per row; returns no rows if the job does not exist
 CREATE FUNCTION jobq_log(job_id bigint)
     RETURNS TABLE (at timestamptz, event text, attempt integer, worker_id text, detail text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 
---: cancel a job; a running one is asked through its heartbeat first; returns its status
+--: cancel a job; the heartbeat of a running job tells its worker to stop; returns the status
 CREATE FUNCTION jobq_cancel(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: make a finished or waiting job claimable now; returns its status
+--: make a finished or waiting job claimable now; returns the new status
 CREATE FUNCTION jobq_retry(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: move a waiting job to another time; returns its status
+--: change the time at which a waiting job runs; returns the new status
 CREATE FUNCTION jobq_reschedule(job_id bigint, run_at timestamptz)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: delete a job that is not running; returns the status it had
+--: delete a job that is not running; returns its last status
 CREATE FUNCTION jobq_delete(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: cancel jobs of a queue by a filter; returns how many
+--: cancel jobs of a queue that match a filter; returns how many
 CREATE FUNCTION jobq_cancel_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -65,7 +65,7 @@ CREATE FUNCTION jobq_cancel_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: retry jobs of a queue by a filter (failed ones unless statuses says otherwise); returns how many
+--: retry jobs of a queue that match a filter, failed jobs by default; returns how many
 CREATE FUNCTION jobq_retry_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -78,7 +78,7 @@ CREATE FUNCTION jobq_retry_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: move waiting jobs of a queue to another time by a filter; returns how many
+--: change the time at which waiting jobs of a queue that match a filter run; returns how many
 CREATE FUNCTION jobq_reschedule_jobs(
         queue text,
         run_at timestamptz,
@@ -92,7 +92,7 @@ CREATE FUNCTION jobq_reschedule_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: delete jobs of a queue by a filter (finished ones unless statuses says otherwise); returns how many
+--: delete jobs of a queue that match a filter, finished jobs by default; returns how many
 CREATE FUNCTION jobq_delete_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -105,7 +105,7 @@ CREATE FUNCTION jobq_delete_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: run the dead letters in a queue, or of a queue, again where they came from, so many a second; returns how many
+--: move dead letters back to the queue where they failed and run them again, at most per_second per second; returns how many
 CREATE FUNCTION jobq_redrive(
         queue text,
         max_jobs integer DEFAULT 1000,

@@ -1,6 +1,6 @@
 -- Queues and their settings.
 
---: give a queue settings of its own; NULL: the default
+--: create a queue with its own settings; NULL means the default
 CREATE FUNCTION jobq_create_queue(
         queue text,
         --@ each setting: {name} {type} DEFAULT NULL
@@ -9,7 +9,7 @@ CREATE FUNCTION jobq_create_queue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: change settings of a queue; NULL: unchanged
+--: change settings of a queue; NULL leaves a setting unchanged
 CREATE FUNCTION jobq_alter_queue(
         queue text,
         --@ each setting: {name} {type} DEFAULT NULL
@@ -18,25 +18,25 @@ CREATE FUNCTION jobq_alter_queue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: drop a queue and its finished jobs; with force its other jobs, schedules and handlers too; false when there was none
+--: drop a queue and its finished jobs, with force its other jobs, schedules, and handlers, too; returns false if it did not exist
 CREATE FUNCTION jobq_drop_queue(queue text, force boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: stop claims from a queue; false when it was paused already
+--: pause a queue, so that no job of it is claimed; returns false if it was already paused
 CREATE FUNCTION jobq_pause_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: allow claims from a paused queue; false when it was not paused
+--: resume a paused queue; returns false if it was not paused
 CREATE FUNCTION jobq_resume_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: delete all jobs of a queue that are not running, or max_jobs of them; returns how many
+--: delete the jobs of a queue that are not running, at most max_jobs; returns how many
 CREATE FUNCTION jobq_purge_queue(queue text, statuses jobq.job_status[] DEFAULT NULL, max_jobs integer DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'

@@ -1,7 +1,7 @@
 -- Limits.
 
---: limit how many jobs of a queue or of a concurrency_key run at once, or start in a time; '*': each key; neither:
---: remove the limit
+--: set the limit of a queue or of a concurrency_key: how many of its jobs run at the same time, or start in a time; key '*'
+--: sets the limit of each key without its own; without max_running and rate removes the limit
 CREATE FUNCTION jobq_set_limit(
         queue text,
         key text DEFAULT NULL,

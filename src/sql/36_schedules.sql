@@ -1,12 +1,12 @@
 -- When work is due again and again.
 
---: the next runs of a cron expression in a time zone, after a moment
+--: the next times of a cron expression in a time zone
 CREATE FUNCTION jobq_next_runs(cron text, timezone text DEFAULT 'UTC', after timestamptz DEFAULT NULL, n integer DEFAULT 5)
     RETURNS SETOF timestamptz
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL SAFE ROWS 5;
 
---: enqueue a job again and again, or change how; returns its next run
+--: create or change a schedule, which enqueues a job at certain times; returns the next run
 CREATE FUNCTION jobq_schedule(
         name text,
         cron text,
@@ -28,32 +28,32 @@ CREATE FUNCTION jobq_schedule(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: make schedules what the objects say, keys named as the parameters of jobq_schedule; with prune no others of the
---: source are left
+--: create and change schedules as an array of objects says, whose keys are the arguments of jobq_schedule; with prune
+--: removes the other schedules of the source
 CREATE FUNCTION jobq_schedules(specs jsonb, prune boolean DEFAULT false, source text DEFAULT '')
     RETURNS TABLE (name text, change text, next_run timestamptz)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: remove a schedule; its jobs stay; false when there was none
+--: remove a schedule but not its jobs; returns false if it did not exist
 CREATE FUNCTION jobq_unschedule(name text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: let a schedule fire nothing until it is resumed; false when it was paused
+--: pause a schedule; returns false if it was already paused
 CREATE FUNCTION jobq_pause_schedule(name text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: let a paused schedule go on from now; false when it was not paused
+--: resume a paused schedule from now on; returns false if it was not paused
 CREATE FUNCTION jobq_resume_schedule(name text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: fire a schedule now, whatever its times; returns the job, NULL when the last one is in its way
+--: enqueue the job of a schedule now; returns its id, or NULL if overlap forbids it because the last job has not finished
 CREATE FUNCTION jobq_run_schedule(name text)
     RETURNS bigint
     AS 'MODULE_PATHNAME'

@@ -1,7 +1,7 @@
 -- Which functions of the database run jobs.
 
---: let a function or procedure that takes the job as jsonb run the jobs of a kind, as a role; true when that is new or other
---: than before
+--: set the handler of a kind: a function or procedure that takes the job as jsonb, and the role that runs it; returns true if
+--: that changed the handler
 CREATE FUNCTION jobq_set_handler(
         queue text,
         kind text,
@@ -15,13 +15,13 @@ CREATE FUNCTION jobq_set_handler(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: take the function from the jobs of a kind; what it has in hand it ends; false when there was none
+--: remove the handler of a kind; a job that it is running completes; returns false if there was none
 CREATE FUNCTION jobq_drop_handler(queue text, kind text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: what stands behind the view jobq.handlers: what a handler does now, and why if it does nothing
+--: for the view jobq.handlers: what a handler does now, and why if it does nothing
 CREATE FUNCTION jobq.handler_state(queue text, kind text, handler text, run_as text, settings text[])
     RETURNS TABLE (state text, reason text, executors integer, running integer)
     AS 'MODULE_PATHNAME', 'jobq_handler_state'

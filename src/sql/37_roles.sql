@@ -1,19 +1,19 @@
 -- Who may do what.
 
---: grant a role what a producer, worker, operator or monitor needs, for these queues or for all
+--: grant a role what a producer, worker, operator, or monitor needs, for these queues or for all
 CREATE FUNCTION jobq_grant(role text, profile text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
 
---: take back what jobq_grant granted, for these queues or for all
+--: revoke what jobq_grant granted, for these queues or for all
 CREATE FUNCTION jobq_revoke(role text, profile text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
 
 -- For SECURITY DEFINER functions of others, jobq_shard's, which tell of a queue what the functions of jobq would.
---: whether who called first, outside of SECURITY DEFINER functions, may call a function of jobq for a queue
+--: whether the role that called the outermost SECURITY DEFINER function may call a function of jobq for a queue
 CREATE FUNCTION jobq.may_use(queue text, call text)
     RETURNS boolean
     AS 'MODULE_PATHNAME', 'jobq_may_use'

@@ -1,7 +1,7 @@
 -- What stands behind the views.
 
 -- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.
---: jobs by status and rates of every queue: from the counters where there are any, else from the rows
+--: jobs by status and rates of every queue, from counters if the queue has them, else from the rows
 CREATE FUNCTION jobq.queue_counters()
     RETURNS TABLE (queue text,
                    --@ each status: {name} bigint,
@@ -11,7 +11,7 @@ CREATE FUNCTION jobq.queue_counters()
     AS 'MODULE_PATHNAME', 'jobq_queue_counters'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
---: for how long the oldest claimable job of a queue has been due; NULL: there is none
+--: how long the oldest claimable job of a queue has been due; NULL if there is none
 CREATE FUNCTION jobq.oldest_pending_age(queue text)
     RETURNS interval
     AS 'MODULE_PATHNAME', 'jobq_oldest_pending_age'
@@ -24,7 +24,7 @@ CREATE FUNCTION jobq.oldest_heartbeats()
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
 -- For the view jobq.lanes.
---: the lanes of this database of which shared memory knows where their first jobs can be
+--: the lanes of this database whose first claimable position is known in shared memory
 CREATE FUNCTION jobq.tracked_lanes()
     RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
                    ranges integer, refreshed_at timestamptz)
@@ -32,7 +32,7 @@ CREATE FUNCTION jobq.tracked_lanes()
     LANGUAGE C VOLATILE PARALLEL SAFE;
 
 -- For the view jobq.workers.
---: what the launcher and the background workers report
+--: state of the launcher and of the background workers
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint,

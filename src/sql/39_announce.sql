@@ -1,6 +1,6 @@
 -- The jobs are this database's own, and the launcher looks at it from now on.
 
---: writes down that the jobs are this database's own, and tells the launcher to visit it
+--: records that the jobs belong to this database, and tells the launcher to start a worker for it
 CREATE FUNCTION jobq.announce()
     RETURNS void
     AS 'MODULE_PATHNAME', 'jobq_announce'

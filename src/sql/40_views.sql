@@ -4,7 +4,7 @@
 -- somebody left in the target schema would win over a pg_catalog operator that needs a coercion.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
---: every queue in use or with settings, and the settings in force
+--: all queues that are in use or have settings, with the effective settings
 CREATE VIEW jobq.queues AS
 SELECT n.queue,
        coalesce(s.paused, false) AS paused,
@@ -16,8 +16,8 @@ LEFT JOIN jobq.queue_settings s USING (queue);
 
 -- The two ages cost something only where a query asks for them: the planner knows that h has one row for each queue, and
 -- leaves the join out otherwise.
---: per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one, rates of the last
---: minute
+--: numbers of each queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running job, rates of the
+--: last minute
 CREATE VIEW jobq.queue_stats AS
 SELECT c.queue,
        --@ each status: c.{name},
@@ -34,7 +34,7 @@ FROM jobq.queue_counters() c
 LEFT JOIN (SELECT o.queue, min(o.oldest_heartbeat) AS oldest_heartbeat FROM jobq.oldest_heartbeats() o
            GROUP BY o.queue) h ON h.queue = c.queue;
 
---: every lane: jobs that the same workers may take; and what claims know of where its first job can be
+--: all lanes, each a set of jobs that the same workers may claim, and what claims know of its first position
 CREATE VIEW jobq.lanes AS
 SELECT d.queue, d.kind, d.version, d.requires, d.lane,
        h.lane IS NOT NULL AS tracked, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.refreshed_at
@@ -45,7 +45,7 @@ LEFT JOIN jobq.tracked_lanes() h USING (lane);
 CREATE VIEW jobq.workers AS
 SELECT * FROM jobq.background_workers();
 
---: every limit, how many jobs it counts as running, and what its rate lets start now; key NULL: of the whole queue
+--: all limits, how many running jobs each counts, and how many jobs its rate lets start now; key is NULL for the limit of a queue
 CREATE VIEW jobq.limits AS
 SELECT l.queue,
        nullif(l.key, '') AS key,
@@ -59,7 +59,7 @@ FROM jobq.limit_settings l
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
 
 -- Without the payload and the options: who watches need not read what jobs are told.
---: every schedule: when it runs next and ran last, its last job, what it has skipped and why, its error
+--: all schedules: next and last run, last job, skipped runs with the reason, last error
 CREATE VIEW jobq.schedules AS
 SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.last_job, s.paused,
        s.skipped, s.last_skipped, s.skip_reason,
@@ -69,12 +69,12 @@ FROM jobq.schedule_settings s;
 
 -- The privilege on the column of one of these is what makes a role's grant one of certain queues (queues/scope.h): it
 -- survives the loss of jobq.queue_grants, and such a role then has no queue rather than all.
---: the queues that you were granted as a producer
+--: the queues that you may use as a producer
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'producer' AND pg_has_role(g.role, 'USAGE');
---: the queues that you were granted as a worker
+--: the queues that you may use as a worker
 CREATE VIEW jobq.worker_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'worker' AND pg_has_role(g.role, 'USAGE');
---: the queues that you were granted as an operator
+--: the queues that you may use as an operator
 CREATE VIEW jobq.operator_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'operator' AND pg_has_role(g.role, 'USAGE');
