@@ -21,10 +21,11 @@ namespace jobq {
 
 namespace {
 
-// The duties that have a column, in the order of the columns. What schedules have done jobq.schedules tells.
-constexpr core::Duty kShown[] = {core::Duty::Rescue, core::Duty::Cancel, core::Duty::Promote,  core::Duty::Unblock,
-                                 core::Duty::Prune,  core::Duty::Repair, core::Duty::Reconcile};
-constexpr int kShownCount = static_cast<int>(lengthof(kShown));
+constexpr int count_shown() {
+    int shown = 0;
+    for (const core::DutyTraits &duty : core::kDuties) shown += duty.has_column ? 1 : 0;
+    return shown;
+}
 
 enum Column {
     kPid,
@@ -37,7 +38,7 @@ enum Column {
     kLastErrorOverAt,
     kRounds,
     kFirstDuty,
-    kNote = kFirstDuty + kShownCount,
+    kNote = kFirstDuty + count_shown(),
     kColumnCount
 };
 
@@ -153,8 +154,9 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     put_time(&row, kLastErrorAt, db->last_error_at);
     put_time(&row, kLastErrorOverAt, db->last_error_over_at);
     put(&row, kRounds, Int64GetDatum(db->rounds));
-    for (int i = 0; i < kShownCount; i++)
-        put(&row, kFirstDuty + i, Int64GetDatum(db->steps[static_cast<int>(kShown[i])].done));
+    int column = kFirstDuty;
+    for (int i = 0; i < core::kDutyCount; i++)
+        if (core::kDuties[i].has_column) put(&row, column++, Int64GetDatum(db->steps[i].done));
     put_text(&row, kNote, note_of(*db, status, why));
     result->row(row.values, row.nulls);
 }

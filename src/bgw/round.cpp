@@ -41,9 +41,6 @@ bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock);
 // The rest of the round can wait: somebody cannot.
 bool interrupted(const DatabaseState *db) { return must_make_room(db) || ProcDiePending; }
 
-// Prune and repair do what nobody waits for: once per tick interval is enough.
-bool is_chore(int index) { return index == static_cast<int>(Duty::Prune) || index == static_cast<int>(Duty::Repair); }
-
 bool recount_wanted(const DatabaseState *db, TimestampTz now) {
     return recount_due(false) <= now && may_start_recount(db, now);
 }
@@ -67,7 +64,7 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     duties->chores = chores_due(db, begin);
     for (int i = 0; i < kDutyCount; i++) {
         const bool allowed = bounded(db->steps[i].not_before, begin, core::kLongestLaunchBackoff) <= begin;
-        duties->wanted[i] = allowed && !is_unblocking(i) && (!is_chore(i) || duties->chores) &&
+        duties->wanted[i] = allowed && !is_unblocking(i) && (!core::kDuties[i].chore || duties->chores) &&
                             (!is_recount(i) || recount_wanted(db, begin));
     }
     duties->any_wanted = true;
@@ -94,17 +91,20 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     return true;
 }
 
-void log_duties(const DatabaseState *db, const Duties &duties, RoundState *state) {
-    const int64 unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
-    state->unblocked += unblocked;
-    if (!duties.any_done && unblocked == 0) return;
-    const auto done = [&](Duty duty) { return duties.done[static_cast<int>(duty)]; };
-    ereport(settings.log_duties,
-            (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT ", promoted " INT64_FORMAT
-                    ", schedules " INT64_FORMAT ", unblocked " INT64_FORMAT ", pruned " INT64_FORMAT
-                    ", repaired " INT64_FORMAT ", reconciled " INT64_FORMAT,
-                    MyBgworkerEntry->bgw_name, done(Duty::Rescue), done(Duty::Cancel), done(Duty::Promote),
-                    done(Duty::Schedules), unblocked, done(Duty::Prune), done(Duty::Repair), done(Duty::Reconcile))));
+// Logs how many jobs each duty has changed, those that have changed none left out.
+void log_duties(const DatabaseState *db, Duties *duties, RoundState *state) {
+    int64 *unblocked = &duties->done[static_cast<int>(Duty::Unblock)];
+    *unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
+    state->unblocked += *unblocked;
+    if (!duties->any_done && *unblocked == 0) return;
+    StringInfoData done;
+    initStringInfo(&done);
+    for (int i = 0; i < kDutyCount; i++)
+        if (duties->done[i] > 0)
+            appendStringInfo(&done, "%s%s " INT64_FORMAT, done.len > 0 ? ", " : "", core::kDuties[i].name,
+                             duties->done[i]);
+    ereport(settings.log_duties, (errmsg("%s: %s", MyBgworkerEntry->bgw_name, done.data)));
+    pfree(done.data);
 }
 
 // When the next round is due, by what the duties left and what the database says.
@@ -120,7 +120,7 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
     for (int i = 0; i < kDutyCount; i++) {
         if (db->steps[i].failures == 0) continue;
         TimestampTz again = bounded(db->steps[i].not_before, now, core::kLongestLaunchBackoff);
-        if (is_chore(i)) again = Max(again, now + tick);
+        if (core::kDuties[i].chore) again = Max(again, now + tick);
         next = Min(next, Max(again, now + kRoundGap));
     }
     // A deadline that stays in the past belongs to a row that somebody holds: look again, but ever more slowly.
@@ -249,7 +249,7 @@ bool run_round(DatabaseState *db, RoundState *state) {
         give_up_round(db);
     else
         end_round(db, duties, plan, next_round(db, duties, plan, state));
-    log_duties(db, duties, state);
+    log_duties(db, &duties, state);
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
     MemoryContextReset(state->context);

@@ -34,11 +34,11 @@ constexpr int kPassingFailures = 5;
 
 const char *step_name(int index) {
     if (index == kPlanStep) return "planning";
-    return index == kExecutorsStep ? "executors" : core::duty_name(static_cast<Duty>(index));
+    return index == kExecutorsStep ? "executors" : core::kDuties[index].name;
 }
 
 // Whether it rests while jobs are to be left alone.
-bool changes_jobs(int index) { return index != kPlanStep && !is_recount(index); }
+bool changes_jobs(int index) { return index < kDutyCount ? core::kDuties[index].changes_jobs : index != kPlanStep; }
 
 void add_step_context(void *step) {
     errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));

@@ -41,6 +41,30 @@ void note_locks() {
         note_jobs_locked();
 }
 
+struct DutyCall {
+    TimestampTz now, grace_start;
+    int batches;
+
+    int jobs(int batch) const { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); }
+};
+
+// In the order of Duty.
+constexpr DutyOutcome (*kCalls[])(const DutyCall &) = {
+    [](const DutyCall &call) {
+        return rescue_expired(call.now, grace_over(call.now), call.grace_start, call.jobs(settings.rescue_batch));
+    },
+    [](const DutyCall &call) {
+        return cancel_overdue(call.now, grace_over(call.now), call.jobs(settings.rescue_batch));
+    },
+    [](const DutyCall &call) { return promote_due(call.now, call.jobs(settings.promote_batch)); },
+    [](const DutyCall &call) { return fire_due(call.now, call.grace_start); },
+    [](const DutyCall &call) { return unblock_jobs(call.now, settings.promote_batch); },
+    [](const DutyCall &call) { return prune_finished(call.now, settings.prune_batch); },
+    [](const DutyCall &call) { return repair(call.now, call.grace_start); },
+    [](const DutyCall &) { return reconcile_counters(); },
+};
+static_assert(lengthof(kCalls) == kDutyCount);
+
 }  // namespace
 
 Rest rest_of_duties() {
@@ -53,29 +77,10 @@ Rest rest_of_duties() {
 }
 
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches) {
-    grace_start = later_grace(grace_start);
-    const auto jobs = [&](int batch) { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); };
+    const DutyCall call = {now, later_grace(grace_start), batches};
     return with_spi([&] {
         note_locks();
-        switch (duty) {
-            case Duty::Rescue:
-                return rescue_expired(now, grace_over(now), grace_start, jobs(settings.rescue_batch));
-            case Duty::Cancel:
-                return cancel_overdue(now, grace_over(now), jobs(settings.rescue_batch));
-            case Duty::Promote:
-                return promote_due(now, jobs(settings.promote_batch));
-            case Duty::Schedules:
-                return fire_due(now, grace_start);
-            case Duty::Unblock:
-                return unblock_jobs(now, settings.promote_batch);
-            case Duty::Prune:
-                return prune_finished(now, settings.prune_batch);
-            case Duty::Repair:
-                return repair(now, grace_start);
-            case Duty::Reconcile:
-                break;
-        }
-        return reconcile_counters();
+        return kCalls[static_cast<int>(duty)](call);
     });
 }
 

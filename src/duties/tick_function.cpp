@@ -23,7 +23,7 @@ constexpr int kMostBatches = 1024;
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("%s left out %lld rows that could not be changed", core::duty_name(duty),
+                      errmsg("%s left out %lld rows that could not be changed", core::traits_of(duty).name,
                              static_cast<long long>(batch.failed)),
                       errdetail("%s", batch.error)));
 }
@@ -53,7 +53,7 @@ void tick(ResultSet *results, TimestampTz now) {
             if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);
             CHECK_FOR_INTERRUPTS();
         }
-        results->row({CStringGetTextDatum(core::duty_name(duty)), Int64GetDatum(done)});
+        results->row({CStringGetTextDatum(core::traits_of(duty).name), Int64GetDatum(done)});
     }
 }
 

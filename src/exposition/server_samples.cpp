@@ -68,7 +68,7 @@ void add_duties(Samples *samples) {
     samples->gauge(Family::RoundOverdue, Max(static_cast<double>(late) / core::kSecond, 0));
     samples->gauge(Family::Rounds, static_cast<double>(rounds));
     for (int i = 0; i < core::kDutyCount; i++) {
-        const char *name = core::duty_name(static_cast<core::Duty>(i));
+        const char *name = core::kDuties[i].name;
         samples->add(sample_of(Family::DutyJobs, static_cast<double>(steps[i].done)).with("duty", name));
         samples->add(sample_of(Family::DutyFailures, steps[i].failures).with("duty", name));
     }
