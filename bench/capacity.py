@@ -49,7 +49,7 @@ def row(rate, job, site):
 
 
 def table(measured, site):
-    lines = ["| jobs a second | calls | shards | routers | sessions at work | network of a shard, of a router, Gbit/s | WAL of a shard, MB/s | what gives first |",
+    lines = ["| jobs per second | calls | shards | routers | active sessions | network of a shard, of a router, Gbit/s | WAL of a shard, MB/s | first bottleneck |",
              "|---|---|---|---|---|---|---|---|"]
     for rate in RATES:
         for name, job in measured.items():

@@ -43,15 +43,15 @@ async function fill({ sql, value }) {
 }
 
 function pages({ root, failed }) {
-  return [['Overview', '/'], ['Queues', '/queues'], ['A queue with a quarter of the kept jobs, at rest', '/queue?name=emails'], ['A queue at work', '/queue?name=busy'],
+  return [['Overview', '/'], ['Queues', '/queues'], ['A queue with a quarter of the finished jobs, idle', '/queue?name=emails'], ['A busy queue', '/queue?name=busy'],
     ['Jobs, newest first', '/jobs'], ['Jobs: failed', '/jobs?status=failed'], ['Jobs: failed, by an error', '/jobs?status=failed&error=timeout'],
     ['Jobs: pending, of a queue', '/jobs?status=pending&queue=busy'], ['Jobs: scheduled', '/jobs?status=scheduled'], ['Jobs: running', '/jobs?status=processing'],
-    ['Jobs: blocked', '/jobs?status=blocked'], ['Jobs: completed, of a queue and kind, which the newest 20,000 have not', '/jobs?status=completed&queue=orders&kind=kind+3'],
+    ['Jobs: blocked', '/jobs?status=blocked'], ['Jobs: completed, of a queue and kind that none of the newest 20,000 has', '/jobs?status=completed&queue=orders&kind=kind+3'],
     ['Jobs: completed, of a worker that does not exist', '/jobs?status=completed&worker=nobody'], ['Jobs: failed, by an error that no job has', '/jobs?status=failed&error=nonsense'],
     ['Jobs: failed, a page in the middle', `/jobs?status=failed&after=${encodeCursor('attempts', [String(JOBS / 2)])}`],
     ['Jobs: completed, of a queue, a page in the middle', `/jobs?status=completed&queue=emails&after=${encodeCursor('newest', [String(JOBS / 2)])}`],
     ['Jobs: by metadata that no job has', '/jobs?metadata=%7B%22a%22%3A1%7D'],
-    ['A job with twenty others that wait for it', `/job/${root}`], ['A failed job', `/job/${failed}`], ['Failures', '/failures'], ['Schedules, two hundred', '/schedules'],
+    ['A job that twenty other jobs wait for', `/job/${root}`], ['A failed job', `/job/${failed}`], ['Failures', '/failures'], ['Schedules, two hundred', '/schedules'],
     ['Workers', '/workers'], ['Handlers', '/handlers'], ['Preview of a bulk retry', '/bulk?action=retry&status=failed&queue=imports']];
 }
 
