@@ -74,7 +74,7 @@ def speeds(place, user, programs, rounds, seconds):
 
 def table(programs, found):
     columns = [(slots, sync) for sync in DURABILITY for slots in SLOTS]
-    lines = ["| jobs a second | " + " | ".join(f"{slots} {'slot' if slots == 1 else 'slots'}, {sync}" for slots, sync in columns) + " |",
+    lines = ["| jobs per second | " + " | ".join(f"{slots} {'slot' if slots == 1 else 'slots'}, {sync}" for slots, sync in columns) + " |",
              "|---|" + "--:|" * len(columns)]
     for program in programs:
         rates = [found.get((program.name, *column)) for column in columns]

@@ -10,7 +10,7 @@ def table(programs, scenarios, results):
     lacks = [f"* {program.name}: {', '.join(f'`{name}`' for name in names)}: {why}"
              for program in programs for why, names in by_reason(program.lacks).items()]
     if lacks:
-        lines += ["", "What is not played, and why:", "", *lacks]
+        lines += ["", "Scenarios that were not run, and why:", "", *lacks]
     return "\n".join(lines) + "\n"
 
 
