@@ -1,6 +1,6 @@
 -- Every argument in place, as drivers do that send them all: those that are left out at NULL or their default.
-SELECT jobq_enqueue('arguments', '{}', '', 0, NULL, NULL, NULL, 'ignore', NULL, NULL, NULL, NULL, 'cancel', 0, NULL, NULL, NULL, NULL) > 0 AS enqueued;
-SELECT is_new FROM jobq_enqueue_many('arguments', ARRAY['1']::jsonb[], '', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT jobq_enqueue('arguments', '{}', '', 0, NULL, NULL, NULL, 'ignore', NULL, NULL, NULL, NULL, 'cancel', NULL, NULL) > 0 AS enqueued;
+SELECT is_new FROM jobq_enqueue_many('arguments', ARRAY['1']::jsonb[], '', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "arguments", "unique_key": null, "on_conflict": "ignore", "unique_for": null, "group_key": null,
     "concurrency_key": null, "depends_on": null, "on_dependency_failure": "cancel", "max_runtime": null}]');
 -- A queue that nobody names is 'default', for producers as for workers.

@@ -78,7 +78,7 @@ SELECT * FROM try_all();
 ALTER TABLE jobq.jobs ALTER COLUMN metadata SET DEFAULT '{"by": "default"}', ALTER COLUMN heartbeat_timeout SET DEFAULT '5 min',
     ALTER COLUMN max_runtime SET DEFAULT '1 hour';
 SELECT * FROM try_all();
-SELECT jobq_enqueue('cols', '9', metadata => '{"by": "producer"}', heartbeat_timeout => '1 min') > 0 AS enqueued,
+SELECT jobq_enqueue('cols', '9', metadata => '{"by": "producer"}', options => '{"heartbeat_timeout": "1 min"}') > 0 AS enqueued,
        jobq_enqueue('cols', '9', metadata => '{"by": "producer"}', unique_key => 'u9') > 0 AS enqueued;
 SELECT metadata, heartbeat_timeout, max_runtime, count(*) FROM jobq.jobs WHERE queue = 'cols' GROUP BY 1, 2, 3 ORDER BY 4;
 ALTER TABLE jobq.jobs ALTER COLUMN metadata DROP NOT NULL, ALTER COLUMN metadata DROP DEFAULT,

@@ -145,10 +145,10 @@ DELETE FROM jobq.jobs;
 SET jobq.access = sql;
 CREATE FUNCTION many_sets() RETURNS bigint LANGUAGE sql AS $$
     SELECT count(jobq_enqueue('sets', concurrency_key => CASE WHEN i & 1 > 0 THEN 'c' END, group_key => CASE WHEN i & 2 > 0 THEN 'g' END,
-                              heartbeat_timeout => CASE WHEN i & 4 > 0 THEN interval '5 min' END,
-                              max_runtime => CASE WHEN i & 8 > 0 THEN interval '1 h' END,
                               metadata => CASE WHEN i & 16 > 0 THEN '{}'::jsonb END,
-                              requires => CASE WHEN i & 32 > 0 THEN '{x}'::text[] END))
+                              options => jsonb_build_object('heartbeat_timeout', CASE WHEN i & 4 > 0 THEN interval '5 min' END,
+                                                            'max_runtime', CASE WHEN i & 8 > 0 THEN interval '1 h' END,
+                                                            'requires', CASE WHEN i & 32 > 0 THEN '{x}'::text[] END)))
     FROM generate_series(0, 63) i $$;
 SELECT many_sets();
 SELECT count(*) AS plans FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource' \gset

@@ -47,7 +47,6 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue('bad', NULL)
     jobq_enqueue('bad', kind => NULL)
     jobq_enqueue('bad', priority => NULL)
-    jobq_enqueue('bad', version => NULL)
     jobq_enqueue('bad', on_conflict => NULL)
     jobq_enqueue('bad', on_dependency_failure => NULL)
     jobq_enqueue_many(NULL, '{}')
@@ -121,10 +120,10 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue(repeat('q', 64))
     jobq_enqueue(repeat('ä', 32))
     jobq_enqueue('bad', kind => repeat('k', 256))
-    jobq_enqueue('bad', requires => ARRAY[repeat('r', 64)])
-    jobq_enqueue('bad', requires => array_fill('r'::text, ARRAY[65]))
-    jobq_enqueue('bad', requires => '{{a},{b}}')
-    jobq_enqueue('bad', requires => '{NULL}')
+    jobq_enqueue('bad', options => jsonb_build_object('requires', ARRAY[repeat('r', 64)]))
+    jobq_enqueue('bad', options => jsonb_build_object('requires', array_fill('r'::text, ARRAY[65])))
+    jobq_enqueue('bad', options => '{"requires": [["a"], ["b"]]}')
+    jobq_enqueue('bad', options => '{"requires": [null]}')
     jobq_enqueue_many('', '{}')
     jobq_enqueue_jobs('[{"queue": ""}]')
     jobq_enqueue('bad', unique_key => '')
@@ -188,10 +187,10 @@ $$);
 SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue('bad', run_at => 'infinity')
     jobq_enqueue('bad', run_at => '-infinity')
-    jobq_enqueue('bad', heartbeat_timeout => '0')
-    jobq_enqueue('bad', heartbeat_timeout => '-1 s')
-    jobq_enqueue('bad', heartbeat_timeout => '1 us')
-    jobq_enqueue('bad', heartbeat_timeout => '1 day -1 month')
+    jobq_enqueue('bad', options => '{"heartbeat_timeout": "0"}')
+    jobq_enqueue('bad', options => '{"heartbeat_timeout": "-1 s"}')
+    jobq_enqueue('bad', options => '{"heartbeat_timeout": "1 us"}')
+    jobq_enqueue('bad', options => '{"heartbeat_timeout": "1 day -1 month"}')
     jobq_enqueue_many('bad', ARRAY['1']::jsonb[], run_at => 'infinity')
     jobq_enqueue_many('bad', ARRAY['1']::jsonb[], run_ats => '{infinity}')
     jobq_enqueue_jobs('[{"queue": "bad", "run_at": "infinity"}]')
@@ -216,6 +215,45 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_create_queue('bad 2', keep_completed => '-1 s')
     jobq_create_queue('bad 2', keep_failed => '-1 month')
     jobq_tick('-infinity')
+$$);
+
+-- Options and filters. No key that decides where a job goes is an option, whatever its value.
+SELECT * FROM pg_temp.outcomes($$
+    jobq_enqueue('bad', options => 'null')
+    jobq_enqueue('bad', options => '7')
+    jobq_enqueue('bad', options => '[{"version": 1}]')
+    jobq_enqueue('bad', options => '{"queue": "bad 2"}')
+    jobq_enqueue('bad', options => '{"queue": null}')
+    jobq_enqueue('bad', options => '{"unique_key": "k"}')
+    jobq_enqueue('bad', options => '{"group_key": "g"}')
+    jobq_enqueue('bad', options => '{"concurrency_key": "c"}')
+    jobq_enqueue('bad', options => '{"depends_on": []}')
+    jobq_enqueue('bad', options => '{"version": 1, "metadata": {}}')
+    jobq_enqueue('bad', options => '{"version": 1.5}')
+    jobq_enqueue('bad', options => '{"version": 3000000000}')
+    jobq_enqueue('bad', options => '{"max_runtime": 5}')
+    jobq_enqueue('bad', options => '{"max_runtime": "soon"}')
+    jobq_enqueue('bad', options => '{"": 1}')
+    jobq_enqueue('bad', options => jsonb_build_object(repeat('k', 1000), 1))
+    jobq_enqueue_many('bad', '{1}', options => '"x"')
+    jobq_enqueue_many('bad', '{1}', options => '{"queue": "bad 2"}')
+    jobq_enqueue_many('bad', '{1}', options => '{"payload": 2}')
+    jobq_enqueue_many('bad', '{1}', options => '{"unique_keys": ["k"]}')
+    jobq_enqueue_many('bad', '{1}', options => '{"concurrency_key": "c"}')
+    jobq_enqueue_many('bad', '{1}', options => '{"on_dependency_failure": "run"}')
+    jobq_enqueue_many('bad', '{1}', options => '{"on_conflict": "replace"}')
+    jobq_enqueue_many('bad', '{1}', options => '{"on_conflict": "maybe"}', unique_keys => '{k}')
+    jobq_enqueue_many('bad', '{1}', options => '{"unique_for": "1 hour"}')
+    jobq_enqueue_many('bad', '{1}', options => '{"heartbeat_timeout": "0"}')
+    jobq_delete_jobs('bad', filter => '[]')
+    jobq_delete_jobs('bad', filter => '{"queue": "bad 2"}')
+    jobq_delete_jobs('bad', filter => '{"kind": "k"}')
+    jobq_delete_jobs('bad', filter => '{"concurrency": "k"}')
+    jobq_delete_jobs('bad', filter => '{"concurrency_key": null}')
+    jobq_delete_jobs('bad', filter => '{"concurrency_key": ""}')
+    jobq_cancel_jobs('bad', filter => '{"group_key": 7}')
+    jobq_retry_jobs('bad', filter => '{"version": "one"}')
+    jobq_reschedule_jobs('bad', now(), filter => '{"run_at": "2001-01-01"}')
 $$);
 
 -- Arrays: unequal lengths, two dimensions, too many elements. JSON of the wrong shape.
@@ -289,7 +327,7 @@ SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease);
 
 -- A heartbeat timeout that no clock could add up.
 SELECT jobq_claim('bad', heartbeat_timeout => '1000000 years');
-SELECT jobq_enqueue('bad', heartbeat_timeout => '366 days');
+SELECT jobq_enqueue('bad', options => '{"heartbeat_timeout": "366 days"}');
 SELECT jobq_create_queue('bad', heartbeat_timeout => '100000000 years');
 SELECT count(*) FROM jobq.queue_settings WHERE queue = 'bad';
 

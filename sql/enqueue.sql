@@ -10,8 +10,8 @@ FROM jobq.jobs WHERE id = :id;
 
 -- Everything given. A later run_at makes it scheduled.
 SELECT jobq_enqueue('enqueue', '{"to": "ann"}', kind => 'mail', priority => -3, run_at => '2100-01-01 00:00+00',
-                    max_attempts => 5, version => 2, requires => '{gpu,eu}', heartbeat_timeout => '5 minutes',
-                    metadata => '{"tenant": 7}') AS id \gset
+                    max_attempts => 5, metadata => '{"tenant": 7}',
+                    options => '{"version": 2, "requires": ["gpu", "eu"], "heartbeat_timeout": "5 minutes"}') AS id \gset
 SELECT queue, kind, payload, priority, status, max_attempts, version, requires, heartbeat_timeout, metadata,
        run_at = '2100-01-01 00:00+00' AS runs_then, _ready, _due AS waits
 FROM jobq.jobs WHERE id = :id;
@@ -60,6 +60,34 @@ SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, {"queue": "enqueue 
 SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, {"queue": "enqueue jobs", "prio": 4}]');
 SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, 7]');
 SELECT count(*) FROM jobq.jobs WHERE queue LIKE 'enqueue jobs%';
+
+-- Options: attributes without an argument. A null is the default, as an absent key is.
+SELECT jobq_enqueue('enqueue options', '1', options => '{}') > 0 AS enqueued;
+SELECT jobq_enqueue('enqueue options', '2',
+                    options => '{"version": null, "requires": null, "heartbeat_timeout": null, "max_runtime": null}') > 0 AS enqueued;
+SELECT job_id > 0 AS enqueued, is_new FROM jobq_enqueue_many('enqueue options', '{3,4}', kind => 'k', priorities => '{1,2}',
+    options => '{"version": "7", "requires": ["b", "a", "b"], "heartbeat_timeout": "2 min", "max_runtime": "1 h", "metadata": {"m": 1}}');
+SELECT payload, kind, priority, version, requires, heartbeat_timeout, max_runtime, metadata
+FROM jobq.jobs WHERE queue = 'enqueue options' ORDER BY id;
+SELECT payload FROM jobq_claim('enqueue options', batch => 9, versions => '{7}', capabilities => '{a,b}');
+-- What becomes of taken keys; jobs without a key are enqueued as ever.
+SELECT is_new FROM jobq_enqueue_many('enqueue options', '{5,6,7}', unique_keys => '{a,b,NULL}', run_at => '2100-01-01',
+    options => '{"unique_for": "1 day", "metadata": {"m": 2}}');
+SELECT is_new FROM jobq_enqueue_many('enqueue options', '{8,9,10}', unique_keys => '{b,c,NULL}', options => '{"on_conflict": "replace"}');
+SELECT payload, status, unique_key, unique_for, metadata FROM jobq.jobs WHERE queue = 'enqueue options' AND payload >= '5' ORDER BY payload;
+\set VERBOSITY sqlstate
+SELECT is_new FROM jobq_enqueue_many('enqueue options', '{11}', unique_keys => '{c}', options => '{"on_conflict": "error"}');
+\set VERBOSITY default
+-- A key that has an argument says which. For others the hint is the most similar key, or all of them.
+SELECT jobq_enqueue('enqueue options', options => '{"priority": 1}');
+SELECT jobq_enqueue('enqueue options', options => '{"ref": "a"}');
+SELECT jobq_enqueue('enqueue options', options => '{"max_run_time": "1 h"}');
+SELECT jobq_enqueue('enqueue options', options => '{"colour": "red"}');
+SELECT jobq_enqueue('enqueue options', options => '[]');
+SELECT jobq_enqueue('enqueue options', options => '{"requires": "gpu"}');
+SELECT jobq_enqueue_many('enqueue options', '{1}', options => '{"group_key": "g"}');
+SELECT jobq_enqueue_many('enqueue options', '{1}', options => '{"depends_on": [1]}');
+SELECT count(*) FROM jobq.jobs WHERE queue = 'enqueue options';
 
 SELECT count(jobq_drop_queue(queue, force => true)) FROM jobq.queues WHERE queue ILIKE 'enqueue%';
 

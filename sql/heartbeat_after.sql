@@ -44,7 +44,7 @@ SELECT pg_temp.state(1), pg_temp.state(101), pg_temp.state(2), pg_temp.state(102
 
 -- Taken away: no heartbeat, too long, cancelled by force, changed by hand
 SELECT count(*) FROM jobq_enqueue_many('taken', '{1,2}');
-SELECT jobq_enqueue('taken', max_runtime => '30 min') > 0 AS enqueued;
+SELECT jobq_enqueue('taken', options => '{"max_runtime": "30 min"}') > 0 AS enqueued;
 SELECT jobq_create_queue('overrun', on_max_runtime => 'cancel', max_runtime => '30 min');
 SELECT jobq_enqueue('overrun') > 0 AS enqueued;
 TRUNCATE held;

@@ -9,7 +9,7 @@ $$ SELECT j.status, j.attempts, j.lost_attempts, j.lease IS NOT NULL, j._due AND
 
 -- A job with a max_runtime of its own. It runs, its worker heartbeats all the time, and then its time is over: the
 -- attempt has failed, and is retried after the backoff like any other.
-SELECT jobq_enqueue('clocks', '"endless"', max_attempts => 2, max_runtime => '30 min') AS id \gset
+SELECT jobq_enqueue('clocks', '"endless"', max_attempts => 2, options => '{"max_runtime": "30 min"}') AS id \gset
 BEGIN;
 SELECT lease FROM jobq_claim('clocks', 'w', heartbeat_timeout => '1 hour') \gset
 SELECT max_runtime, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE id = :id;
@@ -78,7 +78,7 @@ SELECT jobq_drop_queue('clocks', force => true);
 -- The queue's max_runtime is for jobs that name none, from their next claim on; the job's own wins.
 SELECT jobq_create_queue('clocks', max_runtime => '1 hour');
 SELECT max_runtime, on_max_runtime FROM jobq.queues WHERE queue = 'clocks';
-SELECT jobq_enqueue('clocks', '"queue''s"'), jobq_enqueue('clocks', '"its own"', max_runtime => '2 hours') \gset
+SELECT jobq_enqueue('clocks', '"queue''s"'), jobq_enqueue('clocks', '"its own"', options => '{"max_runtime": "2 hours"}') \gset
 SELECT count(*) FROM jobq_claim('clocks', 'w', batch => 2, heartbeat_timeout => '10 hours');
 SELECT payload, max_runtime, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 SELECT jobq_alter_queue('clocks', max_runtime => '3 hours');
@@ -113,7 +113,7 @@ SELECT jobq_drop_queue('clocks', force => true);
 
 -- With the other ways to enqueue, and by hand.
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "clocks", "payload": 1, "max_runtime": "1 hour"}, {"queue": "clocks", "payload": 2, "max_runtime": "2 hours", "unique_key": "k"}, {"queue": "clocks", "payload": 3, "max_runtime": null}]');
-SELECT jobq_enqueue('clocks', '4', max_runtime => '4 hours', unique_key => 'l') > 0 AS enqueued;
+SELECT jobq_enqueue('clocks', '4', unique_key => 'l', options => '{"max_runtime": "4 hours"}') > 0 AS enqueued;
 INSERT INTO jobq.jobs (queue, payload, max_runtime) VALUES ('clocks', '5', '5 hours');
 SELECT payload, max_runtime, _must_end_at FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 SELECT count(*) FROM jobq_claim('clocks', 'w', batch => 10, heartbeat_timeout => '10 hours');
@@ -158,10 +158,10 @@ SELECT jobq_drop_queue('poison', force => true);
 -- Bad input.
 \set VERBOSITY terse
 \set ON_ERROR_ROLLBACK on
-SELECT jobq_enqueue('clocks', max_runtime => '0');
-SELECT jobq_enqueue('clocks', max_runtime => '-1 s');
-SELECT jobq_enqueue('clocks', max_runtime => '9 ms');
-SELECT jobq_enqueue('clocks', max_runtime => '366 days');
+SELECT jobq_enqueue('clocks', options => '{"max_runtime": "0"}');
+SELECT jobq_enqueue('clocks', options => '{"max_runtime": "-1 s"}');
+SELECT jobq_enqueue('clocks', options => '{"max_runtime": "9 ms"}');
+SELECT jobq_enqueue('clocks', options => '{"max_runtime": "366 days"}');
 SELECT jobq_enqueue_jobs('[{"queue": "clocks", "max_runtime": 5}]');
 SELECT jobq_enqueue_jobs('[{"queue": "clocks", "max_runtime": "soon"}]');
 SELECT jobq_create_queue('clocks', max_runtime => '1 ms');

@@ -123,5 +123,24 @@ SELECT jobq_delete_jobs('operate', error_like => '\\\');
 SELECT jobq_delete_jobs('operate', error_like => '%\\'), jobq_delete_jobs('operate', error_like => '\\\%'), jobq_delete_jobs('operate', error_like => '');
 SELECT jobq_drop_queue('operate', force => true);
 
+-- The keys of filter. All that are given must hold, together with the arguments.
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "filtered", "payload": 1, "concurrency_key": "ann"},
+    {"queue": "filtered", "payload": 2, "concurrency_key": "ann", "version": 2}, {"queue": "filtered", "payload": 3, "concurrency_key": "bob", "version": 2},
+    {"queue": "filtered", "payload": 4, "group_key": "g", "kind": "k"}, {"queue": "filtered", "payload": 5, "group_key": "g"}]');
+CREATE FUNCTION pg_temp.with_status(job_status jobq.job_status) RETURNS text LANGUAGE sql AS $$
+    SELECT string_agg(payload::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'filtered' AND status = job_status $$;
+SELECT jobq_reschedule_jobs('filtered', '2100-01-01', filter => '{"version": 2}');
+SELECT pg_temp.with_status('scheduled');
+SELECT jobq_cancel_jobs('filtered', filter => '{"concurrency_key": "ann", "version": 2}');
+SELECT jobq_cancel_jobs('filtered', kind => 'k', filter => '{"group_key": "g"}');
+SELECT pg_temp.with_status('cancelled');
+SELECT jobq_retry_jobs('filtered', statuses => '{cancelled}', filter => '{"concurrency_key": "ann"}');
+SELECT pg_temp.with_status('cancelled');
+SELECT jobq_delete_jobs('filtered', statuses => '{pending,cancelled}', filter => '{"concurrency_key": "ann"}', max_jobs => 1);
+SELECT jobq_delete_jobs('filtered', statuses => '{pending,scheduled,blocked,cancelled}', filter => '{"group_key": "none"}');
+SELECT jobq_delete_jobs('filtered', statuses => '{pending,scheduled,blocked,cancelled}', filter => '{}');
+SELECT jobq_delete_jobs('filtered', filter => '{"version": "one"}');
+SELECT jobq_drop_queue('filtered', force => true);
+
 -- An id is never taken for a queue, nor a queue for an id: '42' as an untyped literal is an id here and a name there.
 SELECT jobq_delete('42'), jobq_delete_jobs('42');

@@ -126,7 +126,7 @@ SELECT c.payload FROM jobq.jobs j, jobq_complete_and_claim(ARRAY[j.id], ARRAY[j.
 SELECT pg_temp.complete('next');
 
 -- Leases of one worker that run out one after the other: the last one is not taken for alone.
-SELECT count(jobq_enqueue('uneven', to_jsonb(n), heartbeat_timeout => make_interval(hours => n))) FROM generate_series(1, 4) n;
+SELECT count(jobq_enqueue('uneven', to_jsonb(n), options => jsonb_build_object('heartbeat_timeout', make_interval(hours => n)))) FROM generate_series(1, 4) n;
 SELECT count(*) FROM jobq_claim('uneven', 'uneven', 9);
 SELECT pg_temp.pass(60 * n + 1) FROM generate_series(1, 4) n;
 SELECT payload, status, lost_attempts, error FROM jobq.jobs WHERE queue = 'uneven' ORDER BY id;

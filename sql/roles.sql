@@ -119,7 +119,7 @@ SELECT now();
 -- Nothing in these statements themselves uses an operator or a shadowed function.
 SELECT jobq_create_queue('roles', max_attempts => 2);
 SELECT jobq_alter_queue('roles', max_lost => 2);
-SELECT jobq_enqueue('roles', '1', kind => 'k', requires => ARRAY['a']) AS id \gset
+SELECT jobq_enqueue('roles', '1', kind => 'k', options => '{"requires": ["a"]}') AS id \gset
 SELECT is_new FROM jobq_enqueue_many('roles', ARRAY['2', '3', '4', '5']::jsonb[]);
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "roles", "payload": 6, "requires": ["b"], "run_at": "2100-01-01"}]');
 INSERT INTO jobq.jobs (queue, kind, payload) VALUES ('roles', 'direct', '7');

@@ -9,7 +9,7 @@ SELECT jobq_enqueue('unique', unique_key => 'User 7') <> :first AS other_key,
        jobq_enqueue('unique 2', unique_key => 'user 7') <> :first AS other_queue,
        jobq_enqueue('unique') <> jobq_enqueue('unique') AS no_key;
 -- Kind and version do not matter.
-SELECT jobq_enqueue('unique', unique_key => 'user 7', kind => 'k', version => 2) = :first AS existing;
+SELECT jobq_enqueue('unique', unique_key => 'user 7', kind => 'k', options => '{"version": 2}') = :first AS existing;
 
 -- The key is taken while the job waits, runs, and waits to be retried.
 SELECT lease FROM jobq_claim('unique', 'w', heartbeat_timeout => '1 hour') c WHERE id = :first \gset
@@ -110,8 +110,8 @@ SELECT payload FROM jobq_claim('unique replace', batch => 10);
 SELECT jobq_enqueue('unique replace', '"old"', kind => 'old', unique_key => 'again', max_attempts => 2, unique_for => '1 hour') AS job \gset
 SELECT jobq_heartbeat(id, lease, '"half"'), jobq_fail(id, lease, 'old trouble', retry_in => '1 day') FROM jobq_claim('unique replace', 'w', kinds => '{old}');
 SELECT status, attempts, max_attempts, error, progress FROM jobq.jobs WHERE id = :job;
-SELECT jobq_enqueue('unique replace', '"new"', kind => 'newer', version => 3, requires => '{gpu}', priority => 7, unique_key => 'again', max_attempts => 1,
-                    heartbeat_timeout => '5 min', max_runtime => '10 min', concurrency_key => 'c', metadata => '{"m": 1}', on_conflict => 'replace') = :job AS same;
+SELECT jobq_enqueue('unique replace', '"new"', kind => 'newer', priority => 7, unique_key => 'again', max_attempts => 1, concurrency_key => 'c', metadata => '{"m": 1}',
+                    on_conflict => 'replace', options => '{"version": 3, "requires": ["gpu"], "heartbeat_timeout": "5 min", "max_runtime": "10 min"}') = :job AS same;
 SELECT payload, kind, version, requires, priority, metadata, max_attempts, heartbeat_timeout, max_runtime, concurrency_key, unique_for,
        _lane = jobq.lane_of(queue, kind, version, requires) AS own_lane FROM jobq.jobs WHERE id = :job;
 SELECT status, attempts, lost_attempts, error, progress, started_at, worker_id, last_heartbeat, _lease_timeout, _ready AS claimable, _due FROM jobq.jobs WHERE id = :job;

@@ -33,11 +33,8 @@ enum {
     ConcurrencyKey,
     DependsOn,
     OnDependencyFailure,
-    Version,
-    Requires,
-    HeartbeatTimeout,
-    MaxRuntime,
-    Metadata
+    Metadata,
+    Options
 };
 }  // namespace single
 namespace many {
@@ -52,7 +49,8 @@ enum {
     GroupKeys,
     ConcurrencyKeys,
     RunAts,
-    Priorities
+    Priorities,
+    Options
 };
 }  // namespace many
 
@@ -133,20 +131,15 @@ JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
     check_json_size(spec.payload, "payload");
     require(fcinfo, single::Priority, "priority");
     spec.priority = check_priority(PG_GETARG_INT32(single::Priority), "priority");
-    require(fcinfo, single::Version, "version");
-    spec.version = PG_GETARG_INT32(single::Version);
     spec.run_at = run_at_or(now, given(fcinfo, single::RunAt), PG_GETARG_TIMESTAMPTZ(single::RunAt));
     if (given(fcinfo, single::MaxAttempts)) spec.max_attempts = PG_GETARG_INT32(single::MaxAttempts);
     if (given(fcinfo, single::UniqueKey)) spec.unique_key = PG_GETARG_TEXT_PP(single::UniqueKey);
     if (given(fcinfo, single::UniqueFor)) spec.unique_for = PG_GETARG_INTERVAL_P(single::UniqueFor);
     if (given(fcinfo, single::ConcurrencyKey)) spec.concurrency_key = PG_GETARG_TEXT_PP(single::ConcurrencyKey);
     if (given(fcinfo, single::GroupKey)) spec.group_key = PG_GETARG_TEXT_PP(single::GroupKey);
-    if (given(fcinfo, single::Requires)) spec.required = PG_GETARG_ARRAYTYPE_P(single::Requires);
-    if (given(fcinfo, single::HeartbeatTimeout))
-        spec.heartbeat_timeout = PG_GETARG_INTERVAL_P(single::HeartbeatTimeout);
-    if (given(fcinfo, single::MaxRuntime)) spec.max_runtime = PG_GETARG_INTERVAL_P(single::MaxRuntime);
     spec.has_metadata = given(fcinfo, single::Metadata);
     if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(single::Metadata);
+    if (given(fcinfo, single::Options)) read_options(PG_GETARG_JSONB_P(single::Options), KeysOf::Enqueue, &spec);
     return spec;
 }
 
@@ -228,7 +221,8 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
     shared.priority = check_priority(PG_GETARG_INT32(many::Priority), "priority");
     shared.run_at = run_at_or(now, given(fcinfo, many::RunAt), PG_GETARG_TIMESTAMPTZ(many::RunAt));
     if (given(fcinfo, many::MaxAttempts)) shared.max_attempts = PG_GETARG_INT32(many::MaxAttempts);
-    check_spec(&shared, given(fcinfo, many::MaxAttempts), scope_of(fcinfo));
+    if (given(fcinfo, many::Options)) read_options(PG_GETARG_JSONB_P(many::Options), KeysOf::EnqueueMany, &shared);
+    check_spec(&shared, given(fcinfo, many::MaxAttempts), scope_of(fcinfo), given(fcinfo, many::UniqueKeys));
 
     const Elements payloads = require_elements(fcinfo, many::Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
     for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");

@@ -18,8 +18,8 @@ namespace jobq {
 namespace {
 
 // 'ignore' is the default: whether it was given cannot be told.
-void check_conflict_has_key(const JobSpec &spec) {
-    if (spec.on_conflict == core::OnConflict::Ignore || spec.unique_key != nullptr) return;
+void check_conflict_has_key(core::OnConflict on_conflict, bool has_key) {
+    if (on_conflict == core::OnConflict::Ignore || has_key) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"on_conflict\" needs a \"unique_key\""),
                     errhint("Give the key that another job may have, or leave on_conflict out.")));
 }
@@ -220,7 +220,7 @@ JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, Time
 
 }  // namespace
 
-void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope) {
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys) {
     check_queue_name(view(spec->queue), "queue");
     check_scope(scope, view(spec->queue));
     check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
@@ -233,8 +233,9 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope) {
     if (spec->max_runtime != nullptr) check_max_runtime(spec->max_runtime);
     if (has_max_attempts) check_positive(spec->max_attempts, "max_attempts");
     if (spec->unique_key != nullptr) check_unique_key(view(spec->unique_key), "unique_key");
-    check_conflict_has_key(*spec);
-    if (spec->unique_for != nullptr) check_unique_for(spec->unique_for, spec->unique_key != nullptr);
+    const bool has_key = has_keys || spec->unique_key != nullptr;
+    check_conflict_has_key(spec->on_conflict, has_key);
+    if (spec->unique_for != nullptr) check_unique_for(spec->unique_for, has_key);
     if (spec->concurrency_key != nullptr) check_concurrency_key(view(spec->concurrency_key), "concurrency_key");
     if (spec->group_key != nullptr) check_group_key(view(spec->group_key), "group_key");
 }

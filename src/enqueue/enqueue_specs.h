@@ -9,8 +9,9 @@
 
 namespace jobq {
 
-// What can be said of a job without its queue's settings: the errors name the parameters of jobq_enqueue.
-void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope);
+// Checks what does not depend on the settings of the queue. Errors name the attribute. `has_keys`: the spec is for
+// several jobs whose unique keys are not part of it.
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false);
 // Fills in what the queue's settings decide, under the lock on jobq.jobs, so that max_depth and max_attempts are those
 // that were committed before the lock was granted.
 void fill_from_queue(JobSpec *spec, bool has_max_attempts);

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/json_keys.h"
 #include "compat/memory.h"
 #include "enqueue/specs.h"
 #include "job/payload.h"
@@ -31,40 +32,18 @@ void copy_name(std::string_view name, Ref *ref) {
     memcpy(ref->name, name.data(), Min(name.size(), kMaxRefBytes));
 }
 
-[[noreturn]] void wrong_type(const Reading &reading, const char *wanted) {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be %s", reading.key, wanted),
-             errhint("The value must be of the JSON type that the parameter of jobq_enqueue() would be written as.")));
-    pg_unreachable();
-}
-
-char *string_of(const JsonbValue &value) { return pnstrdup(value.val.string.val, value.val.string.len); }
-
-text *read_text(const Reading &reading) {
-    if (reading.value.type != jbvString) wrong_type(reading, "a string");
-    return cstring_to_text_with_len(reading.value.val.string.val, reading.value.val.string.len);
-}
-
-// A number, or a string that reads as one: drivers without 64-bit integers return ids as strings.
-Datum read_number(const Reading &reading, const JsonbValue &value, PGFunction input, const char *wanted) {
-    if (value.type == jbvString) return DirectFunctionCall1(input, CStringGetDatum(string_of(value)));
-    if (value.type != jbvNumeric) wrong_type(reading, wanted);
-    return DirectFunctionCall1(input, CStringGetDatum(digits_of(value)));
-}
-
-int32 read_int(const Reading &reading) {
-    return DatumGetInt32(read_number(reading, reading.value, int4in, "a number"));
-}
-
 Datum read_with(const Reading &reading, PGFunction input, const char *wanted) {
-    if (reading.value.type != jbvString) wrong_type(reading, wanted);
-    return DirectFunctionCall3(input, CStringGetDatum(string_of(reading.value)), ObjectIdGetDatum(InvalidOid),
-                               Int32GetDatum(-1));
+    const char *words = text_to_cstring(text_of_key(reading.key, reading.value, wanted));
+    return DirectFunctionCall3(input, CStringGetDatum(words), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+}
+
+Interval *read_interval(const Reading &reading) {
+    return DatumGetIntervalP(read_with(reading, interval_in, "a string with an interval"));
 }
 
 ArrayType *read_names(const Reading &reading) {
     if (reading.value.type != jbvBinary || !JsonContainerIsArray(reading.value.val.binary.data))
-        wrong_type(reading, "an array of strings");
+        wrong_json_type(reading.key, "an array of strings");
     JsonbContainer *array = reading.value.val.binary.data;
     auto *names = static_cast<Datum *>(palloc(sizeof(Datum) * Max(JsonContainerSize(array), 1)));
     int count = 0;
@@ -72,7 +51,7 @@ ArrayType *read_names(const Reading &reading) {
     JsonbValue value;
     JsonbIteratorNext(&iterator, &value, true);  // the array itself
     while (JsonbIteratorNext(&iterator, &value, true) == WJB_ELEM) {
-        if (value.type != jbvString) wrong_type(reading, "an array of strings");
+        if (value.type != jbvString) wrong_json_type(reading.key, "an array of strings");
         names[count++] = PointerGetDatum(cstring_to_text_with_len(value.val.string.val, value.val.string.len));
     }
     return DatumGetArrayTypeP(array_of(names, count, TEXTOID));
@@ -100,7 +79,7 @@ int64 element_of_ref(const Refs &refs, std::string_view name) {
 
 void read_dependencies(const Reading &reading) {
     if (reading.value.type != jbvBinary || !JsonContainerIsArray(reading.value.val.binary.data))
-        wrong_type(reading, "an array of numbers");
+        wrong_json_type(reading.key, "an array of numbers");
     JsonbContainer *array = reading.value.val.binary.data;
     if (JsonContainerSize(array) > static_cast<uint32>(core::kMaxBatch))
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -120,99 +99,122 @@ void read_dependencies(const Reading &reading) {
             const size_t length = static_cast<size_t>(value.val.string.len) - 1;
             ids[count++] = Int64GetDatum(element_of_ref(*reading.refs, {value.val.string.val + 1, length}));
         } else {
-            const int64 id = DatumGetInt64(read_number(reading, value, int8in, "an array of numbers"));
+            const int64 id = DatumGetInt64(number_of_key(reading.key, value, int8in, "an array of numbers"));
             ids[count++] = Int64GetDatum(Max(id, kLowestDependency));
         }
     }
     take_dependencies(&reading.spec->job, ids, count);
 }
 
+// How a call takes an attribute of its jobs. kSpecOnly: not at all; an element of jobq_enqueue_jobs has to say it.
+enum Way { kArgument, kOption, kSpecOnly };
+
 struct Key {
     const char *name;
+    Way enqueue, many, schedule;
     void (*read)(const Reading &reading);
-    bool null_is_value;
+    const char *argument_of_many = nullptr;  // where it is not the key's name
+    bool null_is_value = false;
 };
 
+// Keys that decide where a job goes are arguments: grants and the router look at arguments only.
 constexpr Key kKeys[] = {
-    {"queue", [](const Reading &r) { r.spec->job.queue = read_text(r); }, false},
-    {"payload", [](const Reading &r) { r.spec->job.payload = read_json(r); }, true},
-    {"kind", [](const Reading &r) { r.spec->job.kind = read_text(r); }, false},
-    {"priority", [](const Reading &r) { r.spec->job.priority = check_priority(read_int(r), r.key); }, false},
-    {"run_at",
+    {"queue", kArgument, kArgument, kArgument,
+     [](const Reading &r) { r.spec->job.queue = text_of_key(r.key, r.value); }},
+    {"payload", kArgument, kArgument, kArgument, [](const Reading &r) { r.spec->job.payload = read_json(r); },
+     "payloads", true},
+    {"kind", kArgument, kArgument, kArgument, [](const Reading &r) { r.spec->job.kind = text_of_key(r.key, r.value); }},
+    {"priority", kArgument, kArgument, kOption,
+     [](const Reading &r) { r.spec->job.priority = check_priority(int_of_key(r.key, r.value), r.key); }},
+    {"run_at", kArgument, kArgument, kSpecOnly,
      [](const Reading &r) {
          const Datum run_at = read_with(r, timestamptz_in, "a string with a timestamp");
          r.spec->job.run_at = check_finite(DatumGetTimestampTz(run_at), r.key);
-     },
-     false},
-    {"max_attempts",
+     }},
+    {"max_attempts", kArgument, kArgument, kOption,
      [](const Reading &r) {
-         r.spec->job.max_attempts = check_positive(read_int(r), r.key);
+         r.spec->job.max_attempts = check_positive(int_of_key(r.key, r.value), r.key);
          r.spec->has_max_attempts = true;
-     },
-     false},
-    {"version", [](const Reading &r) { r.spec->job.version = read_int(r); }, false},
-    {"requires", [](const Reading &r) { r.spec->job.required = read_names(r); }, false},
-    {"heartbeat_timeout",
-     [](const Reading &r) {
-         r.spec->job.heartbeat_timeout = DatumGetIntervalP(read_with(r, interval_in, "a string with an interval"));
-     },
-     false},
-    {"metadata",
+     }},
+    {"version", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.version = int_of_key(r.key, r.value); }},
+    {"requires", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.required = read_names(r); }},
+    {"heartbeat_timeout", kOption, kOption, kOption,
+     [](const Reading &r) { r.spec->job.heartbeat_timeout = read_interval(r); }},
+    {"max_runtime", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.max_runtime = read_interval(r); }},
+    {"metadata", kArgument, kOption, kOption,
      [](const Reading &r) {
          r.spec->job.metadata = read_json(r);
          r.spec->job.has_metadata = true;
-     },
-     false},
-    {"unique_key", [](const Reading &r) { r.spec->job.unique_key = read_text(r); }, false},
-    {"unique_for",
+     }},
+    {"unique_key", kArgument, kArgument, kOption,
+     [](const Reading &r) { r.spec->job.unique_key = text_of_key(r.key, r.value); }, "unique_keys"},
+    {"unique_for", kArgument, kOption, kOption, [](const Reading &r) { r.spec->job.unique_for = read_interval(r); }},
+    {"on_conflict", kArgument, kOption, kOption,
+     [](const Reading &r) { r.spec->job.on_conflict = check_on_conflict(text_of_key(r.key, r.value)); }},
+    {"on_dependency_failure", kArgument, kSpecOnly, kOption,
      [](const Reading &r) {
-         r.spec->job.unique_for = DatumGetIntervalP(read_with(r, interval_in, "a string with an interval"));
-     },
-     false},
-    {"on_conflict", [](const Reading &r) { r.spec->job.on_conflict = check_on_conflict(read_text(r)); }, false},
-    {"on_dependency_failure",
-     [](const Reading &r) { r.spec->job.on_dependency_failure = check_on_dependency_failure(read_text(r)); }, false},
-    {"depends_on", read_dependencies, false},
-    {"ref",
+         r.spec->job.on_dependency_failure = check_on_dependency_failure(text_of_key(r.key, r.value));
+     }},
+    {"depends_on", kArgument, kSpecOnly, kSpecOnly, read_dependencies},
+    {"ref", kSpecOnly, kSpecOnly, kSpecOnly,
      [](const Reading &r) {
-         r.spec->ref = read_text(r);
+         r.spec->ref = text_of_key(r.key, r.value);
          check_name(view(r.spec->ref), r.key, kMaxRefBytes, false);
-     },
-     false},
-    {"group_key", [](const Reading &r) { r.spec->job.group_key = read_text(r); }, false},
-    {"concurrency_key", [](const Reading &r) { r.spec->job.concurrency_key = read_text(r); }, false},
-    {"max_runtime",
-     [](const Reading &r) {
-         r.spec->job.max_runtime = DatumGetIntervalP(read_with(r, interval_in, "a string with an interval"));
-     },
-     false},
+     }},
+    {"group_key", kArgument, kArgument, kOption,
+     [](const Reading &r) { r.spec->job.group_key = text_of_key(r.key, r.value); }, "group_keys"},
+    {"concurrency_key", kArgument, kArgument, kOption,
+     [](const Reading &r) { r.spec->job.concurrency_key = text_of_key(r.key, r.value); }, "concurrency_keys"},
 };
 
-const Key &find_key(std::string_view name, const char *argument) {
-    for (const Key &key : kKeys)
-        if (name == key.name) return key;
-    refuse_key(argument, name, "The keys are the names of the parameters of jobq_enqueue().");
+Way way_of(const Key &key, KeysOf call) {
+    switch (call) {
+        case KeysOf::Enqueue:
+            return key.enqueue;
+        case KeysOf::EnqueueMany:
+            return key.many;
+        case KeysOf::Schedule:
+            return key.schedule;
+        case KeysOf::Specs:
+            break;
+    }
+    return kOption;
 }
 
-void add_key_context(void *reading) { errcontext("key \"%s\"", static_cast<Reading *>(reading)->key); }
+// The key is an attribute of a job, but this call does not take it as an option.
+[[noreturn]] void refuse_attribute(const Key &key, KeysOf call) {
+    if (way_of(key, call) == kArgument)
+        refuse_typed_key(
+            "options", key.name,
+            call == KeysOf::EnqueueMany && key.argument_of_many != nullptr ? key.argument_of_many : key.name);
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"options\" must not have the key \"%s\"", key.name),
+                    call == KeysOf::Schedule
+                        ? errhint("Each run of a schedule has a time of its own, and its job depends on no other job.")
+                        : errhint("Use jobq_enqueue_jobs(), whose elements can have this key.")));
+    pg_unreachable();
+}
 
-void read_key(std::string_view name, const JsonbValue &value, const char *argument, ParsedSpec *spec,
-              const Refs &refs) {
-    const Key &key = find_key(name, argument);
-    if (value.type == jbvNull && !key.null_is_value) return;
-    Reading reading = {key.name, value, spec, &refs};
-    ErrorContextCallback context = {error_context_stack, add_key_context, &reading};
-    error_context_stack = &context;
-    key.read(reading);
-    error_context_stack = context.previous;
+const Key &find_key(std::string_view name, KeysOf call) {
+    for (const Key &key : kKeys) {
+        if (name != key.name) continue;
+        if (way_of(key, call) != kOption) refuse_attribute(key, call);
+        return key;
+    }
+    UnknownKey unknown(name);
+    for (const Key &key : kKeys)
+        if (way_of(key, call) == kOption) unknown.add_known(key.name);
+    unknown.refuse(call == KeysOf::Specs ? "specs" : "options");
+}
+
+void read_key(const JsonKey &given, KeysOf call, ParsedSpec *spec, const Refs &refs) {
+    const Key &key = find_key(given.name, call);
+    if (given.value.type == jbvNull && !key.null_is_value) return;
+    const Reading reading = {key.name, given.value, spec, &refs};
+    with_key_context(key.name, [&] { key.read(reading); });
 }
 
 }  // namespace
-
-char *digits_of(const JsonbValue &number) {
-    const Datum trimmed = DirectFunctionCall1(numeric_trim_scale, NumericGetDatum(number.val.numeric));
-    return DatumGetCString(DirectFunctionCall1(numeric_out, trimmed));
-}
 
 core::OnConflict check_on_conflict(const text *value) {
     return require_choice<core::OnConflict>("on_conflict", view(value), core::kOnConflictNames);
@@ -245,21 +247,22 @@ void add_ref(Refs *refs, const text *ref, int number) {
     entry->number = number;
 }
 
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, const char *argument) {
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, KeysOf call) {
     ParsedSpec spec = {};
     spec.job.run_at = now;
-    JsonbIterator *iterator = JsonbIteratorInit(object);
-    JsonbValue key;
-    JsonbValue value;
-    JsonbIteratorNext(&iterator, &key, true);  // the object itself
-    while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY) {
-        JsonbIteratorNext(&iterator, &value, true);
-        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, argument, &spec, refs);
-    }
+    for_each_key(object, [&](const JsonKey &key) { read_key(key, call, &spec, refs); });
     if (spec.job.queue == nullptr) spec.job.queue = make_text(core::kDefaultQueue);
     if (spec.job.kind == nullptr) spec.job.kind = make_text("");
     if (spec.job.payload == Datum(0)) spec.job.payload = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
     return spec;
+}
+
+void read_options(const Jsonb *options, KeysOf call, JobSpec *job) {
+    require_object(options, "options", "For example '{\"max_runtime\": \"5 min\"}'.");
+    ParsedSpec spec = {*job, false, nullptr};
+    for_each_key(const_cast<JsonbContainer *>(&options->root),
+                 [&](const JsonKey &key) { read_key(key, call, &spec, Refs{}); });
+    *job = spec.job;
 }
 
 }  // namespace jobq

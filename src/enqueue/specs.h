@@ -1,4 +1,5 @@
-// The JSON form of a job: what jobq_enqueue_jobs is given.
+// The attributes of a job as keys of a JSON object: all of them in an element of jobq_enqueue_jobs, some in the options
+// of other calls.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,7 +7,7 @@
 
 namespace jobq {
 
-// A job as an object describes it. Keys are the names of the parameters of jobq_enqueue, a null counts as absent.
+// A job as an object describes it. A null counts as absent.
 struct ParsedSpec {
     JobSpec job;
     bool has_max_attempts;
@@ -24,12 +25,15 @@ void add_ref(Refs *refs, const text *ref, int number);
 constexpr int64 kLowestDependency = PG_INT64_MIN + core::kMaxEnqueue + 1;
 constexpr int64 dependency_on_element(int number) { return PG_INT64_MIN + number; }
 
-// Reads one object. 22023 for an unknown key or a value of the wrong JSON type, the input function's own error (22P02,
-// 22007, ...) for a text that is no such value; the context names the key. `argument`: which has the object.
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, const char *argument = "specs");
+// The calls that take attributes as keys. Each key says which call has an argument for it instead.
+enum class KeysOf { Specs, Enqueue, EnqueueMany, Schedule };
 
-// A JSON number as its type's input function reads it: of a whole number in any notation (1.0, 1e2) the digits alone.
-char *digits_of(const JsonbValue &number);
+// Reads one object. Raises 22023 for an unknown key, a key that the call does not take, or a value of the wrong JSON
+// type, and the input function's own error (22P02, 22007, ...) for a string that is not a value of its type. The
+// context names the key.
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, KeysOf call = KeysOf::Specs);
+// Adds the options of an enqueue to the job that its arguments describe. Raises the same errors.
+void read_options(const Jsonb *options, KeysOf call, JobSpec *job);
 
 // 22023 unless it is one of the choices that jobq_enqueue documents.
 core::OnConflict check_on_conflict(const text *value);

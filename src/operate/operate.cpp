@@ -30,29 +30,30 @@ Statement lock_to_retry = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(HOME_IN_SCOPE
 Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("$3")) "FOR UPDATE",
                             {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
-#define MATCHING                                                         \
-    "SELECT j.id FROM jobq.jobs j "                                      \
-    "WHERE j.queue = $1 AND ($2 IS NULL OR j.kind = $2) "                \
-    "AND j.status::text = ANY ($3) AND ($4 IS NULL OR j.error LIKE $4) " \
-    "AND ($5 IS NULL OR j.created_at < $5) AND ($6 IS NULL OR j.metadata @> $6) "
-#define FIRST_UNHELD "ORDER BY j.id LIMIT $7 FOR NO KEY UPDATE SKIP LOCKED"
+#define MATCHING                                                                       \
+    "SELECT j.id FROM jobq.jobs j "                                                    \
+    "WHERE j.queue = $1 AND ($2 IS NULL OR j.kind = $2) "                              \
+    "AND j.status::text = ANY ($3) AND ($4 IS NULL OR j.error LIKE $4) "               \
+    "AND ($5 IS NULL OR j.created_at < $5) AND ($6 IS NULL OR j.metadata @> $6) "      \
+    "AND ($7 IS NULL OR j.concurrency_key = $7) AND ($8 IS NULL OR j.group_key = $8) " \
+    "AND ($9 IS NULL OR j.version = $9) "
+#define FIRST_UNHELD "ORDER BY j.id LIMIT $10 FOR NO KEY UPDATE SKIP LOCKED"
+#define MATCHING_TYPES \
+    TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID
 
-Statement match = {MATCHING FIRST_UNHELD,
-                   {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
-                   Planning::Free};
+Statement match = {MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free};
 // These three leave out what the operation would not change: else a call that is repeated comes upon it again.
 Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
-                           {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
+                           {MATCHING_TYPES},
                            Planning::Free};
-// $8: when they shall run, $9: now.
-Statement match_at_other_time = {
-    MATCHING "AND (j.run_at <> $8 OR (j.status = 'pending') <> ($8 <= $9)) " FIRST_UNHELD,
-    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
-    Planning::Free};
-Statement match_with_free_key = {
-    MATCHING "AND " KEY_IS_FREE("$8") " AND " HOME_IN_SCOPE("$9") " " FIRST_UNHELD,
-    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
-    Planning::Free};
+// $11: when they shall run, $12: now.
+Statement match_at_other_time = {MATCHING
+                                 "AND (j.run_at <> $11 OR (j.status = 'pending') <> ($11 <= $12)) " FIRST_UNHELD,
+                                 {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
+                                 Planning::Free};
+Statement match_with_free_key = {MATCHING "AND " KEY_IS_FREE("$11") " AND " HOME_IN_SCOPE("$12") " " FIRST_UNHELD,
+                                 {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID},
+                                 Planning::Free};
 
 Statement get_job = {
     R"(SELECT j.id, j.queue, j.kind, j.payload, j.priority::int4, j.status, j.run_at, j.attempts, j.max_attempts,
@@ -188,6 +189,9 @@ Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run
         .add_if(filter.error_like != nullptr, PointerGetDatum(filter.error_like))
         .add_if(filter.has_created_before, TimestampTzGetDatum(filter.created_before))
         .add_if(filter.has_metadata, filter.metadata)
+        .add_if(filter.concurrency_key != nullptr, PointerGetDatum(filter.concurrency_key))
+        .add_if(filter.group_key != nullptr, PointerGetDatum(filter.group_key))
+        .add_if(filter.has_version, Int32GetDatum(filter.version))
         .add(Int64GetDatum(filter.max_jobs));
     switch (operation) {
         case Operation::Cancel:

@@ -21,6 +21,10 @@ struct JobFilter {
     TimestampTz created_before;
     Datum metadata;  // jsonb, contained in the job's
     bool has_metadata;
+    text *concurrency_key;  // nullptr: any
+    text *group_key;        // nullptr: any
+    bool has_version;
+    int32 version;
     int64 max_jobs;
     const QueueScope *scope;  // of Retry: dead letters go back only to these queues
 };

@@ -6,6 +6,7 @@
 #include "job/current_status.h"
 #include "job/owner.h"
 #include "job/status.h"
+#include "operate/filter_keys.h"
 #include "operate/operate.h"
 #include "operate/retry.h"
 #include "operate/statuses_argument.h"
@@ -103,6 +104,7 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     filter.has_metadata = given(fcinfo, first + 4);
     if (filter.has_metadata) filter.metadata = PG_GETARG_DATUM(first + 4);
     filter.max_jobs = required_max_jobs(fcinfo, first + 5);
+    if (given(fcinfo, first + 6)) read_filter_keys(PG_GETARG_JSONB_P(first + 6), &filter);
     return filter;
 }
 

@@ -16,9 +16,6 @@ namespace jobq {
 
 namespace {
 
-// Of `options`: the job has them from the schedule itself, or cannot have them.
-constexpr const char *kNoOptions[] = {"queue", "payload", "kind", "run_at", "depends_on", "ref"};
-
 text *text_of(const Row &row, int column) { return DatumGetTextPP(row.get(column)); }
 core::Maybe moment_of(const Row &row, int column) {
     if (row.is_null(column)) return {};
@@ -29,20 +26,6 @@ Interval *interval_of(const Row &row, int column) {
 }
 // The value itself: what is stored of it stands in another table than the jobs.
 Datum json_of(const Row &row, int column) { return PointerGetDatum(PG_DETOAST_DATUM(row.get(column))); }
-
-void refuse_options(const Jsonb *options) {
-    for (const char *key : kNoOptions) {
-        JsonbValue found;
-        if (getKeyJsonValueFromContainer(const_cast<JsonbContainer *>(&options->root), key,
-                                         static_cast<int>(strlen(key)), &found) == nullptr)
-            continue;
-        ereport(
-            ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"options\" must not have the key \"%s\"", key),
-             errhint("Queue, payload and kind are arguments of their own; run_at is the time of the run, and "
-                     "the jobs of a schedule depend on no others.")));
-    }
-}
 
 // Which run it is: {"schedule": ..., "scheduled_for": ...}, the time in UTC whoever fires it.
 Datum run_metadata(const text *name, TimestampTz run) {
@@ -131,8 +114,7 @@ core::Overlap overlap_of(const ScheduleSpec &spec) {
 
 JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *scope) {
     auto *options = DatumGetJsonbP(spec.options);
-    refuse_options(options);
-    ParsedSpec parsed = parse_spec(&options->root, run, Refs{}, "options");
+    ParsedSpec parsed = parse_spec(&options->root, run, Refs{}, KeysOf::Schedule);
     JobSpec job = parsed.job;
     job.queue = spec.queue;
     job.kind = spec.kind;

@@ -2,8 +2,8 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/json_keys.h"
 #include "job/payload.h"
-#include "enqueue/specs.h"
 #include "schedules/schedule_arguments.h"
 
 namespace jobq {
@@ -93,9 +93,7 @@ void check_bounds(const ScheduleSpec &spec) {
 
 void check_options(Datum options) {
     check_json_size(options, "options");
-    if (JB_ROOT_IS_OBJECT(DatumGetJsonbP(options))) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"options\" must be a JSON object"),
-                    errhint("For example '{\"priority\": -10, \"max_attempts\": 3}'.")));
+    require_object(DatumGetJsonbP(options), "options", "For example '{\"priority\": -10, \"max_attempts\": 3}'.");
 }
 
 // However it may be bounded, it runs at some time.
@@ -152,48 +150,39 @@ Datum input_of(Oid type, const char *value) {
     return OidInputFunctionCall(input, const_cast<char *>(value), parameter, -1);
 }
 
-[[noreturn]] void wrong_json_type(const ArgumentInfo &argument, const char *wanted) {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be %s", argument.name, wanted),
-             errhint("The value must be of the JSON type that the parameter of jobq_schedule() would be written as.")));
-    pg_unreachable();
-}
-
 Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
     switch (argument.type) {
         case JSONBOID:
             return PointerGetDatum(JsonbValueToJsonb(const_cast<JsonbValue *>(&value)));
         case BOOLOID:
-            if (value.type != jbvBool) wrong_json_type(argument, "true or false");
+            if (value.type != jbvBool) wrong_json_type(argument.name, "true or false");
             return BoolGetDatum(value.val.boolean);
         case INT4OID:
-            if (value.type != jbvNumeric) wrong_json_type(argument, "a number");
+            if (value.type != jbvNumeric) wrong_json_type(argument.name, "a number");
             return input_of(INT4OID, digits_of(value));
         default:
             break;
     }
-    if (value.type != jbvString) wrong_json_type(argument, "a string");
-    return input_of(argument.type, pnstrdup(value.val.string.val, value.val.string.len));
+    return input_of(argument.type, text_to_cstring(text_of_key(argument.name, value)));
 }
 
 // The source is the same for all objects of a call.
 int argument_of_key(std::string_view key) {
+    const auto is_key = [](int n) { return n != kSource; };
     for (int n = 0; n < kArgumentCount; n++)
-        if (n != kSource && key == kArguments[n].name) return n;
-    refuse_key("specs", key, "The keys are the names of the parameters of jobq_schedule() but source.");
+        if (is_key(n) && key == kArguments[n].name) return n;
+    UnknownKey unknown(key);
+    for (int n = 0; n < kArgumentCount; n++)
+        if (is_key(n)) unknown.add_known(kArguments[n].name);
+    unknown.refuse("specs");
 }
 
-void add_key_context(void *name) { errcontext("key \"%s\"", static_cast<const char *>(name)); }
-
-void read_key(std::string_view key, const JsonbValue &value, Values *values) {
-    const int n = argument_of_key(key);
+void read_key(const JsonKey &key, Values *values) {
+    const int n = argument_of_key(key.name);
     // A null counts as absent, but as a payload it is one.
-    if (value.type == jbvNull && n != kPayload) return;
-    ErrorContextCallback context = {error_context_stack, add_key_context, const_cast<char *>(kArguments[n].name)};
-    error_context_stack = &context;
-    values->values[n] = value_of(kArguments[n], value);
+    if (key.value.type == jbvNull && n != kPayload) return;
+    with_key_context(kArguments[n].name, [&] { values->values[n] = value_of(kArguments[n], key.value); });
     values->nulls[n] = false;
-    error_context_stack = context.previous;
 }
 
 }  // namespace
@@ -223,13 +212,7 @@ ScheduleSpec schedule_of_object(JsonbContainer *object, text *source, const Queu
         if (otherwise != nullptr) values.values[n] = input_of(kArguments[n].type, otherwise);
     }
     values.values[kSource] = PointerGetDatum(source);
-    JsonbIterator *iterator = JsonbIteratorInit(object);
-    JsonbValue key, value;
-    JsonbIteratorNext(&iterator, &key, true);  // the object itself
-    while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY) {
-        JsonbIteratorNext(&iterator, &value, true);
-        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, &values);
-    }
+    for_each_key(object, [&](const JsonKey &key) { read_key(key, &values); });
     return checked_spec(values, scope, now);
 }
 

@@ -1,6 +1,7 @@
 -- Producers' functions. Public functions live in the schema that CREATE EXTENSION targets.
 
---: enqueue one job; returns its id, or with a taken unique key that of the job that has it
+--: enqueue one job; returns its id, or with a taken unique key that of the job that has it; rarely used attributes are keys
+--: of options
 CREATE FUNCTION jobq_enqueue(
         queue text DEFAULT 'default',
         payload jsonb DEFAULT '{}',
@@ -15,16 +16,14 @@ CREATE FUNCTION jobq_enqueue(
         concurrency_key text DEFAULT NULL,
         depends_on bigint[] DEFAULT NULL,
         on_dependency_failure text DEFAULT 'cancel',
-        version integer DEFAULT 0,
-        requires text[] DEFAULT NULL,
-        heartbeat_timeout interval DEFAULT NULL,
-        max_runtime interval DEFAULT NULL,
-        metadata jsonb DEFAULT NULL)
+        metadata jsonb DEFAULT NULL,
+        options jsonb DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue one job for each payload; returns their ids in the order of the payloads, and which are new
+--: enqueue one job for each payload; returns their ids in the order of the payloads, and which are new; rarely used
+--: attributes are keys of options
 CREATE FUNCTION jobq_enqueue_many(
         queue text,
         payloads jsonb[],
@@ -36,12 +35,13 @@ CREATE FUNCTION jobq_enqueue_many(
         group_keys text[] DEFAULT NULL,
         concurrency_keys text[] DEFAULT NULL,
         run_ats timestamptz[] DEFAULT NULL,
-        priorities integer[] DEFAULT NULL)
+        priorities integer[] DEFAULT NULL,
+        options jsonb DEFAULT NULL)
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue the jobs that a JSON array describes, each object with the arguments of jobq_enqueue as keys
+--: enqueue the jobs that a JSON array describes; the keys of an object are the arguments and options of jobq_enqueue
 CREATE FUNCTION jobq_enqueue_jobs(specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'

@@ -1,4 +1,5 @@
--- Operators' functions on jobs: one by its id, or many of a queue by a filter.
+-- Operators' functions on jobs: one by its id, or many of a queue by a filter. The argument filter has what
+-- the function has no argument for.
 
 --: the row of a job, for roles that cannot read the table; returns no rows if the job does not exist
 CREATE FUNCTION jobq_get(job_id bigint)
@@ -60,7 +61,8 @@ CREATE FUNCTION jobq_cancel_jobs(
         error_like text DEFAULT NULL,
         older_than interval DEFAULT NULL,
         metadata jsonb DEFAULT NULL,
-        max_jobs integer DEFAULT 1000)
+        max_jobs integer DEFAULT 1000,
+        filter jsonb DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -73,7 +75,8 @@ CREATE FUNCTION jobq_retry_jobs(
         error_like text DEFAULT NULL,
         older_than interval DEFAULT NULL,
         metadata jsonb DEFAULT NULL,
-        max_jobs integer DEFAULT 1000)
+        max_jobs integer DEFAULT 1000,
+        filter jsonb DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -87,7 +90,8 @@ CREATE FUNCTION jobq_reschedule_jobs(
         error_like text DEFAULT NULL,
         older_than interval DEFAULT NULL,
         metadata jsonb DEFAULT NULL,
-        max_jobs integer DEFAULT 1000)
+        max_jobs integer DEFAULT 1000,
+        filter jsonb DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -100,7 +104,8 @@ CREATE FUNCTION jobq_delete_jobs(
         error_like text DEFAULT NULL,
         older_than interval DEFAULT NULL,
         metadata jsonb DEFAULT NULL,
-        max_jobs integer DEFAULT 1000)
+        max_jobs integer DEFAULT 1000,
+        filter jsonb DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;

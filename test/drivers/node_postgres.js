@@ -37,14 +37,15 @@ async function main() {
   check(typeof first === 'string' && /^\d+$/.test(first), 'jobq_enqueue by position; a bigint is a string', first);
   const named = await value(
     'SELECT jobq_enqueue($1, payload => $2, kind => $3, priority => $4, run_at => $5, max_attempts => $6,'
-    + ' version => $7, requires => $8, heartbeat_timeout => $9, metadata => $10, max_runtime => $11, concurrency_key => $12)',
-    [queue, { n: 2 }, 'mail', -1, new Date('2001-02-03T00:00:00Z'), 7, '2', ['gpu', 'big, "disk"'], '90 s', { who: 'me' }, '1 h', 'me']);
+    + ' metadata => $7, concurrency_key => $8, options => $9)',
+    [queue, { n: 2 }, 'mail', -1, new Date('2001-02-03T00:00:00Z'), 7, { who: 'me' }, 'me',
+      { version: '2', requires: ['gpu', 'big, "disk"'], heartbeat_timeout: '90 s', max_runtime: '1 h' }]);
   const job = (await rows('SELECT * FROM jobq_get($1)', [named]))[0];
   check(job.id === named && job.kind === 'mail' && job.priority === -1 && job.requires[1] === 'big, "disk"'
     && job.metadata.who === 'me' && job.run_at.getUTCFullYear() === 2001, 'jobq_enqueue with named arguments, jobq_get', job);
   const every = await value(
-    'SELECT jobq_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)',
-    [queue, {}, '', 0, null, null, null, 'ignore', null, null, null, null, 'cancel', 0, null, null, null, null]);
+    'SELECT jobq_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
+    [queue, {}, '', 0, null, null, null, 'ignore', null, null, null, null, 'cancel', null, null]);
   check(BigInt(every) > BigInt(named), 'jobq_enqueue with every argument', every);
 
   const unique = await value('SELECT jobq_enqueue($1, unique_key => $2, unique_for => $3, run_at => $4)',

@@ -122,15 +122,14 @@ def scenario(d):
     first = d.value("SELECT jobq_enqueue(%s, %s)", queue, d.json({"n": 1}))
     d.check(isinstance(first, int) and first > 0, "jobq_enqueue by position", first)
     named = d.value("SELECT jobq_enqueue(%s, payload => %s, kind => %s, priority => %s, run_at => %s, max_attempts => %s,"
-                    " version => %s, requires => %s, heartbeat_timeout => %s, metadata => %s,"
-                    " max_runtime => %s, concurrency_key => %s)",
-                    queue, d.json({"n": 2}), "mail", n(-1), d.time("2001-02-03"), n(7), n(2), ["gpu", 'big, "disk"'],
-                    "90 s", d.json({"who": "me"}), "1 h", "me")
+                    " metadata => %s, concurrency_key => %s, options => %s)",
+                    queue, d.json({"n": 2}), "mail", n(-1), d.time("2001-02-03"), n(7), d.json({"who": "me"}), "me",
+                    d.json({"version": 2, "requires": ["gpu", 'big, "disk"'], "heartbeat_timeout": "90 s", "max_runtime": "1 h"}))
     job = d.rows("SELECT id, kind, priority, version, requires, payload, metadata FROM jobq_get(%s)", n(named))
     d.check(job == [(named, "mail", -1, 2, ["gpu", 'big, "disk"'], {"n": 2}, {"who": "me"})],
             "jobq_enqueue with named arguments, jobq_get", job)
-    every = d.value("SELECT jobq_enqueue(" + ", ".join(["%s"] * 18) + ")", queue, d.json({}), "", n(0), None, None, None,
-                    "ignore", None, None, None, None, "cancel", n(0), None, None, None, None)
+    every = d.value("SELECT jobq_enqueue(" + ", ".join(["%s"] * 15) + ")", queue, d.json({}), "", n(0), None, None, None,
+                    "ignore", None, None, None, None, "cancel", None, None)
     d.check(every > named, "jobq_enqueue with every argument", every)
 
     unique = d.value("SELECT jobq_enqueue(%s, unique_key => %s, unique_for => %s, run_at => %s)",

@@ -56,7 +56,7 @@ BEGIN
         CONTINUE WHEN (SELECT count(*) FROM jobq.jobs j WHERE j.queue = q AND j.status = 'pending') > 60;
         BEGIN
             PERFORM jobq_enqueue(q, to_jsonb(i), kind => CASE i % 4 WHEN 0 THEN 'other' ELSE '' END,
-                                 concurrency_key => 'k' || i % 3, priority => i % 3, version => i % 2)
+                                 concurrency_key => 'k' || i % 3, priority => i % 3, options => jsonb_build_object('version', i % 2))
             FROM generate_series(1, amount) i;
             PERFORM jobq_enqueue(q, unique_key => 'u' || i, unique_for => CASE i WHEN 1 THEN interval '100 ms' END)
             FROM generate_series(1, 3) i;
@@ -64,7 +64,7 @@ BEGIN
             PERFORM jobq_enqueue(q, run_at => clock_timestamp() + interval '1 hour') FROM generate_series(1, 3) i;
             PERFORM jobq_enqueue(q, group_key => 'g' || i % 2) FROM generate_series(1, 4) i;
             PERFORM jobq_enqueue(q, depends_on => ARRAY[jobq_enqueue(q), jobq_enqueue(q)]);
-            PERFORM jobq_enqueue(q, requires => '{{gpu}}');
+            PERFORM jobq_enqueue(q, options => '{{"requires": ["gpu"]}}');
             INSERT INTO jobq.jobs (queue, payload) VALUES (q, '"by hand"');
             SELECT array_agg(c.id), array_agg(c.lease) INTO taken, leases
             FROM jobq_claim(q, 'supplier', batch => amount + 4, heartbeat_timeout => '3 s') c;
@@ -272,7 +272,9 @@ _BY_NAME = {
     "ends_at": lambda case: case.one("clock_timestamp() + interval '1 s'", "clock_timestamp() + interval '1 day'"),
     "source": lambda case: case.text("", "fuzz"), "prune": lambda case: case.one("false", "false", "true"),
     "paused": lambda case: case.one("false", "false", "true"),
-    "options": lambda case: case.text("{}", '{"priority": 1, "max_attempts": 2}', '{"unique_key": "u1", "metadata": {"a": 1}}'),
+    "options": lambda case: case.text("{}", '{"version": 1, "max_runtime": "1 min"}', '{"requires": ["gpu"], "heartbeat_timeout": "1 s"}',
+                                      '{"priority": 1, "max_attempts": 2}', '{"unique_key": "u1", "metadata": {"a": 1}}'),
+    "filter": lambda case: case.text("{}", '{"concurrency_key": "k1"}', '{"version": 1}', '{"group_key": "g1", "version": 0}'),
     "timezone": lambda case: case.text("UTC", "Europe/Berlin"), "n": lambda case: case.one("1", "5", "100"),
     "payloads": lambda case: case.array(case.json), "results": lambda case: case.array(case.json),
     "kind": lambda case: case.text("", "other"), "kinds": lambda case: case.array(lambda: case.text("", "other"), 1),

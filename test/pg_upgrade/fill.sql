@@ -23,8 +23,8 @@ SELECT jobq_enqueue('paused') FROM generate_series(1, 3);
 
 SELECT jobq_enqueue('mail', jsonb_build_object('n', n, 'text', CASE WHEN n % 7 = 0 THEN
         (SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 100) i) END),
-    kind => (ARRAY['a', 'B', 'ü', ''])[n % 4 + 1], priority => n % 3 - 1, version => n % 2,
-    requires => CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END, metadata => '{"from": "before"}')
+    kind => (ARRAY['a', 'B', 'ü', ''])[n % 4 + 1], priority => n % 3 - 1, metadata => '{"from": "before"}',
+    options => jsonb_build_object('version', n % 2, 'requires', CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END))
 FROM generate_series(1, 60) n;
 SELECT jobq_enqueue('mail', '"due meanwhile"', run_at => clock_timestamp() + interval '1 s');
 SELECT jobq_enqueue('mail', '"far"', run_at => now() + interval '30 days');
@@ -49,13 +49,13 @@ INSERT INTO jobq.jobs (queue, status) VALUES ('by hand', 'blocked');
 
 -- ---- running: their workers outlive the upgrade, or do not
 
-SELECT jobq_enqueue('held', max_runtime => v) FROM unnest('{NULL,2 h,NULL,NULL}'::interval[]) v;
+SELECT jobq_enqueue('held', options => jsonb_build_object('max_runtime', v)) FROM unnest('{NULL,2 h,NULL,NULL}'::interval[]) v;
 SELECT count(*) FROM jobq_claim('held', 'alive', batch => 4, heartbeat_timeout => '1 h');
 SELECT jobq_heartbeat(id, lease, '{"percent": 10}') FROM jobq.jobs WHERE queue = 'held';
 SELECT jobq_cancel(max(id)) FROM jobq.jobs WHERE queue = 'held';
 SELECT jobq_enqueue('silent') FROM generate_series(1, 4);
 SELECT count(*) FROM jobq_claim('silent', 'dead', batch => 3, heartbeat_timeout => '2 s');
-SELECT jobq_enqueue('overdue', max_runtime => '500 ms', max_attempts => 1);
+SELECT jobq_enqueue('overdue', max_attempts => 1, options => '{"max_runtime": "500 ms"}');
 SELECT count(*) FROM jobq_claim('overdue', 'hangs', heartbeat_timeout => '10 s');
 
 -- ---- unique keys: of a job that waits, of one that runs, of one that has completed and keeps it, of one that does not

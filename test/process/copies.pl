@@ -19,7 +19,7 @@ database($node, 'work');
 # What every copy has: a job that waits, one that is not due, two that run.
 value($node, 'work', <<'SQL');
 SELECT jobq_enqueue('mail', '"waits"'), jobq_enqueue('later', run_at => now() + interval '1 day'),
-       jobq_enqueue('runs', kind => 'silent', heartbeat_timeout => '2 s'), jobq_enqueue('runs', kind => 'lively');
+       jobq_enqueue('runs', kind => 'silent', options => '{"heartbeat_timeout": "2 s"}'), jobq_enqueue('runs', kind => 'lively');
 SELECT count(*) FROM jobq_claim('runs', 'w1', batch => 9, heartbeat_timeout => '1 day');
 SQL
 my ($held, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq.jobs WHERE kind = 'lively'});

@@ -25,8 +25,8 @@ SELECT jobq_create_queue('orders', dead_letter_queue => 'dead letters');
 SELECT jobq_enqueue('orders', kind => 'ship');
 SELECT jobq_fail(id, lease, 'no such street', retry => false) FROM jobq_claim('orders', 'w1');
 SELECT jobq_enqueue('mail', jsonb_build_object('n', n), kind => (ARRAY['a', 'B', 'ü', ''])[n % 4 + 1],
-                    priority => n % 3 - 1, version => n % 2, requires => CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END,
-                    metadata => '{"from": "dump"}')
+                    priority => n % 3 - 1, metadata => '{"from": "dump"}',
+                    options => jsonb_build_object('version', n % 2, 'requires', CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END))
 FROM generate_series(1, 40) n;
 SELECT jobq_enqueue('mail', run_at => now() + interval '30 days');
 SELECT jobq_enqueue('idle', kind => 'waits');
@@ -36,7 +36,7 @@ SELECT count(jobq_fail(id, lease, 'no good', retry => false)) FROM jobq_claim('m
 SELECT count(jobq_fail(id, lease, 'try later', retry_in => '10 h')) FROM jobq_claim('mail', 'w1', batch => 2);
 SELECT count(jobq_release(id, lease)) FROM jobq_claim('mail', 'w2', batch => 2);
 SELECT count(*) FROM jobq_claim('mail', 'w3', batch => 4);
-SELECT jobq_enqueue('timed', max_runtime => v) FROM unnest('{NULL,2 h}'::interval[]) v;
+SELECT jobq_enqueue('timed', options => jsonb_build_object('max_runtime', v)) FROM unnest('{NULL,2 h}'::interval[]) v;
 SELECT count(*) FROM jobq_claim('timed', 'w4', batch => 2, heartbeat_timeout => '10 h');
 SELECT jobq_heartbeat(id, lease, '{"percent": 10}') FROM jobq.jobs WHERE status = 'processing';
 SELECT jobq_cancel(id) FROM jobq.jobs WHERE status = 'pending' ORDER BY id DESC LIMIT 2;

@@ -66,7 +66,7 @@ value($node, 'work', q{SELECT jobq_drop_queue(q, force => true) FROM unnest('{ab
 # It says so when it has watched for some seconds.
 value($node, 'work', q{SELECT jobq_enqueue('patience')});
 becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq_explain_queue('patience') WHERE reason = 'unasked')}, 'known after a while');
-my $job = value($node, 'work', q{SELECT jobq_enqueue('render', kind => 'video', version => 2, requires => '{gpu}')});
+my $job = value($node, 'work', q{SELECT jobq_enqueue('render', kind => 'video', options => '{"version": 2, "requires": ["gpu"]}')});
 like(detail('unasked', $job), qr/^kind "video", version 2, requires \{gpu\}: no worker has asked for jobs of the queue/,
     'nobody has asked the queue');
 value($node, 'work', q{SELECT FROM jobq_claim('render', kinds => '{audio}')});

@@ -110,7 +110,7 @@ end_sessions($session);
 # A job in every status that there is, of all kinds: none is due while the test runs.
 my $fill = <<'SQL';
 SELECT jobq_create_queue('mail', heartbeat_timeout => '5 h', max_attempts => 4, keep_completed => '30 days', dead_letter_queue => 'dead');
-SELECT jobq_enqueue('mail', jsonb_build_object('n', n), kind => 'k' || n % 3, priority => n % 2, requires => CASE WHEN n % 4 = 0 THEN '{gpu}'::text[] END)
+SELECT jobq_enqueue('mail', jsonb_build_object('n', n), kind => 'k' || n % 3, priority => n % 2, options => jsonb_build_object('requires', CASE WHEN n % 4 = 0 THEN '{gpu}'::text[] END))
 FROM generate_series(1, 40) n;
 SELECT jobq_enqueue('mail', run_at => now() + interval '30 days', unique_key => 'waits', unique_for => '1 day');
 SELECT jobq_cancel(jobq_enqueue('mail', unique_key => 'kept', unique_for => '1 day', run_at => now() + interval '30 days'));

@@ -113,7 +113,7 @@ for my $limit (0.3, 1.7)
 
 # Among jobs without a limit, which nobody touches; with one lease for the whole batch's transaction.
 work(q{SELECT jobq_create_queue('mixed', on_max_runtime => 'cancel')});
-work(q{SELECT jobq_enqueue('mixed', to_jsonb(n), max_runtime => CASE WHEN n % 2 = 0 THEN interval '500 ms' END) FROM generate_series(1, 40) n});
+work(q{SELECT jobq_enqueue('mixed', to_jsonb(n), options => jsonb_build_object('max_runtime', CASE WHEN n % 2 = 0 THEN interval '500 ms' END)) FROM generate_series(1, 40) n});
 # In one transaction, so that the time of those that complete cannot be over before.
 is(work(q{BEGIN; CREATE TEMP TABLE taken ON COMMIT DROP AS SELECT id, lease, payload FROM jobq_claim('mixed', 'w', batch => 40);
     SELECT count(*), count(*) FILTER (WHERE payload IN ('2', '4') AND jobq_complete(id, lease)) FROM taken; COMMIT}), '40|2',

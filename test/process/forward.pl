@@ -163,8 +163,9 @@ ends($forwarder);
 # ---- what a job takes along
 
 here(
-    q{SELECT jobq_enqueue('whole', '{"n": null}', kind => 'k', priority => 7, version => 3, requires => '{gpu}', metadata => '{"m": 1}',
-                          group_key => 'g', concurrency_key => 'c', heartbeat_timeout => '7 s', max_runtime => '8 min')});
+    q{SELECT jobq_enqueue('whole', '{"n": null}', kind => 'k', priority => 7, metadata => '{"m": 1}',
+                          group_key => 'g', concurrency_key => 'c',
+                          options => '{"version": 3, "requires": ["gpu"], "heartbeat_timeout": "7 s", "max_runtime": "8 min"}')});
 my $columns = q{(kind, priority, version, requires, payload, metadata, group_key, concurrency_key, heartbeat_timeout, max_runtime)};
 $forwarder = forwarder('whole');
 becomes_true($there, 'jobs', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'whole'}, 'a job with everything arrives');

@@ -97,7 +97,7 @@ sub keeps_laws
 sub enqueue
 {
     my ($where, $kind, %more) = @_;
-    my $max = $more{max_runtime} ? ", max_runtime => '$more{max_runtime}'" : '';
+    my $max = $more{max_runtime} ? ", options => '{\"max_runtime\": \"$more{max_runtime}\"}'" : '';
     return value($where, 'work', "SELECT jobq_enqueue('work', '{\"n\": 1}', kind => '$kind'$max)");
 }
 sub job { my ($where, $id, $columns) = @_; return value($where, 'work', "SELECT $columns FROM jobq.jobs WHERE id = $id"); }

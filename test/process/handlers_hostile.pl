@@ -121,7 +121,7 @@ becomes($well, q{status = 'completed'}, 'the next one is done');
 
 handler('beats', 'beats', q{PERFORM jobq_heartbeat((job->>'id')::bigint, (job->>'lease')::bigint, '{"percent": 50}'); PERFORM pg_sleep(600);});
 value($node, 'work', q{SELECT jobq_grant('beats', 'worker')});
-my $beats = enqueue('beats', q{max_runtime => '100 ms'});
+my $beats = enqueue('beats', q{options => '{"max_runtime": "100 ms"}'});
 becomes($beats, q{attempts >= 2 AND error LIKE 'ran longer than max_runtime%'}, 'one that has reported on its own job does not run for ever either');
 # Whether it heeds the interrupt or is ended for it: what becomes of its job is what the queue says.
 settings($node, q{jobq.cancel_grace = '1s'});
@@ -130,7 +130,7 @@ handler('beats_on', 'beats', q{PERFORM jobq_heartbeat((job->>'id')::bigint, (job
     LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP;});
 handler('rephrases', 'beats', q{BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN RAISE EXCEPTION 'an error of its own'; END;});
 value($node, 'work', q{SELECT jobq_alter_queue('work', on_max_runtime => 'cancel')});
-for my $id ($beats, map { enqueue($_, q{max_runtime => '100 ms'}) } 'beats_on', 'rephrases')
+for my $id ($beats, map { enqueue($_, q{options => '{"max_runtime": "100 ms"}'}) } 'beats_on', 'rephrases')
 {
     becomes($id, q{status = 'cancelled' AND lost_attempts = 0 AND error LIKE 'ran longer than max_runtime%'}, 'it is cancelled where the queue wants that');
 }
@@ -138,7 +138,7 @@ value($node, 'work', q{SELECT jobq_drop_handler('work', k), jobq_drop_handler('w
 
 # What is lost in time has not overrun, though nobody could say so before its time was over.
 handler('lost', 'beats', 'PERFORM pg_sleep(600);');
-my $lost = enqueue('lost', q{max_runtime => '5 s', max_attempts => 1});
+my $lost = enqueue('lost', q{options => '{"max_runtime": "5 s"}', max_attempts => 1});
 my $of_lost = "backend_type = 'jobq executor' AND query LIKE '%job $lost of%'";
 my $holder = session($node, 'work');
 becomes_true($node, 'work', "SELECT count(*) = 1 FROM pg_stat_activity WHERE $of_lost", 'a handler sleeps');

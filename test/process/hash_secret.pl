@@ -21,7 +21,7 @@ SELECT jobq_enqueue('lines', kind => 'done');
 SELECT jobq_complete(id, lease) FROM jobq_claim('lines');
 SELECT count(*) FROM jobq_enqueue_many('lines', '{1,2,3}', group_keys => '{g,g,g}');
 SELECT jobq_set_limit('limited', max_running => 2), jobq_set_limit('limited', '*', max_running => 1);
-SELECT jobq_enqueue('limited', requires => '{gpu,disk}', concurrency_key => 'k') FROM generate_series(1, 3);
+SELECT jobq_enqueue('limited', concurrency_key => 'k', options => '{"requires": ["gpu", "disk"]}') FROM generate_series(1, 3);
 SQL
 becomes_true($node, 'source', q{SELECT count(*) = 1 FROM jobq.jobs WHERE _group_active IS NOT NULL}, 'a group has its head');
 value($node, 'source', q{SELECT count(*) FROM jobq_claim('limited', 'w', capabilities => '{gpu,disk}', heartbeat_timeout => '1 day')});

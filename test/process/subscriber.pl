@@ -28,7 +28,8 @@ my $script = PostgreSQL::Test::Utils::tempdir . '/load.sql';
 append_to_file($script, q{
 \set n random(1, 1000)
 SELECT jobq_enqueue('q', jsonb_build_object('n', :n), kind => 'k' || :n % 3, priority => :n % 5, unique_key => CASE :n % 4 WHEN 0 THEN 'u' || :n END,
-                    concurrency_key => 'c' || :n % 7, group_key => CASE :n % 9 WHEN 0 THEN 'g' || :n % 2 END, metadata => '{"m": null}', requires => CASE :n % 50 WHEN 0 THEN '{gpu}'::text[] END);
+                    concurrency_key => 'c' || :n % 7, group_key => CASE :n % 9 WHEN 0 THEN 'g' || :n % 2 END, metadata => '{"m": null}',
+                    options => jsonb_build_object('requires', CASE :n % 50 WHEN 0 THEN '{gpu}'::text[] END));
 SELECT jobq_complete(id, lease, payload) FROM jobq_claim('q', 'w', batch => 2);
 SELECT jobq_fail(id, lease, E'tab\t' || id, retry => :n % 2 = 0) FROM jobq_claim('q', 'w');
 SELECT jobq_heartbeat(id, lease, jsonb_build_object('percent', :n)) FROM jobq_claim('q', 'w', batch => :n % 2);

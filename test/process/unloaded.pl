@@ -171,7 +171,7 @@ value($node, 'plain', q{SELECT id FROM jobq_claim('duty', 'silent', heartbeat_ti
 value($node, 'plain', q{SELECT jobq_cancel(id) FROM jobq_claim('duty', 'deaf', heartbeat_timeout => '10 h')});
 value($node, 'plain', q{SELECT jobq_complete(id, lease) FROM jobq_claim('duty', 'good')});
 
-value($node, 'plain', q{SELECT jobq_enqueue('timed', max_runtime => '5 min')});
+value($node, 'plain', q{SELECT jobq_enqueue('timed', options => '{"max_runtime": "5 min"}')});
 value($node, 'plain', q{SELECT id FROM jobq_claim('timed', 'endless', heartbeat_timeout => '10 h')});
 
 is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'nothing is due');

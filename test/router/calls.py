@@ -133,6 +133,8 @@ def test_the_unknown_job():
         for query in ("SELECT jobq_complete(NULL)", "SELECT jobq_enqueue('')", "SELECT jobq_enqueue(NULL)", "SELECT jobq_enqueue('q', max_attempts => 0)",
                       "SELECT jobq_enqueue_jobs(NULL)", "SELECT jobq_enqueue_jobs('{}')", "SELECT jobq_enqueue_jobs('[1]')", "SELECT jobq_claim_any(NULL)",
                       "SELECT jobq_enqueue_many('q', NULL)", "SELECT jobq_enqueue_many('few', '{1,2}', unique_keys => '{a}')",
+                      "SELECT jobq_enqueue('q', options => '{\"priority\": 1}')", "SELECT jobq_enqueue_many('few', '{1}', options => '{\"vrsion\": 1}')",
+                      "SELECT jobq_cancel_jobs('few', filter => '{\"kind\": \"k\"}')",
                       "SELECT jobq_complete_many('{1}', '{1,2}')", "SELECT jobq_complete_many('{1,NULL}', '{1,2}')", "CALL jobq_wait(timeout => '-1 s')",
                       "CALL jobq_wait(timeout => NULL)", "SELECT jobq_create_queue('q', max_attempts => -1)"):
             errors = []
@@ -224,7 +226,10 @@ def test_what_operators_do():
         assert one(conn, "SELECT jobq_cancel_jobs('many', max_jobs => 50)") == 50
         assert one(conn, "SELECT jobq_cancel_jobs('many', max_jobs => 50)") == 10
         assert one(conn, "SELECT count(*) FROM jobq.jobs WHERE queue = 'many' AND status = 'cancelled'") == 60
-        assert one(conn, "SELECT jobq_purge_queue('many')") == 60
+        conn.execute("SELECT jobq_enqueue('many', concurrency_key => 'tenant ' || n % 2) FROM generate_series(1, 10) n")
+        assert one(conn, "SELECT jobq_cancel_jobs('many', filter => '{\"concurrency_key\": \"tenant 1\"}')") == 5
+        assert one(conn, "SELECT jobq_cancel_jobs('many')") == 5
+        assert one(conn, "SELECT jobq_purge_queue('many')") == 70
         fails(conn, "0A000", "SELECT jobq_set_limit('many', max_running => 4)", says="is spread")
         assert one(conn, "SELECT jobq_set_limit('many', '*', max_running => 1)") is True
         conn.execute("SELECT jobq_enqueue('many', concurrency_key => 'c') FROM generate_series(1, 3)")

@@ -30,6 +30,12 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
             conn, "SELECT shard_id FROM jobq_router.buckets WHERE bucket = jobq_router.bucket_of('work', %s)", k) == 2)
         assert one(conn, "SELECT was_on FROM jobq_router.buckets WHERE bucket = jobq_router.bucket_of('work', %s)", key) == [1]
         assert one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s) %% 1024", key) == 1
+        # So do its jobs with options, none of which can be another key.
+        job = one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s, options => '{\"version\": 3, \"requires\": null}')", key)
+        assert job % 1024 == 1 and one(conn, "SELECT (jobq_get(%s)).version", job) == 3
+        for options in ('{"unique_key": "u"}', '{"group_key": null}', '{"ref": "r"}', '{"depends_on": []}', '{"colour": 1}', '[]', 'null'):
+            fails(conn, "22023", "SELECT jobq_enqueue('work', concurrency_key => %s, options => %s)", key, options)
+            fails(conn, "22023", "SELECT jobq_enqueue_many('work', '{1,2}', concurrency_keys => ARRAY[%s, NULL], options => %s)", key, options)
         version = one(conn, "SELECT version FROM jobq_router.map")
         with old.transaction():
             spec = '[{"queue": "work", "concurrency_key": "%s"}]' % key
@@ -108,6 +114,11 @@ def test_what_jobq_refuses_a_spread_queue_refuses():
             fails(conn, "22004", f"SELECT * FROM jobq_enqueue_many('spread', {wrong})")
         rows = conn.execute("SELECT * FROM jobq_enqueue_many('spread', '[0:1]={1,2}'::jsonb[], unique_keys => '{a,b}')").fetchall()
         assert [one(conn, "SELECT (jobq_get(%s)).payload", r.job_id) for r in rows] == [1, 2]
+        options = "options => '{\"on_conflict\": \"replace\", \"metadata\": {\"m\": 1}}'"
+        fails(conn, "22023", f"SELECT jobq_enqueue_many('spread', '{{1}}', concurrency_keys => '{{c}}', {options})", says='needs a "unique_key"')
+        many = conn.execute(f"SELECT * FROM jobq_enqueue_many('spread', '{{3,4}}', unique_keys => '{{a,NULL}}', {options})").fetchall()
+        assert [r.is_new for r in many] == [False, True] and many[0].job_id == rows[0].job_id
+        assert [one(conn, "SELECT j.payload || j.metadata FROM jobq_get(%s) j", r.job_id) for r in many] == [[3, {"m": 1}], [4, {"m": 1}]]
 
 
 def test_many_keys_that_move():

@@ -3,7 +3,8 @@ import { OptionError } from './errors.js';
 import { sending } from './tracing.js';
 import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
 
-// The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value, told the option's name.
+// The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value, told the option's name. Those without
+// a type are keys of its parameter options.
 const same = (value) => value;
 const json = (value) => toJson(value, 'the metadata');
 const list = (make) => (values, option) => {
@@ -37,10 +38,10 @@ const OPTIONS = {
     concurrencyKey: ['concurrency_key', 'text', same],
     dependsOn: ['depends_on', 'bigint[]', texts],
     onDependencyFailure: ['on_dependency_failure', 'text', same],
-    version: ['version', 'int', same],
-    requires: ['requires', 'text[]', texts],
-    heartbeatTimeout: ['heartbeat_timeout', 'interval', toOwnInterval],
-    maxRuntime: ['max_runtime', 'interval', toOwnInterval],
+    version: ['version', undefined, same],
+    requires: ['requires', undefined, texts],
+    heartbeatTimeout: ['heartbeat_timeout', undefined, toOwnInterval],
+    maxRuntime: ['max_runtime', undefined, toOwnInterval],
     metadata: ['metadata', 'jsonb', json],
 };
 
@@ -127,12 +128,18 @@ function parameter(option, known) {
 function argumentsOf(options, known, first) {
     let names = '';
     const values = [];
+    const keys = {};
+    const add = (name, type, value) => {
+        names += `, ${name} => $${first + values.length}::${type}`;
+        values.push(value);
+    };
     for (const [option, value] of Object.entries(options)) {
         const [name, type, make] = parameter(option, known);
         if (value === undefined || value === null) continue;
-        names += `, ${name} => $${first + values.length}::${type}`;
-        values.push(make(value, option));
+        if (type === undefined) keys[name] = make(value, option);
+        else add(name, type, make(value, option));
     }
+    if (Object.keys(keys).length > 0) add('options', 'jsonb', toJson(keys, 'the options'));
     return { names, values };
 }
 

@@ -1,9 +1,16 @@
 -- Enqueue.
 
---: the arguments of an enqueue as jobq_enqueue_jobs wants them
-CREATE FUNCTION jobq_router.spec(arguments jsonb) RETURNS jsonb
+--: the arguments and options of an enqueue as jobq_enqueue_jobs wants them; NULL for options that a shard must reject; keyless: only other jobs
+--: of the call have unique keys
+CREATE FUNCTION jobq_router.spec(arguments jsonb, options jsonb, keyless boolean DEFAULT false) RETURNS jsonb
     LANGUAGE sql IMMUTABLE AS $$
-SELECT jsonb_object_agg(a.key, a.value) FROM jsonb_each(arguments) a WHERE a.value <> 'null' OR a.key = 'payload'
+SELECT CASE
+    WHEN options IS NULL THEN s.spec
+    WHEN jsonb_typeof(options) = 'object'
+        AND NOT options ?| (ARRAY(SELECT jsonb_object_keys(arguments)) || '{depends_on,on_dependency_failure,ref}'::text[])
+    THEN s.spec || CASE WHEN keyless THEN options - '{on_conflict,unique_for}'::text[] ELSE options END
+    END
+FROM (SELECT jsonb_object_agg(a.key, a.value) AS spec FROM jsonb_each(arguments) a WHERE a.value <> 'null' OR a.key = 'payload') s
 $$;
 --@ calls
 
@@ -35,25 +42,29 @@ CREATE FUNCTION jobq_router.at_enqueue_known(integer, bigint, text, text, text, 
 --@ function jobq_enqueue
 DECLARE
     _place   jobq_router.place;
+    _spec    jsonb;
     _job     bigint;
     _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..2000 LOOP
         _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, depends_on);
+        _spec := NULL;
         -- What must not be NULL is for a shard to refuse.
-        IF cardinality(_place.was_on) > 0 AND num_nulls(payload, kind, priority, version, on_conflict, on_dependency_failure) = 0 THEN
-            SELECT e.job_id INTO _job FROM jobq_router.enqueue_moving(_place, jsonb_build_array(jobq_router.spec(jsonb_build_object(
+        IF cardinality(_place.was_on) > 0 AND num_nulls(payload, kind, priority, on_conflict, on_dependency_failure) = 0 THEN
+            _spec := jobq_router.spec(jsonb_build_object(
                 'queue', queue, 'payload', payload, 'kind', kind, 'priority', priority, 'run_at', run_at, 'max_attempts', max_attempts,
                 'unique_key', unique_key, 'on_conflict', on_conflict, 'unique_for', unique_for, 'group_key', group_key,
                 'concurrency_key', concurrency_key, 'depends_on', depends_on, 'on_dependency_failure', on_dependency_failure,
-                'version', version, 'requires', requires, 'heartbeat_timeout', heartbeat_timeout, 'max_runtime', max_runtime,
-                'metadata', metadata)))) e;
+                'metadata', metadata), options);
+        END IF;
+        IF _spec IS NOT NULL THEN
+            SELECT e.job_id INTO _job FROM jobq_router.enqueue_moving(_place, jsonb_build_array(_spec)) e;
             IF FOUND THEN
                 RETURN _job;
             END IF;
         ELSE
             BEGIN
-                RETURN jobq_router.at_jobq_enqueue(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+                RETURN jobq_router.at_jobq_enqueue(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
             EXCEPTION WHEN OTHERS OR query_canceled THEN
                 --@ caught _place.shard
                 PERFORM jobq_router.try_again(_try, _place.free, _fault);
@@ -77,6 +88,7 @@ $$;
 DECLARE
     _n       integer := cardinality(payloads);
     _place   jobq_router.place;
+    _specs   jsonb;
     _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..2000 LOOP
@@ -87,17 +99,20 @@ BEGIN
                 AND num_nulls(kind, priority) = 0 AND NOT EXISTS (SELECT FROM unnest(payloads) p WHERE p IS NULL)
                 AND NOT EXISTS (SELECT FROM unnest(run_ats) r WHERE r IS NULL) AND NOT EXISTS (SELECT FROM unnest(priorities) p WHERE p IS NULL)
             THEN
-                RETURN QUERY SELECT e.job_id, e.is_new FROM jobq_router.enqueue_jobs((
-                    SELECT jsonb_agg(jobq_router.spec(jsonb_build_object('queue', queue, 'payload', j.payload, 'kind', kind,
+                _specs := (SELECT jsonb_agg(jobq_router.spec(jsonb_build_object('queue', queue, 'payload', j.payload, 'kind', kind,
                         'priority', coalesce(j.priority, jobq_enqueue_many.priority), 'run_at', coalesce(j.run_at, jobq_enqueue_many.run_at), 'max_attempts', max_attempts,
-                        'unique_key', j.unique_key, 'group_key', j.group_key, 'concurrency_key', j.concurrency_key)) ORDER BY j.n)
+                        'unique_key', j.unique_key, 'group_key', j.group_key, 'concurrency_key', j.concurrency_key),
+                        options, j.unique_key IS NULL AND unique_keys IS NOT NULL) ORDER BY j.n)
                     FROM unnest(payloads, unique_keys, group_keys, concurrency_keys, run_ats, priorities)
-                        WITH ORDINALITY j (payload, unique_key, group_key, concurrency_key, run_at, priority, n))) e;
-                RETURN;
+                        WITH ORDINALITY j (payload, unique_key, group_key, concurrency_key, run_at, priority, n));
+                IF _specs -> 0 <> 'null' THEN
+                    RETURN QUERY SELECT e.job_id, e.is_new FROM jobq_router.enqueue_jobs(_specs) e;
+                    RETURN;
+                END IF;
             END IF;
         END IF;
         BEGIN
-            RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_many(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+            RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_many(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
             RETURN;
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             --@ caught _place.shard

@@ -14,8 +14,8 @@ from psycopg.rows import tuple_row
 
 from . import tracing
 from .errors import Delay
-from .parameters import TYPES, payloads_of, queue_of, specs_of, value_of
-from .statements import as_json, specs_as_json
+from .parameters import OPTIONS, TYPES, payloads_of, queue_of, specs_of, value_of
+from .statements import as_json, in_json, specs_as_json
 
 Interval = Union[Delay, str]
 
@@ -111,10 +111,14 @@ def _jobs(specs: List[Mapping[str, Any]], sending: tracing.Sending) -> Call:
 def _arguments(given: Mapping[str, Any]) -> Tuple[str, List[Any]]:
     names, values = "", []
     for name, value in given.items():
-        if value is None:
+        if value is None or name in OPTIONS:
             continue
         names += f", {name} => %s::{TYPES[name]}"
         values.append(as_json(value) if name == "metadata" else value_of(name, value))
+    options = {name: in_json(name, value) for name, value in given.items() if value is not None and name in OPTIONS}
+    if options:
+        names += ", options => %s::jsonb"
+        values.append(as_json(options))
     return names, values
 
 

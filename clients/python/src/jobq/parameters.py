@@ -16,6 +16,8 @@ TYPES = {
     "max_runtime": "interval", "metadata": "jsonb", "unique_keys": "text[]", "group_keys": "text[]", "concurrency_keys": "text[]",
     "run_ats": "timestamptz[]", "priorities": "int[]",
 }
+OPTIONS = frozenset(("version", "requires", "heartbeat_timeout", "max_runtime"))
+"""Keys of the parameter options."""
 _LISTS = {"text[]": "a list of texts", "timestamptz[]": "a list of times", "int[]": "a list of whole numbers",
           "bigint[]": "a list of whole numbers"}
 

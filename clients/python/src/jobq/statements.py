@@ -87,11 +87,12 @@ def as_json(value: Any) -> str:
 
 def specs_as_json(specs: Iterable[Mapping[str, Any]]) -> str:
     """As jobq_enqueue_jobs and jobq_spawn take them. What is None is left out, so the default; but not a payload."""
-    return as_json([{name: _in_spec(name, value) for name, value in spec.items() if value is not None or name == "payload"}
+    return as_json([{name: in_json(name, value) for name, value in spec.items() if value is not None or name == "payload"}
                     for spec in specs_of(specs)])
 
 
-def _in_spec(name: str, value: Any) -> Any:
+def in_json(name: str, value: Any) -> Any:
+    """The parameter of that name as a member of an object."""
     if name == "queue":
         return queue_of(value)
     if name in TYPES:

@@ -1,0 +1,73 @@
+// Objects that functions are given as jsonb, read key by key.
+#pragma once
+
+#include "compat/pg.h"
+
+extern "C" {
+#include "lib/stringinfo.h"
+}
+
+#include <string_view>
+
+namespace jobq {
+
+struct JsonKey {
+    std::string_view name;
+    JsonbValue value;
+};
+
+// Calls read(key) for each key of the object.
+template <typename Read>
+void for_each_key(JsonbContainer *object, Read read) {
+    JsonbIterator *iterator = JsonbIteratorInit(object);
+    JsonbValue name, value;
+    JsonbIteratorNext(&iterator, &name, true);  // the object itself
+    while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY) {
+        JsonbIteratorNext(&iterator, &value, true);
+        read(JsonKey{{name.val.string.val, static_cast<size_t>(name.val.string.len)}, value});
+    }
+}
+
+// An ErrorContextCallback that names the key, whose name is its argument.
+void add_key_context(void *key);
+// Calls read(). The context of its errors names the key.
+template <typename Read>
+void with_key_context(const char *key, Read read) {
+    ErrorContextCallback context = {error_context_stack, add_key_context, const_cast<char *>(key)};
+    error_context_stack = &context;
+    read();
+    error_context_stack = context.previous;
+}
+
+// Raises 22023 unless the argument is an object. `hint` gives an example.
+void require_object(const Jsonb *value, const char *argument, const char *hint);
+
+// An unknown key, and the keys that the object may have.
+class UnknownKey {
+ public:
+    explicit UnknownKey(std::string_view given);
+    void add_known(const char *name);
+    // Raises 22023. The hint is the most similar known key, or all of them if none is similar.
+    [[noreturn]] void refuse(const char *argument) const;
+
+ private:
+    std::string_view given_;
+    StringInfoData known_;
+    const char *nearest_ = nullptr;
+    int distance_;  // of the nearest one; or the lowest that is too far
+};
+// Raises 22023 because the function has an argument for the key.
+[[noreturn]] void refuse_typed_key(const char *argument, const char *key, const char *typed_argument);
+
+// The values of a key. Each function raises 22023 if the value has the wrong JSON type, and the input function's own
+// error if a string is not a value of the type.
+[[noreturn]] void wrong_json_type(const char *key, const char *wanted);
+text *text_of_key(const char *key, const JsonbValue &value, const char *wanted = "a string");
+// A number may also be written as a string, because drivers without 64-bit integers return ids as strings.
+Datum number_of_key(const char *key, const JsonbValue &value, PGFunction input, const char *wanted);
+int32 int_of_key(const char *key, const JsonbValue &value);
+// Returns a JSON number as its type's input function reads it: of a whole number in any notation (1.0, 1e2) only the
+// digits.
+char *digits_of(const JsonbValue &number);
+
+}  // namespace jobq
