@@ -36,7 +36,7 @@ def per_call(kind):
     """Of one call: instructions; lines into the first caches; and into the last one, of code and of data that is read, by everybody
     and by jobq."""
     from profile import run
-    profile = Profile(run(kind, warm=CALLS, calls=CALLS))
+    profile = Profile(run(kind, warm=CALLS, calls=CALLS)[0])
 
     def cost(*events, of=''):
         numbers = [profile.events.index(event) for event in events]

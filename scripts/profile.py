@@ -29,6 +29,10 @@ LITERAL = ("SELECT id, lease, payload "
 PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(lease), '{}') AS leases "
            "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 
+BATCH = 10
+BATCHES = (f"SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq_claim('bench', batch => {BATCH}) \\gset\n"
+           'SELECT count(*) AS done FROM jobq_complete_many(:ids::bigint[], :leases::bigint[]) \\gset\n')
+
 
 @dataclass
 class Kind:
@@ -52,7 +56,9 @@ KINDS = [
     Kind('empty claim', "SELECT id, lease, payload FROM jobq_claim('bench');\n", jobs=0),
     Kind('empty claim, not prepared', "SELECT id, lease, payload FROM jobq_claim('bench');\n", prepared=False,
          jobs=0),
+    Kind('enqueue', "SELECT jobq_enqueue('bench', '{\"n\": 1, \"text\": \"some\"}');\n", jobs=0),
     Kind('claim, complete', LIFECYCLE),
+    Kind(f'claim, complete, {BATCH} jobs', BATCHES, jobs=(BATCH + 1) * (WARM + CALLS)),
     Kind('complete_and_claim', FUSED),
     Kind('complete_and_claim, not prepared', LITERAL, prepared=False),
     Kind('claim, complete, a limit of the queue', LIFECYCLE,
@@ -124,8 +130,12 @@ def fill(kind):
     sql('VACUUM ANALYZE jobq.jobs')
 
 
+def wal_position():
+    return int(sql("SELECT pg_current_wal_insert_lsn() - '0/0'"))
+
+
 def run(kind, warm=WARM, calls=CALLS):
-    """The file with the profile of the steady calls of a session."""
+    """Returns the file with the profile of the steady calls of a session, and the bytes of WAL per call."""
     fill(kind)
     known = set(glob.glob(f'{OUT}/*.1'))
     script = (f'\\set call :call + 1\n\\if :call = {warm + 1}\nSELECT pg_postmaster_start_time();\n\\endif\n'
@@ -133,11 +143,13 @@ def run(kind, warm=WARM, calls=CALLS):
               f'\\if :call = {warm + calls}\nSELECT pg_trigger_depth();\n\\endif\n')
     with open(f'{OUT}/script.sql', 'w') as file:
         file.write(script)
+    before = wal_position()
     done = subprocess.run(['pgbench', '-n', '-M', 'prepared' if kind.prepared else 'simple', '-f', f'{OUT}/script.sql', '-c', '1',
                            '-t', str(warm + calls), '-D', 'call=0', '-D', 'ids={}', '-D', 'leases={}', '-D', 'id=0', '-D', 'lease=0'],
                           capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f'{kind.name}: {done.stderr}')
+    wal = (wal_position() - before) / (warm + calls)
     new = sorted(set(glob.glob(f'{OUT}/*.1')) - known)
     if len(new) != 1:
         sys.exit(f'{kind.name}: {len(new)} profiles instead of one')
@@ -146,7 +158,7 @@ def run(kind, warm=WARM, calls=CALLS):
         sys.exit(f'{kind.name}: {completed} jobs were completed')
     with open(f'{OUT}/kinds', 'a') as file:
         file.write(f'{os.path.basename(new[0])} {kind.name}\n')
-    return new[0]
+    return new[0], wal
 
 
 def part_of(binary, name):
@@ -165,13 +177,14 @@ def by_part(profile):
 
 
 def show(columns):
-    """A table in Markdown; columns: titles, and costs by part."""
+    """Prints a table in Markdown. Columns are titles, costs by part, and bytes of WAL."""
     order = [part for part, _ in PARTS] + [OURS, OURS_AT_END, OTHER]
-    print('\n| | ' + ' | '.join(title for title, _ in columns) + ' |\n|---|' + '--:|' * len(columns))
+    print('\n| | ' + ' | '.join(title for title, _, _ in columns) + ' |\n|---|' + '--:|' * len(columns))
     for part in order:
-        if any(costs.get(part, 0) >= 0.5 for _, costs in columns):
-            print(f'| {part} | ' + ' | '.join(f'{costs.get(part, 0):,.0f}' for _, costs in columns) + ' |')
-    print('| all | ' + ' | '.join(f'{sum(costs.values()):,.0f}' for _, costs in columns) + ' |')
+        if any(costs.get(part, 0) >= 0.5 for _, costs, _ in columns):
+            print(f'| {part} | ' + ' | '.join(f'{costs.get(part, 0):,.0f}' for _, costs, _ in columns) + ' |')
+    print('| all | ' + ' | '.join(f'{sum(costs.values()):,.0f}' for _, costs, _ in columns) + ' |')
+    print('| bytes of WAL | ' + ' | '.join(f'{wal:,.0f}' for _, _, wal in columns) + ' |')
     sys.stdout.flush()
 
 
@@ -183,7 +196,8 @@ def main():
     columns = []
     for kind in kinds:
         print(kind.name, '...', file=sys.stderr, flush=True)
-        columns.append((kind.name, by_part(Profile(run(kind)))))
+        path, wal = run(kind)
+        columns.append((kind.name, by_part(Profile(path)), wal))
     show(columns)
 
 

@@ -2,7 +2,7 @@
 # What a call costs, in instructions: a throw-away server under valgrind's callgrind, one session, 1,000 calls of each kind
 # after 300 to get warm, from the message that asks to the answer. Instructions are the same on every machine and beside any
 # other work. What the kernel does is not among them.
-#   make profile                       every kind of call
+#   make profile                       every kind of call, and its WAL
 #   make profile ONLY="empty claim"    those whose names fit this regular expression
 #   make profile KEEP=/some/directory  leaves callgrind's files there, for callgrind_annotate
 #   make profile CACHE=1               how many lines of memory a call brings into the caches of a core instead (simulated)
