@@ -51,7 +51,6 @@ KINDS = [
                "CREATE TABLE bare (id bigint PRIMARY KEY, status text, payload jsonb) WITH (fillfactor = 60); "
                "INSERT INTO bare SELECT n, 'todo', jsonb_build_object('n', n, 'text', repeat('x', 67)) "
                "FROM generate_series(1, 2000) n; VACUUM ANALYZE bare"),
-    Kind('enqueue', "SELECT jobq_enqueue('bench', jsonb_build_object('n', :call::int));\n", jobs=0),
     Kind('enqueue_many of 100', "SELECT count(*) FROM jobq_enqueue_many('bench', array_fill('{}'::jsonb, '{100}'));\n", jobs=0),
     Kind('empty claim', "SELECT id, lease, payload FROM jobq_claim('bench');\n", jobs=0),
     Kind('empty claim, not prepared', "SELECT id, lease, payload FROM jobq_claim('bench');\n", prepared=False,

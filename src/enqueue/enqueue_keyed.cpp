@@ -183,7 +183,7 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     if (look)
         find_holders(keys, keyed, call.now);
     else
-        find_holders_beside_index(keys, keyed, call.now);
+        find_kept(keys, keyed, call.now);
     int left = first;
     for (int i = 0; i < keyed; i++) {
         KeyedJob *job = jobs[first + i];

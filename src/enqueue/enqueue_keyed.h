@@ -25,7 +25,7 @@ struct KeyedJob {
 // spec.on_conflict decides. Waits for transactions that have enqueued one of the keys and not ended. What differs
 // between the jobs is in `jobs`, not in `spec`. Whether the queue has room is decided before (enqueue/admission.h).
 // 40001 in REPEATABLE READ and above, where an INSERT ... ON CONFLICT DO NOTHING would raise it, and when a key was
-// kept, or taken in a table that inherits jobq.jobs, since the snapshot.
+// kept since the snapshot.
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now);
 
 // Whether a job has begun: then its key is taken from it by who replaces it, as from one that runs.

@@ -1,5 +1,5 @@
 // See jobs_sql.h. Each statement names the whole key and the predicate of the index that it is for, so that there is
-// one plan for it. Where that index is missing, or a table inherits jobq.jobs, another plan finds the same.
+// one plan for it. Where that index is missing another plan finds the same.
 #include "compat/pg.h"
 
 #include "compat/args.h"

@@ -5,6 +5,7 @@
 #include "compat/library_version.h"
 #include "compat/relation_changes.h"
 #include "compat/settings.h"
+#include "job/inheritance.h"
 #include "job/jobs_table.h"
 #include "shmem/database_state.h"
 
@@ -233,9 +234,10 @@ void look_up() {
         known.checked[i] = false;
     }
     require_library_for(table);
+    require_no_inheritance(table);
     known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
     if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
-    known.epoch = known.attached.has_children ? kNoEpoch : epoch_of(known.table);
+    known.epoch = epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);

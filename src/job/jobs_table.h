@@ -86,10 +86,9 @@ void require_job_columns();
 void require_usable_jobs();
 
 // The epoch of the empty ranges (lanes/empty_ranges.h) as this session sees it now: another one whenever the triggers
-// of jobq.jobs that tell of changes by hand have been changed. kNoEpoch when one of them is missing or switched off,
-// this very transaction has changed them, or other tables inherit jobq.jobs, of whose rows nobody tells. The triggers
-// cannot change while somebody else writes to the table or has opened it with open_jobs: whoever refreshes holds that
-// lock, and so does a change that nobody is told of.
+// of jobq.jobs that tell of changes by hand have been changed. kNoEpoch when one of them is missing or switched off, or
+// this very transaction has changed them. The triggers cannot change while somebody else writes to the table or has
+// opened it with open_jobs: whoever refreshes holds that lock, and so does a change that nobody is told of.
 uint64 trigger_epoch();
 
 // What follows sees what is committed now (READ COMMITTED), or the transaction's snapshot. Must be called first.

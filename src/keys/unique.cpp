@@ -7,31 +7,19 @@
 #include "keys/kept_keys.h"
 #include "keys/unique.h"
 
-extern "C" {
-#include "catalog/pg_inherits.h"
-}
-
 namespace jobq {
 
 namespace {
 
 // LIMIT 1 keeps each look-up apart: by the index, whatever the statistics say.
-#define HOLDER "j._holds_key AND j.unique_key = u.unique_key AND j.queue COLLATE \"C\" = u.queue"
-
 Statement find_unfinished = {
     "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
-    "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j WHERE " HOLDER " LIMIT 1) f(id, status)",
-    {TEXTARRAYOID, TEXTARRAYOID}};
-
-// In other tables, which inherit jobq.jobs: the index does not have them.
-Statement find_inherited = {
-    "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
-    "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j WHERE " HOLDER
-    " AND j.tableoid <> 'jobq.jobs'::pg_catalog.regclass LIMIT 1) f(id, status)",
+    "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j "
+    "WHERE j._holds_key AND j.unique_key = u.unique_key AND j.queue COLLATE \"C\" = u.queue LIMIT 1) f(id, status)",
     {TEXTARRAYOID, TEXTARRAYOID}};
 
 // + interval '0': the index on kept_until, which is for the prune, must not be taken.
-Statement find_kept = {
+Statement read_kept = {
     R"(SELECT u.n, f.job_id, f.kept_until
        FROM unnest($1, $2, $3) WITH ORDINALITY AS u(queue, unique_key, own, n),
             LATERAL (SELECT k.job_id, k.kept_until FROM jobq.kept_keys k
@@ -39,15 +27,6 @@ Statement find_kept = {
                        AND k.job_id <> u.own
                      ORDER BY k.kept_until + interval '0' DESC LIMIT 1) f)",
     {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
-
-[[noreturn]] void changed_since_snapshot(const char *what) {
-    ereport(ERROR,
-            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("could not serialize access due to concurrent update"),
-             errdetail("%s since the transaction's snapshot was taken.", what), errhint("Retry the transaction.")));
-    pg_unreachable();
-}
-
-bool jobs_are_inherited() { return has_subclass(get_relname_relid("jobs", get_namespace_oid("jobq", false))); }
 
 struct KeyArrays {
     Datum queues, keys, own;
@@ -65,7 +44,9 @@ KeyArrays arrays_of(const WantedKey *keys, int count) {
     return {array_of(queues, count, TEXTOID), array_of(names, count, TEXTOID), array_of(own, count, INT8OID)};
 }
 
-void note_unfinished(WantedKey *keys, const Rows &rows) {
+void find_unfinished_holders(WantedKey *keys, int count) {
+    const KeyArrays arrays = arrays_of(keys, count);
+    const Rows rows = run(find_unfinished, Params().add(arrays.queues).add(arrays.keys));
     for (uint64 i = 0; i < rows.size(); i++) {
         WantedKey *key = &keys[rows[i].int64_at(1) - 1];
         key->holder = rows[i].int64_at(2);
@@ -73,34 +54,12 @@ void note_unfinished(WantedKey *keys, const Rows &rows) {
     }
 }
 
-void find_unfinished_holders(WantedKey *keys, int count) {
-    const KeyArrays arrays = arrays_of(keys, count);
-    note_unfinished(keys, run(find_unfinished, Params().add(arrays.queues).add(arrays.keys)));
-}
-
-// By what is committed now, as the index would say it.
-void find_inherited_holders(WantedKey *keys, int count) {
-    if (!jobs_are_inherited()) return;
-    const KeyArrays arrays = arrays_of(keys, count);
-    const Params params = Params().add(arrays.queues).add(arrays.keys);
-    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    const Rows now = read(find_inherited, params, latest);
-    UnregisterSnapshot(latest);
-    note_unfinished(keys, now);
-    if (now.size() == 0 || !IsolationUsesXactSnapshot()) return;
-    auto *seen = static_cast<WantedKey *>(palloc0(sizeof(WantedKey) * count));
-    note_unfinished(seen, run(find_inherited, params));
-    for (int i = 0; i < count; i++)
-        if (keys[i].holder != 0 && keys[i].holder != seen[i].holder)
-            changed_since_snapshot("A job with the same unique key has come");
-}
-
 // Among those that no unfinished job has. `snapshot` nullptr: a fresh one, or the transaction's.
 void find_kept_keys(WantedKey *keys, int count, TimestampTz now, Snapshot snapshot) {
     if (count == 0 || !any_kept_key()) return;
     const KeyArrays arrays = arrays_of(keys, count);
     const Params params = Params().add(arrays.queues).add(arrays.keys).add(arrays.own).add(TimestampTzGetDatum(now));
-    const Rows rows = snapshot != nullptr ? read(find_kept, params, snapshot) : run(find_kept, params);
+    const Rows rows = snapshot != nullptr ? read(read_kept, params, snapshot) : run(read_kept, params);
     for (uint64 i = 0; i < rows.size(); i++) {
         WantedKey *key = &keys[rows[i].int64_at(1) - 1];
         if (key->holder != 0) continue;
@@ -117,10 +76,7 @@ void find_holders(WantedKey *keys, int count, TimestampTz now) {
     find_kept_keys(keys, count, now, nullptr);
 }
 
-void find_holders_beside_index(WantedKey *keys, int count, TimestampTz now) {
-    find_inherited_holders(keys, count);
-    find_kept_keys(keys, count, now, nullptr);
-}
+void find_kept(WantedKey *keys, int count, TimestampTz now) { find_kept_keys(keys, count, now, nullptr); }
 
 void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now) {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
@@ -128,7 +84,13 @@ void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now) {
     UnregisterSnapshot(latest);
 }
 
-void kept_since_snapshot() { changed_since_snapshot("A job with the same unique key has finished"); }
+void kept_since_snapshot() {
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("could not serialize access due to concurrent update"),
+             errdetail("A job with the same unique key has finished since the transaction's snapshot was taken."),
+             errhint("Retry the transaction.")));
+    pg_unreachable();
+}
 
 void key_taken(const WantedKey &key, const char *hint) {
     const std::string_view queue = view(key.queue), name = view(key.unique_key);
@@ -145,17 +107,13 @@ void key_taken(const WantedKey &key, const char *hint) {
 }
 
 void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_key) {
-    const bool kept = any_kept_key();
-    if (!kept && !jobs_are_inherited()) return;
+    if (!any_kept_key()) return;
     const TimestampTz now = GetCurrentTimestamp();
     WantedKey key = {};
     key.queue = make_text(queue);
     key.unique_key = make_text(unique_key);
     key.own = job;
-    find_inherited_holders(&key, 1);
-    if (key.holder != 0) key_taken(key, "Wait until that job has finished.");
-    if (!kept) return;
-    find_kept_keys(&key, 1, now, nullptr);
+    find_kept(&key, 1, now);
     if (key.holder == 0) {
         // As take_back_kept().
         find_kept_by_latest(&key, 1, now);

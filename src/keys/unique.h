@@ -22,10 +22,9 @@ struct WantedKey {
 // Fills in who has the keys, by a fresh snapshot or the transaction's. Inside with_spi().
 void find_holders(WantedKey *keys, int count, TimestampTz now);
 
-// Only what the unique index does not see: keys that jobs hold in tables which inherit jobq.jobs, by what is committed
-// now (40001 in REPEATABLE READ and above when it has come since the snapshot), and keys that are kept.
-void find_holders_beside_index(WantedKey *keys, int count, TimestampTz now);
-// Keys that are kept, of those that no unfinished job has, by what is committed now, whatever the snapshot.
+// The same for finished jobs that keep a key, of the keys that have no unfinished holder.
+void find_kept(WantedKey *keys, int count, TimestampTz now);
+// The same by what is committed now, whatever the snapshot.
 void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now);
 // 40001: that is so since the transaction's snapshot.
 [[noreturn]] void kept_since_snapshot();
@@ -33,9 +32,8 @@ void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now);
 // 23505, naming the key and who has it. `hint`: what to do when that job is unfinished.
 [[noreturn]] void key_taken(const WantedKey &key, const char *hint);
 
-// A job that somebody has changed or inserted by hand holds a key now, by the index: 23505 when another keeps it, or
-// holds it in a table that inherits jobq.jobs. 40001 in REPEATABLE READ and above when it does so since the snapshot.
-// Inside with_spi().
+// Checks the key of a job that plain SQL has inserted or changed: 23505 if a finished job keeps that key, or 40001 in
+// REPEATABLE READ and above if it has kept the key since the snapshot. Inside with_spi().
 void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_key);
 
 }  // namespace jobq

@@ -176,15 +176,14 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
                         &count);
     }
     if (!may) {
-        for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
         let_claims_count(*jobs);
     } else if (count > 0) {
         core::Event event = {core::EventKind::SlotsGiven, now};
         enter_slots(permits, count, now, &event);
         change_locked_job(jobs, event);
-        for (int i = 0; i < count; i++) slot_written(slots, permits[i].slot);
         ++*given;
     }
+    for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
     close_slots(&slots);
     return may;
 }

@@ -7,8 +7,7 @@
 // before the slot was locked, and its first row stays as it is as long as its transaction goes on: the first look has
 // met it.
 //
-// SQL cannot see what is not committed: the first look goes below it, whichever way the rows go. Of tables that inherit
-// jobq.jobs only the second one, by SQL, knows: where there are such, a slot stays locked until the transaction ends.
+// Both looks go below SQL, whichever way the rows go, because SQL cannot see what is not committed.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -16,7 +15,7 @@
 #include "leases/rescue_index.h"
 #include "limits/limit_slots.h"
 #include "limits/limit_state.h"
-#include "table/table_sql.h"
+#include "compat/spi.h"
 
 #include <algorithm>
 
@@ -31,12 +30,6 @@ namespace {
 
 constexpr AttrNumber kSlot = 1, kSeq = 2;
 
-#define HOLDS(slot) \
-    "SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j." slot " = $1 AND j._slot_seq >= $2)", { INT8OID, INT8OID }
-#define HELD(slot) \
-    "SELECT j." slot " FROM jobq.jobs j WHERE j." slot " > $1 AND j." slot " < $2", { INT8OID, INT8OID }
-Statement holds_slot[] = {{HOLDS("_queue_slot")}, {HOLDS("_key_slot")}};
-Statement held_slots[] = {{HELD("_queue_slot")}, {HELD("_key_slot")}};
 // As limits/limit_settings.cpp finds them to give them slots.
 #define RUNNING_IN_QUEUE                                                                     \
     "SELECT count(*) FROM jobq.jobs j "                                                      \
@@ -57,7 +50,7 @@ Relation index_of(Slots *slots, SlotOf of) {
     return *index;
 }
 
-// Calls body() for each row that the snapshot sees, of those of jobq.jobs alone.
+// Calls body() for each row that the snapshot sees.
 template <typename Body>
 void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int count, Body body) {
     Relation table = slots->jobs->table.relation;
@@ -83,15 +76,6 @@ void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int cou
     ExecClearTuple(slots->found);
 }
 
-// What is committed, by SQL.
-template <typename Body>
-void read_slots(const Slots &slots, Statement &statement, int64 from, int64 to, Snapshot snapshot, Body body) {
-    with_sql_of(slots.jobs->table.relation, [&] {
-        const Rows rows = read(statement, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)), snapshot);
-        for (uint64 i = 0; i < rows.size(); i++) body(rows[i]);
-    });
-}
-
 bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
     ScanKeyData keys[2];
     ScanKeyInit(&keys[0], kSlot, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
@@ -104,18 +88,10 @@ bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
     return any;
 }
 
-bool any_committed_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
-    if (!slots->jobs->table.attached.has_children) return any_holder(slots, of, snapshot, slot);
-    bool any = false;
-    read_slots(*slots, holds_slot[static_cast<int>(of)], slot, slot_bound(slot), snapshot,
-               [&](const Row &row) { any = row.bool_at(1); });
-    return any;
-}
-
 bool is_free(Slots *slots, SlotOf of, int64 slot) {
     if (seems_held(slots, of, slot)) return false;
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    const bool held = any_committed_holder(slots, of, latest, slot);
+    const bool held = any_holder(slots, of, latest, slot);
     UnregisterSnapshot(latest);
     return !held;
 }
@@ -139,20 +115,6 @@ void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Number
         if (!is_null) add_number(numbers, room, DatumGetInt64(slot));
         return true;
     });
-}
-
-void add_committed_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
-    if (!slots->jobs->table.attached.has_children) {
-        add_numbers(slots, of, snapshot, limit, numbers, room);
-        return;
-    }
-    MemoryContext caller = CurrentMemoryContext;
-    read_slots(*slots, held_slots[static_cast<int>(of)], limit, core::slot_of(limit, core::kHighestNumber + 1),
-               snapshot, [&](const Row &row) {
-                   MemoryContext query = MemoryContextSwitchTo(caller);
-                   add_number(numbers, room, row.int64_at(1));
-                   MemoryContextSwitchTo(query);
-               });
 }
 
 }  // namespace
@@ -188,10 +150,6 @@ void unlock_slot(int64 slot) {
     LockRelease(&tag, ExclusiveLock, false);
 }
 
-void slot_written(const Slots &slots, int64 slot) {
-    if (!slots.jobs->table.attached.has_children) unlock_slot(slot);
-}
-
 Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
     int room = 256;
     Numbers numbers = {static_cast<int32 *>(palloc(sizeof(int32) * room)), 0};
@@ -199,7 +157,7 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
     InitDirtySnapshot(dirty);
     add_numbers(slots, of, &dirty, limit, &numbers, &room);
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    add_committed_numbers(slots, of, latest, limit, &numbers, &room);
+    add_numbers(slots, of, latest, limit, &numbers, &room);
     UnregisterSnapshot(latest);
     std::sort(numbers.items, numbers.items + numbers.count);
     numbers.count = static_cast<int>(std::unique(numbers.items, numbers.items + numbers.count) - numbers.items);

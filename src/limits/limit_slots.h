@@ -25,9 +25,8 @@ void close_slots(Slots *slots);
 // Locks the slot if it is free; false: it is not, or somebody else is just taking it. The current transaction is held
 // to have taken it from here on.
 bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot, TimestampTz now);
+// For when the job that has taken the slot is written, or will not be.
 void unlock_slot(int64 slot);
-// Unlocks it when the job that has taken it is written, unless others could not see that it is.
-void slot_written(const Slots &slots, int64 slot);
 
 // Whether a job seems to hold the slot. An answer to choose by, since the slot is not locked.
 bool seems_held(Slots *slots, SlotOf of, int64 slot);

@@ -247,7 +247,7 @@ void enter_permits(const Limiter &limiter, core::Event *event) {
 void keep_permits(Limiter *limiter) {
     for (int i = 0; i < limiter->permit_count; i++) {
         const Permit &permit = limiter->permits[i];
-        if (permit.slot != 0) slot_written(limiter->slots, permit.slot);
+        if (permit.slot != 0) unlock_slot(permit.slot);
         if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_throttled()) continue;
         // The key's next job, where it may be throttled.
         TimestampTz due;

@@ -48,7 +48,7 @@ int runnable_jobs(std::string_view name, const Queue &queue, std::string_view ke
 }
 
 // Takes the first jobs of the key out of the ranges, `count` at most, and returns how many were in them. By the index
-// whichever way the rows go: where there are such ranges, no other table inherits jobq.jobs, and nothing is written.
+// whichever way the rows go, because nothing is written.
 int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {

@@ -22,6 +22,7 @@
 #include "handlers/handler_job.h"
 #include "identity/data_directory.h"
 #include "job/change_job.h"
+#include "job/inheritance.h"
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
@@ -169,6 +170,7 @@ void _PG_init(void) {
     jobq::install_database_commands_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();
+    jobq::install_inheritance_hook();
     jobq::register_launcher();
 }
 

@@ -7,7 +7,6 @@
 
 extern "C" {
 #include "catalog/pg_am_d.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_rewrite.h"
 #include "catalog/pg_trigger.h"
@@ -39,10 +38,6 @@ void found(const char *format, const char *name = "") {
 void look_at_storage(Relation table) {
     if (table->rd_rel->relkind != RELKIND_RELATION || table->rd_rel->relam != HEAP_TABLE_AM_OID)
         found("it is not a table of the kind heap");
-    if (table->rd_rel->relispartition) found("it is a partition");
-    verdict.attached.has_children =
-        table->rd_rel->relhassubclass && find_inheritance_children(RelationGetRelid(table), NoLock) != NIL;
-    if (verdict.attached.has_children) found("other tables inherit it");
     if (table->rd_rel->relrowsecurity) found("it has row security");
     if (newer_than_tested()) found("this release of jobq has not been tested with PostgreSQL %s", PG_MAJORVERSION);
 }

@@ -27,7 +27,6 @@ struct Attached {
     const OwnColumn *own;
     int own_count;
     const char *reason;  // the first thing that takes SQL, in words; nullptr: there is none. Good until the next answer
-    bool has_children;   // tables that inherit it: rows of which nobody tells
     bool sees_ends;      // somebody learns of a row's last change, or of its end: neither may be left out
     bool has_rule;       // for INSERT or UPDATE
     bool has_defaults;   // columns have defaults that count where a row of ours has no value

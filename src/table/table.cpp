@@ -194,9 +194,10 @@ HeapTupleHeaderData header_in(TupleTableSlot *row) {
     return header;
 }
 
-// Of table.row, as it is at this moment. By SQL that is a copy, perhaps of a row of a table that inherits ours.
+// Of table.row, as it is at this moment. By SQL that is a copy.
 bool header_of_row(const Table &table, HeapTupleHeaderData *header) {
-    if (table.by_sql) return read_row_header(table.row->tts_tableOid, table.row->tts_tid, table.snapshot, header);
+    if (table.by_sql)
+        return read_row_header(RelationGetRelid(table.relation), table.row->tts_tid, table.snapshot, header);
     *header = header_in(table.row);
     return true;
 }

@@ -20,8 +20,8 @@ enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 
 // Where a row is. It is found by its place: no index is read, which would be noted where transactions are serialised.
 // The second condition, which no plan uses, is asked again of a version that has come meanwhile, and lets it not count.
-#define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.tableoid = $3 AND j.%s = $1"
-constexpr int kPlaceParameters = 3;
+#define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.%s = $1"
+constexpr int kPlaceParameters = 2;
 
 // Statements made at run time, one for each set of columns that is written, which are some hundred: they stay, since
 // one may be running, further out.
@@ -93,7 +93,6 @@ void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
     }
     types[0] = TupleDescAttr(desc, table.key - 1)->atttypid;
     types[1] = TIDOID;
-    types[2] = OIDOID;
     int count = kPlaceParameters;
     for_each_column(columns, [&](AttrNumber column) { types[count++] = TupleDescAttr(desc, column - 1)->atttypid; });
     Assert(count < kMaxParameters);
@@ -132,7 +131,6 @@ Statement *fixed_statement(const Table &table, Statement *statement, const char 
     statement->sql = MemoryContextStrdup(TopMemoryContext, sql);
     statement->types[0] = TupleDescAttr(RelationGetDescr(table.relation), table.key - 1)->atttypid;
     statement->types[1] = TIDOID;
-    statement->types[2] = OIDOID;
     return statement;
 }
 
@@ -142,10 +140,7 @@ int64 key_in(TupleTableSlot *row, const Table &table) {
 }
 
 Params place_of(const Table &table) {
-    return Params()
-        .add(Int64GetDatum(key_in(table.row, table)))
-        .add(PointerGetDatum(&table.row->tts_tid))
-        .add(ObjectIdGetDatum(table.row->tts_tableOid));
+    return Params().add(Int64GetDatum(key_in(table.row, table))).add(PointerGetDatum(&table.row->tts_tid));
 }
 
 // What a trigger of somebody's, which sees the statement, need not be told of: a column given that stays as it is,
@@ -169,8 +164,7 @@ Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
 // Whether the row that an update leaves may be another than the one that was given.
 bool may_be_made_another(const Table &table) {
     const TriggerDesc *triggers = table.relation->trigdesc;
-    return table.attached.has_rule || table.attached.has_children ||
-           (triggers != nullptr && triggers->trig_update_before_row);
+    return table.attached.has_rule || (triggers != nullptr && triggers->trig_update_before_row);
 }
 
 // A change has found no row: false when it is another version by now, which had to be waited for. If it is the same the
@@ -193,7 +187,6 @@ void store_row(const Row &row, TupleTableSlot *slot) {
     ExecStoreVirtualTuple(slot);
     ExecMaterializeSlot(slot);
     slot->tts_tid = *reinterpret_cast<ItemPointer>(DatumGetPointer(row.get(1)));
-    slot->tts_tableOid = DatumGetObjectId(row.get(2));
 }
 
 bool lock_by_sql(Table *table, LockWaitPolicy wait) {

@@ -16,9 +16,9 @@ namespace jobq {
 constexpr AttrNumber kMaxWrittenColumn = 64;
 
 // What a statement reads of a row `j`, for store_row().
-#define JOBQ_WHOLE_ROW "j.ctid, j.tableoid, j.*"
+#define JOBQ_WHOLE_ROW "j.ctid, j.*"
 // The column of such a result that has the table's own column of that number; for those that nobody may drop.
-constexpr int result_column(AttrNumber column) { return column + 2; }
+constexpr int result_column(AttrNumber column) { return column + 1; }
 
 // Leaves such a row in a slot of make_row(), copied.
 void store_row(const Row &row, TupleTableSlot *slot);

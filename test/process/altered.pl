@@ -1,5 +1,5 @@
 # Somebody alters jobq.jobs over and over, by what needs no more than a weak lock, while sessions and the background worker look
-# up what is attached to the table: whatever they look at may be built anew meanwhile.
+# up what is attached to the table: whatever they look at may be built anew meanwhile. Then: no table may inherit jobq.jobs.
 use strict;
 use warnings FATAL => 'all';
 
@@ -40,5 +40,17 @@ ok($altered, "altered $alters times") or diag($error);
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000)/, 'nobody has looked at what was there no more');
 is(value($node, 'work', q{SELECT count(*) > 0 FROM jobq.jobs WHERE status = 'completed'}), 't', 'and jobs were done meanwhile');
 end_sessions(@workers) if $altered;
+
+value($node, 'work', 'CREATE TABLE public.twin (LIKE jobq.jobs); CREATE TABLE public.parted (LIKE jobq.jobs) PARTITION BY LIST (queue);
+    CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw');
+for my $child (
+    'CREATE TABLE public.child () INHERITS (public.twin, jobq.jobs)', 'SET search_path = jobq; CREATE TABLE public.child () INHERITS (jobs)',
+    'CREATE SCHEMA family CREATE TABLE child () INHERITS (jobq.jobs)', 'CREATE FOREIGN TABLE public.child () INHERITS (jobq.jobs) SERVER other',
+    'ALTER TABLE public.twin INHERIT jobq.jobs', 'ALTER TABLE public.parted ATTACH PARTITION jobq.jobs DEFAULT',
+    q{DO $$ BEGIN CREATE TABLE public.child () INHERITS (jobq.jobs); END $$})
+{
+    is(sqlstate($node, 'work', $child), '0A000', "refused: $child");
+}
+is(sqlstate($node, 'work', 'CREATE TABLE public.child () INHERITS (public.twin)'), '00000', 'other tables may have child tables');
 $node->stop;
 done_testing();

@@ -200,6 +200,24 @@ value($node, 'plain', q{SET session_replication_role = replica;
 is(value($node, 'plain', q{SELECT done FROM jobq_tick(now() + interval '1 h') WHERE duty = 'rescue'}),
     '1', 'the first tick after the start of the server finds and rescues them');
 
+# ---- a table that inherits jobq.jobs, which nothing refuses without preload
+
+value($node, 'plain', 'CREATE TABLE public.child () INHERITS (jobq.jobs)');
+value($node, 'plain', q{INSERT INTO public.child SELECT * FROM ONLY jobq.jobs WHERE queue = 'left over'});
+for my $call (
+    q{SELECT jobq_enqueue('left over')}, q{SELECT jobq_enqueue('left over', unique_key => 'k')}, q{SELECT jobq_claim('left over')},
+    q{SELECT jobq_complete(id, 1) FROM ONLY jobq.jobs LIMIT 1}, q{SELECT jobq_tick()}, q{SELECT jobq_access()},
+    q{INSERT INTO jobq.jobs (queue) VALUES ('left over')}, q{UPDATE ONLY jobq.jobs SET priority = 1})
+{
+    my (undef, $refusal) = run_sql($node, 'plain', $call);
+    like($refusal, qr/supports neither inheritance.*DETAIL:  Table public\.child inherits it\..*HINT:  Run ALTER TABLE public\.child NO INHERIT/s,
+        "with a child table: $call");
+}
+value($node, 'plain', 'ALTER TABLE public.child NO INHERIT jobq.jobs');
+is(value($node, 'plain', q{SELECT count(*) FROM public.child}), '1', 'the child table keeps its rows');
+is(value($node, 'plain', q{SELECT count(*) FROM jobq_claim('left over')}), '1', 'and jobs run again');
+value($node, 'plain', q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE queue = 'left over'; DROP TABLE public.child});
+
 # ---- a copy
 
 value($node, 'postgres', 'CREATE DATABASE twin TEMPLATE plain');
