@@ -83,6 +83,8 @@ export class Database {
     });
     // A server that goes away ends idle connections: the pool drops them, and there is nothing else to do.
     this.pool.on('error', () => {});
+    // A connection can end between two queries, even before the pool hands it out. An error without a listener would end the process.
+    this.pool.on('connect', (client) => client.on('error', () => {}));
     this.known = undefined;
     this.knownAt = 0;
   }
@@ -95,9 +97,6 @@ export class Database {
     } catch (error) {
       throw toProblem(error);
     }
-    // Between two queries nobody else listens, and an error that nobody hears ends the process.
-    const unheard = () => {};
-    client.on('error', unheard);
     const query = async (text, values = []) => {
       const result = await client.query({ text, values, query_timeout: timeout + 10000 });
       return result.rows;
@@ -114,7 +113,6 @@ export class Database {
       if (!broken) await client.query('ROLLBACK').catch((failure) => { broken = failure; });
       throw problem;
     } finally {
-      client.off('error', unheard);
       client.release(broken);
     }
   }

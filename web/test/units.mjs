@@ -1,5 +1,7 @@
 // What decides without a server: options, escaping, filters, cursors, layouts.
 import { readFileSync } from 'node:fs';
+import net from 'node:net';
+import { Database } from '../lib/database.js';
 import { fragmentOf } from '../lib/pages/failures.js';
 import { layout, parseDot } from '../lib/graph.js';
 import { escape, html, plural, span, table } from '../lib/html.js';
@@ -111,6 +113,32 @@ async function samples() {
   is([of.rows.length, of.some], [1, true], 'sampler: a queue that is not among the busiest has unknown numbers');
 }
 
+// A server that accepts a connection and ends it, all in one packet.
+async function endingConnection() {
+  const message = (type, body) => {
+    const head = Buffer.alloc(5);
+    head.write(type);
+    head.writeInt32BE(body.length + 4, 1);
+    return Buffer.concat([head, Buffer.from(body)]);
+  };
+  const [authenticated, ready] = [message('R', '\0\0\0\0'), message('Z', 'I')];
+  const terminated = message('E', 'SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0');
+  const server = net.createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => socket.end(Buffer.concat([authenticated, ready, terminated])));
+  });
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  const database = new Database({ database: `postgres://nobody@127.0.0.1:${server.address().port}/nothing`, statementTimeout: 2000 });
+  const unheard = [];
+  const hear = (error) => unheard.push(error.message);
+  process.on('uncaughtException', hear);
+  const problem = await database.read((query) => query('SELECT 1')).catch((error) => error);
+  process.off('uncaughtException', hear);
+  is([problem.kind, problem.status, unheard], ['lost', 503, []], 'database: a connection that ends as soon as it is ready is a lost one');
+  await database.end();
+  server.close();
+}
+
 export async function units() {
   options();
   documented();
@@ -118,4 +146,5 @@ export async function units() {
   search();
   drawing();
   await samples();
+  await endingConnection();
 }
