@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // The dashboard: reads its options, serves until SIGTERM or SIGINT.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { serve } from '@hono/node-server';
 import { createApp } from '../lib/app.js';
 import { Database } from '../lib/database.js';
@@ -21,6 +22,8 @@ if (options.help) {
 
 const database = new Database(options);
 const sampler = new Sampler(database, options);
+// The first page has numbers, unless reading them takes longer than a query of a page may.
+await Promise.race([sampler.start(), sleep(options.statementTimeout)]);
 const { fetch, listening } = createApp({ database, sampler, options });
 const server = serve({ fetch, hostname: options.host, port: options.port }, (address) => {
   listening(address.port);
@@ -31,7 +34,6 @@ server.on('error', (error) => {
   console.error(`jobq-web: cannot listen on ${options.host}:${options.port}: ${error.message}`);
   process.exit(1);
 });
-sampler.start();
 
 let stopping = false;
 function stop() {

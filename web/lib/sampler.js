@@ -1,6 +1,6 @@
 // What the small graphs show: the numbers of jobq.queue_stats every few seconds, in the memory of this process, for the busiest
-// queues and for all queues together. Bounded in queues and points. Where the numbers come from counting rows it rests a hundred times as long as that took, and may take longer
-// than a query of a page.
+// queues and for all queues together. Bounded in queues and points. If reading the numbers takes long, the sampler rests a hundred
+// times as long as that took, and may take longer than a query of a page.
 export const POINTS = 180;
 export const MAX_QUEUES = 500;
 export const SERIES = ['pending', 'processing', 'failed', 'enqueued', 'claimed', 'completed', 'errors'];
@@ -26,7 +26,8 @@ SELECT count(*), NULL, NULL, max(s.source), ${STATUSES.map((status) => `coalesce
        ${RATES.map((name) => `sum(s.${name})`).join(', ')}
 FROM stats s`;
 
-const NOTHING = { queues: 0, ...Object.fromEntries(STATUSES.map((status) => [status, 0])), ...Object.fromEntries(RATES.map((name) => [name, null])) };
+// What a page has before the first sample.
+const UNREAD = { rows: [], total: Object.fromEntries(['queues', ...STATUSES, ...RATES].map((name) => [name, null])), at: undefined, counts: true };
 
 async function readBusiest(query) {
   const found = await query(GET_BUSIEST);
@@ -46,20 +47,20 @@ export class Sampler {
     this.interval = sampleInterval;
     this.queues = new Map();
     this.total = [];
-    this.counts = false;
     this.last = undefined;   // { rows, total, at, counts }: the busiest queues, and the totals of all queues
+    // Reading the numbers takes long, or has not been tried: pages show the last sample, and read nothing.
+    this.slow = true;
+    this.rest = sampleInterval;   // milliseconds until the next sample
   }
 
+  // Returns after the first sample.
   start() {
     this.stopped = false;
     const round = async () => {
-      const began = Date.now();
       await this.sample();
-      const took = Date.now() - began;
-      if (this.stopped) return;
-      this.timer = setTimeout(round, this.counts ? Math.max(this.interval, took * 100) : this.interval);
+      if (!this.stopped) this.timer = setTimeout(round, this.rest);
     };
-    round();
+    return round();
   }
 
   stop() {
@@ -68,25 +69,30 @@ export class Sampler {
   }
 
   async sample() {
+    const began = Date.now();
+    const wasSlow = this.slow;
     try {
       const rights = await this.database.rights();
       if (!rights.reads('queue_stats')) {
         this.last = undefined;
         return;
       }
-      const timeout = this.counts ? this.timeouts.patient : this.timeouts.quick;
-      const began = Date.now();
-      const last = await this.database.transaction('READ ONLY', timeout, readBusiest);
+      const reading = Date.now();
+      this.last = await this.database.transaction('READ ONLY', wasSlow ? this.timeouts.patient : this.timeouts.quick, readBusiest);
       // With very many queues even the counters take long to read, and a page has little time.
-      last.slow = last.counts || (last.total.queues > MAX_QUEUES && Date.now() - began > this.timeouts.quick / 4);
-      this.last = last;
-      this.counts = last.slow;
+      this.slow = this.last.counts || (this.last.total.queues > MAX_QUEUES && Date.now() - reading > this.timeouts.quick / 4);
+      this.rest = this.slow ? this.restAfter(began) : this.interval;
       this.keep(this.last);
     } catch (problem) {
-      // The pages tell of it by themselves; what is left is a gap in the graphs. What takes so long counts rows, or waits for a lock:
-      // pages leave it to the sampler.
-      if (problem.kind === 'timeout') this.counts = true;
+      // The pages tell of it by themselves; what is left is a gap in the graphs. What takes so long counts rows, reads very many
+      // queues, or waits for a lock. The next sample has more time, so it comes soon.
+      this.rest = problem.kind === 'timeout' && wasSlow ? this.restAfter(began) : this.interval;
+      if (problem.kind === 'timeout') this.slow = true;
     }
+  }
+
+  restAfter(began) {
+    return Math.max(this.interval, (Date.now() - began) * 100);
   }
 
   keep({ rows, total }) {
@@ -109,17 +115,14 @@ export class Sampler {
     return points.map((values) => values[i]);
   }
 
-  // The numbers of the busiest queues and the totals of all queues: fresh ones, unless they come from counting rows
-  // or take long to read.
+  // The numbers of the busiest queues and the totals of all queues: fresh ones, unless reading them takes long.
   async stats(query) {
-    if (this.last?.slow) return this.last;
-    if (!this.last && this.counts) return { rows: [], total: NOTHING, at: undefined, counts: true };
-    return readBusiest(query);
+    return this.slow ? { ...(this.last ?? UNREAD), slow: true } : readBusiest(query);
   }
 
   // The numbers of these queues. `some`: a queue without a row may have jobs, because the sampler keeps only the busiest queues.
   async statsOf(query, queues) {
-    if (this.last?.slow || (!this.last && this.counts)) {
+    if (this.slow) {
       const stats = await this.stats(query);
       return { ...stats, rows: stats.rows.filter((row) => queues.includes(row.queue)), some: stats.at === undefined || stats.rows.length < stats.total.queues };
     }

@@ -25,7 +25,7 @@ export async function manyQueues(admin) {
     'many queues: the totals are those of all queues, and the busiest queue comes first');
 
   // What a page does if a sample takes long.
-  sampler.last.slow = true;
+  sampler.slow = true;
   reads.length = 0;
   const [unknown, known] = [await sampler.statsOf(query, ['q2998']), await sampler.statsOf(query, ['q2999'])];
   is([reads, unknown.rows.length, unknown.some, known.rows[0].pending], [[], 0, true, 6], 'many queues: a page reads nothing if reading takes long');

@@ -113,6 +113,39 @@ async function samples() {
   is([of.rows.length, of.some], [1, true], 'sampler: a queue that is not among the busiest has unknown numbers');
 }
 
+// A database whose numbers take so many milliseconds to read.
+async function slowSamples() {
+  let takes = 15;
+  const numbers = { queues: 1, pending: 7, source: 'counters' };
+  const timeouts = [];
+  const transaction = async (mode, timeout) => {
+    timeouts.push(timeout);
+    if (takes > timeout) throw Object.assign(new Error('canceling statement'), { kind: 'timeout' });
+    return { rows: [], total: numbers, at: new Date(), counts: false };
+  };
+  const sampler = new Sampler({ rights: async () => ({ reads: () => true }), transaction }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
+  const reads = [];
+  const page = async () => {
+    reads.length = 0;
+    const query = async (text) => { reads.push(text); return [{ ...numbers, queue: null }]; };
+    const [stats, of] = [await sampler.stats(query), await sampler.statsOf(query, ['q'])];
+    return [reads.length, stats.total.pending, stats.slow ?? false, of.some];
+  };
+  is(await page(), [0, null, true, true], 'sampler: before the first sample, a page reads no numbers and shows none');
+  await sampler.sample();
+  is([timeouts, sampler.last.total.pending], [[20], 7], 'sampler: the first sample may take longer than a query of a page');
+  is(await page(), [2, 7, false, false], 'sampler: a page reads numbers that are quickly read');
+  await sampler.sample();
+  is([timeouts.at(-1), sampler.rest], [10, 1000], 'sampler: if a sample takes too long, the next one follows soon');
+  is(await page(), [0, 7, true, true], 'sampler: and a page shows the last sample instead of reading for too long');
+  takes = 25;
+  await sampler.sample();
+  is([timeouts.at(-1), sampler.slow], [20, true], 'sampler: the next sample has more time');
+  takes = 5;
+  await sampler.sample();
+  is(await page(), [2, 7, false, false], 'sampler: a page reads numbers again once they are quickly read');
+}
+
 // A server that accepts a connection and ends it, all in one packet.
 async function endingConnection() {
   const message = (type, body) => {
@@ -146,5 +179,6 @@ export async function units() {
   search();
   drawing();
   await samples();
+  await slowSamples();
   await endingConnection();
 }

@@ -60,7 +60,7 @@ ${countsNotice(stats)}
 <ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { status })}"><b>${number(sum[status])}</b> ${badge(status)}</a></li>`)}</ul>
 ${rows.length < sum.queues ? html`<p>This page looks at the ${number(rows.length)} busiest of ${number(sum.queues)} queues. The totals contain all queues.</p>` : ''}
 <h2>What to look at</h2>
-${found.length === 0 ? html`<p class="empty">Nothing: no queue is late or paused with jobs, no schedule or handler is broken.</p>`
+${found.length === 0 ? stats.at && html`<p class="empty">Nothing: no queue is late or paused with jobs, no schedule or handler is broken.</p>`
     : html`<ul class="alarms">${found.slice(0, 20).map((line) => html`<li>${line}</li>`)}</ul>`}
 ${rights.reads('workers') ? workerPart(await worker(query)) : ''}
 <h2>The last ${span(seconds)}</h2>
@@ -76,7 +76,7 @@ ${table('Queues with the most jobs that wait or run', [
     { label: 'Oldest', number: true, cell: (row) => span(ages.get(row.queue)) },
     { label: 'Completed', number: true, cell: (row) => rate(row.completions) },
     { label: 'Pending before', cell: (row) => sparkline(`Pending in ${row.queue}`, sampler.series('pending', row.queue), { seconds }) },
-  ], busiest, { empty: 'There is no queue yet: SELECT jobq_enqueue(...) makes one.' })}
+  ], busiest, { empty: sum.queues === null ? '' : 'There is no queue yet: SELECT jobq_enqueue(...) makes one.' })}
 ${rights.reads('attempts') ? html`<h2>Latest failures</h2>${groupTable(view, (await groupsOf(view, query, { scan: 1000 })).groups.slice(0, 5))}
 ${view.more('/failures', {}, 'All failures')}` : ''}
 ${definitions([['Queues', number(sum.queues)]])}`, { live: true });

@@ -12,9 +12,9 @@ export async function agesOf(query, rows) {
 }
 
 export function countsNotice({ counts, slow, at }) {
+  if (at === undefined) return notice('warn', 'The dashboard has not read the numbers of the queues yet.');
   if (!counts) return slow ? notice('warn', html`These numbers were read at ${time(at)}, because reading the numbers of so many queues takes long.`) : '';
-  return notice('warn', html`jobq is not preloaded, or still counts: these numbers come from reading all jobs, which costs more the more are kept. They are those of ${
-    at ? time(at) : 'a moment that has not come yet'}.`);
+  return notice('warn', html`jobq is not preloaded, or still counts: these numbers come from reading all jobs, which costs more the more are kept. They were read at ${time(at)}.`);
 }
 
 // Says why a queue has no numbers on a page.
