@@ -40,8 +40,6 @@ seconds() {
 sql() { run_as "$SCRATCH_BIN/psql" -XqAt -v ON_ERROR_STOP=1 "$@"; }
 say() { printf '%5s s  %s\n' "$(seconds)" "$*"; }
 
-workers=(alice bob carol dave)
-victim=carol
 declare -A pid
 
 say "starting a server of its own, owned by $SCRATCH_USER, jobq preloaded"
@@ -94,7 +92,8 @@ start() {  # script name
     in_background "./$1" "$2"
     pid[$2]=$!
 }
-for name in "${workers[@]}"; do start demo_worker.sh "$name"; done
+for name in alice bob dave; do start demo_worker.sh "$name"; done
+PAUSE=1 start demo_worker.sh carol
 PAUSE=1 start demo_flow.sh erin
 stop_workers() {
     local name
@@ -103,48 +102,27 @@ stop_workers() {
 }
 scratch_hook=stop_workers
 
-# Stops the victim to see whether it holds jobs, and kills it when it does.
-kill_victim() {
-    local held try
-    for try in {1..200}; do
-        sleep 0.05
-        kill -STOP "${pid[$victim]}"
-        sleep 0.05
-        held=$(sql -c "SELECT count(*) FROM jobq.jobs WHERE status = 'processing' AND worker_id = '$victim'")
-        if [ "$held" -gt 0 ]; then
-            kill -KILL "${pid[$victim]}"
-            wait "${pid[$victim]}" 2>/dev/null || true
-            unset "pid[$victim]"
-            say "killed $victim with SIGKILL while it held $held jobs"
-            return 0
-        fi
-        kill -CONT "${pid[$victim]}"
-    done
-    echo "$victim never held a job" >&2
-    return 1
-}
-# In the middle of the workflow: two steps are saved, and its children have been enqueued.
-kill_flow() {
+# Kills a worker that pauses.
+kill_paused() {  # name
     local try
     for try in {1..600}; do
-        if [ -e work/erin.paused ]; then
-            kill -KILL "${pid[erin]}"
-            wait "${pid[erin]}" 2>/dev/null || true
-            unset "pid[erin]"
-            say "killed erin with SIGKILL in the middle of a workflow, behind its steps $(sql -c "SELECT string_agg(name, ', ' ORDER BY number) FROM jobq.steps")"
+        if [ -s "work/$1.paused" ]; then
+            kill -KILL "${pid[$1]}"
+            wait "${pid[$1]}" 2>/dev/null || true
+            unset "pid[$1]"
+            say "killed $1 with SIGKILL $(cat "work/$1.paused")"
             return 0
         fi
         sleep 0.1
     done
-    echo "erin never came to the middle" >&2
+    echo "$1 never paused in the middle of its work" >&2
     return 1
 }
-say "started the workers ${workers[*]} and erin, each a process of its own"
-sleep 0.3
-kill_victim
+say "started the workers alice, bob, carol, dave, and erin, each a process of its own"
+kill_paused carol
 sql -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND query ~ 'tick_off'" >/dev/null
 say "terminated the process in the server that handles $handled jobs"
-kill_flow
+kill_paused erin
 start demo_flow.sh frank
 
 told=
@@ -209,7 +187,7 @@ if [ $status != 0 ]; then
     tail -n 20 server.log
 else
     echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, those of"
-    echo "a schedule, and those that $victim held when it was killed. The workflow, whose worker was killed, went on where it was:"
+    echo "a schedule, and those that carol held when it was killed. The workflow, whose worker was killed, went on where it was:"
     sql -F '  ' -c "SELECT to_char(l.at, 'HH24:MI:SS.MS'), l.event, coalesce(l.worker_id, l.detail) FROM jobq.jobs j, jobq_log(j.id) l WHERE j.queue = 'flows'"
 fi
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # One worker of the demonstration's workflow: counts the files, lets others compute the digests of three, waits for them, and puts these
 # together. Each step is saved with what it writes, so that whoever claims the job next goes on behind the last one. Runs until SIGTERM.
-# With PAUSE=1 it stops in the middle, and waits for its death.
+# With PAUSE=1 it stops in the middle, and waits until it is killed.
 # usage: demo_flow.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
 set -u
 . "$(dirname "$0")/demo_session.sh"
@@ -21,12 +21,8 @@ flow() {  # job lease
     ask "SELECT job_ids FROM jobq_spawn($1, $2, 'split', (SELECT jsonb_agg(jsonb_build_object('queue', 'hashes', 'kind', 'sha256',
              'payload', jsonb_build_object('file', f.name))) FROM (SELECT name FROM files ORDER BY n LIMIT 3) f));"
     ids=$answer
-    if [ "${PAUSE-}" = 1 ]; then
-        touch "work/$name.paused"
-        # In this process itself: nothing outlives it.
-        IFS= read -r -t 600 _ <&"${db[0]}"
-    fi
-    ask "SELECT state FROM jobq_await_jobs($1, $2, '$ids', 'joined', timeout => '2 minutes');"
+    pause 'in the middle of a workflow, after its steps count and split'
+    ask "SELECT state FROM jobq_await_jobs($1, $2, '$ids', 'joined', timeout => '10 minutes');"
     [ "$answer" = ready ] || return 0
     step "$1" "$2" sum "(SELECT jsonb_agg(r->'result'->'sha256') FROM jobq_await_jobs($1, $2, '$ids', 'joined') a, jsonb_array_elements(a.results) r)"
     ask "SELECT jobq_complete($1, $2, s.result, must_hold => true) FROM jobq_step($1, $2, 'sum') s;"

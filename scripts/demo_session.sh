@@ -1,6 +1,7 @@
 # Library of the demonstration's workers: the name they are called with, and a session.
 #
-#   ask SQL    runs it, and puts what it prints into $answer
+#   ask SQL      runs it, and puts what it prints into $answer
+#   pause WHERE  with PAUSE=1: writes to work/NAME.paused where the worker is, and waits until the worker is killed
 #
 # They run until SIGTERM, which sets $stop.
 name=$1
@@ -20,4 +21,11 @@ ask() {
     done
     echo "$name: the connection is lost" >&2
     exit 1
+}
+
+# The process itself waits, without a child that could outlive it.
+pause() {
+    [ "${PAUSE-}" = 1 ] || return 0
+    echo "$1" >"work/$name.paused"
+    IFS= read -r -t 600 _ <&"${db[0]}"
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # One worker of the demonstration: claims jobs in batches of four, computes the SHA-256 of the file that each job
 # names, and completes the job in the same transaction in which it notes the effect. Runs until SIGTERM.
+# With PAUSE=1 it completes the first job of a batch, and waits until it is killed.
 # usage: demo_worker.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
 set -u
 . "$(dirname "$0")/demo_session.sh"
@@ -30,9 +31,12 @@ while [ -z "$stop" ]; do
         continue
     fi
     jobs=$answer
+    left=$(wc -l <<<"${jobs%$'\n'}")
     while IFS=$'\t' read -r id lease attempt fails file; do
         # What is left of the batch stays its own, however slow the machine is.
         ask "SELECT count(*) FROM jobq_heartbeat_worker('$name');"
         work "$id" "$lease" "$attempt" "$fails" "$file"
+        left=$((left - 1))
+        [ "$left" = 0 ] || pause "while it held $left job$([ "$left" = 1 ] || echo s)"
     done <<<"${jobs%$'\n'}"
 done
