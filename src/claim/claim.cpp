@@ -66,8 +66,8 @@ void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey f
         if (first < possible) first = possible;
     }
     if (first == core::kLastKey) return;
-    cursors->items[cursors->count++] = {
-        lane, kAnyRoundRobinKey, 0, core::kFirstKey, core::kLastKey, first, 0, 0, false, skip_empty_ranges, 0, 0};
+    cursors->items[cursors->count++] = {lane,  kAnyRoundRobinKey, 0, core::kFirstKey, core::kLastKey, first, 0, 0,
+                                        false, skip_empty_ranges, 0};
 }
 
 void open_for_claim(Claim *claim) {
@@ -206,7 +206,6 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         }
         if (cursor->limited >= kWorthThrottling)
             throttle_jobs(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
-        if (cursor->suspects >= kWorthThrottling) remember_suspects(&claim->jobs, cursor->lane, claim->epoch);
         if (due || empty || cursor->passed >= kWorthRefreshing)
             refresh_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
         else if (cursor->noted >= kSkippedWorthRefreshing)

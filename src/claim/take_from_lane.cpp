@@ -18,19 +18,12 @@ using core::ClaimKey;
 
 // What need not be looked at in a lane.
 struct Gaps {
-    core::EmptyRanges empty, throttled, suspects;
+    core::EmptyRanges empty, throttled;
 };
-
-// Once the worker is given none: where others have found nothing but suspects.
-void know_suspects(const Claim &claim, const LaneCursor &cursor, Gaps *gaps) {
-    if (cursor.skip_empty_ranges && claim.suspects == Suspects::PassedOver)
-        gaps->suspects = suspect_ranges(cursor.lane, claim.epoch);
-}
 
 void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
     if (!cursor->skip_empty_ranges) return;
     gaps->empty = read_empty_ranges(claim->epoch, cursor->lane);
-    know_suspects(*claim, *cursor, gaps);
     if (claim->limiter == nullptr || !anything_throttled()) return;
     gaps->throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
                                        claim->wanted - claim->count, claim->now);
@@ -40,8 +33,7 @@ void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
 
 ClaimKey behind_gaps(const Gaps &gaps, ClaimKey from) {
     for (;;) {
-        const ClaimKey to =
-            core::skip_empty(gaps.suspects, core::skip_empty(gaps.throttled, core::skip_empty(gaps.empty, from)));
+        const ClaimKey to = core::skip_empty(gaps.throttled, core::skip_empty(gaps.empty, from));
         if (to == from) return to;
         from = to;
     }
@@ -69,13 +61,13 @@ void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &
 }
 
 // The entry that the scan has come to. False when no other behind it can be taken either.
-bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key, Gaps *gaps) {
+bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
     if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now)) {
         cursor->noted++;
     } else if (!fetch_ready(&claim->jobs)) {
         cursor->passed++;
     } else if (passes_over(claim)) {
-        if (cursor->suspects++ == 0) know_suspects(*claim, *cursor, gaps);
+        return true;
     } else if (claim->limiter == nullptr) {
         take_job(claim);
     } else if (take_limited_job(claim) == Room::NotForKey) {
@@ -114,7 +106,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
             seek_job(&claim->jobs, *cursor, cursor->next, core::kLastKey);
             continue;
         }
-        if (!try_entry(claim, cursor, key, &gaps)) break;
+        if (!try_entry(claim, cursor, key)) break;
         if (claim->closed) return;
         cursor->next = core::next_key(key);
         if (claim->count < claim->wanted) continue;

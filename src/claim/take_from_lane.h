@@ -26,7 +26,6 @@ struct LaneCursor {
     bool skip_empty_ranges;  // and notes; not for what this very transaction has enqueued: nobody has been told of it
                              // yet
     int limited;             // jobs passed over because of their keys
-    int suspects;            // and because the worker is on trial
 };
 
 // Whether its scans may know how much of the index they need.

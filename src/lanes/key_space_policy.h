@@ -9,12 +9,11 @@ namespace jobq::core {
 enum class KeySpace : std::uint8_t {
     Claimable,  // the claimable jobs of one lane
     Throttled,  // those of one lane that the limits of their keys do not hold back
-    Suspects,   // those of one lane that are not suspects
     Due,        // jobs that become claimable at run_at; the priority is 0
     Running,    // rescue-indexed jobs, by id; run_at and priority are 0
     Schedules,  // schedules, by _due_at; id and priority are 0
 };
-constexpr int kKeySpaces = 6;
+constexpr int kKeySpaces = 5;
 
 constexpr ClaimKey due_key(std::int64_t run_at, std::int64_t id) noexcept { return {run_at, id, 0}; }
 constexpr ClaimKey running_key(std::int64_t id) noexcept { return {0, id, 0}; }

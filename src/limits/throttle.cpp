@@ -6,7 +6,6 @@
 #include "job/transaction_log.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
-#include "leases/suspects.h"
 #include "limits/limit_state.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
@@ -78,43 +77,13 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
     return found;
 }
 
-// Remembers in the key space `under` the ranges of the lane in which waits() holds for every job, the one in table.row.
-template <typename Waits>
-void refresh_ranges(JobsTable *jobs, int64 lane, RangesOf under, uint64 epoch, Waits waits) {
-    const uint64 ticket = begin_refresh(epoch, under, 0);
-    if (ticket == 0) return;
-    const EmptyRanges empty = read_empty_ranges(epoch, lane), known = read_empty_ranges(epoch, under);
-    renew_snapshot(jobs);
-    // As in refresh_lane: what this transaction has claimed counts as pending.
-    jobs->table.snapshot->curcid = FirstCommandId;
-
-    EmptyRanges found = {};
-    ClaimKey from = core::kFirstKey, last = core::kFirstKey;
-    int64 passed = 0;
-    int seen = 0;
-    walk_lane(
-        jobs, lane, core::skip_empty(empty, core::kFirstKey), core::kLastKey,
-        [&](const ClaimKey &key) {
-            last = key;
-            const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
-            // Throttled already, and worth as much as all of them.
-            if (key < next) passed += kWorthKeeping;
-            return next;
-        },
-        [&](const ClaimKey &key) {
-            if (!fetch_ready(jobs)) return Step::Next;
-            if (waits()) {
-                passed++;
-                return Step::Next;
-            }
-            if (passed >= kWorthKeeping) core::add_empty(&found, {from, key}, passed);
-            from = core::next_key(key);
-            passed = 0;
-            return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
-        });
-    // Up to the last entry there was; what comes behind it is told of.
-    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::add_empty(&found, {from, core::next_key(last)}, passed);
-    finish_refresh(under, ticket, found);
+// Returns whether the job in table.row has to wait for its key. If it waits for a token, leaves the key's name for the
+// time when the key has one.
+bool is_throttled(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now) {
+    TimestampTz due = DT_NOEND;
+    if (!waits_for_key(jobs, name, queue, now, &due)) return false;
+    if (due != DT_NOEND) unthrottle_key(name, view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))), due, kByRate);
+    return true;
 }
 
 }  // namespace
@@ -152,22 +121,41 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
 void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                    TimestampTz now) {
     if (has_new_files(jobs->table.relation) || !keep_keys_for(name, lane)) return;
-    refresh_ranges(jobs, lane, throttled_lane(lane), epoch, [&] {
-        TimestampTz due = DT_NOEND;
-        if (!waits_for_key(*jobs, name, queue, now, &due)) return false;
-        if (due != DT_NOEND)
-            unthrottle_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due, kByRate);
-        return true;
-    });
-}
+    const RangesOf throttled = throttled_lane(lane);
+    const uint64 ticket = begin_refresh(epoch, throttled, 0);
+    if (ticket == 0) return;
+    const EmptyRanges empty = read_empty_ranges(epoch, lane), known = read_empty_ranges(epoch, throttled);
+    renew_snapshot(jobs);
+    // As in refresh_lane: what this transaction has claimed counts as pending.
+    jobs->table.snapshot->curcid = FirstCommandId;
 
-EmptyRanges suspect_ranges(int64 lane, uint64 epoch) {
-    return suspect_ranges_expected() ? read_empty_ranges(epoch, suspect_lane(lane)) : EmptyRanges{};
-}
-
-void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch) {
-    if (has_new_files(jobs->table.relation) || !expect_suspect_ranges()) return;
-    refresh_ranges(jobs, lane, suspect_lane(lane), epoch, [&] { return is_suspect(*jobs); });
+    EmptyRanges found = {};
+    ClaimKey from = core::kFirstKey, last = core::kFirstKey;
+    int64 passed = 0;
+    int seen = 0;
+    walk_lane(
+        jobs, lane, core::skip_empty(empty, core::kFirstKey), core::kLastKey,
+        [&](const ClaimKey &key) {
+            last = key;
+            const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
+            // Throttled already, and worth as much as all of them.
+            if (key < next) passed += kWorthKeeping;
+            return next;
+        },
+        [&](const ClaimKey &key) {
+            if (!fetch_ready(jobs)) return Step::Next;
+            if (is_throttled(*jobs, name, queue, now)) {
+                passed++;
+                return Step::Next;
+            }
+            if (passed >= kWorthKeeping) core::add_empty(&found, {from, key}, passed);
+            from = core::next_key(key);
+            passed = 0;
+            return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
+        });
+    // Up to the last entry there was; what comes behind it is told of.
+    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::add_empty(&found, {from, core::next_key(last)}, passed);
+    finish_refresh(throttled, ticket, found);
 }
 
 }  // namespace jobq

@@ -23,9 +23,4 @@ constexpr int kWorthThrottling = 32;
 void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                    TimestampTz now);
 
-// The ranges of a lane without a job but suspects.
-core::EmptyRanges suspect_ranges(int64 lane, uint64 epoch);
-// As throttle_jobs, for a claim that had to pass suspects.
-void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch);
-
 }  // namespace jobq

@@ -43,7 +43,6 @@ struct Lane {
 
 struct Throttled {
     pg_atomic_uint32 lane_count;
-    pg_atomic_uint32 suspects;  // 1 from the first range of suspects on
     Lane lanes[kLanes];
 };
 
@@ -81,14 +80,6 @@ void add_key(Lane *lane, std::string_view name, TimestampTz when, int slots) {
 }  // namespace
 
 bool anything_throttled() { return throttled != nullptr && pg_atomic_read_u32(&throttled->lane_count) > 0; }
-
-bool expect_suspect_ranges() {
-    if (throttled == nullptr) return false;
-    if (!suspect_ranges_expected()) pg_atomic_exchange_u32(&throttled->suspects, 1);
-    return true;
-}
-
-bool suspect_ranges_expected() { return throttled != nullptr && pg_atomic_read_u32(&throttled->suspects) != 0; }
 
 bool keep_keys_for(std::string_view queue, int64 lane) {
     if (!core::built_with(core::Mechanism::ThrottledRanges) || throttled == nullptr) return false;
@@ -169,7 +160,6 @@ void make_throttled_ranges(void *memory, bool fresh) {
     if (!fresh) return;
     memset(memory, 0, sizeof(Throttled));
     pg_atomic_init_u32(&throttled->lane_count, 0);
-    pg_atomic_init_u32(&throttled->suspects, 0);
 }
 
 }  // namespace jobq

@@ -6,9 +6,6 @@
 // here, for all lanes of the queue, and the next claim takes the places of the key's first jobs out of the ranges. So
 // as long as a key has room and jobs in a range, its name is here, or a job of it is not in a range any more.
 //
-// In another key space stands where only suspects are (leases/suspects.h), which a worker that holds one passes over.
-// Nothing but a job that becomes claimable changes that.
-//
 // Hints, like the empty ranges: without preload there are none.
 #pragma once
 
@@ -19,15 +16,8 @@
 
 namespace jobq {
 
-// Where the ranges of a lane are remembered, and those of its suspects.
+// Where the ranges of a lane are remembered.
 constexpr RangesOf throttled_lane(int64 lane) { return {core::KeySpace::Throttled, lane}; }
-constexpr RangesOf suspect_lane(int64 lane) { return {core::KeySpace::Suspects, lane}; }
-
-// Ranges of suspects will be remembered: from here on whatever becomes claimable is told of under suspect_lane too. To
-// be called before the snapshot of the read. False without preload.
-bool expect_suspect_ranges();
-// Whether any lane of any database may have some.
-bool suspect_ranges_expected();
 
 // Whether any lane of any database has ranges of jobs that limits keep from running.
 bool anything_throttled();

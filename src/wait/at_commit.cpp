@@ -115,11 +115,10 @@ void publish_claimable() {
     if (log.ready_unknown) forget_empty_ranges();
     if (log.claimed_before || log.ready_unknown) forget_recent_claims();
     if (log.ready.count == 0) return;
-    const bool throttled = anything_throttled(), suspects = suspect_ranges_expected();
+    const bool throttled = anything_throttled();
     for (const LoggedReady &ready : log.ready) {
         publish_keys(ready.lane, ready.first, ready.last);
         if (throttled) publish_keys(throttled_lane(ready.lane), ready.first, ready.last);
-        if (suspects) publish_keys(suspect_lane(ready.lane), ready.first, ready.last);
     }
 }
 

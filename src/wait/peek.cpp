@@ -51,17 +51,11 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
         throttled = throttled_ranges(jobs, queue, settings, lane, epoch, kBatch, GetCurrentTimestamp());
         seen->due = Min(seen->due, next_unthrottling(lane));
     }
-    core::EmptyRanges suspects = {};
-    if (trial->on) suspects = suspect_ranges(lane, epoch);
     walk_lane(
-        jobs, lane, first, core::kLastKey,
-        [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(throttled, key)); },
+        jobs, lane, first, core::kLastKey, [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
         [&](const core::ClaimKey &key) {
             if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
-            if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
-                if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
-                return Step::Next;
-            }
+            if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) return Step::Next;
             if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
             if (row_is_held(jobs->table) && ++*held < kDepth) return Step::Next;
             *seen = {Peek::Claimable, key.id, seen->due};
