@@ -14,6 +14,8 @@ namespace jobq {
 #define JOBQ_JOB_COLUMNS(COLUMN) \
     COLUMN(Id, "id", INT8OID, true, Unused, Jobq)                                          \
     COLUMN(CreatedAt, "created_at", TIMESTAMPTZOID, true, Unused, Jobq)                    \
+    COLUMN(RunAt, "run_at", TIMESTAMPTZOID, true, Unused, Producer)                        \
+    COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)                                     \
     COLUMN(Version, "version", INT4OID, true, Unused, Producer)                            \
     COLUMN(MaxAttempts, "max_attempts", INT4OID, true, Unused, Producer)                   \
     COLUMN(Priority, "priority", INT2OID, true, Unused, Producer)                          \
@@ -28,6 +30,7 @@ namespace jobq {
     COLUMN(UniqueFor, "unique_for", INTERVALOID, false, Refused, Producer)                 \
     COLUMN(GroupKey, "group_key", TEXTOID, false, Refused, Producer)                       \
     COLUMN(ConcurrencyKey, "concurrency_key", TEXTOID, false, Refused, Producer)           \
+    COLUMN(RoundRobinKey, "_round_robin_key", INT8OID, false, Refused, Jobq)               \
     COLUMN(HoldsKey, "_holds_key", BOOLOID, false, Refused, Jobq)                          \
     COLUMN(Ready, "_ready", BOOLOID, false, Refused, Jobq)                                 \
     COLUMN(Due, "_due", BOOLOID, false, Refused, Jobq)                                     \
@@ -35,7 +38,6 @@ namespace jobq {
     COLUMN(Status, "status", InvalidOid, true, Unused, Producer)                           \
     COLUMN(Attempts, "attempts", INT4OID, true, Unused, Jobq)                              \
     COLUMN(LostAttempts, "lost_attempts", INT4OID, true, Unused, Jobq)                     \
-    COLUMN(RunAt, "run_at", TIMESTAMPTZOID, true, Unused, Producer)                        \
     COLUMN(StartedAt, "started_at", TIMESTAMPTZOID, false, Refused, Jobq)                  \
     COLUMN(LastHeartbeat, "last_heartbeat", TIMESTAMPTZOID, false, Refused, Jobq)          \
     COLUMN(FinishedAt, "finished_at", TIMESTAMPTZOID, false, Refused, Jobq)                \
@@ -56,8 +58,6 @@ namespace jobq {
     COLUMN(SlotSeq, "_slot_seq", INT8OID, false, Refused, Jobq)                            \
     COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                  \
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
-    COLUMN(RoundRobinKey, "_round_robin_key", INT8OID, false, Refused, Jobq)               \
-    COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)                                     \
     COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)
 // clang-format on
 

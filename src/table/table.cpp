@@ -70,6 +70,8 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
         table->index_infos = static_cast<IndexInfo **>(palloc0(sizeof(IndexInfo *) * room));
     }
     if (table->executor != nullptr) ResetPerTupleExprContext(table->executor);
+    // One call of the server instead of one for each column that comes after the one before.
+    slot_getallattrs(row);
     for (int i = 0; i < table->index_plan.count; i++) {
         const PlannedIndex &planned = table->index_plan.indexes[i];
         if (!may_belong(planned, row)) continue;
