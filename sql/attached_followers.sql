@@ -117,12 +117,12 @@ SELECT jobq_set_limit('unkept', 'k');
 RESET ROLE;
 DROP TABLE regress_jobq_app.limits;
 SELECT jobq_set_limit('unkept', 'k');
-CREATE TABLE regress_jobq_app.edges (job_id bigint, depends_on bigint, FOREIGN KEY (job_id, depends_on) REFERENCES jobq.dependencies ON DELETE CASCADE);
+CREATE TABLE regress_jobq_app.edges (job_id bigint, kind text, target bigint, FOREIGN KEY (job_id, kind, target) REFERENCES jobq.edges ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.edges OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.edges FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SELECT jobq_enqueue('unkept') AS first \gset
 SELECT jobq_enqueue('unkept', depends_on => ARRAY[:first]) AS second \gset
-INSERT INTO regress_jobq_app.edges SELECT job_id, depends_on FROM jobq.dependencies;
+INSERT INTO regress_jobq_app.edges SELECT job_id, kind, target FROM jobq.edges;
 SET ROLE regress_jobq_doer;
 \set VERBOSITY terse
 SELECT jobq_delete(:second);
@@ -191,11 +191,11 @@ SELECT jobq_delete(:free);
 RESET ROLE;
 DROP TABLE regress_jobq_app.tenants;
 -- A TRUNCATE of jobq.jobs lets jobq delete what it keeps beside.
-CREATE TABLE regress_jobq_app.edges (job_id bigint, depends_on bigint, FOREIGN KEY (job_id, depends_on) REFERENCES jobq.dependencies ON DELETE CASCADE);
+CREATE TABLE regress_jobq_app.edges (job_id bigint, kind text, target bigint, FOREIGN KEY (job_id, kind, target) REFERENCES jobq.edges ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.edges OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.edges FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SELECT jobq_enqueue('brief', depends_on => ARRAY[:kept]) AS second \gset
-INSERT INTO regress_jobq_app.edges SELECT job_id, depends_on FROM jobq.dependencies;
+INSERT INTO regress_jobq_app.edges SELECT job_id, kind, target FROM jobq.edges;
 TRUNCATE fired;
 GRANT TRUNCATE ON jobq.jobs TO regress_jobq_doer;
 SET ROLE regress_jobq_doer;
@@ -206,7 +206,7 @@ RESET ROLE;
 REVOKE TRUNCATE ON jobq.jobs FROM regress_jobq_doer;
 SELECT (SELECT count(*) FROM regress_jobq_app.edges) AS edges, (SELECT count(*) FROM fired) AS fired;
 DROP TABLE regress_jobq_app.edges;
-TRUNCATE jobq.jobs, jobq.dependencies, jobq.deleted_dependencies;
+TRUNCATE jobq.jobs, jobq.edges, jobq.deleted_dependencies;
 
 -- Tables that follow what jobq updates: a claim, a move to the dead letter queue. The primary key never changes.
 SELECT jobq_create_queue('dead'), jobq_create_queue('mortal', dead_letter_queue => 'dead');

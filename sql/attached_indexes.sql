@@ -70,7 +70,7 @@ SELECT set_valid('jobs_pkey', true);
 -- Those that only SQL reads anyway.
 SELECT jobq_enqueue('later', run_at => now() + interval '1 hour') AS later \gset
 SELECT set_valid('jobs_due_idx', false), set_valid('jobs_rescue_idx', false), set_valid('jobs_key_idx', false),
-       set_valid('attempts_job_idx', false), set_valid('dependencies_depends_on_idx', false);
+       set_valid('attempts_job_idx', false), set_valid('edges_target_idx', false);
 SELECT * FROM use_all();
 SELECT duty, done > 0 AS any_done FROM jobq_tick(now() + interval '2 hours') WHERE duty IN ('rescue', 'promote') ORDER BY duty;
 SELECT status FROM jobq.jobs WHERE id = :later;
@@ -78,7 +78,7 @@ SELECT jobq_alter_queue('later', keep_completed => '0');
 SELECT jobq_complete(id, lease) FROM jobq_claim('later', 'w');
 SELECT count(*) AS kept FROM jobq.jobs WHERE id = :later;
 SELECT set_valid('jobs_due_idx', true), set_valid('jobs_rescue_idx', true), set_valid('jobs_key_idx', true),
-       set_valid('attempts_job_idx', true), set_valid('dependencies_depends_on_idx', true);
+       set_valid('attempts_job_idx', true), set_valid('edges_target_idx', true);
 
 -- Missing; and with other columns.
 SELECT jobq_enqueue('long') > 0 AS enqueued;

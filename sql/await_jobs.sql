@@ -30,14 +30,14 @@ SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'abandoned', 'all');
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:flow, :l, 'a signal');
-SELECT count(*) FROM jobq.job_waits WHERE job_id = :flow;
+SELECT count(*) FROM jobq.edges WHERE kind = 'awaits' AND job_id = :flow;
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT jobq_cancel(:flow);
 SELECT * FROM jobq_await_jobs(:flow, :l, :'ids', 'cancelled');
 SELECT jobq_release(:flow, :l), jobq_delete(:flow);
 -- Its children go on, and nobody needs them any more.
-SELECT count(*) AS children FROM jobq.children WHERE parent_id = :flow;
+SELECT count(*) AS children FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
 -- The one that has failed goes when the prune comes.
 DO $$ BEGIN
     WHILE EXISTS (SELECT FROM jobq.jobs WHERE queue = 'pieces' AND status = 'failed') LOOP
@@ -89,9 +89,9 @@ SELECT count(*) FROM jobq_enqueue_many('flows', array_fill('{}'::jsonb, ARRAY[25
 SELECT w.state, count(*) FROM jobq_claim('flows', 'w', 2500) c, jobq_await_jobs(c.id, c.lease, ARRAY[:one]::bigint[], 'one') w GROUP BY 1;
 SELECT pg_temp.work(), settle();
 SELECT w.state, w.results->0->'result' AS result, count(*) FROM jobq_claim('flows', 'w', 2500) c, jobq_await_jobs(c.id, c.lease, ARRAY[:one]::bigint[], 'one') w GROUP BY 1, 2;
-SELECT count(*) FROM jobq.job_waits;
+SELECT count(*) FROM jobq.edges WHERE kind = 'awaits';
 TRUNCATE jobq.jobs;
-SELECT (SELECT count(*) FROM jobq.children) AS children, (SELECT count(*) FROM jobq.job_waits) AS waits, (SELECT count(*) FROM jobq.deleted_dependencies) AS results;
+SELECT (SELECT count(*) FROM jobq.edges WHERE kind = 'child') AS children, (SELECT count(*) FROM jobq.edges WHERE kind = 'awaits') AS waits, (SELECT count(*) FROM jobq.deleted_dependencies) AS results;
 -- Two that would await each other for ever are refused, itself or through others: neither would end. What may time out, or any of several, may.
 SELECT jobq_enqueue('flows') AS a, jobq_enqueue('flows') AS b, jobq_enqueue('flows') AS c \gset
 SELECT max(lease) FILTER (WHERE id = :a) AS la, max(lease) FILTER (WHERE id = :b) AS lb, max(lease) FILTER (WHERE id = :c) AS lc FROM jobq_claim('flows', 'w', 3) \gset

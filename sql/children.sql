@@ -10,7 +10,7 @@ SELECT state, cardinality(job_ids), job_ids FROM jobq_spawn(:flow, :l, 'split', 
 SELECT :'state' AS state, :cardinality AS jobs, (SELECT count(*) FROM jobq.dependencies WHERE job_id = (:'job_ids'::bigint[])[2] AND depends_on = (:'job_ids'::bigint[])[1]) AS edges;
 SELECT state, job_ids = :'job_ids' AS same FROM jobq_spawn(:flow, :l, 'split', '[{"queue": "pieces"}]');
 SELECT s.name, s.state, s.result = to_jsonb(:'job_ids'::bigint[]) AS ids FROM jobq_steps(ARRAY[:flow], ARRAY[:l]::bigint[]) s;
-SELECT count(*) FROM jobq.children WHERE parent_id = :flow;
+SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
 SELECT count(*) FROM jobq.jobs WHERE queue = 'pieces';
 -- A zombie spawns nothing, nor does a transaction that rolls back; none is a number, too.
 SELECT jobq_fail(:flow, :l, 'dies');
@@ -37,7 +37,7 @@ SELECT status FROM jobq.jobs WHERE id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, :'job_ids', 'joined') a, pg_temp.said(a.results, :'job_ids') s;
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'pieces' GROUP BY 1;
-SELECT count(*) FROM jobq.job_waits WHERE job_id = :flow;
+SELECT count(*) FROM jobq.edges WHERE kind = 'awaits' AND job_id = :flow;
 -- What was decided stays decided.
 SELECT jobq_retry((:'job_ids'::bigint[])[1]);
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, :'job_ids', 'joined') a, pg_temp.said(a.results, :'job_ids') s;
@@ -54,7 +54,7 @@ DO $$ BEGIN
 END $$;
 SELECT count(*) FROM jobq.jobs WHERE queue = 'pieces';
 SELECT jobq_delete(:flow);
-SELECT count(*) FROM jobq.children WHERE parent_id = :flow;
+SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
 -- A child that has failed for good, a dead letter, is kept, too: in its dead letter queue.
 SELECT jobq_create_queue('dead pieces'), jobq_alter_queue('pieces', dead_letter_queue => 'dead pieces', keep_failed => '14 days');
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(1) \gset
@@ -82,14 +82,14 @@ SELECT jobq_fail(:flow, :l, 'no', retry => false), jobq_retry(:flow);
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state, job_ids = :'ids' AS same FROM jobq_spawn(:flow, :l, 'split', '[{"queue": "pieces"}]');
 SELECT jobq_complete(:flow, :l), jobq_retry(:flow);
-SELECT count(*) FROM jobq.children WHERE parent_id = :flow;
+SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state, job_ids = :'ids' AS same FROM jobq_spawn(:flow, :l, 'split', '[{"queue": "pieces"}]');
 -- Another id takes them along.
 SELECT job_ids AS ids FROM jobq_spawn(:flow, :l, 'split', '[]') \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'w');
 UPDATE jobq.jobs SET id = :flow + 1000000 WHERE id = :flow;
-SELECT (SELECT count(*) FROM jobq.children WHERE parent_id = :flow + 1000000) AS children, (SELECT count(*) FROM jobq.job_waits WHERE job_id = :flow + 1000000) AS waits;
+SELECT (SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow + 1000000) AS children, (SELECT count(*) FROM jobq.edges WHERE kind = 'awaits' AND job_id = :flow + 1000000) AS waits;
 SELECT pg_temp.work(), settle();
 SELECT status FROM jobq.jobs WHERE id = :flow + 1000000;
 SELECT jobq_delete(:flow + 1000000);
@@ -112,6 +112,18 @@ SELECT * FROM jobq_spawn(:flow, :l, 'x', '{}');
 SELECT * FROM jobq_spawn(:flow, :l, 'x', '[{"queue": "pieces", "depends_on": ["@a"]}]');
 SELECT * FROM jobq_spawn(:flow, :l, 'x', NULL);
 SELECT * FROM jobq_spawn(:flow, :l, '', '[]');
+-- With plain SQL only dependencies are written: not what jobq_spawn and jobq_await_jobs write.
+SELECT (SELECT min(target) FROM jobq.edges WHERE job_id = :flow AND kind = 'child') IS NULL AS none;
+SELECT cardinality(job_ids) AS spawned FROM jobq_spawn(:flow, :l, 'two', '[{"queue": "pieces"}, {"queue": "pieces"}]');
+INSERT INTO jobq.edges (job_id, kind, target, on_failure) VALUES (:flow, 'awaits', :flow, NULL);
+UPDATE jobq.edges SET kind = 'depends', job_id = target, target = job_id, on_failure = 'run' WHERE job_id = :flow;
+DELETE FROM jobq.edges WHERE job_id = :flow;
+\set VERBOSITY terse
+INSERT INTO jobq.edges (job_id, kind, target) VALUES (:flow, 'child', 1);
+INSERT INTO jobq.edges (job_id, target, on_failure) VALUES (:flow, 1, NULL);
+\set VERBOSITY default
+DELETE FROM jobq.dependencies WHERE job_id = :flow;
+SELECT kind, count(*) FROM jobq.edges WHERE job_id = :flow GROUP BY 1;
 -- Rows by hand may lack what these kinds have: then the name stands for something else.
 INSERT INTO jobq.steps (job_id, number, name, kind, state, jobs) VALUES (:flow, 8, 'h1', 'spawn', 'done', NULL), (:flow, 9, 'h2', 'all', 'done', NULL), (:flow, 10, 'h3', 'any', 'done', '{NULL}');
 SELECT * FROM jobq_spawn(:flow, :l, 'h1', '[]');

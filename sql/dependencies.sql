@@ -177,7 +177,7 @@ SELECT settle();
 SELECT kind, status FROM pg_temp.states();
 SELECT status, result FROM jobq_dependency_results(:aa);
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
-TRUNCATE jobq.dependencies;
+TRUNCATE jobq.edges;
 SELECT kind, status FROM pg_temp.states();
 -- No cycles.
 \set VERBOSITY terse

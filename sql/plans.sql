@@ -138,7 +138,7 @@ SELECT jobq_drop_queue('plans', force => true);
 -- Nor does what is read hang on statistics: 4,000 jobs await one, and the tables are analysed in between, when the index
 -- by what is awaited has grown. To the planner another one, that begins with who waits, is as good then: all of it would be read for each.
 CREATE FUNCTION pg_temp.pages() RETURNS numeric LANGUAGE sql AS
-    $$ SELECT sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid IN ('jobq.steps'::regclass, 'jobq.job_waits'::regclass) $$;
+    $$ SELECT sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid IN ('jobq.steps'::regclass, 'jobq.edges'::regclass) $$;
 CREATE PROCEDURE pg_temp.set_free(analyzed boolean, INOUT free bigint, INOUT pages numeric) LANGUAGE plpgsql AS $$
 DECLARE
     one bigint := jobq_enqueue('plans', kind => 'one');
@@ -150,9 +150,9 @@ BEGIN
     -- From here on no background worker is at it.
     PERFORM settle();
     IF analyzed THEN
-        ALTER INDEX jobq.job_waits_awaits_idx SET (fillfactor = 10);
-        REINDEX INDEX jobq.job_waits_awaits_idx;
-        ANALYZE jobq.steps, jobq.job_waits;
+        ALTER INDEX jobq.edges_target_idx SET (fillfactor = 10);
+        REINDEX INDEX jobq.edges_target_idx;
+        ANALYZE jobq.steps, jobq.edges;
     END IF;
     before := coalesce(pg_temp.pages(), 0);
     PERFORM jobq_cancel(one);
@@ -163,13 +163,13 @@ BEGIN
     PERFORM jobq_drop_queue('plans', force => true);
     COMMIT;
 END $$;
-ANALYZE jobq.steps, jobq.job_waits;
+ANALYZE jobq.steps, jobq.edges;
 DISCARD PLANS;
 CALL pg_temp.set_free(false, NULL, NULL) \gset before_
 CALL pg_temp.set_free(true, NULL, NULL) \gset after_
 SELECT :before_free AS before, :after_free AS after, :after_pages < 1.5 * :before_pages AS few;
-ALTER INDEX jobq.job_waits_awaits_idx RESET (fillfactor);
-REINDEX INDEX jobq.job_waits_awaits_idx;
+ALTER INDEX jobq.edges_target_idx RESET (fillfactor);
+REINDEX INDEX jobq.edges_target_idx;
 
 -- What jobq_explain_queue and jobq_explain read is bounded, however many other queues have jobs that the counters do not know.
 BEGIN;

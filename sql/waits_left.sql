@@ -1,7 +1,7 @@
 -- A job that has finished awaits nothing: no row says that it does, and nothing is kept for its sake.
 SELECT jobq_create_queue('waits_left', keep_completed => '0') AS created;
 CREATE VIEW waits_left AS
-SELECT (SELECT count(*) FROM jobq.job_waits w) AS waits, (SELECT count(*) FROM jobq.steps s WHERE s._awaited IS NOT NULL) AS armed,
+SELECT (SELECT count(*) FROM jobq.edges w WHERE w.kind = 'awaits') AS waits, (SELECT count(*) FROM jobq.steps s WHERE s._awaited IS NOT NULL) AS armed,
        (SELECT count(*) FROM jobq.deleted_dependencies) AS results;
 -- A job that awaits two others, of which the first is done, and deleted.
 CREATE FUNCTION await_two(OUT waiter bigint, OUT state text) LANGUAGE plpgsql AS $$

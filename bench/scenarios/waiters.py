@@ -57,7 +57,7 @@ def fill(conn, waiting):
             FROM (SELECT c.id, c.lease, row_number() OVER () AS n FROM jobq_claim('waiters', 'w', %s) c) c
                  JOIN (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM jobq.jobs WHERE queue = 'targets' ORDER BY id DESC LIMIT %s) t) t USING (n),
                  jobq_await_jobs(c.id, c.lease, ARRAY[t.id], 'w') a""", (AT_ONCE, AT_ONCE))
-    conn.execute('ANALYZE jobq.jobs, jobq.steps, jobq.job_waits')
+    conn.execute('ANALYZE jobq.jobs, jobq.steps, jobq.edges')
 
 
 def measure(bench, conn, waiting):
@@ -69,7 +69,7 @@ def measure(bench, conn, waiting):
     began = time.monotonic()
     conn.execute('SELECT count(*) FROM jobq_tick()')
     tick = time.monotonic() - began
-    size = conn.execute("SELECT pg_total_relation_size('jobq.steps') + pg_total_relation_size('jobq.job_waits')").fetchone()[0]
+    size = conn.execute("SELECT pg_total_relation_size('jobq.steps') + pg_total_relation_size('jobq.edges')").fetchone()[0]
     bench.note('waiters', f'{waiting:,} waiting: behind the flood a signal p50 {percentile(flooded["signal"], 0.5):.1f} ms, an end'
                f' {percentile(flooded["end"], 0.5):.1f} ms; a tick by hand {tick:.2f} s; the background worker {worker_memory(conn)} MB of its own;'
                f' steps and waits {size / waiting:.0f} bytes a job.')
@@ -93,8 +93,8 @@ def set_free(bench, conn, what, count):
             " WHERE s._awaited > 0 AND j.status = 'blocked' ORDER BY random() LIMIT %s", (count,)).fetchall()]
     else:
         jobs = conn.execute(
-            "SELECT w.job_id, w.awaits FROM jobq.job_waits w JOIN jobq.jobs t ON t.id = w.awaits"
-            " JOIN jobq.jobs j ON j.id = w.job_id WHERE t.status = 'pending' AND j.status = 'blocked' ORDER BY random() LIMIT %s", (count,)).fetchall()
+            "SELECT w.job_id, w.target FROM jobq.edges w JOIN jobq.jobs t ON t.id = w.target"
+            " JOIN jobq.jobs j ON j.id = w.job_id WHERE w.kind = 'awaits' AND t.status = 'pending' AND j.status = 'blocked' ORDER BY random() LIMIT %s", (count,)).fetchall()
     if len(jobs) < count:
         bench.fail(f'waiters: {len(jobs)} of {count} that could be set free')
     took = []

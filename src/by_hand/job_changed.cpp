@@ -5,9 +5,7 @@
 #include "by_hand/job_row.h"
 #include "compat/args.h"
 #include "compat/spi.h"
-#include "edges/children.h"
 #include "edges/edges.h"
-#include "edges/job_waits.h"
 #include "ending/dead_letters.h"
 #include "ending/ending.h"
 #include "enqueue/enqueue.h"
@@ -171,9 +169,7 @@ void follow_id(const JobRow &before, const JobRow &row) {
     if (old_id == new_id) return;
     move_attempts(old_id, new_id);
     move_steps(old_id, new_id);
-    move_children(old_id, new_id);
-    move_waits(old_id, new_id);
-    move_dependencies(old_id, new_id);
+    move_edges(old_id, new_id);
     forget_row_edges(before);
 }
 

@@ -8,16 +8,15 @@
 #include "job/owner.h"
 #include "job/rows.h"
 #include "job/transaction_log.h"
-#include "table/table_in_use.h"
 
 namespace jobq {
 
 namespace {
 
 Statement add = {
-    R"(INSERT INTO jobq.dependencies (job_id, depends_on, on_failure, active)
-       SELECT u.job_id, u.depends_on, u.on_failure, u.active
-       FROM unnest($1, $2, $3, $4) AS u(job_id, depends_on, on_failure, active))",
+    R"(INSERT INTO jobq.edges (job_id, kind, target, on_failure, active)
+       SELECT u.job_id, 'depends', u.target, u.on_failure, u.active
+       FROM unnest($1, $2, $3, $4) AS u(job_id, target, on_failure, active))",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID}};
 
 // Waits for nobody but who deletes the job. No row when it is gone then.
@@ -27,15 +26,15 @@ Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_
                          {INT8OID}};
 
 Statement get_results = {
-    R"(SELECT d.depends_on, coalesce(j.status, g.status), CASE WHEN j.id IS NULL THEN g.result ELSE j.result END
-       FROM jobq.dependencies d
-            LEFT JOIN LATERAL (SELECT l.id, l.status, l.result FROM jobq.jobs l WHERE l.id = ANY (ARRAY[d.depends_on])) j
+    R"(SELECT d.target, coalesce(j.status, g.status), CASE WHEN j.id IS NULL THEN g.result ELSE j.result END
+       FROM jobq.edges d
+            LEFT JOIN LATERAL (SELECT l.id, l.status, l.result FROM jobq.jobs l WHERE l.id = ANY (ARRAY[d.target])) j
                  ON true
             LEFT JOIN LATERAL (SELECT 'completed'::jobq.job_status AS status, r.result
-                               FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[d.depends_on]) LIMIT 1) g
+                               FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[d.target]) LIMIT 1) g
                  ON true
-       WHERE d.job_id = $1
-       ORDER BY d.depends_on)",
+       WHERE d.job_id = $1 AND d.kind = 'depends'
+       ORDER BY d.target)",
     {INT8OID}};
 
 // UNION finds each job once; LIMIT ends the search.
@@ -44,9 +43,9 @@ Statement get_graph = {
            SELECT j.id FROM jobq.jobs j WHERE j.id = $1
            UNION
            SELECT n.id FROM connected c,
-                       LATERAL (SELECT d.depends_on AS id FROM jobq.dependencies d WHERE d.job_id = c.id
+                       LATERAL (SELECT d.target AS id FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = c.id
                                 UNION ALL
-                                SELECT d.job_id FROM jobq.dependencies d WHERE d.depends_on = c.id
+                                SELECT d.job_id FROM jobq.edges d WHERE d.kind = 'depends' AND d.target = c.id
                                 ORDER BY 1) n
            WHERE $3 IS NULL OR NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = n.id AND )" IN_SCOPE(
         "$3") R"( IS NOT TRUE)),
@@ -58,8 +57,8 @@ Statement get_graph = {
     Planning::Free};
 
 Statement get_edges = {
-    R"(SELECT d.depends_on, d.job_id FROM jobq.dependencies d
-       WHERE d.job_id = ANY ($1) AND d.depends_on = ANY ($1) ORDER BY d.depends_on, d.job_id)",
+    R"(SELECT d.target, d.job_id FROM jobq.edges d
+       WHERE d.kind = 'depends' AND d.job_id = ANY ($1) AND d.target = ANY ($1) ORDER BY d.target, d.job_id)",
     {INT8ARRAYOID},
     Planning::Free};
 
@@ -188,19 +187,17 @@ void add_dependencies(const NewDependent *dependents, int count, const QueueScop
 
 void require_jobs_of_edge(int64 job, int64 depends_on) {
     const auto missing = [](const char *column, int64 id, const char *why) {
-        ereport(ERROR, (errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
-                        errmsg("jobq.dependencies names job %lld in %s, which does not exist",
-                               static_cast<long long>(id), column),
-                        errhint("Insert the job first: %s. jobq_enqueue() does both.", why)));
+        ereport(ERROR,
+                (errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+                 errmsg("jobq.edges names job %lld in %s, which does not exist", static_cast<long long>(id), column),
+                 errhint("Insert the job first: %s. jobq_enqueue() does both.", why)));
     };
     if (run(hold, Params().add(Int64GetDatum(job))).size() == 0)
         missing("job_id", job, "one that comes later would not wait");
     const Params dependency = Params().add(Int64GetDatum(depends_on));
     if (run(hold, dependency).size() == 0 && run(find_result, dependency).size() == 0)
-        missing("depends_on", depends_on, "one that is not there counts as deleted before it completed");
+        missing("target", depends_on, "one that is not there counts as deleted before it completed");
 }
-
-bool any_dependency() { return is_in_use("dependencies"); }
 
 Rows read_dependency_results(int64 job) { return read(get_results, Params().add(Int64GetDatum(job))); }
 

@@ -1,5 +1,5 @@
-// Which jobs depend on which others (jobq.dependencies). What becomes of the edges when either is deleted: edges.h. Who
-// is set free when: groups/dependents.h.
+// Which jobs depend on which others (the edges of kind depends). What becomes of the edges when either job is deleted:
+// edges.h. When a dependent is set free: groups/dependents.h.
 #pragma once
 
 #include "compat/pg.h"
@@ -22,9 +22,6 @@ struct NewDependent {
 // as those are whose home is out of scope; *number is set to the place of the job that names it. Waits for whoever is
 // just deleting one of them.
 void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number);
-
-// False when the table is empty, whatever the snapshot: then nobody need look into it. Next to free.
-bool any_dependency();
 
 // Those below are called inside with_spi().
 

@@ -4,73 +4,103 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/spi.h"
-#include "edges/children.h"
 #include "edges/edges.h"
-#include "edges/job_waits.h"
+#include "job/jobs_table.h"
+#include "table/table_in_use.h"
 
 #include <algorithm>
+
+extern "C" {
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+}
 
 namespace jobq {
 
 namespace {
 
-constexpr EdgeTable kDependencies = {"dependencies", "dependencies_pkey", "dependencies_depends_on_idx"};
-constexpr EdgeTable kChildren = {"children", "children_pkey", "children_child_idx"};
-constexpr EdgeTable kWaits = {"job_waits", "job_waits_pkey", "job_waits_awaits_idx"};
-
 Statement find = {"SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) ORDER BY j.id", {INT8ARRAYOID}};
 Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) ORDER BY j.id FOR KEY SHARE", {INT8ARRAYOID}};
 
-Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
-
-Statement delete_dependencies_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
-Statement find_last_dependency = {"SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
-Statement move_dependencies_of = {"UPDATE jobq.dependencies d SET job_id = $2 WHERE d.job_id = $1", {INT8OID, INT8OID}};
-Statement delete_all_dependencies = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
+Statement add_children_of = {
+    R"(INSERT INTO jobq.edges (job_id, kind, target, on_failure) SELECT $1, 'child', u.id, NULL FROM unnest($2) AS u(id)
+       ON CONFLICT DO NOTHING)",
+    {INT8OID, INT8ARRAYOID}};
+Statement delete_kind_of = {"DELETE FROM jobq.edges e WHERE e.job_id = ANY ($1) AND e.kind = $2",
+                            {INT8ARRAYOID, TEXTOID}};
+Statement delete_all_of = {"DELETE FROM jobq.edges e WHERE e.job_id = $1", {INT8OID}};
+Statement find_last_dependency = {"SELECT max(e.target) FROM jobq.edges e WHERE e.job_id = $1 AND e.kind = 'depends'",
+                                  {INT8OID}};
+Statement move_all_of = {"UPDATE jobq.edges e SET job_id = $2 WHERE e.job_id = $1", {INT8OID, INT8OID}};
+Statement delete_all_edges = {"DELETE FROM jobq.edges", {}, Planning::Free};
 Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
 
-// Of a job that others name: whether one of these has not finished. Finished ones are passed by, one by one: OFFSET 0
-// keeps the search for an unfinished one on the indexes.
-#define UNFINISHED_IN(table, job, other)                                                               \
-    "EXISTS (SELECT FROM " table " e, LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[e." job \
-    "]) AND j.status <= 'processing') j "                                                              \
-    "WHERE e." other " = u.id OFFSET 0)"
-Statement find_depended_on = {
-    "SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n) "
-    "WHERE " UNFINISHED_IN("jobq.dependencies", "job_id", "depends_on") " ORDER BY u.n",
-    {INT8ARRAYOID}};
-Statement find_followed = {
-    "SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n) "
-    "WHERE " UNFINISHED_IN("jobq.children", "parent_id", "child_id") " OR " UNFINISHED_IN("jobq.job_waits", "job_id",
-                                                                                          "awaits") " ORDER BY u.n",
+// Selects the places of jobs that an unfinished job needs. Finished jobs are passed one by one: OFFSET 0 keeps the
+// search for an unfinished one on the indexes.
+Statement find_needed = {
+    R"(SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n)
+       WHERE EXISTS (SELECT FROM jobq.edges e, LATERAL (SELECT FROM jobq.jobs j
+                                                        WHERE j.id = ANY (ARRAY[e.job_id]) AND j.status <= 'processing') j
+                     WHERE e.target = u.id OFFSET 0)
+       ORDER BY u.n)",
     {INT8ARRAYOID}};
 
-#define UNNEEDED_RESULTS                                \
-    "SELECT g.job_id FROM jobq.deleted_dependencies g " \
-    "WHERE NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.job_id) "
-Statement find_unneeded_results = {UNNEEDED_RESULTS "LIMIT $1 FOR UPDATE SKIP LOCKED", {INT8OID}, Planning::Free};
-// The same where there are children and waits.
-Statement find_unfollowed_results = {UNNEEDED_RESULTS
-                                     "AND NOT EXISTS (SELECT FROM jobq.children c WHERE c.child_id = g.job_id) "
-                                     "AND NOT EXISTS (SELECT FROM jobq.job_waits w WHERE w.awaits = g.job_id) "
-                                     "LIMIT $1 FOR UPDATE SKIP LOCKED",
-                                     {INT8OID},
-                                     Planning::Free};
+Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
+Statement find_unneeded_results = {
+    R"(SELECT g.job_id FROM jobq.deleted_dependencies g
+       WHERE NOT EXISTS (SELECT FROM jobq.edges e WHERE e.target = g.job_id) LIMIT $1 FOR UPDATE SKIP LOCKED)",
+    {INT8OID},
+    Planning::Free};
 Statement delete_results = {"DELETE FROM jobq.deleted_dependencies g WHERE g.job_id = ANY ($1)", {INT8ARRAYOID}};
 
+const char *kind_name(EdgeKind kind) {
+    switch (kind) {
+        case EdgeKind::Depends:
+            return "depends";
+        case EdgeKind::Awaits:
+            return "awaits";
+        default:
+            return "child";
+    }
+}
+
+Oid relation_of(const char *name) { return get_relname_relid(name, get_namespace_oid("jobq", false)); }
+
+bool any_edge(Edges *edges) {
+    if (edges->table == nullptr) edges->table = table_open(relation_of("edges"), AccessShareLock);
+    return RelationGetNumberOfBlocks(edges->table) > 0;
+}
+
+enum class Which { Any, Uncommitted };
+
+// Returns whether there is an edge with these values in the first columns of an index.
+bool found_in(Edges *edges, Relation *index, const char *index_name, ScanKeyData *keys, int count, Which which) {
+    if (edges->row == nullptr) edges->row = table_slot_create(edges->table, nullptr);
+    if (*index == nullptr) *index = open_whole_index(relation_of(index_name));
+    // The index has been dropped, so an edge must be assumed.
+    if (*index == nullptr) return true;
+    SnapshotData any;
+    InitDirtySnapshot(any);
+    IndexScanDesc scan = begin_index_scan(edges->table, *index, &any, count);
+    index_rescan(scan, keys, count, nullptr, 0);
+    bool found = false;
+    // The snapshot has the id of the transaction that is inserting the row.
+    while (!found && index_getnext_slot(scan, ForwardScanDirection, edges->row))
+        found = which == Which::Any || TransactionIdIsValid(any.xmin);
+    index_endscan(scan);
+    ExecClearTuple(edges->row);
+    return found;
+}
+
 bool has_edges_to(Edges *edges, int64 job, Which which) {
-    return has_edge_to(&edges->dependencies, kDependencies, job, which) ||
-           has_edge_to(&edges->children, kChildren, job, which) || has_edge_to(&edges->waits, kWaits, job, which);
+    if (!any_edge(edges)) return false;
+    ScanKeyData key;
+    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
+    return found_in(edges, &edges->to_index, "edges_target_idx", &key, 1, which);
 }
 
-bool any_followed(Edges *edges) {
-    return any_edge_in(&edges->children, kChildren) || any_edge_in(&edges->waits, kWaits);
-}
-
-bool any_edge(Edges *edges) { return any_edge_in(&edges->dependencies, kDependencies) || any_followed(edges); }
-
-// Leaves those in front to which nobody is adding an edge. An old snapshot does not show who has added one since: then
-// those to which nobody has.
+// Moves the ids to the front to which no session is adding an edge. An old snapshot does not show the edges that have
+// been added since; then the ids to which no edge leads.
 int without_uncommitted(Edges *edges, Datum *ids, Datum *others, int count) {
     const Which which = IsolationUsesXactSnapshot() ? Which::Any : Which::Uncommitted;
     int left = 0;
@@ -82,10 +112,57 @@ int without_uncommitted(Edges *edges, Datum *ids, Datum *others, int count) {
     return left;
 }
 
-// Leaves those in front that a statement does not find.
-int without_found(Statement &find, Datum *ids, Datum *others, int count) {
+}  // namespace
+
+bool has_edges_to(Edges *edges, int64 job) { return has_edges_to(edges, job, Which::Any); }
+
+bool has_edges_from(Edges *edges, int64 job) {
+    if (!any_edge(edges)) return false;
+    ScanKeyData key;
+    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
+    return found_in(edges, &edges->from_index, "edges_pkey", &key, 1, Which::Any);
+}
+
+bool has_edges_from(Edges *edges, int64 job, EdgeKind kind) {
+    if (!any_edge(edges)) return false;
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
+    ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(kind_name(kind)));
+    return found_in(edges, &edges->from_index, "edges_pkey", keys, lengthof(keys), Which::Any);
+}
+
+void close_edges(Edges *edges) {
+    if (edges->row != nullptr) ExecDropSingleTupleTableSlot(edges->row);
+    if (edges->from_index != nullptr) index_close(edges->from_index, AccessShareLock);
+    if (edges->to_index != nullptr) index_close(edges->to_index, AccessShareLock);
+    if (edges->table != nullptr) table_close(edges->table, AccessShareLock);
+    *edges = {};
+}
+
+bool any_edge() { return is_in_use("edges"); }
+
+bool any_active(EdgeKind kind) {
+    if (!any_edge()) return false;
+    Relation index =
+        open_whole_index(relation_of(kind == EdgeKind::Depends ? "edges_depends_idx" : "edges_awaits_idx"));
+    // The index has been dropped, so an edge must be assumed.
+    if (index == nullptr) return true;
+    // The first page of the index is its metapage.
+    const bool any = RelationGetNumberOfBlocks(index) > 1;
+    index_close(index, AccessShareLock);
+    return any;
+}
+
+int without_needed(Datum *ids, Datum *others, int count) {
     if (count == 0) return 0;
-    const Rows needed = run(find, Params().add(array_of(ids, count, INT8OID)));
+    Edges edges = {};
+    const bool any = any_edge(&edges);
+    // Sessions that are adding an edge come first: if such a session commits in the meantime, the statement sees the
+    // edge. In the opposite order neither step would.
+    if (any) count = without_uncommitted(&edges, ids, others, count);
+    close_edges(&edges);
+    if (!any || count == 0) return count;
+    const Rows needed = run(find_needed, Params().add(array_of(ids, count, INT8OID)));
     int left = 0;
     uint64 next = 0;
     for (int i = 0; i < count; i++) {
@@ -97,42 +174,6 @@ int without_found(Statement &find, Datum *ids, Datum *others, int count) {
         ids[left++] = ids[i];
     }
     return left;
-}
-
-}  // namespace
-
-bool has_edges_to(Edges *edges, int64 job) { return has_edges_to(edges, job, Which::Any); }
-
-bool has_edges_from(Edges *edges, int64 job) {
-    return has_dependencies(edges, job) || has_edge_from(&edges->children, kChildren, job) ||
-           has_edge_from(&edges->waits, kWaits, job);
-}
-
-bool has_dependencies(Edges *edges, int64 job) { return has_edge_from(&edges->dependencies, kDependencies, job); }
-
-void close_edges(Edges *edges) {
-    close_edge_table(&edges->dependencies);
-    close_edge_table(&edges->children);
-    close_edge_table(&edges->waits);
-}
-
-bool any_edge() {
-    Edges edges = {};
-    const bool any = any_edge(&edges);
-    close_edges(&edges);
-    return any;
-}
-
-int without_needed(Datum *ids, Datum *others, int count) {
-    if (count == 0) return 0;
-    Edges edges = {};
-    // First those that somebody is just making another job need. When he commits in between, what follows sees it; the
-    // other way round neither would. So each asks anew whether there is anything to look at.
-    if (any_edge(&edges)) count = without_uncommitted(&edges, ids, others, count);
-    if (any_edge_in(&edges.dependencies, kDependencies)) count = without_found(find_depended_on, ids, others, count);
-    if (any_followed(&edges)) count = without_found(find_followed, ids, others, count);
-    close_edges(&edges);
-    return count;
 }
 
 int64 hold_jobs(Datum *ids, int count) {
@@ -153,49 +194,50 @@ int jobs_there(Datum *ids, int count) {
     return static_cast<int>(there.size());
 }
 
-void move_dependencies(int64 from, int64 to) {
+void add_children(int64 parent, Datum children) {
+    run(add_children_of, Params().add(Int64GetDatum(parent)).add(children));
+}
+
+void forget_edges_from(Datum *jobs, int count, EdgeKind kind) {
+    if (count > 0 && any_edge())
+        run(delete_kind_of, Params().add(array_of(jobs, count, INT8OID)).add(CStringGetTextDatum(kind_name(kind))));
+}
+
+void move_edges(int64 from, int64 to) {
     Edges edges = {};
-    const bool depends = has_dependencies(&edges, from);
+    const bool any = has_edges_from(&edges, from);
     close_edges(&edges);
-    if (!depends) return;
-    const int64 last = run(find_last_dependency, Params().add(Int64GetDatum(from)))[0].int64_at(1);
-    if (last >= to)
+    if (!any) return;
+    const Rows last = run(find_last_dependency, Params().add(Int64GetDatum(from)));
+    if (!last[0].is_null(1) && last[0].int64_at(1) >= to)
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                  errmsg("job %lld cannot get the id %lld", static_cast<long long>(from), static_cast<long long>(to)),
-                 errdetail("It depends on job %lld, and no job depends on a later one.", static_cast<long long>(last)),
+                 errdetail("It depends on job %lld, and no job depends on a later one.",
+                           static_cast<long long>(last[0].int64_at(1))),
                  errhint("Give it a higher id, or delete its rows in jobq.dependencies first.")));
-    run(move_dependencies_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+    run(move_all_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
 }
 
 void forget_edges(int64 job, bool completed, const Datum *result) {
     Edges edges = {};
-    const bool depends = has_dependencies(&edges, job);
+    const bool has_own = has_edges_from(&edges, job);
     const bool needed = completed && has_edges_to(&edges, job);
-    if (depends) run(delete_dependencies_of, Params().add(Int64GetDatum(job)));
-    if (has_edge_from(&edges.children, kChildren, job)) forget_children(job);
-    if (has_edge_from(&edges.waits, kWaits, job)) forget_waits(job);
     close_edges(&edges);
+    if (has_own) run(delete_all_of, Params().add(Int64GetDatum(job)));
     if (needed)
         run(keep_result,
             Params().add(Int64GetDatum(job)).add_if(result != nullptr, result != nullptr ? *result : Datum(0)));
 }
 
 void forget_all_edges() {
-    run(delete_all_dependencies, Params());
+    run(delete_all_edges, Params());
     run(delete_all_results, Params());
-    Edges edges = {};
-    const bool followed = any_followed(&edges);
-    close_edges(&edges);
-    if (!followed) return;
-    forget_all_children();
-    forget_all_waits();
 }
 
 void prune_deleted_dependencies(int batch) {
+    const Rows rows = run(find_unneeded_results, Params().add(Int64GetDatum(batch)));
     Edges edges = {};
-    const Rows rows =
-        run(any_followed(&edges) ? find_unfollowed_results : find_unneeded_results, Params().add(Int64GetDatum(batch)));
     Datum *ids = room_for<Datum>(rows.size());
     int count = 0;
     for (uint64 i = 0; i < rows.size(); i++)

@@ -1,53 +1,62 @@
-// All edges between jobs: who depends on whom (jobq.dependencies), has spawned whom (jobq.children), and awaits whom
-// (jobq.job_waits). Who deletes a job asks here whether another one needs it, and says here that it is gone.
+// The edges between jobs (jobq.edges): a job depends on another one, awaits its end, or has spawned it. Dependencies
+// are added by dependencies.h, waits by awaits.h.
 //
-// Whoever adds an edge does so first, and then looks whether the job is there; whoever deletes the job does that first,
-// and then looks, whatever the snapshot, for edges to it, uncommitted ones too. So one of the two notices: a job that
-// completed and was deleted leaves a row in jobq.deleted_dependencies for those that still need it.
+// A session that adds an edge adds it first, and then checks that the target exists. A session that deletes a job
+// deletes it first, and then looks for edges to it, including uncommitted ones, whatever the snapshot. So one of the
+// two notices the other. A completed job that is deleted while an edge leads to it leaves its result in
+// jobq.deleted_dependencies.
 #pragma once
 
 #include "compat/pg.h"
-#include "edges/edge_table.h"
 
 namespace jobq {
 
-// Looks into the tables whatever the snapshot; next to free while they are empty. Zeroed at first; close_edges ends it.
+enum class EdgeKind : uint8 { Depends, Awaits, Child };
+
+// Looks into the table whatever the snapshot: uncommitted rows count, and so do rows whose deletion is uncommitted.
+// Costs next to nothing while the table is empty. Zeroed at first; close_edges() ends it.
 struct Edges {
-    OpenEdges dependencies, children, waits;
+    Relation table, from_index, to_index;
+    TupleTableSlot *row;
 };
 
-// Whether others depend on the job, have spawned it or await it, unfinished or not.
+// Returns whether other jobs depend on the job, have spawned it or await it, unfinished or not.
 bool has_edges_to(Edges *edges, int64 job);
-// Whether it has edges of its own, which go with it.
+// Returns whether the job has edges of its own, which are deleted with it; of one kind.
 bool has_edges_from(Edges *edges, int64 job);
-// Whether it waits, or waited, for dependencies.
-bool has_dependencies(Edges *edges, int64 job);
+bool has_edges_from(Edges *edges, int64 job, EdgeKind kind);
 void close_edges(Edges *edges);
 
-// Those below are called inside with_spi().
+// Returns false while no edge of the kind, Depends or Awaits, has been active since the table was last empty, whatever
+// the snapshot. Costs next to nothing, and edges of other kinds do not count.
+bool any_active(EdgeKind kind);
 
-// Leaves those of these ids in front, in their order, which no unfinished job needs; returns how many. `others`, unless
-// nullptr, is an array that goes with ids.
+// The functions below are called inside with_spi(), with the owner's rights.
+
+// Moves those of these ids to the front, in their order, that no unfinished job needs; returns their number. `others`,
+// unless nullptr, is an array that goes with ids.
 int without_needed(Datum *ids, Datum *others, int count);
 
-// Of jobs that are named by others: waits for whoever is just deleting one, and from now on nobody can unnoticed until
-// the transaction ends. Returns one that is gone; 0: none is. `ids` is changed.
+// Of jobs that are named by others: waits for the sessions that are deleting one of them, and keeps other sessions from
+// deleting one unnoticed until the transaction ends. Returns a job that is gone, or 0. `ids` is changed.
 int64 hold_jobs(Datum *ids, int count);
-// Leaves those of these ids in front, in their order, whose jobs are there; returns how many.
+// Moves those of these ids to the front, in their order, whose jobs exist; returns their number.
 int jobs_there(Datum *ids, int count);
 
-// The dependencies of a job that gets another id. 22023 when that is below one of theirs: no job depends on a later
-// one.
-void move_dependencies(int64 from, int64 to);
-
-// This job has been deleted. `result` is nullptr unless it has one.
+// Adds edges to `children` (bigint[]). A job that is its child already stays one.
+void add_children(int64 parent, Datum children);
+// Deletes the edges of one kind that begin at these jobs.
+void forget_edges_from(Datum *jobs, int count, EdgeKind kind);
+// Moves the edges that begin at a job that gets another id. 22023 if the new id is below one of its dependencies.
+void move_edges(int64 from, int64 to);
+// Deletes the edges that begin at a job that has been deleted. `result` is nullptr unless the job has one.
 void forget_edges(int64 job, bool completed, const Datum *result);
-// Whether forget_edges() may have anything to do. Next to free.
+// Returns whether forget_edges() may have anything to do. Costs next to nothing.
 bool any_edge();
-// All jobs have been deleted.
+// Deletes all edges, because all jobs have been deleted.
 void forget_all_edges();
 
-// Deletes some rows of jobq.deleted_dependencies that nobody needs any more.
+// Deletes some rows of jobq.deleted_dependencies to which no edge leads any more.
 void prune_deleted_dependencies(int batch);
 
 }  // namespace jobq

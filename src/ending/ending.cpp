@@ -4,8 +4,8 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/spi.h"
+#include "edges/awaits.h"
 #include "edges/edges.h"
-#include "edges/job_waits.h"
 #include "ending/dead_letters.h"
 #include "ending/ending.h"
 #include "job/owner.h"
@@ -139,7 +139,7 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
     const Queue *queue = find_queue(before.queue);
     const bool completed = after.status == core::JobStatus::Completed;
     // Its worker may have left a wait undecided. A job that completes has mostly decided all of its waits.
-    if (after.steps && (!completed || core::awaits(before.life) || any_job_wait()))
+    if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
         endings->waited.add(Int64GetDatum(before.id));
     if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())
         endings->buried.add(Int64GetDatum(before.id));
@@ -151,7 +151,7 @@ void settle_endings(const Endings &endings, TimestampTz now) {
     record(endings.attempts, now);
     keep_keys(endings.keys.items, endings.keys.count);
     disarm_steps(endings.waited.items, endings.waited.count);
-    forget_waits_of(endings.waited.items, endings.waited.count);
+    forget_waits(endings.waited.items, endings.waited.count);
     delete_jobs_and_attempts(endings.unkept.items, endings.unkept.count);
     bury_jobs(endings.buried.items, endings.buried.count);
 }

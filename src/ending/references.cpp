@@ -20,9 +20,9 @@ void require_trusted_followers_of(const char *name) {
 }  // namespace
 
 void require_deletable_jobs() {
-    for (const char *name : {"jobs", "attempts", "dependencies"}) require_trusted_followers_of(name);
+    for (const char *name : {"jobs", "attempts", "edges"}) require_trusted_followers_of(name);
     // Nothing is deleted from those that are empty.
-    for (const char *name : {"steps", "job_signals", "children", "job_waits"})
+    for (const char *name : {"steps", "job_signals"})
         if (is_in_use(name)) require_trusted_followers_of(name);
 }
 

@@ -36,7 +36,7 @@ Statement count_waiting = {
                                      WHERE j._due AND j.queue = $1 LIMIT $2) s)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._group_waiting IS NOT NULL AND j.queue = $1 LIMIT $2) g)
-            + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.dependencies d WHERE d.active) d,
+            + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.edges d WHERE d.kind = 'depends' AND d.active) d,
                                                  LATERAL (SELECT FROM jobq.jobs j
                                                           WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked'
                                                             AND j._group_waiting IS NULL AND j.queue = $1) j

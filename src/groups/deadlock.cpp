@@ -24,7 +24,7 @@ namespace {
 
 // The jobs that a job waits for permanently.
 #define NEXT(id) \
-    "LATERAL (SELECT w.awaits AS id FROM jobq.job_waits w WHERE w.job_id = " id " AND " AWAITS_PERMANENTLY(id) \
+    "LATERAL (SELECT w.target AS id FROM jobq.edges w WHERE w.job_id = " id " AND w.kind = 'awaits' AND " AWAITS_PERMANENTLY(id) \
     " UNION ALL SELECT h.id FROM jobq.jobs l, "                                                                  \
     "LATERAL (SELECT h.id FROM jobq.jobs h WHERE h._group_active = l._group_waiting OFFSET 0) h "                \
     "WHERE l.id = ANY (ARRAY[" id "]) AND l._group_waiting IS NOT NULL)"
@@ -35,7 +35,7 @@ namespace {
     "SELECT n.id FROM ahead a, " NEXT("a.id") " n WHERE " IS_HELD("n.id") ") "                         \
     "SELECT a.id FROM ahead a LIMIT $2) a, " NEXT("a.id") " n WHERE n.id = " target ")"
 
-#define IS_AWAITED(id) "EXISTS (SELECT FROM jobq.job_waits w WHERE w.awaits = " id " OFFSET 0)"
+#define IS_AWAITED(id) "EXISTS (SELECT FROM jobq.edges w WHERE w.target = " id " AND w.kind = 'awaits' OFFSET 0)"
 #define HEADS_A_LINE(id)                                                       \
     "EXISTS (SELECT FROM jobq.jobs h, jobq.jobs l WHERE h.id = ANY (ARRAY[" id \
     "]) "                                                                      \

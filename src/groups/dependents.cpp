@@ -7,7 +7,7 @@
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "edges/awaited_jobs.h"
-#include "edges/dependencies.h"
+#include "edges/edges.h"
 #include "edges/dependency_policy.h"
 #include "ending/ending.h"
 #include "groups/dependents.h"
@@ -47,11 +47,11 @@ Statement get_states = {
 // Whom it concerns that these jobs have finished: those whose active edge leads to one of them, and those that shall be
 // cancelled.
 Statement find_dependents = {
-    R"(SELECT d.job_id, d.depends_on, u.failed AND d.on_failure = 'cancel',
-              (SELECT max(w.depends_on) FROM jobq.dependencies w WHERE w.job_id = d.job_id AND w.active)
+    R"(SELECT d.job_id, d.target, u.failed AND d.on_failure = 'cancel',
+              (SELECT max(w.target) FROM jobq.edges w WHERE w.kind = 'depends' AND w.job_id = d.job_id AND w.active)
        FROM unnest($1, $2) AS u(id, failed),
-            LATERAL (SELECT * FROM jobq.dependencies e
-                     WHERE e.depends_on = u.id AND (e.active OR u.failed AND e.on_failure = 'cancel')
+            LATERAL (SELECT * FROM jobq.edges e
+                     WHERE e.target = u.id AND e.kind = 'depends' AND (e.active OR u.failed AND e.on_failure = 'cancel')
                      ORDER BY e.job_id) d,
             LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id]) AND )" WAITS_HERE R"() x
        LIMIT $3)",
@@ -60,18 +60,18 @@ Statement find_dependents = {
 // Of each of these jobs that is blocked and has dependencies, the first it must be cancelled for, and the active one if
 // that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come later.
 Statement find_failed = {
-    R"(SELECT u.id, f.depends_on,
-              (SELECT max(d.depends_on)
-               FROM jobq.dependencies d, LATERAL )" STATE_OF("d.depends_on") R"( s
-               WHERE d.job_id = u.id AND d.active AND )" UNFINISHED R"()
+    R"(SELECT u.id, f.target,
+              (SELECT max(d.target)
+               FROM jobq.edges d, LATERAL )" STATE_OF("d.target") R"( s
+               WHERE d.job_id = u.id AND d.kind = 'depends' AND d.active AND )" UNFINISHED R"()
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
-                     AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id)) x
-            LEFT JOIN LATERAL (SELECT d.depends_on
-                               FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
-                               WHERE d.job_id = u.id AND d.on_failure = 'cancel'
+                     AND EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id)) x
+            LEFT JOIN LATERAL (SELECT d.target
+                               FROM jobq.edges d LEFT JOIN LATERAL )" STATE_OF("d.target") R"( s ON true
+                               WHERE d.job_id = u.id AND d.kind = 'depends' AND d.on_failure = 'cancel'
                                  AND (s.status IS NULL OR s.status > 'processing' AND s.status <> 'completed')
-                               ORDER BY d.depends_on LIMIT 1) f ON true)",
+                               ORDER BY d.target LIMIT 1) f ON true)",
     {INT8ARRAYOID}};
 
 // Those that are blocked and that nobody holds.
@@ -85,40 +85,40 @@ Statement lock_blocked = {
 // one until now: the last column. Not in the statement that locks them, whose snapshot is older than the locks: who has
 // added an edge by hand may have let the job go in between.
 Statement look = {
-    R"(SELECT u.id, f.depends_on, f.status::text, f.error, w.depends_on
+    R"(SELECT u.id, f.target, f.status::text, f.error, w.target
        FROM unnest($1, $2) AS u(id, below)
-            LEFT JOIN LATERAL (SELECT d.depends_on, s.status, s.error
-                               FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
-                               WHERE d.job_id = u.id AND d.depends_on < u.below
+            LEFT JOIN LATERAL (SELECT d.target, s.status, s.error
+                               FROM jobq.edges d LEFT JOIN LATERAL )" STATE_OF("d.target") R"( s ON true
+                               WHERE d.job_id = u.id AND d.kind = 'depends' AND d.target < u.below
                                  AND ()" UNFINISHED R"(
                                       OR d.on_failure = 'cancel' AND s.status IS DISTINCT FROM 'completed')
-                               ORDER BY d.depends_on DESC LIMIT 1) f ON true
-            LEFT JOIN LATERAL (SELECT d.depends_on FROM jobq.dependencies d
-                               WHERE d.job_id = u.id AND d.active LIMIT 1) w ON true)",
+                               ORDER BY d.target DESC LIMIT 1) f ON true
+            LEFT JOIN LATERAL (SELECT d.target FROM jobq.edges d
+                               WHERE d.job_id = u.id AND d.kind = 'depends' AND d.active LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
 // Edges that somebody holds are left as they are.
-#define EDGES_BY_PLACE(condition)                                                          \
-    "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, depends_on), "        \
-    "LATERAL (SELECT l.ctid FROM jobq.dependencies l WHERE l.job_id = u.id AND " condition \
+#define EDGES_BY_PLACE(condition)                                                                          \
+    "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, target), "                            \
+    "LATERAL (SELECT l.ctid FROM jobq.edges l WHERE l.kind = 'depends' AND l.job_id = u.id AND " condition \
     " FOR UPDATE SKIP LOCKED) e))"
 Statement activate = {
-    "UPDATE jobq.dependencies d SET active = true "
-    "WHERE " EDGES_BY_PLACE("l.depends_on = u.depends_on") " RETURNING d.job_id",
+    "UPDATE jobq.edges d SET active = true "
+    "WHERE " EDGES_BY_PLACE("l.target = u.target") " RETURNING d.job_id",
     {INT8ARRAYOID, INT8ARRAYOID}};
 // All but the one that is active from now on; 0: none is.
 Statement deactivate = {
-    "UPDATE jobq.dependencies d SET active = NULL "
-    "WHERE " EDGES_BY_PLACE("l.active AND l.depends_on <> u.depends_on"),
+    "UPDATE jobq.edges d SET active = NULL "
+    "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
     {INT8ARRAYOID, INT8ARRAYOID}};
 
 // Jobs that wait, and those that have ceased to without our doing.
 Statement find_waiting = {
-    R"(SELECT d.job_id, d.depends_on, x.waits
-       FROM jobq.dependencies d
+    R"(SELECT d.job_id, d.target, x.waits
+       FROM jobq.edges d
             LEFT JOIN LATERAL (SELECT j.status = 'blocked' AND j._must_end_at IS NULL AS waits FROM jobq.jobs j
                                WHERE j.id = ANY (ARRAY[d.job_id])) x ON true
-       WHERE d.active AND d.job_id > $1
+       WHERE d.kind = 'depends' AND d.active AND d.job_id > $1
        ORDER BY d.job_id LIMIT $2)",
     {INT8OID, INT8OID}};
 
@@ -131,7 +131,7 @@ Statement lock_dependents_by_id = {
 
 Statement find_dependent_ones = {
     R"(SELECT u.id FROM unnest($1) AS u(id)
-       WHERE EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))",
+       WHERE EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id))",
     {INT8ARRAYOID}};
 
 // Of these jobs, which are locked, those that wait, but not for a dependency yet.
@@ -141,17 +141,17 @@ Statement find_not_blocked = {
     {INT8ARRAYOID}};
 
 // The job `id` has a dependency that has yet to finish, or for which it is to be cancelled.
-#define REASON_TO_WAIT(id)                                                 \
-    "EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL " STATE_OF( \
-        "d.depends_on") " s ON true WHERE d.job_id = " id                  \
-                        " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
+#define REASON_TO_WAIT(id)                                                   \
+    "EXISTS (SELECT FROM jobq.edges d LEFT JOIN LATERAL " STATE_OF(          \
+        "d.target") " s ON true WHERE d.kind = 'depends' AND d.job_id = " id \
+                    " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
 Statement find_reason_to_wait = {"SELECT " REASON_TO_WAIT("$1"), {INT8OID}};
 
 // Blocked jobs, the highest of their dependencies and the active one. Not those in line that keep their place: they
 // have their dependencies behind them.
 Statement find_blocked = {
-    R"(SELECT u.id, (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id),
-              (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.active)
+    R"(SELECT u.id, (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id),
+              (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id AND d.active)
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j
                      WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked' AND j._must_end_at IS NULL
@@ -167,7 +167,7 @@ Statement lock_in_line = {
 Statement lock_free = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
-         AND NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)
+         AND NOT EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = j.id)
        ORDER BY j.id FOR NO KEY UPDATE)",
     {INT8ARRAYOID},
     Planning::Free};
@@ -475,7 +475,7 @@ void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
 
 bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
     if (place->behind == PG_INT64_MIN) {
-        if (!any_dependency()) {
+        if (!any_active(EdgeKind::Depends)) {
             forget_awaited_jobs(Audience::Dependents);
             return false;
         }

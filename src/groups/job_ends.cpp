@@ -22,49 +22,51 @@ Statement find_ended = {
 Statement find_waiting = {
     R"(SELECT u.id, w.job_id
        FROM unnest($1, $2) AS u(id, first),
-            LATERAL (SELECT w.job_id FROM jobq.job_waits w
-                     WHERE w.awaits = u.id AND w.active AND w.job_id >= u.first
+            LATERAL (SELECT w.job_id FROM jobq.edges w
+                     WHERE w.target = u.id AND w.kind = 'awaits' AND w.active AND w.job_id >= u.first
                      ORDER BY w.job_id LIMIT $3) w)",
     {INT8ARRAYOID, INT8ARRAYOID, INT8OID}};
 
 Statement find_watched = {
-    R"(SELECT w.awaits FROM unnest($1) AS u(id),
-            LATERAL (SELECT w.awaits FROM jobq.job_waits w WHERE w.job_id = u.id AND w.active) w)",
+    R"(SELECT w.target FROM unnest($1) AS u(id),
+            LATERAL (SELECT w.target FROM jobq.edges w WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.active) w)",
     {INT8ARRAYOID}};
 
 // Of each of these jobs that awaits others: whether it need not wait any more, else the job to watch from now on; NULL:
 // the one that is watched has not ended. One that is gone has ended.
 #define UNFINISHED_AWAITED \
-    "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.awaits]) AND o.status <= 'processing') o"
+    "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.target]) AND o.status <= 'processing') o"
 Statement look = {
     R"(SELECT x.id,
-              CASE x.kind WHEN 'any' THEN NOT EXISTS (SELECT FROM jobq.job_waits w WHERE w.job_id = x.id)
-                                          OR EXISTS (SELECT FROM jobq.job_waits w
-                                                     WHERE w.job_id = x.id
+              CASE x.kind WHEN 'any' THEN NOT EXISTS (SELECT FROM jobq.edges w WHERE w.job_id = x.id AND w.kind = 'awaits')
+                                          OR EXISTS (SELECT FROM jobq.edges w
+                                                     WHERE w.job_id = x.id AND w.kind = 'awaits'
                                                        AND NOT EXISTS (SELECT FROM jobq.jobs o
-                                                                       WHERE o.id = ANY (ARRAY[w.awaits])
+                                                                       WHERE o.id = ANY (ARRAY[w.target])
                                                                          AND o.status <= 'processing' OFFSET 0) OFFSET 0)
                           ELSE x.next IS NULL END,
               CASE WHEN x.next IS DISTINCT FROM x.watched THEN x.next END
        FROM (SELECT u.id, s.kind, a.watched,
                     CASE s.kind WHEN 'all' THEN
-                        (SELECT w.awaits FROM jobq.job_waits w, )" UNFINISHED_AWAITED R"(
-                         WHERE w.job_id = u.id AND w.awaits <= coalesce(a.watched, 9223372036854775807)
-                         ORDER BY w.awaits DESC LIMIT 1) END AS next
+                        (SELECT w.target FROM jobq.edges w, )" UNFINISHED_AWAITED R"(
+                         WHERE w.job_id = u.id AND w.kind = 'awaits'
+                           AND w.target <= coalesce(a.watched, 9223372036854775807)
+                         ORDER BY w.target DESC LIMIT 1) END AS next
              FROM (SELECT DISTINCT v.id FROM unnest($1) AS v(id)) u,
                   LATERAL (SELECT s.kind FROM jobq.steps s WHERE s.job_id = u.id AND s._awaited = $2 LIMIT 1) s,
                   LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" AWAITS_SOMETHING R"() j,
-                  LATERAL (SELECT max(w.awaits) AS watched FROM jobq.job_waits w
-                           WHERE w.job_id = u.id AND w.active AND s.kind = 'all') a) x
+                  LATERAL (SELECT max(w.target) AS watched FROM jobq.edges w
+                           WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.active AND s.kind = 'all') a) x
        ORDER BY x.id)",
     {INT8ARRAYOID, INT8OID}};
 
 Statement unwatch = {
-    "UPDATE jobq.job_waits w SET active = NULL FROM unnest($1) AS u(id) WHERE w.job_id = u.id AND w.active",
+    "UPDATE jobq.edges w SET active = NULL FROM unnest($1) AS u(id) "
+    "WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.active",
     {INT8ARRAYOID}};
 Statement watch = {
-    "UPDATE jobq.job_waits w SET active = true FROM unnest($1, $2) AS u(id, next) "
-    "WHERE w.job_id = u.id AND w.awaits = u.next",
+    "UPDATE jobq.edges w SET active = true FROM unnest($1, $2) AS u(id, next) "
+    "WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.target = u.next",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
 // Commits tell of their ends from now on, before anybody looks.

@@ -1,4 +1,4 @@
-// Jobs that await the end of others (jobq_await_jobs, edges/job_waits.h). A job that others await is entered in
+// Jobs that await the end of others (jobq_await_jobs, edges/awaits.h). A job that others await is entered in
 // edges/awaited_jobs.h by whoever sets free, who looks then under a later snapshot whether it has ended; a commit that
 // ends a job is visible first and looks there then. So one of the two notices. Of a job that awaits all of many the
 // highest is watched, and when that has ended the next lower one that has not: each is looked at once.

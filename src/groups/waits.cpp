@@ -6,7 +6,7 @@
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "edges/awaited_jobs.h"
-#include "edges/job_waits.h"
+#include "edges/edges.h"
 #include "groups/awaiting.h"
 #include "groups/deadlock.h"
 #include "groups/job_ends.h"
@@ -76,7 +76,7 @@ void look_at_jobs(Datum *jobs, int count, Unblocking *done) {
     const Rows signalled = run(find_signalled, Params().add(array_of(jobs, count, INT8OID)));
     Notes<Datum> over = {};
     for (uint64 i = 0; i < signalled.size(); i++) over.add(signalled[i].get(1));
-    if (any_job_wait()) {
+    if (any_active(EdgeKind::Awaits)) {
         find_ended_waits(jobs, count, &over);
         break_ring(jobs, count, &over);
     }
@@ -127,7 +127,7 @@ void look_at_waits(const Unblocked *told, int count, Unblocking *done) {
         else
             jobs.add(Int64GetDatum(told[i].key));
     }
-    if (any_job_wait()) find_waiters(told, count, &jobs);
+    if (any_active(EdgeKind::Awaits)) find_waiters(told, count, &jobs);
     look_at_jobs(jobs.items, jobs.count, done);
 }
 

@@ -15,11 +15,8 @@ namespace {
 Statement read_links = {
     R"(SELECT n.id
        FROM jobq.jobs j,
-            LATERAL (SELECT d.depends_on AS id FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on
-                     WHERE d.job_id = j.id AND o.status <= 'processing'
-                     UNION ALL
-                     SELECT w.awaits FROM jobq.job_waits w JOIN jobq.jobs o ON o.id = w.awaits
-                     WHERE w.job_id = j.id AND o.status <= 'processing'
+            LATERAL (SELECT e.target AS id FROM jobq.edges e JOIN jobq.jobs o ON o.id = e.target
+                     WHERE e.job_id = j.id AND e.kind IN ('depends', 'awaits') AND o.status <= 'processing'
                      UNION ALL
                      SELECT g.id
                      FROM (SELECT coalesce((SELECT min(h.id) FROM (SELECT h.id FROM jobq.jobs h

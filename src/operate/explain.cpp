@@ -54,19 +54,15 @@ Statement read_subject = {
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
-Statement read_blockers = {
-    R"(SELECT d.depends_on FROM jobq.dependencies d JOIN jobq.jobs j ON j.id = d.depends_on
-       WHERE d.job_id = $1 AND j.status <= 'processing'
-       ORDER BY d.depends_on LIMIT $2)",
-    {INT8OID, INT8OID}};
+// Selects the unfinished jobs to which edges of kind $2 lead.
+Statement read_unfinished = {
+    R"(SELECT e.target FROM jobq.edges e JOIN jobq.jobs j ON j.id = e.target
+       WHERE e.job_id = $1 AND e.kind = $2 AND j.status <= 'processing'
+       ORDER BY e.target LIMIT $3)",
+    {INT8OID, TEXTOID, INT8OID}};
 
-Statement read_awaited_unfinished = {
-    R"(SELECT w.awaits FROM jobq.job_waits w JOIN jobq.jobs j ON j.id = w.awaits
-       WHERE w.job_id = $1 AND j.status <= 'processing'
-       ORDER BY w.awaits LIMIT $2)",
-    {INT8OID, INT8OID}};
-
-Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = $1)", {INT8OID}};
+Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.edges e WHERE e.job_id = $1 AND e.kind = 'depends')",
+                       {INT8OID}};
 
 // OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
 Statement read_group_head = {
@@ -164,8 +160,14 @@ void explain_scheduled(const Subject &job) {
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
 
+// Returns rows (id): one more than an answer names.
+Rows unfinished_targets(const Subject &job, const char *kind) {
+    return read(read_unfinished,
+                Params().add(Int64GetDatum(job.id)).add(CStringGetTextDatum(kind)).add(Int64GetDatum(kNamedJobs + 1)));
+}
+
 bool explain_dependencies(const Subject &job) {
-    const Rows blockers = read(read_blockers, Params().add(Int64GetDatum(job.id)).add(Int64GetDatum(kNamedJobs + 1)));
+    const Rows blockers = unfinished_targets(job, "depends");
     if (blockers.size() == 0) return false;
     const bool more = blockers.size() > kNamedJobs;
     const auto count = static_cast<int>(Min(blockers.size(), static_cast<uint64>(kNamedJobs)));
@@ -195,8 +197,7 @@ bool explain_group(const Subject &job) {
 }
 
 void explain_awaited_jobs(const Subject &job, const Row &wait) {
-    const Rows unfinished =
-        read(read_awaited_unfinished, Params().add(Int64GetDatum(job.id)).add(Int64GetDatum(kNamedJobs + 1)));
+    const Rows unfinished = unfinished_targets(job, "awaits");
     const bool more = unfinished.size() > kNamedJobs;
     const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
     const int of = wait.int32_at(3);

@@ -26,8 +26,8 @@ namespace jobq {
 namespace {
 
 // All that is read for an explanation.
-constexpr const char *kTables[] = {"jobs",         "lane_directory", "queue_settings", "limit_settings",
-                                   "dependencies", "job_waits",      "steps",          "identity"};
+constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
+                                   "edges", "steps",          "identity"};
 
 // The jobs that hold slots from $1 up to below $2, oldest start first.
 Statement find_in_queue_slots = {

@@ -4,9 +4,8 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/subtransaction.h"
-#include "edges/children.h"
+#include "edges/awaits.h"
 #include "edges/edges.h"
-#include "edges/job_waits.h"
 #include "ending/dead_letters.h"
 #include "groups/deadlock.h"
 #include "groups/dependents.h"
@@ -95,7 +94,7 @@ struct Deadlocked {
 };
 
 Deadlocked find_deadlocked(const Rows &locked) {
-    if (!any_job_wait()) return {Rows(nullptr, 0)};
+    if (!any_active(EdgeKind::Awaits)) return {Rows(nullptr, 0)};
     ArrayColumn jobs(static_cast<int>(locked.size())), lines(static_cast<int>(locked.size()));
     for (uint64 i = 0; i < locked.size(); i++) {
         if (locked[i].is_null(kLockedLine)) continue;
@@ -214,7 +213,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started may have been cancelled for one of its dependencies: it waits for them
             // again. Then a job of a group gets into its line. The head gives its place up only where it has to wait.
-            event.waits = !before.life.started_at && has_dependencies(&edges, before.id) &&
+            event.waits = !before.life.started_at && has_edges_from(&edges, before.id, EdgeKind::Depends) &&
                           (!before.life.group_active || has_reason_to_wait(before.id));
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
@@ -228,7 +227,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     close_edges(&edges);
     refuse_kept_keys(retries, ids, count);
     drop_all_steps_of(anew.items, anew.count);
-    for (int i = 0; i < anew.count; i++) forget_children(DatumGetInt64(anew.items[i]));
+    forget_edges_from(anew.items, anew.count, EdgeKind::Child);
     if (waiting.count > 0) {
         const Datum jobs = array_of(waiting.items, waiting.count, INT8OID);
         lock_dependents(jobs);

@@ -231,12 +231,12 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_jobs) {
         // Deleting a row frees its key. There is nothing to insert or update manually.
         change_one(grant, "DELETE", "jobq.kept_keys", role);
-        change_one(grant, "SELECT",
-                   "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
-                   "jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants, jobq.schedule_settings, "
-                   "jobq.handler_settings, jobq.steps, jobq.children, jobq.job_waits, jobq.signals, "
-                   "jobq.job_signals",
-                   role);
+        change_one(
+            grant, "SELECT",
+            "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
+            "jobq.edges, jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants, jobq.schedule_settings, "
+            "jobq.handler_settings, jobq.steps, jobq.signals, jobq.job_signals",
+            role);
     }
 }
 

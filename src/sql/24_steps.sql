@@ -24,28 +24,6 @@ CREATE TABLE jobq.steps (
 CREATE INDEX steps_awaited_idx ON jobq.steps (_awaited, job_id) WHERE _awaited IS NOT NULL;
 CREATE INDEX steps_waiting_idx ON jobq.steps (job_id) WHERE _awaited IS NOT NULL;
 
--- The step says as well which jobs it has spawned. By these rows the child finds its parent: it is kept until that has
--- finished. An edge may lead to a job that another has spawned, or nobody: who has its unique key.
---: which jobs have spawned which: jobq_spawn
-CREATE TABLE jobq.children (
-    parent_id bigint NOT NULL,
-    child_id  bigint NOT NULL,
-    PRIMARY KEY (parent_id, child_id)
-);
-CREATE INDEX children_child_idx ON jobq.children (child_id);
-
--- The wait that a job is in, no earlier ones.
---: which jobs await the end of which others: jobq_await_jobs
-CREATE TABLE jobq.job_waits (
-    job_id bigint NOT NULL,  --: the job that waits
-    awaits bigint NOT NULL,  --: the job whose end it awaits; it may be gone
-    active boolean,  --: true where its end makes jobq look whether job_id need wait any more, else NULL
-    PRIMARY KEY (job_id, awaits)
-) WITH (autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX job_waits_awaits_idx ON jobq.job_waits (awaits, job_id);
--- Those of each job that waits.
-CREATE INDEX job_waits_active_idx ON jobq.job_waits (job_id, awaits) WHERE active;
-
 -- A signal is a fact: the first one stays, for whoever awaits it now or later.
 --: signals to a queue, jobq_signal; the tick deletes them after jobq.keep_signals
 CREATE TABLE jobq.signals (
@@ -68,18 +46,10 @@ CREATE TABLE jobq.job_signals (
 
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.steps', '');
-SELECT pg_catalog.pg_extension_config_dump('jobq.children', '');
-SELECT pg_catalog.pg_extension_config_dump('jobq.job_waits', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.signals', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.job_signals', '');
 
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.steps FOR EACH STATEMENT
-    WHEN (jobq.by_hand())
-    EXECUTE FUNCTION jobq.note_restore();
-CREATE TRIGGER note_restore BEFORE INSERT ON jobq.children FOR EACH STATEMENT
-    WHEN (jobq.by_hand())
-    EXECUTE FUNCTION jobq.note_restore();
-CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_waits FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.note_restore();
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_signals FOR EACH STATEMENT

@@ -4,6 +4,11 @@
 -- somebody left in the target schema would win over a pg_catalog operator that needs a coercion.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
+-- Users write dependencies through this view: the kind of a new row is the default of the column.
+--: which jobs depend on which others: the edges of kind depends
+CREATE VIEW jobq.dependencies AS
+    SELECT e.job_id, e.target AS depends_on, e.on_failure, e.active FROM jobq.edges e WHERE e.kind = 'depends';
+
 --: all queues that are in use or have settings, with the effective settings
 CREATE VIEW jobq.queues AS
 SELECT n.queue,

@@ -42,7 +42,7 @@ Statement count_unfinished = {
              SELECT j.queue, j.status FROM jobq.jobs j WHERE j._group_waiting IS NOT NULL AND j.queue = $1
              UNION ALL
              SELECT j.queue, j.status
-             FROM (SELECT d.job_id FROM jobq.dependencies d WHERE d.active
+             FROM (SELECT d.job_id FROM jobq.edges d WHERE d.kind = 'depends' AND d.active
                    UNION SELECT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) d,
                   LATERAL (SELECT j.queue, j.status FROM jobq.jobs j
                            WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked' AND j._due IS NOT TRUE

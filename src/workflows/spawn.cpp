@@ -4,7 +4,7 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/result_set.h"
-#include "edges/children.h"
+#include "edges/edges.h"
 #include "enqueue/enqueue_specs.h"
 #include "identity/identity.h"
 #include "job/change_job.h"

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "compat/args.h"
 #include "compat/result_set.h"
-#include "edges/job_waits.h"
+#include "edges/awaits.h"
 #include "ending/ending.h"
 #include "groups/deadlock.h"
 #include "identity/identity.h"

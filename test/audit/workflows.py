@@ -307,8 +307,8 @@ def final_state(conn, run):
     run.told = conn.execute("SELECT id, step, answer FROM told").fetchall()
     run.saved = conn.execute("SELECT job_id, name, state, result FROM jobq.steps ORDER BY job_id, number").fetchall()
     run.told += [(flow, step, f"done {json.dumps(result)}") for flow, step, state, result in run.saved if step in ("charge", "ship")]
-    run.children = conn.execute("SELECT c.parent_id, c.child_id, coalesce(array_position(s.jobs, c.child_id) - 1, -1) FROM jobq.children c"
-                                " LEFT JOIN jobq.steps s ON s.job_id = c.parent_id AND s.kind = 'spawn'").fetchall()
+    run.children = conn.execute("SELECT c.job_id, c.target, coalesce(array_position(s.jobs, c.target) - 1, -1) FROM jobq.edges c"
+                                " LEFT JOIN jobq.steps s ON s.job_id = c.job_id AND s.kind = 'spawn' WHERE c.kind = 'child'").fetchall()
     run.sent = conn.execute("SELECT event, payload, was_new FROM sent").fetchall()
 
 

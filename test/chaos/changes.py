@@ -204,7 +204,7 @@ class Changes:
         with run.primary.connect() as conn:
             conn.execute("DROP DATABASE copy WITH (FORCE)")
 
-    TABLES = "jobs attempts lane_directory queue_settings limit_settings kept_keys dependencies deleted_dependencies"
+    TABLES = "jobs attempts lane_directory queue_settings limit_settings kept_keys edges deleted_dependencies"
 
     def _switch_over(self):
         """By logical replication with two_phase to another server, which then is the primary; prepared transactions on the way."""

@@ -95,7 +95,7 @@ sub fact
 my %spoilt = (
     'a job is gone'              => [ q{DELETE FROM jobq.jobs WHERE queue = 'young'}, 'table jobs' ],
     'an attempt is gone'         => [ q{DELETE FROM jobq.attempts WHERE outcome = 'snoozed'}, 'table attempts' ],
-    'a dependency is gone'       => [ q{DELETE FROM jobq.dependencies}, 'table dependencies' ],
+    'a dependency is gone'       => [ q{DELETE FROM jobq.dependencies}, 'table edges' ],
     'a grant is gone'            => [ q{DELETE FROM jobq.queue_grants}, 'own' ],
     'a grant is wider'           => [ q{GRANT EXECUTE ON FUNCTION jobq_claim TO PUBLIC}, 'foreign' ],
     'a place is free'            => [ q{UPDATE jobq.jobs SET _queue_slot = NULL WHERE queue = 'limited'}, 'slots' ],

@@ -23,7 +23,7 @@ SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'jobq_next_runs
 FROM own o ORDER BY o.signature::text;
 -- What others are granted knows by the current user who calls: the owner's rights it takes within. Triggers, and what stands
 -- behind the views, are of the owner, but for triggers that ask whose statement fired them. Who only computes needs no rights, and who grants does it with the caller's.
-CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('jobq_log', 'lane_of', 'group_of', 'round_robin_key_of', 'tracked_lanes', 'metric_families', 'by_hand', 'apart', 'fill_job', 'keep_secret', 'note_restore', 'follow_dependency', 'require_library');
+CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('jobq_log', 'lane_of', 'group_of', 'round_robin_key_of', 'tracked_lanes', 'metric_families', 'by_hand', 'apart', 'fill_job', 'keep_secret', 'note_restore', 'follow_edge', 'require_library');
 SELECT is(o.prosecdef, o.oid NOT IN (SELECT oid FROM of_the_caller), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL with the rights that they are called with.

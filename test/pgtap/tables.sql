@@ -8,14 +8,14 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(53 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(52 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,children,job_waits,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
-SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
+SELECT views_are('jobq', '{dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
@@ -53,12 +53,11 @@ SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.w
                $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'workers: who, where, since when, what went wrong');
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
 SELECT columns_are('jobq', 'steps', '{job_id,number,name,kind,state,saved_at,until,event,result,_awaited,jobs}'::name[]);
-SELECT columns_are('jobq', 'children', '{parent_id,child_id}'::name[]);
-SELECT columns_are('jobq', 'job_waits', '{job_id,awaits,active}'::name[]);
 SELECT columns_are('jobq', 'signals', '{queue,event,payload,sent_at}'::name[]);
 SELECT columns_are('jobq', 'job_signals', '{job_id,event,payload,sent_at}'::name[]);
+SELECT columns_are('jobq', 'edges', '{job_id,kind,target,on_failure,active}'::name[]);
 SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,active}'::name[]);
-SELECT col_is_pk('jobq', 'dependencies', '{job_id,depends_on}'::name[], 'the primary key of dependencies');
+SELECT col_is_pk('jobq', 'edges', '{job_id,kind,target}'::name[], 'the primary key of edges');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (1, 2)$$, '23514', NULL, 'a job depends on older ones only: no cycles');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (2, 1, 'wait')$$, '23514', NULL, 'on_failure has two choices');
 SELECT columns_are('jobq', 'queue_grants', '{role,profile,queue}'::name[]);
@@ -70,7 +69,7 @@ SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.children,jobq.job_waits,jobq.signals,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
 SELECT columns_are('jobq', 'hash_secret', '{only_row,secret,numbered_in}'::name[]);
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.hash_secret'::regclass), true, 'the secret is hidden from members of pg_read_all_data');
 SELECT is((SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'jobq.hash_secret'::regclass AND a.grantee <> c.relowner), 0::bigint, 'and no other role has privileges on it');
@@ -86,7 +85,7 @@ SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclas
 SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 9::bigint, 'settings, lanes, grants and identity are noticed in replica role too');
 
 -- Nobody but the owner has rights, and pg_monitor reads the views.
-SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(producer|worker|operator)_queues$' OR relname = 'attempts', 'pg_monitor and ' || relname) FROM relations ORDER BY relname;
+SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(dependencies|(producer|worker|operator)_queues)$' OR relname = 'attempts', 'pg_monitor and ' || relname) FROM relations ORDER BY relname;
 SELECT is((SELECT count(*) FROM relations r, aclexplode(r.relacl) a WHERE a.grantee = 0), 0::bigint, 'PUBLIC has no right on any of them');
 SELECT is(has_schema_privilege('pg_monitor', 'jobq', 'USAGE') AND NOT has_schema_privilege('pg_monitor', 'jobq', 'CREATE'), true, 'pg_monitor may use the schema');
 SET ROLE pg_monitor;

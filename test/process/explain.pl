@@ -190,7 +190,7 @@ like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by Acce
 $builder->query(q{ROLLBACK PREPARED 'locks all'});
 
 # The other tables that it reads.
-for my $table (qw(lane_directory queue_settings limit_settings dependencies job_waits steps identity))
+for my $table (qw(lane_directory queue_settings limit_settings edges steps identity))
 {
     $builder->query("BEGIN; LOCK TABLE jobq.$table");
     like($all_of->($_), qr/\Alocked: it cannot be looked up: jobq\.$table is locked by AccessExclusiveLock of process $pid [^;]*\{$pid\}\z/,

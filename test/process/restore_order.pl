@@ -58,8 +58,8 @@ sub restore_into
     return;
 }
 
-my @late = grep { !/^(rest|jobs|dependencies)$/ } sort keys %part;
-is("@late", 'attempts children deleted_dependencies handler_settings identity job_signals job_waits kept_keys lane_directory limit_settings queue_grants queue_settings schedule_settings shard signals steps', 'the other tables');
+my @late = grep { !/^(rest|jobs|edges)$/ } sort keys %part;
+is("@late", 'attempts deleted_dependencies handler_settings identity job_signals kept_keys lane_directory limit_settings queue_grants queue_settings schedule_settings shard signals steps', 'the other tables');
 
 # ---- jobs first, then their edges, and what else there is when ticks have run
 
@@ -67,7 +67,7 @@ value($node, 'postgres', 'CREATE DATABASE copy');
 my $restores = session($node, 'copy');
 restore_into($restores, 'rest');
 restore_into($restores, 'jobs');
-restore_into($restores, 'dependencies');
+restore_into($restores, 'edges');
 await_worker($node, 'copy');
 my $note = q{SELECT note FROM jobq.workers WHERE database = 'copy'};
 becomes_true($node, 'copy', "SELECT ($note) LIKE 'a dump is being restored%'", 'the worker rests');
@@ -128,12 +128,12 @@ becomes_true($node, 'untold', q{SELECT count(*) = 0 FROM jobq.jobs}, 'but afterw
 
 # ---- who does not own the tables restores nothing, whatever it sets
 
-value($node, 'copy', 'CREATE ROLE inserter LOGIN; GRANT USAGE ON SCHEMA jobq TO inserter; GRANT INSERT ON jobq.jobs, jobq.dependencies, jobq.deleted_dependencies TO inserter');
+value($node, 'copy', 'CREATE ROLE inserter LOGIN; GRANT USAGE ON SCHEMA jobq TO inserter; GRANT INSERT ON jobq.jobs, jobq.edges, jobq.deleted_dependencies TO inserter');
 my $hostile = session($node, 'copy', connect_as('inserter'));
 $hostile->query('SET check_function_bodies = off');
-$hostile->query("INSERT INTO $_ SELECT WHERE false") for 'jobq.jobs (queue)', 'jobq.dependencies (job_id)', 'jobq.deleted_dependencies (job_id)';
-is($hostile->query('INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9000000001, 9000000000)'), '', 'an edge between jobs that are not there');
-is(value($node, 'copy', q{SELECT count(*) FROM jobq.dependencies WHERE job_id > 9000000000}), '0', 'is refused, as to anybody');
+$hostile->query("INSERT INTO $_ SELECT WHERE false") for 'jobq.jobs (queue)', 'jobq.edges (job_id)', 'jobq.deleted_dependencies (job_id)';
+is($hostile->query('INSERT INTO jobq.edges (job_id, target) VALUES (9000000001, 9000000000)'), '', 'an edge between jobs that are not there');
+is(value($node, 'copy', q{SELECT count(*) FROM jobq.edges WHERE job_id > 9000000000}), '0', 'is refused, as to anybody');
 is(value($node, 'copy', q{SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.usename = 'inserter' AND l.locktype = 'advisory'}),
     '0', 'the session of a role with INSERT does not count as a restore');
 is(value($node, 'copy', q{SELECT jobq_enqueue('hostile'); SELECT id > 0 FROM jobq_claim('hostile', heartbeat_timeout => '10 ms')}) =~ s/^\d+\n//r, 't', 'a job is lost');

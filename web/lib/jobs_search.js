@@ -114,14 +114,14 @@ export const WALKS = {
     from: ({ before, add, scan }) => {
       const below = (column) => (before ? `AND ${column} < ${add(before[0])}::bigint` : '');
       return `(SELECT u.id FROM (
-          (SELECT d.job_id AS id FROM jobq.dependencies d WHERE d.active ${below('d.job_id')} ORDER BY d.job_id DESC LIMIT ${scan})
+          (SELECT d.job_id AS id FROM jobq.edges d WHERE d.kind = 'depends' AND d.active ${below('d.job_id')} ORDER BY d.job_id DESC LIMIT ${scan})
           UNION (SELECT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL ${below('s.job_id')} ORDER BY s.job_id DESC LIMIT ${scan})
           UNION (SELECT g.id FROM jobq.jobs g WHERE g._group_waiting IS NOT NULL ${below('g.id')} LIMIT ${scan})) u) c
         JOIN jobq.jobs j ON j.id = c.id`;
     },
     order: 'c.id',
     where: () => 'true',
-    needs: ['dependencies', 'steps'],
+    needs: ['edges', 'steps'],
   },
   key: {
     along: 'the unfinished job that has the key, and finished ones for which it is kept',

@@ -113,16 +113,15 @@ function stepsPart(view, steps) {
   ], steps)}`;
 }
 
-const RELATED = [['dependencies', 'Depends on', 'd.depends_on', 'd.job_id'], ['dependencies', 'Others that depend on it', 'd.job_id', 'd.depends_on'],
-  ['children', 'Has spawned', 'd.child_id', 'd.parent_id'], ['children', 'Spawned by', 'd.parent_id', 'd.child_id']];
+const RELATED = [['depends', 'Depends on', 'd.target', 'd.job_id'], ['depends', 'Others that depend on it', 'd.job_id', 'd.target'],
+  ['child', 'Has spawned', 'd.target', 'd.job_id'], ['child', 'Spawned by', 'd.job_id', 'd.target']];
 
 async function relatedPart(view, query, id) {
   const parts = [];
   if (view.rights.reads('jobs')) {
-    for (const [relation, label, other, own] of RELATED) {
-      if (!view.rights.reads(relation)) continue;
-      const rows = await query(`SELECT ${other} AS id, j.status, j.kind FROM jobq.${relation} d LEFT JOIN jobq.jobs j ON j.id = ${other}
-        WHERE ${own} = $1 ORDER BY ${other} LIMIT ${ROWS + 1}`, [id]);
+    for (const [kind, label, other, own] of view.rights.reads('edges') ? RELATED : []) {
+      const rows = await query(`SELECT ${other} AS id, j.status, j.kind FROM jobq.edges d LEFT JOIN jobq.jobs j ON j.id = ${other}
+        WHERE ${own} = $1 AND d.kind = '${kind}' ORDER BY ${other} LIMIT ${ROWS + 1}`, [id]);
       if (rows.length === 0) continue;
       parts.push([label, html`<ul class="jobs">${rows.slice(0, ROWS).map((row) => html`<li>${view.job(row.id)} ${row.kind} ${row.status ? badge(row.status) : '(deleted)'}</li>`)}</ul>${
         rows.length > ROWS ? `and more than ${ROWS}` : ''}`]);

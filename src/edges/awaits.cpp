@@ -1,9 +1,9 @@
-// See job_waits.h.
+// See awaits.h.
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "edges/job_waits.h"
-#include "table/table_in_use.h"
+#include "edges/awaits.h"
+#include "edges/edges.h"
 
 namespace jobq {
 
@@ -11,7 +11,8 @@ namespace {
 
 // $1 the awaiter, $3 its scope. Jobs that it has spawned it may see wherever they are. Of a dead letter its home
 // counts, where it may complete.
-#define IS_OWN_CHILD(id) "EXISTS (SELECT FROM jobq.children c WHERE c.parent_id = $1 AND c.child_id = " id ")"
+#define IS_OWN_CHILD(id) \
+    "EXISTS (SELECT FROM jobq.edges c WHERE c.job_id = $1 AND c.kind = 'child' AND c.target = " id ")"
 #define VISIBLE "(" HOME_IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"
 
 Statement get_states = {
@@ -32,29 +33,21 @@ Statement get_results = {
             LEFT JOIN LATERAL (SELECT 'completed' AS status, r.result FROM jobq.deleted_dependencies r
                                WHERE r.job_id = ANY (ARRAY[u.id]) AND j.status IS NULL
                                  AND ()" IS_OWN_CHILD("u.id") R"(
-                                      OR EXISTS (SELECT FROM jobq.job_waits w WHERE w.job_id = $1 AND w.awaits = u.id))
+                                      OR EXISTS (SELECT FROM jobq.edges w
+                                                 WHERE w.job_id = $1 AND w.kind = 'awaits' AND w.target = u.id))
                                LIMIT 1) g ON true)",
     {INT8OID, INT8ARRAYOID, TEXTARRAYOID}};
 
 Statement add = {
-    R"(INSERT INTO jobq.job_waits (job_id, awaits, active)
-       SELECT $1, u.id, CASE WHEN $3 IN (0, u.id) THEN true END FROM unnest($2) AS u(id)
+    R"(INSERT INTO jobq.edges (job_id, kind, target, on_failure, active)
+       SELECT $1, 'awaits', u.id, NULL, CASE WHEN $3 IN (0, u.id) THEN true END FROM unnest($2) AS u(id)
        ON CONFLICT DO NOTHING)",
     {INT8OID, INT8ARRAYOID, INT8OID}};
-Statement delete_of = {"DELETE FROM jobq.job_waits w WHERE w.job_id = $1", {INT8OID}};
-Statement delete_of_all = {"DELETE FROM jobq.job_waits w WHERE w.job_id = ANY ($1)", {INT8ARRAYOID}};
-Statement delete_stepless = {
-    R"(DELETE FROM jobq.job_waits w
-       WHERE w.job_id = $1
-         AND NOT EXISTS (SELECT FROM jobq.steps s
-                         WHERE s.job_id = $1 AND s.state = 'waiting' AND s.kind IN ('all', 'any')))",
+Statement find_wait = {
+    "SELECT FROM jobq.steps s WHERE s.job_id = $1 AND s.state = 'waiting' AND s.kind IN ('all', 'any') LIMIT 1",
     {INT8OID}};
-Statement delete_all = {"DELETE FROM jobq.job_waits", {}, Planning::Free};
-Statement move = {"UPDATE jobq.job_waits w SET job_id = $2 WHERE w.job_id = $1", {INT8OID, INT8OID}};
 
 }  // namespace
-
-bool any_job_wait() { return is_in_use("job_waits"); }
 
 Rows read_awaited_jobs(const Awaiter &awaiter, Datum ids, Snapshot snapshot) {
     return read(get_states,
@@ -83,23 +76,16 @@ void await_jobs(int64 job, Datum ids, int64 active) {
 }
 
 void forget_waits(int64 job) {
-    if (any_job_wait()) run(delete_of, Params().add(Int64GetDatum(job)));
+    Datum id = Int64GetDatum(job);
+    forget_waits(&id, 1);
 }
 
-void forget_waits_of(Datum *ids, int count) {
-    if (count > 0 && any_job_wait()) run(delete_of_all, Params().add(array_of(ids, count, INT8OID)));
+void forget_waits(Datum *jobs, int count) {
+    if (any_active(EdgeKind::Awaits)) forget_edges_from(jobs, count, EdgeKind::Awaits);
 }
 
 void forget_waits_without_step(int64 job) {
-    if (any_job_wait()) run(delete_stepless, Params().add(Int64GetDatum(job)));
-}
-
-void forget_all_waits() {
-    if (any_job_wait()) run(delete_all, Params());
-}
-
-void move_waits(int64 from, int64 to) {
-    if (any_job_wait()) run(move, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+    if (run(find_wait, Params().add(Int64GetDatum(job))).size() == 0) forget_waits(job);
 }
 
 }  // namespace jobq

@@ -1,9 +1,8 @@
-// Which jobs await the end of which others (jobq.job_waits): those of the wait that a job is in, no earlier ones. By
-// the rows that are active a job is found when another has ended (groups/job_ends.h): of one that awaits any of them
-// each is, of one that awaits all of them one that has not ended. What is awaited is kept until who awaits it has
-// finished.
+// Which jobs await the end of which others (the edges of kind awaits): only those of the current wait. When another job
+// has ended, the job is found by its active edges (groups/job_ends.h): all edges if it awaits any of the jobs, the edge
+// to one that has not ended if it awaits all of them.
 //
-// All of it inside with_spi(), with the owner's rights.
+// The functions are called inside with_spi(), with the owner's rights.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,9 +10,6 @@
 #include "queues/scope.h"
 
 namespace jobq {
-
-// False while no job awaits another: next to free, also where there is no such table.
-bool any_job_wait();
 
 // Who awaits: of other queues than its worker's it sees the jobs that it has spawned.
 struct Awaiter {
@@ -29,15 +25,12 @@ Rows read_awaited_jobs(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 // was deleted while it was needed has left its result; of others that are gone both are null.
 Datum read_results(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 
-// The job awaits these (bigint[]), and no others any more. Active is `active`, or each of them: 0.
+// Makes the job await these (bigint[]) and no others. The edge to `active` is active; 0: each edge is.
 void await_jobs(int64 job, Datum ids, int64 active);
-// Deletes the waits of a job that no longer waits, or is gone; of finished jobs; of a job that has no step any more by
-// which it awaits others; of all jobs.
+// Deletes the waits of a job, or of these jobs, which wait no longer; of a job if it has no step left by which it
+// awaits others.
 void forget_waits(int64 job);
-void forget_waits_of(Datum *ids, int count);
+void forget_waits(Datum *jobs, int count);
 void forget_waits_without_step(int64 job);
-void forget_all_waits();
-// Moves the waits of a job that gets another id.
-void move_waits(int64 from, int64 to);
 
 }  // namespace jobq
