@@ -42,13 +42,13 @@ void follow_change(const TriggerData *trigger, bool restored) {
     const TimestampTz now = GetCurrentTimestamp();
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
         settle_all_dependents(now);
-        log_unblocked_anywhere(Blocker::Wait);
+        log_unblocked_anywhere(Blocker::Edge);
         return;
     }
     const ChangedEdge before = edge_in(trigger, trigger->tg_trigtuple);
     // The job of a restored edge is as it must be, now or when its row is restored.
     if (restored) {
-        if (before.kind == "depends") log_unblocked(Blocker::Dependency, -before.job);
+        if (before.kind == "depends") log_unblocked(Blocker::Edge, -before.job);
         return;
     }
     const bool removes = TRIGGER_FIRED_BY_DELETE(trigger->tg_event);

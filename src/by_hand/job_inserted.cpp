@@ -154,10 +154,7 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
     if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
     if (job.life.holds_key && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
-    if (core::awaits(job.life))
-        log_unblocked(Blocker::Wait, job.id, kFromTheFirst);
-    else if (job.life.status == core::JobStatus::Blocked)
-        log_unblocked(Blocker::Dependency, -job.id);
+    if (job.life.status == core::JobStatus::Blocked) log_unblocked(Blocker::Edge, -job.id);
     return Datum(0);
 }
 

@@ -20,12 +20,10 @@ constexpr int kEntries = 16384;
 constexpr int32 kNone = -1;
 // Stands for the database itself, in an entry of its own: no job has this id.
 constexpr int64 kDatabase = 0;
-constexpr Audience kAudiences[] = {Audience::Dependents, Audience::Waiters};
 
 struct Entry {
     int64 job;
     Oid database;
-    Audience audience;
     bool all;  // of kDatabase: there was no room for one of its jobs
     int32 next;
     uint64 search;  // the last one that had begun when it was awaited; of kDatabase: when there was no room
@@ -54,18 +52,18 @@ void set_first(int bucket, int32 entry) {
     pg_atomic_write_u32(&awaited->buckets[bucket], static_cast<uint32>(entry + 1));
 }
 
-Entry *find(Audience audience, int64 job) {
+Entry *find(int64 job) {
     for (int32 i = first_of(bucket_of(job)); i != kNone; i = awaited->entries[i].next) {
         Entry *entry = &awaited->entries[i];
-        if (entry->job == job && entry->database == MyDatabaseId && entry->audience == audience) return entry;
+        if (entry->job == job && entry->database == MyDatabaseId) return entry;
     }
     return nullptr;
 }
 
 enum class Added { New, Known, NoRoom };
 
-Added add(Audience audience, int64 job) {
-    if (Entry *known = find(audience, job)) {
+Added add(int64 job) {
+    if (Entry *known = find(job)) {
         if (job != kDatabase) known->search = awaited->searches;
         return Added::Known;
     }
@@ -73,7 +71,7 @@ Added add(Audience audience, int64 job) {
     if (added == kNone) return Added::NoRoom;
     const int bucket = bucket_of(job);
     awaited->free = awaited->entries[added].next;
-    awaited->entries[added] = {job, MyDatabaseId, audience, false, first_of(bucket), awaited->searches};
+    awaited->entries[added] = {job, MyDatabaseId, false, first_of(bucket), awaited->searches};
     set_first(bucket, added);
     pg_atomic_fetch_add_u32(&awaited->count, 1);
     return Added::New;
@@ -115,19 +113,19 @@ bool anything_awaited() {
 
 }  // namespace
 
-void note_awaiting(Audience audience) {
+void note_awaiting() {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    if (add(audience, kDatabase) == Added::NoRoom) awaited->no_room = true;
+    if (add(kDatabase) == Added::NoRoom) awaited->no_room = true;
     LWLockRelease(lock());
 }
 
-bool await_job(Audience audience, int64 job) {
+bool await_job(int64 job) {
     if (!usable()) return false;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    const Added added = add(audience, job);
+    const Added added = add(job);
     if (added == Added::NoRoom) {
-        Entry *database = find(audience, kDatabase);
+        Entry *database = find(kDatabase);
         if (database == nullptr) {
             awaited->no_room = true;
         } else {
@@ -140,12 +138,10 @@ bool await_job(Audience audience, int64 job) {
     return added != Added::Known;
 }
 
-void stop_awaiting_job(Audience audience, int64 job) {
+void stop_awaiting_job(int64 job) {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    remove(bucket_of(job), [audience, job](const Entry &entry) {
-        return entry.job == job && entry.database == MyDatabaseId && entry.audience == audience;
-    });
+    remove(bucket_of(job), [job](const Entry &entry) { return entry.job == job && entry.database == MyDatabaseId; });
     LWLockRelease(lock());
 }
 
@@ -157,15 +153,14 @@ uint64 begin_awaiting_anew() {
     return search;
 }
 
-void end_awaiting_anew(Audience audience, uint64 search) {
+void end_awaiting_anew(uint64 search) {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (int bucket = 0; bucket < kBuckets; bucket++)
-        remove(bucket, [audience, search](const Entry &entry) {
-            return entry.database == MyDatabaseId && entry.audience == audience && entry.job != kDatabase &&
-                   entry.search < search;
+        remove(bucket, [search](const Entry &entry) {
+            return entry.database == MyDatabaseId && entry.job != kDatabase && entry.search < search;
         });
-    Entry *database = find(audience, kDatabase);
+    Entry *database = find(kDatabase);
     if (database != nullptr && database->all && database->search < search) {
         database->all = false;
         pg_atomic_fetch_sub_u32(&awaited->all_count, 1);
@@ -181,25 +176,12 @@ void forget_awaited_jobs(Oid database) {
     LWLockRelease(lock());
 }
 
-void forget_awaited_jobs(Audience audience) {
-    if (!anything_awaited()) return;
-    LWLockAcquire(lock(), LW_EXCLUSIVE);
-    if (find(audience, kDatabase) != nullptr)
-        for (int bucket = 0; bucket < kBuckets; bucket++)
-            remove(bucket, [audience](const Entry &entry) {
-                return entry.database == MyDatabaseId && entry.audience == audience;
-            });
-    LWLockRelease(lock());
-}
-
-Audiences audiences_noted() {
-    if (!anything_awaited()) return 0;
-    Audiences noted = 0;
+bool any_job_awaited() {
+    if (!anything_awaited()) return false;
     LWLockAcquire(lock(), LW_SHARED);
-    for (const Audience audience : kAudiences)
-        if (awaited->no_room || find(audience, kDatabase) != nullptr) noted |= bit_of(audience);
+    const bool any = awaited->no_room || find(kDatabase) != nullptr;
     LWLockRelease(lock());
-    return noted;
+    return any;
 }
 
 bool job_is_awaited(int64 job) {
@@ -208,11 +190,8 @@ bool job_is_awaited(int64 job) {
     if (awaited->no_room) return true;
     if (pg_atomic_read_u32(&awaited->all_count) == 0) return false;
     LWLockAcquire(lock(), LW_SHARED);
-    bool all = false;
-    for (const Audience audience : kAudiences) {
-        const Entry *database = find(audience, kDatabase);
-        all |= database != nullptr && database->all;
-    }
+    const Entry *database = find(kDatabase);
+    const bool all = database != nullptr && database->all;
     LWLockRelease(lock());
     return all;
 }

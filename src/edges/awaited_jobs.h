@@ -1,7 +1,6 @@
-// Which jobs the promoter of each database (groups/unblock.h) waits for, because others depend on them or await them: a
-// commit that has ended a job looks here whether anybody cares. One of many dependencies is enough for each job that
-// waits (groups/dependents.h), and one of many jobs for each that awaits all of them (groups/job_ends.h), so these are
-// few.
+// Which jobs the promoter of each database (groups/unblock.h) waits for, because active edges lead to them: a commit
+// that has ended a job looks here whether any job waits for it. Few edges of a job are active at a time
+// (groups/edge_ends.h).
 //
 // The order that loses nothing: the promoter enters a job here, then looks at it under a later snapshot. A commit is
 // visible first and looks here then. So one of the two notices. Without preload all of this does nothing.
@@ -11,32 +10,25 @@
 
 namespace jobq {
 
-// For whom a job is awaited. Each has its own entries.
-enum class Audience : uint8 { Dependents, Waiters };
-using Audiences = uint32;  // a bit for each
-constexpr Audiences bit_of(Audience audience) { return 1U << static_cast<int>(audience); }
-
 // ---- for the promoter of this database
 
-// Some jobs of this database depend on others, or await them. Of dependents whoever ends a job other than by completing
-// it must tell of it.
-void note_awaiting(Audience audience);
-// Commits tell of this job from now on. No room: of every job. False when they did already.
-bool await_job(Audience audience, int64 job);
-void stop_awaiting_job(Audience audience, int64 job);
-// A search for all that is to be awaited begins. Meanwhile what was awaited stays so: commits that complete those jobs
-// shall not go unnoticed until the search comes by.
+// Notes that active edges exist in this database. From now on commits tell of each end other than a completion.
+void note_awaiting();
+// Makes commits tell of this job from now on; of every job if there is no room. Returns false if they did already.
+bool await_job(int64 job);
+void stop_awaiting_job(int64 job);
+// Begins a search for all jobs that must be awaited. Until it ends, jobs that have been awaited before stay so, because
+// commits that end them must not go unnoticed until the search reaches them.
 uint64 begin_awaiting_anew();
-// It has come to its end: what nobody has awaited since it began is awaited no more.
-void end_awaiting_anew(Audience audience, uint64 search);
-// Nothing is awaited in this database any more, nor known of it; by this audience.
+// Ends the search: jobs that have not been awaited again since it began are no longer awaited.
+void end_awaiting_anew(uint64 search);
+// Forgets all that is awaited in a database.
 void forget_awaited_jobs(Oid database);
-void forget_awaited_jobs(Audience audience);
 
 // ---- for a commit, once everybody can see it
 
-// Who awaits anything in this database, as far as is known.
-Audiences audiences_noted();
+// Returns whether active edges are known to exist in this database. Costs next to nothing while none exist anywhere.
+bool any_job_awaited();
 bool job_is_awaited(int64 job);
 
 // For main/jobq.cpp: its part of the shared memory.

@@ -1,6 +1,6 @@
 // Which jobs await the end of which others (the edges of kind awaits): only those of the current wait. When another job
-// has ended, the job is found by its active edges (groups/job_ends.h): all edges if it awaits any of the jobs, the edge
-// to one that has not ended if it awaits all of them.
+// has ended, the job is found by its active edges (groups/edge_ends.h): all edges if it awaits any of the jobs, the
+// edge to one that has not ended if it awaits all of them.
 //
 // The functions are called inside with_spi(), with the owner's rights.
 #pragma once

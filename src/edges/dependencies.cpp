@@ -182,7 +182,7 @@ void add_dependencies(const NewDependent *dependents, int count, const QueueScop
     });
     // The one that is active is looked at alone. Of several, others may have failed a moment ago.
     for (int i = 0; i < count; i++)
-        log_unblocked(Blocker::Dependency, dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
+        log_unblocked(Blocker::Edge, dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
 }
 
 void require_jobs_of_edge(int64 job, int64 depends_on) {

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "groups/awaiting.h"
+#include "groups/awaiters.h"
 #include "groups/deadlock.h"
 #include "steps/step_policy.h"
 

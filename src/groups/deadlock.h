@@ -4,8 +4,8 @@
 // dependencies, which a failure ends.
 //
 // A call that would close a ring is rejected. Two transactions that close a ring together do not see each other. So
-// after both have committed, the look at waiting jobs (groups/waits.h) wakes up one job of the ring, whose next call is
-// rejected.
+// after both have committed, the look at waiting jobs (groups/awaiters.h) wakes up one job of the ring, whose next call
+// is rejected.
 #pragma once
 
 #include "compat/pg.h"

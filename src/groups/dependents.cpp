@@ -1,5 +1,4 @@
-// See dependents.h. Whoever promotes enters a job in edges/awaited_jobs.h, and looks then under a later snapshot
-// whether it has finished.
+// See dependents.h.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -23,9 +22,6 @@ namespace {
 
 // Edges in one transaction: what they set free shall not wait long for its end.
 constexpr int kBatch = 1000;
-// Jobs of one search in one transaction: each has all its dependencies looked at.
-constexpr int kSearchBatch = 200;
-constexpr core::Micros kLongSearch = 50000;
 
 // What is known of the job `id`: one row (status, error), none when it was deleted before it completed.
 #define STATE_OF(id)                                                                                      \
@@ -35,7 +31,7 @@ constexpr core::Micros kLongSearch = 50000;
     "]) "                                                                                                 \
     "LIMIT 1)"
 // A blocked job that stands in the line of its group (groups/groups.h) has its dependencies behind it.
-// One that awaits something (groups/waits.h) says until when.
+// One that awaits something (groups/awaiters.h) says until when.
 #define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL AND j._must_end_at IS NULL"
 // Of STATE_OF: it may complete yet.
 #define UNFINISHED "s.status <= 'processing'"
@@ -111,16 +107,6 @@ Statement deactivate = {
     "UPDATE jobq.edges d SET active = NULL "
     "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
     {INT8ARRAYOID, INT8ARRAYOID}};
-
-// Jobs that wait, and those that have ceased to without our doing.
-Statement find_waiting = {
-    R"(SELECT d.job_id, d.target, x.waits
-       FROM jobq.edges d
-            LEFT JOIN LATERAL (SELECT j.status = 'blocked' AND j._must_end_at IS NULL AS waits FROM jobq.jobs j
-                               WHERE j.id = ANY (ARRAY[d.job_id])) x ON true
-       WHERE d.kind = 'depends' AND d.active AND d.job_id > $1
-       ORDER BY d.job_id LIMIT $2)",
-    {INT8OID, INT8OID}};
 
 // Of these jobs those that wait, and those that have never started: when such a one is retried it waits for its
 // dependencies again.
@@ -268,7 +254,7 @@ void change_each(const Notes<Datum> &jobs, Change change, Results *results, Duty
 // A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
 // at once more.
 void look_later(int64 job) {
-    if (await_job(Audience::Dependents, job)) log_unblocked(Blocker::Dependency, job);
+    if (await_job(job)) log_unblocked(Blocker::Edge, job);
 }
 
 void activate_next(const Results &results, Unblocking *done) {
@@ -279,7 +265,7 @@ void activate_next(const Results &results, Unblocking *done) {
     run(activate, Params().add(jobs).add(to));
     if (affected() != moved.count)
         // Somebody holds an edge. Whoever has two active ones is looked at too often, whoever has none too late.
-        for (int i = 0; i < moved.count; i++) look_again({-DatumGetInt64(moved.items[i]), kNoJob, Blocker::Dependency});
+        for (int i = 0; i < moved.count; i++) look_again({-DatumGetInt64(moved.items[i]), kNoJob, Blocker::Edge});
     else {
         run(deactivate, Params().add(jobs).add(to));
         done->moved += affected();
@@ -332,7 +318,7 @@ int lock_candidates(Candidate *candidates, int count) {
         if (static_cast<uint64>(left) < locked.size() && locked[left].int64_at(1) == candidates[i].job)
             candidates[left++] = candidates[i];
         else
-            look_again({candidates[i].told, kNoJob, Blocker::Dependency});
+            look_again({candidates[i].told, kNoJob, Blocker::Edge});
     }
     return left;
 }
@@ -351,7 +337,7 @@ Results look_at(const Candidate *candidates, int count) {
         const Row row = rows[i];
         // Its failed dependency was retried since: those above that one have not been looked at.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
-            log_unblocked(Blocker::Dependency, -candidates[i].job);
+            log_unblocked(Blocker::Edge, -candidates[i].job);
         else
             sort_result(row, &results);
     }
@@ -374,15 +360,6 @@ int64 cancel_found(Results *results, Unblocking *done) {
     return cancelled;
 }
 
-void deactivate_settled(const Results &results) {
-    if (results.settled_count == 0) return;
-    Datum *nothing = room_for<Datum>(results.settled_count);
-    std::fill(nothing, nothing + results.settled_count, Int64GetDatum(0));
-    run(deactivate, Params()
-                        .add(array_of(results.settled, results.settled_count, INT8OID))
-                        .add(array_of(nothing, results.settled_count, INT8OID)));
-}
-
 // Settles jobs that were blocked a moment ago. Returns how many were cancelled.
 int64 settle(Candidate *candidates, int count, Unblocking *done) {
     if (count == 0) return 0;
@@ -393,47 +370,30 @@ int64 settle(Candidate *candidates, int count, Unblocking *done) {
         &results, &done->outcome);
     const int64 cancelled = cancel_found(&results, done);
     activate_next(results, done);
-    deactivate_settled(results);
+    deactivate_dependencies(results.settled, results.settled_count);
     return cancelled;
 }
 
-// All dependencies of these jobs. Returns how many were cancelled.
-int64 look_at_whole_jobs(Datum *jobs, int count, Unblocking *done) {
-    if (count == 0) return 0;
-    const Rows rows = run(find_failed, Params().add(array_of(jobs, count, INT8OID)));
-    auto *candidates = static_cast<Candidate *>(palloc(sizeof(Candidate) * Max(rows.size(), 1)));
-    int candidate_count = 0;
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const bool fails = !rows[i].is_null(2);
-        const int64 job = rows[i].int64_at(1);
-        // Most of them, in a search: they wait as they should, and their rows are left alone.
-        if (!fails && !rows[i].is_null(3))
-            look_later(rows[i].int64_at(3));
-        else
-            candidates[candidate_count++] = {job, fails ? rows[i].int64_at(2) + 1 : PG_INT64_MAX, fails, -job};
-    }
-    return settle(candidates, candidate_count, done);
-}
+}  // namespace
 
-// Those of these jobs that have finished, and whom that concerns.
-void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
-    if (count == 0) return;
-    for (int i = 0; i < count; i++) await_job(Audience::Dependents, DatumGetInt64(jobs[i]));
-    const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
-    Datum *finished = room_for<Datum>(count), *failed = room_for<Datum>(count);
-    int finished_count = 0;
+void keep_ended(Ended *ended) {
+    if (ended->count == 0) return;
+    const Rows states = run(get_states, Params().add(array_of(ended->jobs, ended->count, INT8OID)));
+    ended->count = 0;
     for (uint64 i = 0; i < states.size(); i++) {
         const core::DependencyState state = state_at(states[i], 2);
         if (state == core::DependencyState::Unfinished) continue;
-        // Before the next look: who finds it unfinished there, since it was retried, makes it active again.
-        stop_awaiting_job(Audience::Dependents, DatumGetInt64(states[i].get(1)));
-        finished[finished_count] = states[i].get(1);
-        failed[finished_count++] = BoolGetDatum(state != core::DependencyState::Completed);
+        ended->jobs[ended->count] = states[i].get(1);
+        ended->first[ended->count] = ended->first[i];
+        ended->failed[ended->count++] = BoolGetDatum(state != core::DependencyState::Completed);
     }
-    if (finished_count == 0) return;
+}
+
+void look_at_dependents_of(const Ended &ended, Unblocking *done) {
+    if (ended.count == 0) return;
     const Rows rows = run(find_dependents, Params()
-                                               .add(array_of(finished, finished_count, INT8OID))
-                                               .add(array_of(failed, finished_count, BOOLOID))
+                                               .add(array_of(ended.jobs, ended.count, INT8OID))
+                                               .add(array_of(ended.failed, ended.count, BOOLOID))
                                                .add(Int64GetDatum(kBatch)));
     auto *candidates = static_cast<Candidate *>(palloc(sizeof(Candidate) * Max(rows.size(), 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -448,68 +408,35 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     // Nothing done: all of them are held or cannot be changed, and are to be looked at again anyway.
     const bool full = rows.size() == static_cast<uint64>(kBatch);
     const bool more = full && done->outcome.done + done->moved > before;
-    for (int i = 0; i < finished_count; i++) {
-        const int64 job = DatumGetInt64(finished[i]);
+    for (int i = 0; i < ended.count; i++) {
+        const int64 job = DatumGetInt64(ended.jobs[i]);
         if (more)
-            log_unblocked(Blocker::Dependency, job);
+            log_unblocked(Blocker::Edge, job);
         else if (full && done->outcome.failed == failed_before)
-            look_again({job, kNoJob, Blocker::Dependency});
+            look_again({job, kNoJob, Blocker::Edge});
     }
 }
 
-}  // namespace
-
-void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
-    Datum *jobs = room_for<Datum>(count), *whole = room_for<Datum>(count);
-    int job_count = 0, whole_count = 0;
-    for (int i = 0; i < count; i++) {
-        if (told[i].key < 0)
-            whole[whole_count++] = Int64GetDatum(-told[i].key);
-        else
-            jobs[job_count++] = Int64GetDatum(told[i].key);
+int64 look_at_dependents(Datum *jobs, int count, Unblocking *done) {
+    if (count == 0) return 0;
+    const Rows rows = run(find_failed, Params().add(array_of(jobs, count, INT8OID)));
+    auto *candidates = static_cast<Candidate *>(palloc(sizeof(Candidate) * Max(rows.size(), 1)));
+    int candidate_count = 0;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const bool fails = !rows[i].is_null(2);
+        const int64 job = rows[i].int64_at(1);
+        // Most jobs of a search wait as they should, and their rows are left alone.
+        if (fails || rows[i].is_null(3))
+            candidates[candidate_count++] = {job, fails ? rows[i].int64_at(2) + 1 : PG_INT64_MAX, fails, -job};
     }
-    note_awaiting(Audience::Dependents);
-    look_at_finished_jobs(jobs, job_count, done);
-    look_at_whole_jobs(whole, whole_count, done);
+    return settle(candidates, candidate_count, done);
 }
 
-bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
-    if (place->behind == PG_INT64_MIN) {
-        if (!any_active(EdgeKind::Depends)) {
-            forget_awaited_jobs(Audience::Dependents);
-            return false;
-        }
-        note_awaiting(Audience::Dependents);
-        place->began = begin_awaiting_anew();
-    }
-    // Of jobs with many dependencies fewer at a time: others wait for the end of this transaction.
-    static int at_once = kSearchBatch;
-    const TimestampTz begun = GetCurrentTimestamp();
-    limit = Min(limit, at_once);
-    const Rows waiting = run(find_waiting, Params().add(Int64GetDatum(place->behind)).add(Int64GetDatum(limit)));
-    Datum *jobs = room_for<Datum>(limit), *left = room_for<Datum>(limit), *nothing = room_for<Datum>(limit);
-    int count = 0, left_count = 0;
-    for (uint64 i = 0; i < waiting.size(); i++) {
-        const Row row = waiting[i];
-        place->behind = row.int64_at(1);
-        // Its row may come later: a restore.
-        if (row.is_null(3)) continue;
-        if (row.bool_at(3)) {
-            await_job(Audience::Dependents, row.int64_at(2));
-            jobs[count++] = row.get(1);
-        } else {
-            nothing[left_count] = Int64GetDatum(0);
-            left[left_count++] = row.get(1);
-        }
-    }
-    // Who is cancelled may have dependents among these: they have higher ids.
-    while (look_at_whole_jobs(jobs, count, done) > 0) CHECK_FOR_INTERRUPTS();
-    if (left_count > 0)
-        run(deactivate, Params().add(array_of(left, left_count, INT8OID)).add(array_of(nothing, left_count, INT8OID)));
-    at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);
-    const bool more = waiting.size() == static_cast<uint64>(limit);
-    if (!more) end_awaiting_anew(Audience::Dependents, place->began);
-    return more;
+void deactivate_dependencies(Datum *jobs, int count) {
+    if (count == 0) return;
+    Datum *nothing = room_for<Datum>(count);
+    std::fill(nothing, nothing + count, Int64GetDatum(0));
+    run(deactivate, Params().add(array_of(jobs, count, INT8OID)).add(array_of(nothing, count, INT8OID)));
 }
 
 void lock_dependents(Datum jobs) {
@@ -541,7 +468,7 @@ void settle_dependents(Datum jobs) {
             inactive[inactive_count] = row.get(1);
             active[inactive_count++] = row.get(2);
         }
-        log_unblocked(Blocker::Dependency, -row.int64_at(1));
+        log_unblocked(Blocker::Edge, -row.int64_at(1));
     }
     leave_lines(dependents, dependent_count);
     if (inactive_count == 0) return;

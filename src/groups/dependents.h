@@ -1,20 +1,26 @@
-// Jobs that wait for others (edges/dependencies.h). Of each of them one edge is active, to an unfinished
-// dependency, the one with the highest id at first; when that has finished, the next lower one that has not. So each
-// edge is looked at once, however many jobs wait for however many others. A dependency that ends otherwise than by
-// completing is looked at from the other side: all jobs that depend on it are found by the index.
+// Jobs that depend on others (edges/dependencies.h). A dependency that ends otherwise than by completing is looked at
+// from the other side: all jobs that depend on it are found by the index.
 #pragma once
 
 #include "compat/pg.h"
-#include "groups/unblock.h"
+#include "groups/edge_ends.h"
 
 namespace jobq {
 
-// For groups/unblock.cpp. A key is the job that others depend on, or minus a job all of whose dependencies are to be
-// looked at.
-void look_at_dependencies(const Unblocked *told, int count, Unblocking *done);
-bool search_dependents(SearchPlace *place, int limit, Unblocking *done);
+// The functions below are called inside with_spi().
 
-// Those below are called inside with_spi(), when jobs (bigint[]) have not been blocked by an enqueue.
+// ---- for groups/edge_ends.cpp
+
+// Keeps the jobs that have ended, and says which of them have failed.
+void keep_ended(Ended *ended);
+// Looks at the jobs that depend on one of these.
+void look_at_dependents_of(const Ended &ended, Unblocking *done);
+// Looks at all dependencies of these jobs. Returns how many of the jobs were cancelled.
+int64 look_at_dependents(Datum *jobs, int count, Unblocking *done);
+// Deactivates the dependencies of these jobs.
+void deactivate_dependencies(Datum *jobs, int count);
+
+// ---- for jobs (bigint[]) that have not been blocked by an enqueue
 
 // Those of these jobs that are blocked have an active edge from now on. One in the line of its group leaves it if it
 // has reason to wait, and else keeps its place.

@@ -2,10 +2,9 @@
 #include "compat/pg.h"
 
 #include "compat/async_commit.h"
-#include "groups/dependents.h"
+#include "groups/edge_ends.h"
 #include "groups/groups.h"
 #include "groups/unblock.h"
-#include "groups/waits.h"
 #include "job/logged.h"
 
 #include <algorithm>
@@ -19,9 +18,10 @@ namespace jobq {
 
 namespace {
 
-constexpr UnblockingKind kKinds[kBlockers] = {{look_at_groups, search_groups, forget_groups},
-                                              {look_at_dependencies, search_dependents, nullptr},
-                                              {look_at_waits, search_waits, nullptr}};
+constexpr UnblockingKind kKinds[] = {{look_at_groups, search_groups, forget_groups},
+                                     {look_at_edges, search_edges, nullptr},
+                                     {look_at_events, nullptr, nullptr}};
+static_assert(lengthof(kKinds) > kSearched);
 
 // So many of those that commits tell of in one transaction: the first shall not wait long for the last.
 constexpr int kTakeAtOnce = 256;
@@ -54,7 +54,7 @@ struct State {
     bool looked;              // at the list, since the process began
     bool careful;             // since a transaction has failed, until a search finds nothing that fails
     bool failing;             // a job could not be changed; until then too
-    Search searches[kBlockers];
+    Search searches[kSearched];
     Unblocked again[kMaxAgain];  // somebody held what they are about
     int again_count;
     TimestampTz again_at;
@@ -63,6 +63,9 @@ struct State {
     core::Micros lock_pause;   // 0: nobody did the last time
 };
 State state = {};
+
+// The search that finds what is told of a blocker.
+int search_of(Blocker blocker) { return blocker == Blocker::Group ? 0 : 1; }
 
 void forget_kind(int kind) {
     if (kKinds[kind].forget != nullptr) kKinds[kind].forget();
@@ -116,7 +119,7 @@ void look_at(const Unblocked *told, int count, Unblocking *done) {
         while (end < count && told[end].blocker == blocker) end++;
         const int64 failed_before = done->outcome.failed;
         kKinds[static_cast<int>(blocker)].look(told + first, end - first, done);
-        if (done->outcome.failed > failed_before) state.searches[static_cast<int>(blocker)].failed = true;
+        if (done->outcome.failed > failed_before) state.searches[search_of(blocker)].failed = true;
         first = end;
     }
 }
@@ -139,16 +142,16 @@ void go_on_searching(int kind, int limit, Unblocking *done) {
 }
 
 bool searching() {
-    return std::any_of(state.searches, state.searches + kBlockers, [](const Search &search) { return search.going; });
+    return std::any_of(state.searches, state.searches + kSearched, [](const Search &search) { return search.going; });
 }
 
 bool search_failed() {
-    return std::any_of(state.searches, state.searches + kBlockers, [](const Search &search) { return search.failed; });
+    return std::any_of(state.searches, state.searches + kSearched, [](const Search &search) { return search.failed; });
 }
 
-// Dependencies first: whom they set free may have to get into line in its group.
+// Edges first: a job that they set free may have to get into the line of its group.
 void search_everything(int limit, Unblocking *done) {
-    for (int i = kBlockers - 1; i >= 0; i--) {
+    for (int i = kSearched - 1; i >= 0; i--) {
         SearchPlace place = kBeginning;
         while (kKinds[i].search(&place, limit, done)) CHECK_FOR_INTERRUPTS();
     }
@@ -158,7 +161,7 @@ core::Micros longer(core::Micros pause) { return Min(Max(pause * 2, kShortestPau
 
 // Those of the worker before.
 void go_on_with_searches() {
-    for (int kind = 0; kind < kBlockers; kind++) {
+    for (int kind = 0; kind < kSearched; kind++) {
         SearchPlace place;
         if (!take_search(state.db, static_cast<Blocker>(kind), &place)) continue;
         search_for(kind);
@@ -172,7 +175,7 @@ int take_told(Unblocked *told, TimestampTz now, int *held) {
     if (!state.looked) go_on_with_searches();
     int count = take_unblocked(state.db, told, kTakeAtOnce, &anything);
     state.looked = true;
-    for (int kind = 0; kind < kBlockers; kind++) {
+    for (int kind = 0; kind < kSearched; kind++) {
         if ((anything & (1U << kind)) == 0) continue;
         forget_kind(kind);
         search_for(kind);
@@ -208,7 +211,7 @@ void look_again(const Unblocked &told) {
     if (state.again_count < kMaxAgain)
         state.again[state.again_count++] = told;
     else
-        search_for(static_cast<int>(told.blocker));
+        search_for(search_of(told.blocker));
 }
 
 DutyOutcome unblock_jobs(TimestampTz now, int batch) {
@@ -233,9 +236,9 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     state.lock_pause = 0;
     unblocking_until_commit(true);
     if (!begin_promoting())
-        for (int kind = 0; kind < kBlockers; kind++) forget_kind(kind);
+        for (int kind = 0; kind < kSearched; kind++) forget_kind(kind);
     unblock_told(&done);
-    for (int kind = 0; kind < kBlockers; kind++) go_on_searching(kind, Min(batch, kSearchAtOnce), &done);
+    for (int kind = 0; kind < kSearched; kind++) go_on_searching(kind, Min(batch, kSearchAtOnce), &done);
     if (done.outcome.failed > 0) state.failing = true;
     if (!searching() && !search_failed()) state.careful = state.failing = false;
     if (may_be_lost) allow_async_commit();
@@ -246,7 +249,7 @@ bool unblocking_fails() { return state.failing; }
 
 void repair_unblocking(TimestampTz now) {
     if (state.db == nullptr) return;
-    for (int kind = 0; kind < kBlockers; kind++)
+    for (int kind = 0; kind < kSearched; kind++)
         if (!state.searches[kind].going && !searches_rest(state.db, static_cast<Blocker>(kind), now)) search_for(kind);
 }
 
@@ -255,7 +258,7 @@ void start_unblocking(const DatabaseState *db) { state.db = db; }
 void stop_unblocking() {
     if (state.db == nullptr) return;
     Blockers anything = 0;
-    for (int kind = 0; kind < kBlockers; kind++) {
+    for (int kind = 0; kind < kSearched; kind++) {
         const Search &search = state.searches[kind];
         if (search.going) hand_on_search(state.db, static_cast<Blocker>(kind), search.place);
         if (search.once_more) anything |= 1U << kind;
@@ -278,7 +281,7 @@ void undo_unblocking() {
     }
     // What was taken from the list and what is remembered of the table may be wrong.
     state.careful = true;
-    for (int kind = 0; kind < kBlockers; kind++) {
+    for (int kind = 0; kind < kSearched; kind++) {
         forget_kind(kind);
         search_for(kind);
         state.searches[kind].place = kBeginning;

@@ -29,8 +29,8 @@ struct List {
     int32 first, last;
     int count;
     Blockers searches;  // that have been handed on
-    SearchPlace places[kBlockers];
-    TimestampTz rest_until[kBlockers];
+    SearchPlace places[kSearched];
+    TimestampTz rest_until[kSearched];
 };
 
 struct Lists {

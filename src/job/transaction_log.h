@@ -14,7 +14,7 @@
 // | queues with such jobs or settings | name                          | 256     | all sleepers look               |
 // |   and of which jobs are claimed   | name                          | 256     | the same, after a rollback      |
 // | jobs that have ended              |                               | 4,096   | any job                         |
-// | groups, dependencies              | key, mostly                   | 4,096   | any of the kind                 |
+// | groups, edges                     | key, mostly                   | 4,096   | any of the kind                 |
 // |   groups whose head has ended     |                               | 1,024   | only told of, as above          |
 // | slots, taken or given back        | slot and key                  | 1,024   | any slot                        |
 // |   the names of their keys         | the same                      | 30 kB   | any slot                        |
@@ -85,17 +85,19 @@ void log_finished_anywhere();
 
 // ---- jobs that are no longer blocked
 
-enum class Blocker : uint8 { Group, Dependency, Wait };
-constexpr int kBlockers = 3;
-using Blockers = uint32;  // a bit for each
-constexpr Blockers bit_of(Blocker blocker) { return 1U << static_cast<int>(blocker); }
-constexpr Blockers kAllBlockers = (1U << kBlockers) - 1;
+enum class Blocker : uint8 { Group, Edge, Event };
+// Number of searches: the search for edges finds jobs that await events, too.
+constexpr int kSearched = 2;
+using Blockers = uint32;  // a bit for each search
+constexpr Blockers bit_of(Blocker blocker) { return blocker == Blocker::Group ? 1U : 2U; }
+constexpr Blockers kAllBlockers = (1U << kSearched) - 1;
 
 // What may have set blocked jobs free.
 struct Unblocked {
-    int64 key;  // the group; the job that others depend on; the job that awaits something, or minus what is awaited
-    int64 job;  // groups: the lowest id among the jobs that wait for it from now on; kNoJob: none is new. Waits: from
-                // which job on those that await it are to be looked at
+    int64 key;  // the group; the job that may have ended, or minus the job whose edges are to be looked at; the hash of
+                // the event (core::event_hash)
+    int64 job;  // groups: the lowest id among the jobs that wait for it from now on; kNoJob: none is new. Else: the
+                // lowest id of the jobs that await it and are to be looked at; kNoJob: none is
     Blocker blocker;
 };
 constexpr int64 kNoJob = PG_INT64_MAX;

@@ -219,7 +219,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
             // A head that began to await this job in the meantime is woken up (groups/deadlock.h).
-            if (after.group_waiting) log_unblocked(Blocker::Wait, before.id, kFromTheFirst);
+            if (after.group_waiting) log_unblocked(Blocker::Edge, -before.id);
             if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
             operated.status = after.status;
             return true;

@@ -22,30 +22,20 @@ namespace jobq {
 
 namespace {
 
-// Who waits for jobs of any kind, of those that are known.
-Blockers blockers_noted(Audiences noted) {
-    return ((noted & bit_of(Audience::Dependents)) != 0 ? bit_of(Blocker::Dependency) : 0) |
-           ((noted & bit_of(Audience::Waiters)) != 0 ? bit_of(Blocker::Wait) : 0);
-}
-
 // Jobs that depend on those that have finished, or await them. A completion concerns only those whose active edge leads
 // to the job, any other end all that depend on it.
 void unblock_followers(const TransactionLog &log) {
-    const Blockers noted = blockers_noted(audiences_noted());
-    if (noted == 0) return;
+    if (!any_job_awaited()) return;
     if (log.finished_unknown) {
-        unblock_now(nullptr, 0, noted);
+        unblock_now(nullptr, 0, bit_of(Blocker::Edge));
         return;
     }
     constexpr int kAtOnce = 64;
-    Unblocked unblocked[kAtOnce + 1];
+    Unblocked unblocked[kAtOnce];
     int count = 0;
     for (int i = 0; i < log.finished_count; i++) {
-        const bool awaited = job_is_awaited(log.finished[i]);
-        if ((noted & bit_of(Blocker::Dependency)) != 0 && (awaited || !log.completed[i]))
-            unblocked[count++] = {log.finished[i], kNoJob, Blocker::Dependency};
-        if ((noted & bit_of(Blocker::Wait)) != 0 && awaited)
-            unblocked[count++] = {log.finished[i], kFromTheFirst, Blocker::Wait};
+        if (log.completed[i] && !job_is_awaited(log.finished[i])) continue;
+        unblocked[count++] = {log.finished[i], kFromTheFirst, Blocker::Edge};
         if (count < kAtOnce) continue;
         unblock_now(unblocked, count, 0);
         count = 0;
@@ -189,8 +179,7 @@ void publish_prepared(PreparedEffects effects) {
     if (has(kClaimedJobs | kFreedSlots)) let_all_waiters_look();
     if (has(kReadyJobs | kLooks | kClaimedJobs | kFreedSlots)) call_executors_for_anything();
     if (has(kFinishedJobs)) {
-        const Blockers noted = blockers_noted(audiences_noted());
-        if (noted != 0) unblock_now(nullptr, 0, noted);
+        if (any_job_awaited()) unblock_now(nullptr, 0, bit_of(Blocker::Edge));
         let_all_job_waiters_look();
     }
     if (has(kUnblockedJobs)) unblock_anything();

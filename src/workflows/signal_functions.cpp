@@ -43,7 +43,7 @@ PGDLLEXPORT Datum jobq_signal(PG_FUNCTION_ARGS) {
     require_known_queue(view(queue));
     PG_RETURN_BOOL(with_owner_spi([&] {
         if (!add_signal(queue, event, given(fcinfo, 2), payload)) return false;
-        log_unblocked(Blocker::Wait, -core::event_hash(view(queue), view(event)), kFromTheFirst);
+        log_unblocked(Blocker::Event, core::event_hash(view(queue), view(event)), kFromTheFirst);
         return true;
     }));
 }
@@ -59,7 +59,7 @@ PGDLLEXPORT Datum jobq_signal_job(PG_FUNCTION_ARGS) {
     const bool is_new = with_owner_spi([&] {
         known = is_unfinished(id, scope);
         if (!known || !add_job_signal(id, event, given(fcinfo, 2), payload)) return false;
-        log_unblocked(Blocker::Wait, id, kFromTheFirst);
+        log_unblocked(Blocker::Edge, -id);
         return true;
     });
     if (!known) PG_RETURN_NULL();

@@ -182,7 +182,7 @@ void save_look(int64 job, const Awaited &awaited, const Look &look) {
     if (!waits || look.awaited == 0) return;
     disarm_other_steps(job, name);
     // What it awaits may have come since we looked.
-    log_unblocked(Blocker::Wait, job, kFromTheFirst);
+    log_unblocked(Blocker::Edge, -job);
 }
 
 // Inside with_spi().
