@@ -118,7 +118,7 @@ SELECT payload, status, dead_from, _holds_key FROM jobq.jobs WHERE queue IN ('fu
 -- Paced, the places of those that are passed over are not left empty.
 SELECT count(jobq_fail(id, lease, 'dead', retry => false)) FROM jobq_claim('full of letters', batch => 5);
 SELECT jobq_redrive('full dead', per_second => 0.1);
-SELECT payload, status, dead_from, extract(epoch FROM run_at - min(run_at) FILTER (WHERE dead_from IS NULL) OVER ())::int AS after FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') AND kind = '' AND payload <> '6' ORDER BY id;
+SELECT payload, status, dead_from, CASE WHEN dead_from IS NULL THEN extract(epoch FROM run_at - min(run_at) FILTER (WHERE dead_from IS NULL) OVER ())::int END AS after FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') AND kind = '' AND payload <> '6' ORDER BY id;
 -- With unique_for a dead letter keeps the key of its own queue.
 SELECT jobq_enqueue('full of letters', '7', unique_key => 'long', unique_for => '1 hour', priority => -1) AS long \gset
 SELECT jobq_fail(id, lease, 'dead') FROM jobq_claim('full of letters');
