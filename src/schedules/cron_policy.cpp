@@ -18,8 +18,8 @@ constexpr std::string_view kWeekdays[] = {"sun", "mon", "tue", "wed", "thu", "fr
 struct FieldKind {
     CronField field;
     const char *name;
-    int lowest, highest;            // of numbers
-    const std::string_view *names;  // of the values from first_name on; nullptr: there are none
+    int lowest, highest;            // range of the numbers
+    const std::string_view *names;  // names of the values from first_name on; nullptr if the field has no names
     int name_count, first_name;
     const char *not_a_value;
 };
@@ -56,7 +56,7 @@ bool same_word(std::string_view a, std::string_view b) {
 
 std::uint64_t bit(int n) { return std::uint64_t{1} << n; }
 
-// Reads an expression from the left.
+// Reads an expression from left to right.
 struct Reader {
     std::string_view text;
     std::size_t at;
@@ -80,7 +80,7 @@ struct Reader {
     bool fail(const char *problem) { return fail(problem, at); }
 };
 
-// A number of up to nine digits.
+// Reads a number of up to nine digits.
 bool read_number(Reader *reader, std::int64_t *value) {
     const std::size_t begin = reader->at;
     *value = 0;
@@ -108,13 +108,13 @@ bool read_value(Reader *reader, const FieldKind &kind, int *value) {
     return reader->fail(kind.not_a_value, begin);
 }
 
-// One element of a list: *, a value, a range, each with a step.
+// Reads one element of a list: *, a value, or a range, each with an optional step.
 bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, bool *regular) {
     const std::size_t begin = reader->at;
     int first = kind.lowest, last = kind.highest;
     bool many = true;
     if (reader->take('*')) {
-        // A weekday of 7 is Sunday again.
+        // The weekday 7 is excluded because it is Sunday, as 0 is.
         if (kind.field == CronField::Weekday) last = 6;
         *regular = true;
     } else if (kind.field == CronField::DayOfMonth && (reader->take('L') || reader->take('l'))) {
@@ -137,7 +137,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
         *regular = true;
         if (!read_number(reader, &step) || step < 1 || step > kind.highest)
             return reader->fail("has no step there that fits into its range", where);
-        // 5/10: from 5 on.
+        // 5/10 means "from 5 on".
         if (!many && kind.field == CronField::Weekday) last = std::max(first, 6);
     } else if (!many) {
         last = first;
@@ -164,7 +164,8 @@ int count_fields(std::string_view text) {
     return count;
 }
 
-// Some day of a month in the set is a day in the set. Every day of the year falls on every weekday within 400 years.
+// Returns whether some day of the month in the set exists in some month in the set. Weekdays need no check, because
+// every day of the year falls on every weekday within 400 years.
 bool ever_fires(const Cron &cron) {
     if (!cron.needs_both_days) return true;
     for (int month = 1; month <= 12; month++) {
@@ -202,7 +203,7 @@ bool read_fields(Reader *reader, Cron *cron) {
     return ever_fires(*cron) || reader->fail("names a day that there never is", 0);
 }
 
-// 90s, 1h30m, 1d: units from large to small are not asked for, only that there is a second at least.
+// Reads a span such as 90s, 1h30m, or 1d. The units may come in any order; the span must be at least one second.
 bool read_every(Reader *reader, Cron *cron) {
     constexpr Micros longest = 366 * kDay;
     reader->skip_blanks();
@@ -276,9 +277,9 @@ int days_in_month(std::int64_t year, int month) noexcept {
     return month == 2 && leap ? 29 : days[month - 1];
 }
 
-// After civil_from_days of Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+// This is civil_from_days from Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
 Day day_of(std::int64_t number) noexcept {
-    const std::int64_t shifted = number + 719468;  // since 0000-03-01
+    const std::int64_t shifted = number + 719468;  // days since 0000-03-01
     const std::int64_t era = (shifted >= 0 ? shifted : shifted - 146096) / 146097;
     const std::int64_t of_era = shifted - era * 146097;
     const std::int64_t year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
@@ -302,7 +303,7 @@ bool has_day(const Cron &cron, const Day &day) noexcept {
 }
 
 int next_second_of_day(const Cron &cron, int from) noexcept {
-    // The lowest value of a set at or above `least`; -1: none.
+    // Returns the lowest value of the set that is at least `least`, or -1.
     const auto at_least = [](std::uint64_t set, int least) {
         for (int value = least; value < 60; value++)
             if ((set & bit(value)) != 0) return value;

@@ -19,10 +19,12 @@ namespace jobq {
 
 namespace {
 
-// So many schedules in one transaction; no further one is begun when there are so many jobs.
+// Maximum number of schedules per transaction. Also, a transaction fires no further schedule once it has this many
+// jobs.
 constexpr int kBatch = 500;
-// The duty waits no longer for who holds a job or a unique key; it tries again. When so many schedules of a batch have
-// waited in vain, the others hardly wait: the other duties, and the schedules behind them, wait for all of these.
+// Lock timeout of the duty when it waits for a job or a unique key; a schedule that fails is retried later. After
+// kPatience lock timeouts in a batch, the timeout drops to kShortLockTimeout, because the remaining schedules and the
+// other duties have to wait for the batch.
 constexpr const char *kLockTimeout = "50ms";
 constexpr int kPatience = 10;
 constexpr const char *kShortLockTimeout = "1ms";
@@ -43,7 +45,7 @@ Statement advance = {
     {TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID}};
 
-// Of one that was fired by hand, whatever its times. A run that was fired before the clock was set back stays the last.
+// Records a manual run, which changes no times. A run that was fired before the clock was set back stays the last run.
 Statement note_run = {
     R"(UPDATE jobq.schedule_settings s
        SET last_run = $2, last_job = coalesce($3, s.last_job), _unfinished = $4::bigint[] WHERE s.name = $1)",
@@ -61,7 +63,7 @@ Statement get_first_due = {
 Statement find_failing = {
     "SELECT 1 FROM jobq.schedule_settings s WHERE s.error IS NOT NULL LIMIT 1", {}, Planning::Free};
 
-// Without a lock: hardly any of them changes.
+// Reads a page without locking the rows, because few of them change.
 Statement read_page = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s.name > $1 AND s.next_run > $2 ORDER BY s.name LIMIT $3)",
                        {TEXTOID, TIMESTAMPTZOID, INT8OID}};
@@ -70,23 +72,23 @@ Statement renew = {
        WHERE s.name = $1 AND s.next_run = $2 AND s.cron = $4 AND s.timezone = $5)",
     {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
-// Logs the new place of a schedule. The duty looks again by itself, so the worker need not be notified.
+// Logs the new due time of a schedule. The duty searches again by itself, so the worker need not be notified.
 void note_place(TimestampTz due) { log_key(core::KeySpace::Schedules, core::schedule_key(due)); }
 
-// What becomes of a schedule.
+// The result of firing one schedule.
 struct Firing {
     Schedule schedule;
-    bool planned;  // else it waits for the next batch
+    bool planned;  // false if the schedule must wait for the next batch
     TimestampTz next;
     core::Maybe last_run, last_job;
-    int first_job, job_count;  // among those of the batch
+    int first_job, job_count;  // position of its jobs in the batch
     int64 skipped;
     core::Maybe last_skipped;
-    const char *skip_reason;  // nullptr: none
-    JobIds unfinished;        // of overlap replace
+    const char *skip_reason;  // nullptr if no run was skipped
+    JobIds unfinished;        // jobs that the new job waits for, with overlap "replace"
 };
 
-// Until the end of fire_due().
+// Sets lock_timeout until the end of fire_due().
 void wait_at_most(const char *time) {
     set_config_option("lock_timeout", time, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
@@ -101,7 +103,8 @@ TimestampTz next_from(const Schedule &schedule, const core::Timing &timing, Time
     return next_run_from(timing, schedule.last_run, now).value_or(core::kNoMoment);
 }
 
-// A copy goes on from its adoption, and what came from elsewhere without a next run from now.
+// Returns the time from which runs are due. In a copy of a database, runs from before the adoption do not count. A
+// schedule that was inserted without a next run starts from now.
 TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, TimestampTz now) {
     const TimestampTz adopted = adopted_at();
     if (!schedule.next_run) return next_from(schedule, timing, now);
@@ -109,7 +112,8 @@ TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, Time
     return core::run_behind(timing, adopted);
 }
 
-// What the overlap makes of a run: false, none; else firing->unfinished are the jobs that its job waits for.
+// Applies the overlap setting to a run. Returns false if the run must be skipped; otherwise sets firing->unfinished to
+// the jobs that the new job must wait for.
 bool passes_overlap(Firing *firing, TimestampTz now) {
     switch (overlap_of(firing->schedule.spec)) {
         case core::Overlap::Allow:
@@ -128,7 +132,8 @@ void add_job(Firing *firing, TimestampTz run, Notes<JobSpec> *jobs) {
     if (firing->unfinished.count > 0) {
         take_dependencies(&job, firing->unfinished.items, firing->unfinished.count);
         job.on_dependency_failure = core::OnDependencyFailure::Run;
-        // Of one that runs, and was asked to stop, it takes over the key: else nothing would be left to run.
+        // The new job takes the unique key from a running job that was asked to stop. Otherwise, no job would be left
+        // to run.
         if (one_has_key(firing->unfinished, job)) job.on_conflict = core::OnConflict::Replace;
     }
     if (firing->job_count++ == 0) firing->first_job = jobs->count;
@@ -156,7 +161,7 @@ void plan(Firing *firing, TimestampTz now, Notes<JobSpec> *jobs) {
     pfree(runs);
 }
 
-// What its jobs have become: one whose unique key is taken is none.
+// Records the ids of the jobs of a firing. A run enqueues no new job if its unique key is taken.
 void take_jobs(Firing *firing, const Enqueued *enqueued) {
     for (int i = 0; i < firing->job_count; i++) {
         const Enqueued &job = enqueued[firing->first_job + i];
@@ -164,7 +169,7 @@ void take_jobs(Firing *firing, const Enqueued *enqueued) {
     }
 }
 
-// As the column has them; nullptr: none.
+// Returns the ids as the text of an array, or nullptr for an empty list.
 char *unfinished_text(const JobIds &ids) {
     if (ids.count == 0) return nullptr;
     Oid output;
@@ -202,7 +207,7 @@ void write_firings(const Firing *firings, int count) {
                      .add(unfinished.array(TEXTOID)));
 }
 
-// Fires some of a batch. *jobs_so_far: how many others of it have enqueued.
+// Fires some schedules of a batch. *jobs_so_far is the number of jobs that the batch has enqueued before.
 void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
     Notes<JobSpec> jobs = {};
     for (int i = 0; i < count; i++) {
@@ -250,7 +255,8 @@ TimestampTz first_due_schedule() {
 
 void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz now, DutyOutcome *outcome) {
     const int failures = schedule.failures < PG_INT32_MAX ? schedule.failures + 1 : schedule.failures;
-    // The batch may have waited long since `now`: the next one begins with others.
+    // The batch may have waited for a long time since `now`. The backoff starts from the current time so that the next
+    // batch begins with other schedules.
     const TimestampTz tried = Max(now, GetCurrentTimestamp());
     note_place(tried + core::firing_backoff(failures));
     run(note_failure, Params()
@@ -286,11 +292,11 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
             leave_out(firings[i].schedule, failure, now, outcome);
             if (failure.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE && ++waits == kPatience) wait_at_most(kShortLockTimeout);
         });
-    // Each of them has moved on or waits for its next try: this ends.
+    // Each of these schedules has advanced or waits for its next attempt, so repeating the batch ends.
     outcome->more = postponed || count == kBatch;
 }
 
-// How far the runs to come have been computed anew in this session.
+// How far this session has recomputed the next runs of all schedules.
 struct Renewal {
     TimestampTz grace_start;
     bool done;
@@ -298,11 +304,12 @@ struct Renewal {
 };
 constexpr Renewal kNothingToRenew = {DT_NOBEGIN, true, ""};
 Renewal renewed = kNothingToRenew;
-// Farther than that, when the transaction that has moved it on commits.
+// Progress including the transaction renewed_by, which has not committed yet.
 Renewal renewal = kNothingToRenew;
 TransactionId renewed_by = InvalidTransactionId;
 
-// One that has written nothing has lost nothing.
+// Keeps the progress in `renewal` if the transaction that made it committed, or if it changed nothing. Otherwise
+// returns to the progress in `renewed`.
 void settle_renewal() {
     if (TransactionIdIsValid(renewed_by) && TransactionIdIsCurrentTransactionId(renewed_by)) return;
     if (TransactionIdIsValid(renewed_by) && fate_of(renewed_by) != Fate::Committed)
@@ -312,7 +319,8 @@ void settle_renewal() {
     renewed_by = InvalidTransactionId;
 }
 
-// A page of them. One that cannot be computed stays as it is: that shows when it is fired.
+// Recomputes the next runs of one page of schedules. If a next run cannot be computed, it stays as it is; the error
+// shows when the schedule is fired.
 void renew_page(TimestampTz now, DutyOutcome *outcome) {
     Renewal next = renewal;
     wait_at_most(kLockTimeout);
@@ -340,7 +348,7 @@ void renew_page(TimestampTz now, DutyOutcome *outcome) {
     }
     next.done = page.size() < static_cast<uint64>(kBatch);
     renewal = next;
-    // A page that changes nothing depends on those before it.
+    // The progress of a page without changes depends on the earlier pages of its transaction, so renewed_by stays set.
     if (TransactionIdIsValid(GetCurrentTransactionIdIfAny())) renewed_by = GetCurrentTransactionIdIfAny();
     if (!renewal.done) outcome->more = true;
 }

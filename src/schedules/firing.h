@@ -1,5 +1,6 @@
-// Schedules that are due enqueue their jobs. The job of a run and the next run are written in one transaction, under
-// the lock of the schedule's row: what two fire at once, or a server that comes back fires again, is fired once.
+// Enqueues the jobs of schedules that are due. The job of a run and the next run are written in one transaction, under
+// the row lock of the schedule, so a run is fired only once even if two sessions fire it at the same time or the server
+// restarts.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,21 +9,22 @@
 
 namespace jobq {
 
-// Inside with_spi(), with the owner's rights.
+// Call these functions inside with_spi(), with the owner's rights.
 
-// A batch of those that are due at `now`. One that cannot be fired is left as it is, shows why and is tried again; one
-// that somebody holds is passed over. `grace_start`: when the clock stepped last; with another one than before, and at
-// the first call of a session, runs to come are computed anew: zones may have changed, or the time.
+// Fires a batch of the schedules that are due at `now`. A schedule that cannot be fired stays due, shows the error, and
+// is retried; a schedule that another session has locked is skipped. `grace_start` is the time of the last clock step.
+// When it changes, and at the first call of a session, all next runs are recomputed, because time zones or the time may
+// have changed.
 DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start);
 
-// Whether there is one that could not be fired when it was tried last.
+// Returns whether the last attempt to fire any schedule failed.
 bool any_schedule_fails();
 
-// When the next one is due; DT_NOEND: none is.
+// Returns when the next schedule is due, or DT_NOEND.
 TimestampTz next_schedule_due();
 
-// Fires a schedule, locked, whatever its times. The job, or the one that has its unique key; none: the last one is in
-// its way.
+// Fires a locked schedule regardless of its times. Returns the new job or the job that holds its unique key; returns
+// nothing if the overlap setting skips the run because the last job is unfinished.
 core::Maybe fire_now(const Schedule &schedule, TimestampTz now);
 
 }  // namespace jobq

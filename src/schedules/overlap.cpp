@@ -28,7 +28,7 @@ JobIds ids_of(const Rows &rows) {
     return ids;
 }
 
-// Those that were unfinished when it was fired last, and the one that was fired then.
+// Returns the jobs that were unfinished at the last run, and the job of that run.
 Datum candidates(const Schedule &schedule) {
     Elements before = {};
     if (schedule.unfinished != nullptr)
@@ -57,7 +57,7 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
     if (locked.count == 0) return locked;
     Endings endings = {};
     let_happen_and_note(locked.items, locked.count, {core::EventKind::Cancelled, now}, &endings);
-    // Those that have ended waited, and keep no key: the next one is to have it.
+    // The cancelled jobs had not started. Their unique keys are not kept, because the new job needs them.
     endings.keys.count = 0;
     settle_endings(endings, now);
     return ids_of(run(lock_unfinished, params));

@@ -1,5 +1,5 @@
-// The jobs of a schedule that have not finished when it fires again. Only a job that says it is the schedule's counts:
-// a number that came from elsewhere may be another job's.
+// Finds and cancels the jobs of a schedule that are unfinished when the schedule fires again. A job counts only if its
+// metadata names the schedule, because a job id that came from another database may be the id of an unrelated job.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,23 +7,24 @@
 
 namespace jobq {
 
-// Whether the last job is unfinished. Waits for nobody.
+// Returns whether the last job is unfinished. Takes no locks.
 bool last_job_unfinished(const Schedule &schedule);
 
-// Ids, in their order.
+// Job ids in ascending order.
 struct JobIds {
     Datum *items;  // int8
     int count;
 };
-// Cancels the jobs that are known to be unfinished; those that run are asked to stop. Returns what is unfinished still.
-// Waits for who holds one of them, as long as lock_timeout lets it.
+// Cancels the jobs that are known to be unfinished; running jobs are asked to stop. Returns the jobs that are still
+// unfinished. Waits up to lock_timeout for sessions that have locked one of the jobs.
 JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now);
 
-// Whether one of these has the unique key that the job wants.
+// Returns whether one of these jobs holds the unique key of the new job.
 bool one_has_key(const JobIds &ids, const JobSpec &job);
 
-// All of them in its queue, by a look at every job: for a schedule that kept no account so far. Whoever enqueues
-// elsewhere says in the metadata what he likes.
+// Returns all unfinished jobs of the schedule in its queue, by scanning every job. Needed for a schedule that has not
+// recorded its unfinished jobs so far. Other queues are excluded, because a producer can write any schedule name into
+// the metadata of its jobs.
 JobIds find_unfinished(const ScheduleSpec &spec);
 
 }  // namespace jobq

@@ -24,10 +24,10 @@ core::Maybe moment_of(const Row &row, int column) {
 Interval *interval_of(const Row &row, int column) {
     return row.is_null(column) ? nullptr : DatumGetIntervalP(row.get(column));
 }
-// The value itself: what is stored of it stands in another table than the jobs.
+// Returns the detoasted value, because a toasted value belongs to another table than the jobs.
 Datum json_of(const Row &row, int column) { return PointerGetDatum(PG_DETOAST_DATUM(row.get(column))); }
 
-// Which run it is: {"schedule": ..., "scheduled_for": ...}, the time in UTC whoever fires it.
+// Returns {"schedule": ..., "scheduled_for": ...}. The time is in UTC regardless of the session's time zone.
 Datum run_metadata(const text *name, TimestampTz run) {
     const int utc = 0;
     JsonObject metadata;
@@ -88,7 +88,7 @@ core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at) {
     timing.cron = cron_of(spec.cron, "cron");
     timing.zone = find_zone(view(spec.timezone), "timezone");
     timing.every_from = core::bounded_moment(spec.starts_at.value_or(created_at));
-    // By hand they may be infinite.
+    // The bounds may be infinite if the row was written with plain SQL.
     timing.starts_at = core::bounded_moment(spec.starts_at.value_or(-core::kNoMoment));
     timing.ends_at = core::bounded_moment(spec.ends_at.value_or(core::kNoMoment));
     return timing;
@@ -128,7 +128,7 @@ JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *
     job.has_metadata = true;
     check_spec(&job, parsed.has_max_attempts, scope);
     fill_from_queue(&job, parsed.has_max_attempts);
-    // Nobody would hear the error: the run counts as fired, as with 'ignore'.
+    // No caller would see the error. The run counts as fired, as with 'ignore'.
     if (job.on_conflict == core::OnConflict::Error) job.on_conflict = core::OnConflict::Ignore;
     const core::Micros jitter = spec.jitter == nullptr ? 0 : span_of(spec.jitter);
     job.run_at = core::saturating_add(run, core::jitter_of(view(spec.name), run, jitter));

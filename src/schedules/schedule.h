@@ -1,4 +1,4 @@
-// A schedule: what it was told, where it stands, when it runs, and the jobs of its runs.
+// A schedule: its definition, its state, its times, and the jobs of its runs.
 #pragma once
 
 #include "compat/args.h"
@@ -13,15 +13,15 @@ namespace jobq {
 
 constexpr size_t kMaxScheduleNameBytes = 255;
 
-// What the callers of jobq_schedule say.
+// The definition of a schedule, as given to jobq_schedule.
 struct ScheduleSpec {
     text *name, *cron, *timezone, *queue, *kind;
     Datum payload, options;  // jsonb
     text *missed, *overlap;
     int32 max_missed;
-    Interval *deadline, *jitter;     // nullptr: none
-    core::Maybe starts_at, ends_at;  // none: no bound
-    std::optional<bool> paused;      // none: as it is
+    Interval *deadline, *jitter;     // nullptr if not set
+    core::Maybe starts_at, ends_at;  // empty if unbounded
+    std::optional<bool> paused;      // empty: keep the current state
     text *source;
 };
 
@@ -31,7 +31,7 @@ struct Schedule {
     TimestampTz created_at;
     core::Maybe next_run, last_run, last_job;
     int32 failures;
-    ArrayType *unfinished;  // nullptr: none are known
+    ArrayType *unfinished;  // nullptr if none are known
 };
 #define SCHEDULE_COLUMNS                                                                                       \
     "s.name, s.cron, s.timezone, s.queue, s.kind, s.payload, s.options, s.missed, s.overlap, s.max_missed, "   \
@@ -39,18 +39,18 @@ struct Schedule {
     "s.last_job, s.failures, s._unfinished"
 Schedule schedule_of(const Row &row);
 
-// The expression of an argument; 22023 with field and position where it is none.
+// Parses the expression in an argument. Raises 22023 with the field and the position if it is invalid.
 core::Cron cron_of(const text *expression, const char *argument);
-// 22023 for an expression or a zone that is none.
+// Returns the times of a schedule. Raises 22023 if the expression or the time zone is invalid.
 core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at);
 
-// The next run of one that goes on from `now`; none: there is none any more.
+// Returns the next run if the schedule continues from `now`, or nothing if no run remains.
 core::Maybe next_run_from(const core::Timing &timing, const core::Maybe &last_run, TimestampTz now);
 
 core::Missed missed_of(const ScheduleSpec &spec);
 core::Overlap overlap_of(const ScheduleSpec &spec);
 
-// The job of one run, checked as jobq_enqueue does it; all but what it depends on.
+// Returns the job of one run without its dependencies, checked as jobq_enqueue checks it.
 JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *scope);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// See schedule_arguments.h. Whoever tells it, each argument is a row of one table.
+// See schedule_arguments.h. Function arguments and JSON keys share one table of arguments.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -10,7 +10,7 @@ namespace jobq {
 
 namespace {
 
-// In the order of jobq_schedule.
+// These are in the order of the parameters of jobq_schedule.
 enum Argument {
     kName,
     kCron,
@@ -35,7 +35,7 @@ struct ArgumentInfo {
     const char *name;
     Oid type;
     bool may_be_null;
-    const char *otherwise;  // where an object has no such key; nullptr: NULL
+    const char *otherwise;  // default for an object without this key; nullptr means NULL
 };
 constexpr ArgumentInfo kArguments[kArgumentCount] = {
     {"name", TEXTOID, false, nullptr},
@@ -96,7 +96,7 @@ void check_options(Datum options) {
     require_object(DatumGetJsonbP(options), "options", "For example '{\"priority\": -10, \"max_attempts\": 3}'.");
 }
 
-// However it may be bounded, it runs at some time.
+// Checks that the expression fires at some time, regardless of starts_at and ends_at.
 void check_fires(const ScheduleSpec &spec, TimestampTz now) {
     ScheduleSpec unbounded = spec;
     unbounded.starts_at = unbounded.ends_at = {};
@@ -139,7 +139,7 @@ ScheduleSpec checked_spec(const Values &values, const QueueScope *scope, Timesta
     spec.options = values.values[kOptions];
     check_options(spec.options);
     check_fires(spec, now);
-    // What of its jobs jobq_enqueue would refuse.
+    // Raises the errors that jobq_enqueue would raise for the jobs of the schedule.
     job_of_run(spec, now, scope);
     return spec;
 }
@@ -166,7 +166,7 @@ Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
     return input_of(argument.type, text_to_cstring(text_of_key(argument.name, value)));
 }
 
-// The source is the same for all objects of a call.
+// Returns the argument with this name. `source` is not a valid key, because it is the same for all objects of a call.
 int argument_of_key(std::string_view key) {
     const auto is_key = [](int n) { return n != kSource; };
     for (int n = 0; n < kArgumentCount; n++)
@@ -179,7 +179,7 @@ int argument_of_key(std::string_view key) {
 
 void read_key(const JsonKey &key, Values *values) {
     const int n = argument_of_key(key.name);
-    // A null counts as absent, but as a payload it is one.
+    // A JSON null counts as absent, except that it is a valid payload.
     if (key.value.type == jbvNull && n != kPayload) return;
     with_key_context(kArguments[n].name, [&] { values->values[n] = value_of(kArguments[n], key.value); });
     values->nulls[n] = false;

@@ -1,4 +1,5 @@
-// What jobq_schedule is told: its arguments, or a JSON object with their names as keys; checked.
+// Reads and checks a schedule that is given as arguments of jobq_schedule or as a JSON object with the argument names
+// as keys.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,14 +8,15 @@
 
 namespace jobq {
 
-// The name of a schedule that a call names.
+// Returns the schedule name that is given as an argument.
 text *name_argument(FunctionCallInfo fcinfo, int n);
-// The name of a source.
+// Checks the name of a source.
 void check_source(std::string_view source);
 
-// 22004, 22023, 42602 and so on for what cannot be; 42501 for a queue that is out of scope.
+// Returns the schedule in the arguments of jobq_schedule. Raises 22004, 22023, 42602, or a similar error for invalid
+// arguments, and 42501 for a queue that is out of scope.
 ScheduleSpec schedule_of_arguments(FunctionCallInfo fcinfo, const QueueScope *scope, TimestampTz now);
-// The same of an object that has them as its keys, but for the source.
+// Returns the schedule in a JSON object, whose keys are the argument names except `source`. Raises the same errors.
 ScheduleSpec schedule_of_object(JsonbContainer *object, text *source, const QueueScope *scope, TimestampTz now);
 
 }  // namespace jobq

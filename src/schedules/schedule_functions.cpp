@@ -1,4 +1,4 @@
-// jobq_schedule and the like, jobq_next_runs: arguments checked, then handed on.
+// The SQL functions for schedules: they check their arguments and call the other files.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -31,7 +31,8 @@ void warn_of_unknown_schedule(const text *name) {
                      errhint("jobq.schedules has those that there are.")));
 }
 
-// What a call does to the schedule that it names; false where there is none that the caller may use.
+// Locks the schedule that the call names and runs `body` on it. Returns false with a notice if no schedule with this
+// name is in the caller's scope.
 template <typename Body>
 bool with_schedule(FunctionCallInfo fcinfo, Body body) {
     require_writable(fcinfo);
@@ -52,16 +53,15 @@ bool with_schedule(FunctionCallInfo fcinfo, Body body) {
     pg_unreachable();
 }
 
-// Names the element in every error that its checks and its change raise.
+// Adds the number of the element to the context of every error.
 void add_element_context(void *number) {
     const int element = *static_cast<int *>(number);
     if (element > 0) errcontext("element %d of argument \"specs\"", element);
 }
 
-// One of the specs, and its place among them.
 struct Element {
     ScheduleSpec spec;
-    int number;  // from 1
+    int number;  // position in the array, starting at 1
     Scheduled scheduled;
 };
 
@@ -85,7 +85,8 @@ Datum names_of(const Element *elements, int count) {
     return array_of(names, count, TEXTOID);
 }
 
-// In the order of the names, in which all that set many do it.
+// Creates or changes the schedules in the order of their names, because all such calls use this order to avoid
+// deadlocks.
 void put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
     auto *order = room_for<int>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) order[i] = i;

@@ -11,8 +11,8 @@ namespace jobq {
 
 namespace {
 
-// One that is out of scope ($2) is not locked: who may not change it neither waits for it nor keeps it from being
-// fired.
+// Does not lock a schedule that is out of scope ($2), because a role that may not change it must neither wait for it
+// nor prevent it from firing.
 Statement lock_one = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s.name = $1 AND ($2 IS NULL OR s.queue = ANY ($2)) FOR UPDATE)",
                       {TEXTOID, TEXTARRAYOID},
@@ -35,9 +35,9 @@ Statement insert = {"INSERT INTO jobq.schedule_settings AS s (name, " SPEC_COLUM
                     {SPEC_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
                     Planning::Free};
 
-// Of a row that is locked. What it was told before may have been why it failed: it is tried again at once. By their
-// texts: an interval of a month equals one of 30 days. One that nobody looks at any more, though it has runs to come,
-// is changed too.
+// Updates a locked row. Clears the error and the failures so that the schedule is retried at once, because the old
+// definition may have caused them. Compares texts, because an interval of one month equals an interval of 30 days. Also
+// updates an unchanged row that has a next run but no _due_at, because such a row would never be fired.
 Statement update = {"UPDATE jobq.schedule_settings s SET (" SPEC_COLUMNS
                     ", next_run, _due_at, error, failures, _unfinished) = (" SPEC_PARAMETERS
                     ", $17, $17, NULL, 0, $18) WHERE s.name = $1 AND (ROW(" SPEC_PARAMETERS
@@ -59,15 +59,15 @@ Statement resume = {
     {TEXTOID, TIMESTAMPTZOID},
     Planning::Free};
 
-// What a set changes or removes, at once and in the order of the names: roles whose queues are not the same do not wait
-// for each other's sets, and could lock what both may change in opposite orders.
+// Locks the rows that a set changes or removes, all at once and in the order of their names. Roles with different
+// queues do not wait for each other's sets, so they could otherwise lock shared rows in opposite orders.
 Statement lock_rows_of_set = {
     R"(SELECT 1 FROM jobq.schedule_settings s
        WHERE (s.name = ANY ($2) OR $4 AND s.source = $1) AND ($3 IS NULL OR s.queue = ANY ($3))
        ORDER BY s.name FOR UPDATE)",
     {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, BOOLOID}};
 
-// Locked in the order in which who sets many locks them.
+// Locks the rows in the same order as lock_rows_of_set.
 Statement remove_others = {
     R"(WITH others AS MATERIALIZED (
            SELECT s.name FROM jobq.schedule_settings s
@@ -169,7 +169,7 @@ Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, Timest
         run(insert, params_of(spec, paused)
                         .add(TimestampTzGetDatum(now))
                         .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
-        if (affected() == 0) continue;  // somebody else has just made it
+        if (affected() == 0) continue;  // another session has just created it
         tell_worker(next_run);
         return {Change::Created, next_run};
     }

@@ -1,5 +1,5 @@
-// The rows of schedules: made, changed and removed. A change that commits tells the worker when the schedule is due.
-// Inside with_spi(), with the owner's rights.
+// Creates, changes, and removes the rows of schedules. When a change commits, the worker learns when the schedule is
+// due. Call these functions inside with_spi(), with the owner's rights.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,31 +11,33 @@ namespace jobq {
 enum class Change { Unchanged, Created, Changed };
 struct Scheduled {
     Change change;
-    core::Maybe next_run;  // none: it is paused, or never runs again
+    core::Maybe next_run;  // empty if the schedule is paused or never runs again
 };
 
-// Makes a schedule what it is told, which was checked. The same expression, zone and bounds keep its next run; others
-// compute it from now. Waits for who fires it. 42501 where it is one of a queue out of scope.
+// Creates the schedule or changes it to the checked definition. If the expression, time zone, and bounds are the same,
+// the next run stays; otherwise it is computed from now. Waits for a session that is firing the schedule. Raises 42501
+// if the schedule belongs to a queue that is out of scope.
 Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, TimestampTz now);
 
-// The schedule, locked; false: there is none in scope.
+// Locks the schedule. Returns false if it is not in scope or does not exist.
 bool lock_schedule(const text *name, const QueueScope *scope, Schedule *schedule);
 
 void remove_schedule(const text *name);
 void pause_schedule(const text *name);
-// It goes on from now.
+// The runs that were due during the pause are skipped.
 void resume_schedule(const Schedule &schedule, TimestampTz now);
 
-// Whether there are any of a queue; removes them. Locks them first. None where the extension has no schedules.
+// These functions lock the schedules of a queue, and remove them. The first returns whether the queue has any
+// schedules.
 bool lock_schedules_of(const text *queue);
 int64 remove_schedules_of(const text *queue);
 
-// Two that set many do it one after the other, until the transaction ends. Returns when it is this one's turn. Who has
-// certain queues waits for who has the same only, and keeps nobody else waiting.
+// Serializes transactions that change sets of schedules: waits for the other transaction, and blocks the next one until
+// this transaction ends. A role that is restricted to queues waits only for roles with the same queues.
 void wait_for_other_sets(const QueueScope *scope);
-// Locks those of these names, and with `prune` all of the source, as far as they are in scope.
+// Locks the schedules with these names and, with `prune`, all schedules of the source, if they are in scope.
 void lock_set(const text *source, Datum names, bool prune, const QueueScope *scope);
-// The names of those in scope that a source has besides some, in their order; removed.
+// Removes the other schedules of a source that are in scope. Returns their names in order.
 Rows remove_others_of(const text *source, Datum names, const QueueScope *scope);
 
 }  // namespace jobq

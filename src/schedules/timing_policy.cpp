@@ -16,7 +16,7 @@ Micros occurrence_behind(const Timing &timing, Micros after) {
     return second == kEndOfTime ? kNoMoment : micros_of(second);
 }
 
-// Of @every it is a division.
+// Computes the last run of @every with a division instead of a search.
 Micros last_every_between(const Timing &timing, Micros after, Micros until) {
     const Micros bound = std::min(until, timing.ends_at);
     if (bound < timing.every_from) return kNoMoment;
@@ -34,10 +34,11 @@ Micros run_behind(const Timing &timing, Micros after) noexcept {
 }
 
 Micros last_run_between(const Timing &timing, Micros after, Micros until) noexcept {
-    // There is none later, and differences must not overflow.
+    // No run is later than kLastMoment, and the differences below must not overflow.
     until = std::min(until, kLastMoment);
     if (timing.cron.every > 0) return last_every_between(timing, after, until);
-    // Backwards in ever longer steps, until there is a run behind `low`; then by halves, until it is the last.
+    // Searches backward in doubling steps until a run lies between `low` and `until`; then bisects to find the last
+    // run.
     Micros low = until, high = until, found = kNoMoment;
     for (Micros step = kSecond; found > until; step *= 2) {
         if (low <= after) return kNoMoment;
@@ -74,7 +75,7 @@ DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Mic
     result.last_left = kNoMoment;
     for (Micros until = now;;) {
         const Micros found = last_run_between(timing, due, until);
-        // That there is one at `due` is known, even if the calendar says otherwise by now.
+        // A run at `due` is certain, even if the calendar has changed since it was computed.
         const Micros run = found == kNoMoment ? due : found;
         const bool late = run < oldest;
         if (late || result.count == wanted) {

@@ -1,5 +1,5 @@
-// Which runs of a schedule are due, and which of them are fired. Times are the server's, in microseconds since 2000.
-// Every search is bounded, whatever the expression and however long nobody looked.
+// Computes which runs of a schedule are due and which of them are fired. Times are microseconds since 2000, as in the
+// server. Every search is bounded for any expression and any number of missed runs.
 #pragma once
 
 #include "schedules/calendar_policy.h"
@@ -9,15 +9,15 @@
 
 namespace jobq::core {
 
-// What becomes of runs that nobody fired when they were due; what a run does while the last job is unfinished. By the
-// names that jobq_schedule documents.
+// What happens to runs that were not fired on time, and to a run while the last job is unfinished. The names are those
+// that jobq_schedule documents.
 enum class Missed : std::uint8_t { Once, All, Skip };
 enum class Overlap : std::uint8_t { Allow, Skip, Replace };
 constexpr std::string_view kMissedNames[] = {"once", "all", "skip"};
 constexpr std::string_view kOverlapNames[] = {"allow", "skip", "replace"};
 
 constexpr int kMaxMissed = 1000;
-constexpr Micros kSkipDeadline = kMinute;  // of 'skip' without a deadline
+constexpr Micros kSkipDeadline = kMinute;  // deadline of 'skip' if none is given
 constexpr Micros kNoMoment = kLatest + 1;  // no run, or no bound
 
 constexpr Micros micros_of(std::int64_t unix_second) noexcept {
@@ -29,49 +29,49 @@ constexpr std::int64_t unix_second_of(Micros time) noexcept {
     return seconds + micros_of(0) / -kSecond;
 }
 
-// When a schedule runs.
+// The times of a schedule.
 struct Timing {
     Cron cron;
     Zone zone;
     Micros every_from;  // @every counts from here
-    Micros starts_at;   // no run is earlier; -kNoMoment: no bound
-    Micros ends_at;     // no run is later; kNoMoment: no bound
+    Micros starts_at;   // no run is earlier; -kNoMoment if unbounded
+    Micros ends_at;     // no run is later; kNoMoment if unbounded
 };
 
-// The first run behind `after`; kNoMoment: there is none.
+// Returns the first run after `after`, or kNoMoment.
 Micros run_behind(const Timing &timing, Micros after) noexcept;
-// The last run behind `after` that is not later than `until`; kNoMoment: there is none.
+// Returns the last run after `after` that is not later than `until`, or kNoMoment.
 Micros last_run_between(const Timing &timing, Micros after, Micros until) noexcept;
 
 struct FiringRules {
     Missed missed;
-    int most;         // of 'all': so many are fired at a time
-    Micros deadline;  // a run that is later is dropped; kNoMoment: none is
+    int most;         // maximum number of runs fired at once with 'all'
+    Micros deadline;  // runs older than this are skipped; kNoMoment if none are
 };
 
-// What is to be done at a moment.
+// The runs that are due at one time.
 struct DueRuns {
-    int count;          // that are fired: the array has them in their order
-    Micros next;        // the first one behind now
-    std::int64_t left;  // those that are not fired, kMostCounted at most
-    Micros last_left;   // the latest of these
-    bool too_late;      // it is for the deadline that this one is left
+    int count;          // runs to fire, which the array holds in order
+    Micros next;        // the first run after now
+    std::int64_t left;  // number of runs that are not fired, at most kMostCounted
+    Micros last_left;   // the latest of the runs that are not fired
+    bool too_late;      // the deadline is why that run is not fired
 };
 constexpr int kMostCounted = 1000;
 
-// `due` is a run that was found before and has not been fired; it is not later than `now`. `runs` has room for
-// kMaxMissed.
+// Returns the runs that are due. `due` is a known run that has not been fired and is not later than `now`. `runs` must
+// have room for kMaxMissed elements.
 DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Micros now, Micros *runs) noexcept;
 
-// Behind which moment the next run is looked for: now, unless a run is known to have been fired that is still to come.
-// The clock was set back; what it was fired for must not be fired again. One that was set back by more than a day was
-// wrong before.
+// Returns the time after which the next run is searched for: now, or the last run if that is later. After the clock was
+// set back, a run that was already fired must not be fired again. If the last run is more than a day ahead, the clock
+// was wrong before, and the search starts from now.
 Micros resume_behind(Micros now, Micros last_run) noexcept;
 
-// How much later than its occurrence a run's job is due: the same whoever asks.
+// Returns the delay between a run and the time when its job is due. The same run always has the same delay.
 Micros jitter_of(std::string_view schedule, Micros run, Micros jitter) noexcept;
 
-// Until the next attempt of a schedule that could not be fired so many times in a row.
+// Returns the delay before the next attempt to fire a schedule that has failed `failures` times in a row.
 Micros firing_backoff(int failures) noexcept;
 
 }  // namespace jobq::core

@@ -1,4 +1,4 @@
-// See zones.h. The server loads a zone once in a session and keeps it.
+// See zones.h. The server loads a zone once per session and keeps it.
 #include "compat/pg.h"
 
 #include "schedules/timing_policy.h"
@@ -14,8 +14,8 @@ namespace {
 
 static_assert(core::unix_second_of(0) == int64{POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE} * SECS_PER_DAY);
 
-// The zones that have been found, by the server's address of them: to look through the directory of all takes a
-// tenth of a second and more.
+// The zones that have been found, by their address in the server. Searching the directory of all zones takes at least a
+// tenth of a second.
 struct KnownZones {
     pg_tz **items;
     int count, room;
@@ -58,7 +58,8 @@ core::ZoneSpan span_at(const void *data, int64 second) {
     pg_time_t end = 0;
     int found = pg_next_dst_boundary(&at, &offset, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
     if (found == 0) {
-        // Also at the last change that the zone's file lists: a second later the server goes on by the rule behind it.
+        // pg_next_dst_boundary() also fails at exactly the last change that the zone's file lists. One second later,
+        // the server uses the rule that follows the listed changes.
         const pg_time_t behind = at + 1;
         long offset_then = 0;
         found = pg_next_dst_boundary(&behind, &offset_then, &is_dst, &end, &offset_behind, &is_dst_behind, zone);

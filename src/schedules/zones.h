@@ -1,4 +1,4 @@
-// Time zones of the server's database, for the calendar.
+// Looks up time zones in the server's database.
 #pragma once
 
 #include "compat/args.h"
@@ -7,8 +7,8 @@
 
 namespace jobq {
 
-// The zone of that name in pg_timezone_names, whatever the case of its letters. 22023 for any other: the server would
-// take "Foo5" for a zone five hours behind UTC.
+// Returns the zone with this name in pg_timezone_names; case does not matter. Raises 22023 for any other name, because
+// the server would accept "Foo5" as a zone five hours behind UTC.
 core::Zone find_zone(std::string_view name, ArgumentName argument);
 
 }  // namespace jobq
