@@ -9,7 +9,8 @@ namespace jobq {
 
 namespace {
 
-// Calls them if the database has handlers, and is_about says so of the bits of their queues (handler_bit()).
+// Wakes executors if the database has handlers and is_about() returns true for the bits of their queues
+// (handler_bit()).
 template <typename IsAbout>
 void call_if(IsAbout is_about) {
     DatabaseState *db = known_session_database();

@@ -1,13 +1,14 @@
-// At the end of a transaction: executors are called for what it has made claimable, and for room under limits. See
-// main/jobq.cpp.
+// Wakes executors at the end of a transaction: for jobs that became claimable, and for slots of limits that became
+// free. main/jobq.cpp calls these functions.
 #pragma once
 
 namespace jobq {
 
 void call_executors_for_claimable();
-// Its claims are rolled back, the slots of limits that they had taken are free.
+// Wakes executors after a rollback, which frees the slots of limits that the transaction's claims had taken.
 void call_executors_for_slots_not_taken();
-// For wait/at_commit.cpp: a prepared transaction of this database has ended, nobody knows which queues it was about.
+// Wakes executors after a prepared transaction of this database has ended, because its queues are unknown. Only
+// wait/at_commit.cpp calls it.
 void call_executors_for_anything();
 
 }  // namespace jobq

@@ -11,7 +11,7 @@ bool is_of(const ExecutorFacts &executor, std::uint32_t database, std::uint32_t 
     return executor.database == database && executor.role == role;
 }
 
-// Whether one of the pool will look for a job anyway.
+// Returns whether an executor of the pool is idle or starting, because it will look for a job anyway.
 bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count) {
     for (int i = 0; i < count; i++)
         if (is_of(executors[i], database, role) && !executors[i].leaving &&
@@ -20,13 +20,14 @@ bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFact
     return false;
 }
 
-// Whether `a` is rather the one to go.
+// Returns whether `a` should leave before `b`: an idle executor first, then the one with the longest time in its state.
 bool rather(const ExecutorFacts &a, const ExecutorFacts &b) {
     if (a.idle != b.idle) return a.idle;
     return a.since < b.since;
 }
 
-// The one that makes room; -1: none does, or one is about to. `surplus`: there are more than there may be.
+// Returns the executor that must make room. Returns -1 if none can, or if one is already leaving. `surplus` means that
+// more executors run than jobq.max_executors allows.
 int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count, bool surplus,
                Micros now) {
     int best = -1;
@@ -42,7 +43,7 @@ int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *
     return best;
 }
 
-// Another worker can have seen it a little later than the caller's `now`.
+// `seen` may be slightly later than the caller's `now`, because another worker wrote it.
 bool still_waits(const ExecutorWaitFacts &wait, Micros kept, Micros now) {
     return wait.database != 0 && wait.seen <= now + kSecond && now - wait.seen <= kept;
 }

@@ -23,7 +23,7 @@ Statement remove_of_queue = {"DELETE FROM jobq.handler_settings h WHERE h.queue 
 
 enum Column { kQueue = 1, kKind, kFunction, kRunAs, kMaxExecutors, kVersions, kCapabilities, kSettings };
 
-// What an executor settles itself, and who it is.
+// Settings that a handler must not set, because the executor controls them.
 constexpr const char *kNotForHandlers[] = {"role",
                                            "session_authorization",
                                            "transaction_isolation",
@@ -33,7 +33,7 @@ constexpr const char *kNotForHandlers[] = {"role",
                                            "default_transaction_read_only",
                                            "default_transaction_deferrable"};
 
-// A row by hand may have longer ones, which no job requires.
+// Rows that were written with plain SQL may have longer capabilities; no job requires them.
 constexpr size_t kAnyLength = SIZE_MAX;
 
 Handler handler_of(const Row &row, MemoryContext context) {

@@ -1,4 +1,4 @@
-// Handlers: rows of jobq.handler_settings, and what they come to now: whether function, role and rights are there.
+// Handlers: the rows of jobq.handler_settings, and whether their functions, roles, and rights exist.
 #pragma once
 
 #include "compat/args.h"
@@ -10,20 +10,20 @@
 
 namespace jobq {
 
-// name=value, in force while the handler runs.
+// A setting (name=value) that is in effect while the handler runs.
 struct HandlerSetting {
     const char *name, *value;
 };
 
 struct Handler {
     std::string_view queue, kind;
-    const char *function;  // schema and name, as SQL writes them
+    const char *function;  // schema and name, quoted as in SQL
     const char *run_as;
     int max_executors;
     core::WorkerFilter filter;
     HandlerSetting *settings;
     int setting_count;
-    const char *bad_setting;  // what is wrong with one of them; nullptr: nothing
+    const char *bad_setting;  // the error in one of the settings; nullptr if all are valid
     uint64 hash;              // core::handler_hash()
 };
 
@@ -32,30 +32,32 @@ struct Handlers {
     int count;
 };
 
-// Those that are run as the role, nullptr: all, in their order. In the current memory context. With the owner's rights.
+// Returns the handlers that run as the role, or all handlers if run_as is nullptr, in order, allocated in the current
+// memory context. Runs with the owner's rights.
 Handlers read_handlers(const char *run_as);
 
-// Whether there are any of a queue; removes them. Inside with_spi(), with the owner's rights.
+// These functions lock the handlers of a queue, and remove them. The first returns whether the queue has any handlers.
+// Call them inside with_spi(), with the owner's rights.
 bool lock_handlers_of(const text *queue);
 int64 remove_handlers_of(const text *queue);
 
-// Reads the settings of a handler: name=value of each. What is no such pair, or what an executor settles itself, is a
-// bad one.
+// Reads the settings of a handler, each as name=value. Sets bad_setting if a text has another form or names a setting
+// that the executor controls.
 void read_settings_of(Handler *handler, const Elements &texts);
 constexpr const char *kSettingHint =
     "Write name=value, for example 'work_mem=64MB'. Handlers run in READ COMMITTED transactions, as the role "
     "\"run_as\".";
 
-// What a handler comes to.
+// What the names in a handler refer to.
 struct HandlerTarget {
     Oid function, role;
     bool is_procedure, returns_json;
 };
 struct Problem {
-    int sqlstate;  // 0: there is none
+    int sqlstate;  // 0 if there is no problem
     const char *message, *hint;
 };
-// Whether the handler can run: it looks nothing up that a syscache has not. Inside a transaction.
+// Returns why the handler cannot run, if so. Looks up everything in syscaches. Call it inside a transaction.
 Problem resolve_handler(const Handler &handler, HandlerTarget *target);
 
 }  // namespace jobq

@@ -1,5 +1,6 @@
-// jobq_set_handler and jobq_drop_handler: arguments and rights checked, rows written; and what stands behind
-// jobq.handlers. They are not SECURITY DEFINER: who calls must be allowed to become the role that runs the handler.
+// The SQL functions jobq_set_handler and jobq_drop_handler, and the function behind jobq.handlers. They check arguments
+// and rights and write the rows. They are not SECURITY DEFINER, because the caller must be allowed to become the role
+// that runs the handler.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -22,7 +23,7 @@ namespace jobq {
 
 namespace {
 
-// By their texts: what is equal is not changed, and no session reads it again.
+// Compares texts, so that an identical handler is not written and no session has to read it again.
 Statement put = {
     R"(INSERT INTO jobq.handler_settings AS h (queue, kind, handler, run_as, max_executors, versions, capabilities, settings)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -44,7 +45,7 @@ text *kind_argument(FunctionCallInfo fcinfo) {
     return kind;
 }
 
-// The role that runs it: NULL is who calls.
+// Returns the role that runs the handler. NULL stands for the caller.
 Oid role_argument(FunctionCallInfo fcinfo) {
     const Oid role = given(fcinfo, kRunAs) ? PG_GETARG_OID(kRunAs) : GetUserId();
     const char *name = GetUserNameFromId(role, true);
@@ -59,7 +60,7 @@ Oid role_argument(FunctionCallInfo fcinfo) {
     return role;
 }
 
-// As SQL writes it, whatever the caller's search_path.
+// Returns the quoted name with its schema, which does not depend on search_path.
 const char *handler_argument(FunctionCallInfo fcinfo) {
     require(fcinfo, kHandler, "handler");
     const Oid function = PG_GETARG_OID(kHandler);

@@ -17,13 +17,14 @@ namespace jobq {
 
 namespace {
 
-// The lease of the job that the handler works on; whether it has ended that, in a transaction that has committed; and
-// the one in which it has ended it otherwise, or tried to.
+// The lease of the job that the handler works on. `ended` is true if a committed transaction of the handler has ended
+// the job. `ended_by` is a later transaction that has tried to end it.
 int64 own_lease = 0;
 bool ended = false;
 TransactionId ended_by = InvalidTransactionId;
 
-// Whether the handler has ended the job itself: a savepoint may have undone it. A procedure may have committed since.
+// Returns whether the handler has ended the job itself. A rolled-back savepoint does not count; a transaction that the
+// procedure has committed does.
 bool ended_itself() {
     if (TransactionIdIsValid(ended_by) && TransactionIdIsCurrentTransactionId(ended_by)) return true;
     ended |= fate_of(ended_by) == Fate::Committed;
@@ -31,7 +32,7 @@ bool ended_itself() {
     return ended;
 }
 
-// In the current memory context.
+// Returns the columns of the claimed job in the current memory context.
 HandlerJobRow row_of(const JobsTable &jobs) {
     bool none;
     const auto number = [&](JobColumn which) { return DatumGetInt32(job_value(jobs, which)); };
@@ -56,7 +57,7 @@ HandlerJobRow row_of(const JobsTable &jobs) {
     return row;
 }
 
-// The lease stands in the slot before the claim can be seen.
+// Receives the claimed job and writes its lease into the executor's slot before the claim becomes visible.
 class OneJob : public ClaimSink {
  public:
     OneJob(MemoryContext memory, HandlerJob *job) : memory_(memory), job_(job) {}
@@ -92,14 +93,14 @@ bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJ
     request.batch = 1;
     request.filter = handler.filter;
     request.heartbeat_timeout = core::kEndlessLease;
-    // It may choose the isolation of its transactions.
+    // A procedure may choose the isolation level of its transactions.
     request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
     job->has_settings = handler.setting_count > 0;
     return claim_jobs(request, handler.queue, now, &sink) > 0;
 }
 
-// An object with the columns of jobq_claim.
+// Returns an object whose keys are the columns of jobq_claim.
 Datum argument_of(const HandlerJob &job) {
     const HandlerJobRow &row = job.row;
     JsonObject argument;
@@ -116,7 +117,7 @@ Datum argument_of(const HandlerJob &job) {
     argument.moment("created_at", row.created_at);
     argument.json("progress", row.progress);
     argument.json("metadata", row.metadata);
-    // Nobody waits for a heartbeat.
+    // The job needs no heartbeat.
     argument.json("heartbeat_seconds", nullptr);
     return argument.made();
 }

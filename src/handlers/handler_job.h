@@ -1,4 +1,4 @@
-// A job in the hands of an executor: its claim, and how its attempt ends.
+// The claim of a job by an executor, and the end of its attempt.
 #pragma once
 
 #include "claim/claim_functions.h"
@@ -7,10 +7,10 @@
 
 namespace jobq {
 
-// What jobq_claim would return of it, but for its id and lease.
+// The columns that jobq_claim would return, except id and lease.
 struct HandlerJobRow {
     text *queue, *kind;
-    Jsonb *payload, *progress, *metadata;  // nullptr: NULL
+    Jsonb *payload, *progress, *metadata;  // nullptr for NULL
     int attempt, max_attempts, priority, version;
     TimestampTz run_at, created_at;
 };
@@ -21,31 +21,32 @@ struct HandlerJob {
     HandlerJobRow row;
 };
 
-// What executors are called as workers, all of a database alike: of jobs that have lost a worker before, one at a time
-// is run among all of them (leases/suspects.h), since what kills one process of a server ends them all. Nobody else can
-// take a name with this prefix (claim/claim_functions.h): with a suspect under it he would keep theirs from them.
+// Worker name of all executors of a database. They share one name so that only one suspect runs at a time among them
+// (leases/suspects.h), because a job that kills one server process ends all of them. Workers cannot use a name with
+// this prefix (claim/claim_functions.h); otherwise, a worker that holds a suspect would keep the executors from their
+// own.
 constexpr const char kExecutorWorker[] = JOBQ_BACKEND_WORKER "executor";
 
-// Claims a job of the handler. Its row is kept in `memory`. False: there is none.
+// Claims a job for the handler and copies its row to `memory`. Returns false if no job can be claimed.
 bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJob *job);
 
-// What the handler is called with: the row as an object. Not made by the claim: a job of which none can be made has
-// failed, and no other waits behind it.
+// Returns the argument of the handler: the row as an object. The claim does not build it, so that a job whose object
+// cannot be built fails alone and does not block the jobs after it.
 Datum argument_of(const HandlerJob &job);
 
-// Completes the job with the result. JQ001 unless it is held, or the handler has ended it itself in a transaction that
-// has committed, or that is this one.
+// Completes the job with the result. Raises JQ001 if the executor does not hold the job, unless the handler has ended
+// the job itself in this transaction or in one that has committed.
 void complete_handled(const HandlerJob &job, bool has_result, Datum result);
-// The handler has failed; `stopped`: since it was interrupted. False: the job is not held any more, and nobody hears of
-// the error.
+// Records that the handler has failed; `stopped` means that it was interrupted. Returns false if the job is no longer
+// held, and then records nothing.
 bool fail_handled(const HandlerJob &job, const char *error, bool stopped);
-// Nobody has tried: the attempt does not count.
+// Returns the job to its queue. The attempt does not count, because the handler was not called.
 void give_back_handled(const HandlerJob &job);
 
-// From now on the job is the one that the session's handler works on; nullptr: none is.
+// Sets the job that the session's handler works on; nullptr for none.
 void begin_handled(const HandlerJob *job);
 
-// For main/jobq.cpp: a lease has ended, whoever says so; and before the commit of a transaction in which that was done.
+// main/jobq.cpp calls these functions: when a lease has ended for any reason, and before the commit of the transaction.
 void note_lease_end(int64 job, int64 lease);
 void note_end_before_commit();
 

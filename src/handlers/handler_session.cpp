@@ -29,7 +29,7 @@ void reset_settings() {
     ResetAllOptions();
 }
 
-// In the order of the server's DiscardAll(). What is not there costs a look.
+// Uses the order of the server's DiscardAll(). Discarding something that does not exist is cheap.
 void discard_session() {
     PortalHashTableDeleteAll();
     reset_settings();

@@ -1,4 +1,4 @@
-// What one job must not leave to the next in an executor's session, and what a handler is to find there.
+// Removes what one job leaves in an executor's session before the next, and applies the settings of handlers.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,17 +6,19 @@
 
 namespace jobq {
 
-// DISCARD ALL, but for cached plans, which hold nothing that anybody can see. Inside a transaction of its own.
+// Does what DISCARD ALL does, except that it keeps cached plans, which have no visible effect. Call it inside a
+// transaction of its own.
 void discard_session();
 
-// Of that what decides how the next transaction runs. The same.
+// Resets only the role and the settings, which decide how the next transaction runs. Call it inside a transaction of
+// its own.
 void reset_settings();
 
-// The settings of a handler, until they are discarded. The same.
+// Applies the settings of a handler until they are reset. Call it inside a transaction of its own.
 void apply_settings(const Handler &handler);
 
-// The session is made independent of what the database or the role says of transactions, and of SET ROLE. Once, when
-// connected.
+// Makes the session independent of transaction defaults of the database or the role, and of SET ROLE. Called once,
+// after the session has connected.
 void use_settings_of_executors();
 
 }  // namespace jobq

@@ -18,7 +18,7 @@ namespace jobq {
 
 namespace {
 
-// Why no handler of this database runs, whatever it is; nullptr: they may.
+// Returns why no handler of this database can run, or nullptr.
 const char *why_off() {
     if (RecoveryInProgress()) return "on a standby no handler runs";
     if (!shared_memory_ready()) return "handlers are run by background workers: add jobq to shared_preload_libraries";
@@ -29,7 +29,7 @@ const char *why_off() {
     return nullptr;
 }
 
-// Why no executor is started; nullptr: nothing keeps it.
+// Returns why no executor can be started, or nullptr.
 const char *why_waiting(ExecutorWait wait) {
     if (wait == ExecutorWait::NoPlace) return "all executors are busy with other handlers: increase jobq.max_executors";
     if (wait == ExecutorWait::NoProcess) return "no executor can be started: increase max_worker_processes";
@@ -38,11 +38,11 @@ const char *why_waiting(ExecutorWait wait) {
 
 struct Counted {
     int executors, running;
-    int free;     // of the executors: not busy
-    bool failed;  // one could not begin
+    int free;     // number of executors that are not busy
+    bool failed;  // an executor failed to start
 };
 
-// Whether the handler has a job that could be claimed.
+// Finds whether the handler has a job that could be claimed.
 Statement find_claimable = {
     R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d,
                           LATERAL (SELECT FROM jobq.jobs j

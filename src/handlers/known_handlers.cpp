@@ -31,7 +31,7 @@ void listen() {
         CacheRegisterSyscacheCallback(cache, on_catalogue, Datum(0));
 }
 
-// Whether the extension is there.
+// Returns whether the extension exists in this database.
 bool find_table() {
     const Oid schema = get_namespace_oid("jobq", true);
     known_table = OidIsValid(schema) ? get_relname_relid("handler_settings", schema) : InvalidOid;
@@ -42,10 +42,10 @@ bool find_table() {
 void load() {
     known = {nullptr, 0};
     MemoryContextReset(memory);
-    // That of the process: the session's a handler of a superuser may change.
+    // Uses the role of the process, because a superuser's handler may change the role of the session.
     const Oid role = GetAuthenticatedUserId();
     const char *name = GetUserNameFromId(role, true);
-    // Dropped.
+    // The role or the extension was dropped.
     if (name == nullptr || !find_table()) return;
     MemoryContext outer = MemoryContextSwitchTo(memory);
     const Handlers handlers = read_handlers(name);
@@ -54,7 +54,7 @@ void load() {
         KnownHandler *one = &known.items[known.count++];
         one->handler = handlers.items[i];
         one->problem = resolve_handler(one->handler, &one->target);
-        // The role was dropped, and there is another one of that name.
+        // The role was dropped and another role with the same name was created.
         if (one->problem.sqlstate == 0 && one->target.role != role)
             one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role is another one now", ""};
     }
@@ -65,7 +65,8 @@ void load() {
 
 KnownHandlers known_handlers() {
     listen();
-    // Taken before anything is read: what is heard of meanwhile makes the next call read again.
+    // The generation is read first, so that an invalidation that arrives during the load makes the next call load
+    // again.
     const uint64 now = generation;
     if (known_generation != now) {
         load();

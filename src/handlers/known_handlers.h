@@ -1,5 +1,5 @@
-// The handlers of an executor's role, kept in its session until anything changes that they hang on: their rows,
-// functions, roles, rights. Who may call it: an executor.
+// Caches the handlers of an executor's role in its session until their rows, functions, roles, or rights change. Only
+// executors call it.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,20 +10,20 @@ namespace jobq {
 struct KnownHandler {
     Handler handler;
     HandlerTarget target;
-    Problem problem;  // why nothing may be claimed for it
+    Problem problem;  // why no job may be claimed for this handler
 };
 struct KnownHandlers {
     KnownHandler *items;
     int count;
 };
 
-// Inside a transaction. What is returned is good until the next call. None where the extension has gone, or jobs are
-// left alone.
+// Returns the handlers of the session's role; the result is valid until the next call. Returns none if the extension is
+// gone or the database is a copy that leaves its jobs alone. Call it inside a transaction.
 KnownHandlers known_handlers();
-// That of the queue and kind; nullptr: there is none any more. Not by core::handler_hash(): whoever knows how makes
-// names that have the number of others.
+// Returns the handler of the queue and kind, or nullptr if it no longer exists. Compares names instead of
+// core::handler_hash(), because a user can construct names that collide.
 const KnownHandler *known_handler(std::string_view queue, std::string_view kind);
-// Settings of the server have changed.
+// Discards the cache after settings of the server have changed.
 void forget_handlers();
 
 }  // namespace jobq

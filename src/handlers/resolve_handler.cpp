@@ -1,6 +1,5 @@
-// Whether a handler can run: function, role, rights and settings, as they are now. The one place that knows: it stands
-// behind jobq_set_handler, which refuses one that cannot, the view jobq.handlers, which says why, and the executors,
-// which claim nothing for it.
+// Checks whether a handler can run with the current function, role, rights, and settings. jobq_set_handler rejects a
+// handler that cannot run, the view jobq.handlers shows the reason, and executors claim no jobs for it.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -26,7 +25,7 @@ constexpr Problem kNone = {0, nullptr, nullptr};
 
 Problem problem(int sqlstate, const char *message, const char *hint) { return {sqlstate, message, hint}; }
 
-// The function of that name with one argument of type jsonb; InvalidOid: there is none.
+// Returns the function with this name and one jsonb argument, or InvalidOid.
 Oid find_function(const char *name) {
     List *names = NIL;
     if (!SplitIdentifierString(pstrdup(name), '.', &names) || list_length(names) != 2) return InvalidOid;
@@ -88,7 +87,7 @@ Problem check_rights(const char *name, const char *role_name, Oid function, Oid 
     return kNone;
 }
 
-// As the role may set them in a session of its own.
+// Checks whether the role may set these settings in a session of its own.
 Problem check_settings(const Handler &handler, Oid role) {
     Problem found = kNone;
     if (handler.bad_setting != nullptr)

@@ -1,9 +1,9 @@
-// See run_handler.h. The order of things, by which the effects of a handler in this database come about exactly once:
+// See run_handler.h. These steps apply the effects of a handler in this database exactly once:
 //
-// 1. The claim commits, its lease is in the executor's slot.
-// 2. One transaction: the handler, the completion, the claim of the next job. If it commits, all of that has happened;
-//    if not, nothing has.
-// 3. After an error another transaction says so, and the job is retried by the rules of its queue.
+//   1. The claim commits; its lease is in the executor's slot.
+//   2. One transaction runs the handler, completes the job, and claims the next job. Either all of it
+//      commits or nothing.
+//   3. After an error, another transaction records the error, and the job is retried by the rules of its queue.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -33,10 +33,11 @@ namespace jobq {
 
 namespace {
 
-// Where a transaction was when it failed.
+// The stage of a transaction at which it failed.
 enum class Stage : uint8 { Handler, Claim, Commit };
 
-// A job, and the one that is claimed with its completion, in turns.
+// A job in progress. Two of them alternate: the current job, and the job that is claimed when the current one
+// completes.
 struct Turn {
     MemoryContext memory;
     HandlerJob job;
@@ -44,17 +45,18 @@ struct Turn {
 Turn turns[2];
 
 int next_handler = 0;
-TimestampTz turn_began = 0;  // of the handler whose jobs are run
-// A claim has failed beside a handler that had not: from now on they commit apart.
+TimestampTz turn_began = 0;  // when the handler whose jobs run now got its turn
+// A claim failed in a transaction in which the handler had succeeded. From now on, claims use a transaction of their
+// own.
 bool claims_apart = false;
-// How often an error is tried to be recorded.
+// Maximum number of attempts to record an error.
 constexpr int kTries = 3;
 
-// What a transaction does, and where it is. Lives in the caller's frame, because a longjmp leaves locals undefined.
+// The state of a transaction. It lives in the caller's frame, because a longjmp leaves locals undefined.
 struct Work {
-    Turn *turn, *next;  // `next` nullptr: no other job is to be claimed
-    bool claimed;       // another one
-    bool unable;        // the handler is broken, or gone: nobody has tried
+    Turn *turn, *next;  // `next` is nullptr if no other job may be claimed
+    bool claimed;       // another job was claimed
+    bool unable;        // the handler is broken or gone, so it was not called
     volatile Stage stage;
 };
 
@@ -62,7 +64,7 @@ const KnownHandler *handler_of(const Turn &turn) {
     return known_handler(view(turn.job.row.queue), view(turn.job.row.kind));
 }
 
-// Whether it can be called, as far as is known.
+// Returns whether the handler can be called, as far as is known.
 bool is_good(const KnownHandler *known) { return known != nullptr && known->problem.sqlstate == 0; }
 
 bool turn_is_over() {
@@ -75,7 +77,7 @@ void begin_transaction() {
     StartTransactionCommand();
 }
 
-// Runs body in a transaction. The error where it fails, in `memory`; nullptr: it has committed.
+// Runs body in a transaction. Returns nullptr if it committed; otherwise the error, allocated in `memory`.
 template <typename Body>
 pg_noinline ErrorData *in_transaction(MemoryContext memory, Body body) {
     ErrorData *volatile error = nullptr;
@@ -102,7 +104,7 @@ pg_noinline ErrorData *in_transaction(MemoryContext memory, Body body) {
     return error;
 }
 
-// What is jobq's own work is done under a snapshot; a procedure, which may commit, is called without one.
+// Runs jobq's own work under a snapshot. A procedure is called without one, because it may commit.
 template <typename Body>
 auto under_snapshot(Body body) {
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -116,14 +118,15 @@ auto under_snapshot(Body body) {
     }
 }
 
-// What a function returns may still lie in a table, where only the function's snapshot keeps it: who deletes the row
-// need not wait for the completion.
+// Copies the result of a function out of the table in which it may still be stored. After the function's snapshot is
+// gone, another session may delete the row before the completion.
 Datum out_of_table(Datum json) {
     auto *value = reinterpret_cast<varlena *>(DatumGetPointer(json));
     return VARATT_IS_EXTERNAL(value) ? PointerGetDatum(detoast_external_attr(value)) : json;
 }
 
-// Calls a function of one argument, as the executor of a query does. *none: it has returned NULL, or is of no jsonb.
+// Calls a function with one argument, as the executor of a query does. Sets *none if the function returned NULL or does
+// not return jsonb.
 Datum call_function(Oid function, Datum argument, bool returns_json, bool *none) {
     FmgrInfo info;
     PgStat_FunctionCallUsage usage;
@@ -143,7 +146,8 @@ Datum call_function(Oid function, Datum argument, bool returns_json, bool *none)
     return result;
 }
 
-// Calls a procedure as a statement that a client sends: it may commit. What it is made of stays in the job's memory.
+// Calls a procedure like a client's statement, because the procedure may commit. Its parse tree and plan stay in the
+// job's memory.
 void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const char *sql = psprintf("CALL %s($1)", name);
@@ -161,7 +165,7 @@ void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     PortalStart(portal, params, 0, InvalidSnapshot);
     run_portal(portal);
     PortalDrop(portal, false);
-    // Not the one of before: the procedure may have ended its transaction.
+    // The previous context may be gone, because the procedure may have ended its transaction.
     MemoryContextSwitchTo(CurTransactionContext);
 }
 
@@ -173,10 +177,11 @@ void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
         call_procedure(known.handler.function, argument, turn.memory);
     else
         result = call_function(known.target.function, argument, known.target.returns_json, &none);
-    // Whatever the handler has made of the setting.
+    // The handler may have changed the setting, so StatementTimeout does not tell whether the timeout is active.
     if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
-    // A procedure may have made its last transaction read only: for itself. What is serialised relies on it.
+    // A procedure may have made its last transaction read-only for its own work. A serializable transaction stays
+    // read-only, because the serialization relies on it.
     if (known.target.is_procedure && !IsolationIsSerializable()) XactReadOnly = false;
     PreventCommandIfReadOnly("the completion of a job");
     under_snapshot([&] { complete_handled(turn.job, !none, result); });
@@ -188,19 +193,19 @@ void show_activity(const Handler &handler, const HandlerJob &job) {
                                     static_cast<int>(handler.queue.size()), handler.queue.data()));
 }
 
-// Claims the next job.
 void claim_next(Work *work) {
-    // What was deferred so far is of this job; what is deferred to the commit must not let it fail for the next one.
+    // Checks the deferred constraints of this job now, so that they cannot fail at the commit together with the claim
+    // of the next job.
     check_deferred_constraints();
     work->stage = Stage::Claim;
     work->claimed = under_snapshot([&] {
-        // Anything may have changed meanwhile.
+        // Handlers may have changed while this one ran.
         const KnownHandler *again = handler_of(*work->turn);
         return is_good(again) && claim_for_handler(*again, work->next->memory, &work->next->job);
     });
 }
 
-// The second step above.
+// Runs step 2 of the file comment.
 void handle(Work *work) {
     work->stage = Stage::Handler;
     const KnownHandler *known = under_snapshot([&] { return handler_of(*work->turn); });
@@ -209,17 +214,18 @@ void handle(Work *work) {
         under_snapshot([&] { give_back_handled(work->turn->job); });
         return;
     }
-    // Who was told to end meanwhile has done nothing for the job yet.
+    // An executor that was told to end in the meantime has done nothing for the job yet.
     CHECK_FOR_INTERRUPTS();
     lease_has_begun();
     begin_handled(&work->turn->job);
     show_activity(known->handler, work->turn->job);
-    // Beyond the transactions of a procedure.
+    // The argument must outlive the transactions of a procedure.
     MemoryContext outer = MemoryContextSwitchTo(work->turn->memory);
     const Datum argument = argument_of(work->turn->job);
     MemoryContextSwitchTo(outer);
     call_handler(*known, *work->turn, argument);
-    // What a procedure has committed must not be done again because a claim fails.
+    // After a procedure, no claim is made here, because an error in the claim must not repeat what the procedure has
+    // committed.
     if (work->next != nullptr && !known->target.is_procedure && !turn_is_over()) claim_next(work);
     work->stage = Stage::Commit;
 }
@@ -230,10 +236,10 @@ char *describe(const ErrorData *error) {
     return error->context == nullptr ? pstrdup(lead) : psprintf("%s\nCONTEXT:  %s", lead, error->context);
 }
 
-// False: it could not be said; the lease goes with the process.
+// Records the error. Returns false if that was impossible; the lease then ends with the process.
 bool record_failure(const Turn &turn, const ErrorData *error) {
     const char *text = describe(error);
-    // Whatever the handler has made of it.
+    // The handler may have caught or replaced the original error, so the executor's slot is checked too.
     const bool stopped =
         error->sqlerrcode == ERRCODE_QUERY_CANCELED || own_executor_slot()->interrupted == turn.job.lease;
     ereport(DEBUG1,
@@ -241,7 +247,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
     for (int tries = 1; tries <= kTries; tries++) {
         const ErrorData *failure = in_transaction(turn.memory, [&] {
             under_snapshot([&] {
-                // The handler is broken now: that may be what the error comes from, and then it is nobody's attempt.
+                // If the handler is broken now, that may have caused the error, so the attempt does not count.
                 if (!is_good(handler_of(turn)))
                     give_back_handled(turn.job);
                 else if (!fail_handled(turn.job, text, stopped))
@@ -262,7 +268,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
     return false;
 }
 
-// The settings of the handler, and of the last one none. Gives the job back where that cannot be.
+// Applies the settings of the handler, if it has any. Returns false if that fails.
 bool prepare_session(const Turn &turn) {
     if (!turn.job.has_settings) return true;
     const ErrorData *error = in_transaction(turn.memory, [&] {
@@ -274,7 +280,8 @@ bool prepare_session(const Turn &turn) {
     return false;
 }
 
-// What the job has left behind. False: another session must go on.
+// Resets what the job has left in the session. Returns false if that fails, and then another session must run further
+// jobs.
 bool clear_session(const Turn &turn) {
     const ErrorData *error = in_transaction(turn.memory, [] { discard_session(); });
     if (error == nullptr) return true;
@@ -294,8 +301,8 @@ void clear(Turn *turn) {
     turn->job = {};
 }
 
-// The handler, and all that belongs to it, in its transaction or, where that fails, another one. *claimed: another job
-// is, in the other turn. False: the session is of no use any more.
+// Runs the handler and completes the job in one transaction; if that fails, records the error in another one. Sets
+// *claimed if `other` now holds the next job. Returns false if the session must end.
 bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     Work work = {turn, claims_next && !claims_apart ? other : nullptr, false, false, Stage::Handler};
     clear(other);
@@ -308,12 +315,12 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     }
     drop_next_lease();
     if (work.stage == Stage::Claim && error->sqlerrcode != ERRCODE_QUERY_CANCELED) {
-        // Nothing has happened, and the job is still ours.
+        // The transaction was rolled back and the executor still holds the job, so it runs again without a claim.
         claims_apart = true;
         return run_and_end(turn, other, false, claimed);
     }
-    // Settings that a procedure has committed must not keep its end from being recorded. Where they cannot be reset, it
-    // is recorded under them, if that works.
+    // Settings that a procedure has committed must not prevent the error from being recorded. If they cannot be reset,
+    // the error is recorded under these settings.
     const ErrorData *failure = in_transaction(turn->memory, [] { reset_settings(); });
     if (failure != nullptr)
         ereport(LOG, (errmsg("jobq executor: what a handler has set cannot be reset: %s", failure->message)));
@@ -322,7 +329,6 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     return true;
 }
 
-// Runs the job that is claimed.
 bool run_claimed(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     *claimed = false;
     if (!prepare_session(*turn)) {
@@ -335,7 +341,7 @@ bool run_claimed(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     return false;
 }
 
-// Once, as long as it is the same.
+// Logs a failed claim, unless the last one failed with the same SQLSTATE.
 void tell_of_failed_claim(const ErrorData *error) {
     static int told = 0;
     if (error->sqlerrcode == told) return;
@@ -343,14 +349,14 @@ void tell_of_failed_claim(const ErrorData *error) {
     ereport(LOG, (errmsg("jobq executor: a claim has failed: %s", error->message)));
 }
 
-// Claims for the handler whose turn it is, or the next one that has a job and a place.
+// Claims a job for the handler whose turn it is, or for the next handler that has a job and a free place.
 bool claim_one(Turn *turn, bool *leave) {
     const KnownHandlers known = known_handlers();
     *leave = known.count == 0;
     bool claimed = false;
     for (int i = 0; i < known.count && !claimed; i++) {
         const KnownHandler &one = known.items[next_handler % known.count];
-        // Also when the claim fails, which must not keep the others from theirs.
+        // Advances even if the claim fails, so that a failing handler does not block the others.
         next_handler = (next_handler + 1) % known.count;
         if (one.problem.sqlstate != 0 || !take_handler_place(one.handler.hash, one.handler.max_executors)) continue;
         claimed = claim_for_handler(one, turn->memory, &turn->job);
@@ -377,7 +383,7 @@ Served serve_handlers(bool (*may_go_on)()) {
     if (claimed) {
         turn_began = GetCurrentTimestamp();
         begin_next_lease();
-        // There may be more than one executor can do.
+        // There may be more jobs than one executor can run.
         call_supervisor_if_wanted();
     }
     while (claimed && !served.leave) {

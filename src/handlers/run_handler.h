@@ -1,4 +1,5 @@
-// Runs handlers in the session of an executor: claims, calls, ends. Who may call it: bgw/executor.cpp.
+// Runs handlers in the session of an executor: claims jobs, calls handlers, and ends attempts. Only bgw/executor.cpp
+// calls it.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,11 +7,11 @@
 namespace jobq {
 
 struct Served {
-    int jobs;    // that were run
-    bool leave;  // the session is of no use any more
+    int jobs;    // number of jobs that ran
+    bool leave;  // the session must end
 };
-// Claims a job for the handlers of the session's role, whose turn it is, and runs it, and as many behind it as may come
-// in a row, while may_go_on().
+// Claims a job for the next handler of the session's role and runs it. Then runs further jobs of the same handler until
+// its turn ends or may_go_on() returns false.
 Served serve_handlers(bool (*may_go_on)());
 
 }  // namespace jobq
