@@ -7,7 +7,7 @@ namespace jobq::core {
 
 namespace {
 
-// What became of the attempt of a job that ran and runs no more.
+// Returns how the attempt of a job ended that is no longer running.
 Tally end_of_attempt(const Life &after) noexcept {
     if (after.status == JobStatus::Completed) return Tally::AttemptCompleted;
     if (!after.cause) return Tally::AttemptWithdrawn;
@@ -31,7 +31,7 @@ Tally end_of_job(const Life &after) noexcept {
     return after.cause && after.cause->kind == EventKind::Dropped ? Tally::Dropped : Tally::Cancelled;
 }
 
-// A clock that steps back makes none shorter than nothing, and a run_at of long ago none longer than a year.
+// Returns 0 if the clock was set back, and at most one year if run_at lies far in the past.
 Micros span_between(Micros begin, Micros end) noexcept {
     return std::clamp<Micros>(saturating_subtract(end, begin), 0, 365 * kDay);
 }
@@ -43,7 +43,7 @@ Happened what_happened(const Life &before, const Life &after) noexcept {
     const bool ran = before.status == JobStatus::Processing, runs = after.status == JobStatus::Processing;
     if (ran && !runs) {
         happened.tallies |= bit_of(end_of_attempt(after));
-        // Of a lost one nobody knows how long it ran.
+        // The running time of a lost attempt is unknown.
         if (after.cause && after.cause->kind != EventKind::Lost && before.started_at)
             happened.ran = span_between(*before.started_at, after.cause->at);
     }

@@ -1,17 +1,17 @@
-// What the totals of a queue and kind count, and when: from the job before and the job after, nothing else. How long
-// jobs waited and ran goes into histograms whose buckets double. Pure; the door asks (job/change_job.cpp).
+// Decides which totals of a queue and kind count a change of a job, from the job before and after the change alone.
+// Waiting and running times go into histograms whose bounds double. Pure; job/change_job.cpp calls it for every change.
 //
-// Each claim ends in exactly one of five ways (Tally::Attempt...); each job is enqueued once and deleted once. So at
-// any moment, of all that is committed:
-//   jobs that there are = enqueued - deleted
-//   running jobs        = claimed - the five ends
+// Each claim ends in exactly one of five ways (Tally::Attempt...), and each job is enqueued once and deleted at most
+// once. So at any moment, over all committed transactions:
+//   existing jobs = enqueued - deleted
+//   running jobs  = claimed - the sum of the five ends
 #pragma once
 
 #include "job/life_policy.h"
 
 namespace jobq::core {
 
-// (name, the family of exposition/families_policy.h in which it is told, its label "outcome").
+// (name, its family in exposition/families_policy.h, value of its label "outcome").
 // clang-format off
 #define JOBQ_TALLIES(TALLY)                                 \
     TALLY(Enqueued, JobsEnqueued, "")                       \
@@ -38,14 +38,14 @@ enum class Tally : std::uint8_t {
 constexpr int kTallies = 0 JOBQ_TALLIES(JOBQ_TALLY);
 #undef JOBQ_TALLY
 
-using Tallies = std::uint32_t;  // a bit for each
+using Tallies = std::uint32_t;  // one bit per Tally
 constexpr Tallies bit_of(Tally tally) noexcept { return 1U << static_cast<unsigned>(tally); }
 
-// What happened to a job.
+// The tallies and times of one change of a job.
 struct Happened {
     Tallies tallies;
-    Maybe waited;  // at its claim: since it was due
-    Maybe ran;     // at the end of an attempt that a worker, or max_runtime, has ended
+    Maybe waited;  // for a claim: time since the job was due
+    Maybe ran;     // for the end of an attempt by a worker or by max_runtime: how long it ran
 };
 Happened what_happened(const Life &before, const Life &after) noexcept;
 Happened what_happened_to_new(const Life &job) noexcept;
@@ -53,18 +53,18 @@ Happened what_happened_to_gone(JobStatus before) noexcept;
 
 // ---- histograms
 
-// The upper bounds: 1 ms, 2 ms, 4 ms ... 2.3 hours; one bucket more for what is longer.
+// Number of upper bounds: 1 ms, 2 ms, 4 ms, ..., 2.3 hours. One more bucket counts longer spans.
 constexpr int kBounds = 24;
 constexpr int kBuckets = kBounds + 1;
 constexpr Micros bound_of(int bucket) noexcept { return kMillisecond << bucket; }
-// The first bucket whose bound is not below the span.
+// Returns the first bucket whose bound is at least the span.
 int bucket_of(Micros span) noexcept;
 
 enum class Span : std::uint8_t { Wait, Run };
 constexpr int kSpans = 2;
 
-// The totals of a queue and kind, or by how much they change: the tallies, and for each span its buckets and the sum of
-// its microseconds. One array, since it is added up, stored and read as one.
+// The totals of a queue and kind, or the changes to them: the tallies and, for each kind of span, its buckets and the
+// sum of its microseconds. They are one array because they are added, stored, and read together.
 struct SeriesNumbers {
     static constexpr int kPerSpan = kBuckets + 1;
     static constexpr int kCount = kTallies + kSpans * kPerSpan;
@@ -78,8 +78,8 @@ struct SeriesNumbers {
 };
 static_assert(std::is_trivially_copyable_v<SeriesNumbers>, "is copied from and to shared memory, and a file");
 
-// Of two numbers of a series. Some 300,000 spans of a year are more than a sum can hold: it stays at the highest then,
-// since what only counts up must not be negative.
+// Returns the sum of two numbers of a series. A sum holds about 300,000 spans of one year; it then stays at the
+// maximum, because a counter must not become negative.
 std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept;
 void note(SeriesNumbers *numbers, const Happened &happened) noexcept;
 void add_numbers(SeriesNumbers *to, const SeriesNumbers &more) noexcept;

@@ -35,7 +35,7 @@ std::uint64_t hash_of_series(std::string_view queue, std::string_view kind) noex
 }
 
 SeriesChange *SeriesLog::at(std::string_view queue, std::string_view kind, int level) noexcept {
-    // Mostly the same as before.
+    // Usually, the series is the same as in the last call.
     if (changes.count > 0) {
         SeriesChange *last = changes.end() - 1;
         if (last->level == level && last->name.is(queue, kind)) return last;
@@ -61,7 +61,7 @@ void SeriesLog::forget_level(int level) noexcept {
 void SeriesLog::hand_to_parent(int level) noexcept {
     const int end = changes.count;
     forget_level(level);
-    // What is added takes a place that has been read already.
+    // An added entry overwrites only entries that have been read already.
     for (int i = changes.count; i < end; i++) {
         const SeriesChange change = changes.items[i];
         SeriesChange *parent = at(change.name.queue(), change.name.kind(), level - 1);

@@ -1,7 +1,9 @@
-// A queue and kind of whose jobs totals are kept, and what a transaction changes of such totals until it commits.
+// The name of a series, which is a queue and kind with totals, and the changes that a transaction makes to totals until
+// it commits.
 //
-// All of fixed size. What finds no room by its name is counted without one, as one series for all of it; so sums over
-// all series are always right. Pure; part of the log of the transaction (job/logged.h), and used by metrics/totals.cpp.
+// Everything has a fixed size. A series that finds no room is counted in one series without a name, so that sums over
+// all series are always right. Pure. The changes are part of the transaction log (job/logged.h); metrics/totals.cpp
+// uses them.
 #pragma once
 
 #include "base/folded.h"
@@ -12,7 +14,7 @@
 namespace jobq::core {
 
 struct SeriesName {
-    std::uint8_t queue_bytes;  // 0: no name, of those that found no room
+    std::uint8_t queue_bytes;  // 0: the series without a name, for all series that found no room
     std::uint8_t kind_bytes;
     char bytes[kMaxQueueBytes + kMaxKindBytes];
 
@@ -23,31 +25,32 @@ struct SeriesName {
     }
 };
 static_assert(kMaxQueueBytes <= 255 && kMaxKindBytes <= 255, "their lengths fit");
-// No name where one is too long: such names come in with triggers disabled only.
+// Returns the empty name if a name is too long. Such names can occur only if rows were written with triggers disabled.
 SeriesName series_name(std::string_view queue, std::string_view kind) noexcept;
 std::uint64_t hash_of_series(std::string_view queue, std::string_view kind) noexcept;
 
-// By how much a transaction changes the totals of a series, at one level of nested transactions.
+// The changes that a transaction makes to the totals of a series, at one level of subtransactions.
 struct SeriesChange {
     SeriesName name;
     std::uint64_t hash;  // hash_of_series()
     int level;
-    bool dropped;  // its queue is, without a name all of them: so are their series when the transaction commits
+    bool dropped;  // the queue was dropped (without a name: all queues), so its series are removed when the transaction
+                   // commits
     SeriesNumbers numbers;
 };
 
 struct SeriesLog {
-    // Of the places, so many are for series by their names; the others are for one without a name on each level.
+    // Number of entries for series with names. The other entries are for the series without a name, one per level.
     static constexpr int kNamed = 128;
     static constexpr int kRoom = kNamed + 32;
 
-    // A stack, as numbers of jobs are: only the innermost subtransaction changes anything.
+    // A stack, as the numbers of jobs are, because only the innermost subtransaction changes anything.
     Folded<SeriesChange, kRoom, 64> changes;
-    bool incomplete;  // something is not in it: the savepoints were too many, and each had too much
+    bool incomplete;  // a change is missing, because too many savepoints each had too many changes
 
-    // Where the series is changed at this level; nullptr: nowhere.
+    // Returns the entry of the series at this level, creating it if necessary; nullptr if there is no room.
     SeriesChange *at(std::string_view queue, std::string_view kind, int level) noexcept;
-    // A rollback; the end of a savepoint that stays.
+    // These functions end a level: the first for a rollback, the second for the release of a savepoint.
     void forget_level(int level) noexcept;
     void hand_to_parent(int level) noexcept;
     void clear() noexcept;

@@ -1,4 +1,4 @@
-// See totals.h. Lists and buckets change under the exclusive lock, numbers under the shared one too.
+// See totals.h. Lists and hash buckets change only under the exclusive lock; numbers change under the shared lock too.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -28,8 +28,8 @@ struct Entry : ChainedEntry {
 };
 
 struct DatabaseTotals {
-    Oid database;  // InvalidOid: free
-    int entries;   // their list
+    Oid database;  // InvalidOid if unused
+    int entries;   // list of its entries
     TimestampTz since;
     pg_atomic_uint64 missed;
     SharedNumbers unnamed;
@@ -78,9 +78,9 @@ Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
                         [&name](const Entry &entry) { return entry.name.is(name.queue(), name.kind()); });
 }
 
-// ---- exclusive lock
+// ---- These functions need the exclusive lock.
 
-// nullptr when there is no room.
+// Returns nullptr if there is no room.
 DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
     DatabaseTotals *database = totals_of(oid);
     if (database != nullptr) return database;
@@ -94,7 +94,7 @@ DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
     return database;
 }
 
-// nullptr when there is no room.
+// Returns nullptr if there is no room.
 Entry *make_entry(DatabaseTotals *database, const core::SeriesName &name, uint64 hash) {
     Entry *entry = entries.take(database->database, hash, &database->entries);
     if (entry == nullptr) return nullptr;
@@ -116,7 +116,7 @@ void free_queue(DatabaseTotals *database, std::string_view queue) {
     });
 }
 
-// What a change says is dropped: a queue, or without a name all of the database.
+// Removes the series of a dropped queue or, if the name is empty, of the whole database.
 void drop(DatabaseTotals *database, const core::SeriesName &name) {
     if (name.queue_bytes > 0)
         free_queue(database, name.queue());
@@ -124,9 +124,9 @@ void drop(DatabaseTotals *database, const core::SeriesName &name) {
         begin_anew(database, end_of_transaction());
 }
 
-// ---- any lock
+// ---- These functions need a shared or an exclusive lock.
 
-// False when something has to be made or freed first, which takes the exclusive lock.
+// Returns false if an entry must be created or removed first, because that needs the exclusive lock.
 bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, int count) {
     if (database == nullptr) return false;
     for (int i = 0; i < count; i++) {
@@ -139,7 +139,8 @@ bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, 
     return true;
 }
 
-// The numbers of a series, or of those without a name. `make`: exclusive lock.
+// Returns the numbers of the series, or those of the nameless series if it has no entry. `make` creates an entry, which
+// needs the exclusive lock.
 SharedNumbers &numbers_for(DatabaseTotals *database, const core::SeriesName &name, uint64 hash, bool make) {
     if (name.queue_bytes == 0) return database->unnamed;
     Entry *entry = find_entry(database->database, name, hash);
@@ -165,7 +166,8 @@ void add_totals(const core::SeriesChange *changes, int count, bool incomplete) {
         database = obtain_database(MyDatabaseId, end_of_transaction());
     }
     if (database != nullptr) {
-        // Another installation comes before what is done with it, a queue goes after what was done with it.
+        // A reinstalled extension resets the totals before the changes are added. A dropped queue is removed after they
+        // are added.
         for (const bool named : {false, true}) {
             for (int i = 0; named && i < count; i++)
                 add(numbers_for(database, changes[i].name, changes[i].hash, make), changes[i].numbers);

@@ -1,13 +1,13 @@
-// The totals of each queue and kind in shared memory: what has happened to jobs since they were reset, histograms of
-// how long they waited and ran. What a transaction has done is added when everybody can see it, from its log; what it
-// rolls back is never there. Nothing is written to tables.
+// The totals of each queue and kind in shared memory: what has happened to jobs since the last reset, and histograms of
+// how long jobs waited and ran. The changes of a transaction are added from its log when the transaction becomes
+// visible; a rolled-back change is never added. Nothing is written to tables.
 //
-// Of fixed size (jobq.max_metric_series, for all databases). A series that finds no place is counted in that of its
-// database without a name, until there is one. What nobody can know is counted as such: the transactions that were
-// prepared before the server began, for example.
+// The size is fixed (jobq.max_metric_series, for all databases). A series that finds no place is counted in the
+// nameless series of its database until a place is free. Transactions whose changes cannot be known are counted as
+// missed, for example those that were prepared before the server started.
 //
-// A clean shutdown writes them into a file, which the next start reads and removes: after a crash they begin anew, like
-// the server's own statistics. Without preload, and with jobq.max_metric_series = 0, there are none.
+// A clean shutdown writes the totals to a file, which the next start reads and removes. After a crash the totals start
+// from zero, as the server's own statistics do. There are no totals without preload or with jobq.max_metric_series = 0.
 #pragma once
 
 #include "compat/pg.h"
@@ -15,19 +15,23 @@
 
 namespace jobq {
 
-// Adds what a transaction of this database has done. `incomplete`: and something that nobody knows. Raises no error.
+// Adds the changes of a transaction of this database. `incomplete` means that some of its changes are unknown. Raises
+// no error.
 void add_totals(const core::SeriesChange *changes, int count, bool incomplete);
 
-// For main/jobq.cpp.
-void publish_totals();  // of the log
+// main/jobq.cpp calls it.
+void publish_totals();  // from the transaction log
 
-// The database or its extension is gone. The databases that have any, at most kMaxDatabases: returns how many.
+// These functions are for databases that are dropped or whose extension is dropped. The first removes the totals of a
+// database; the second returns the number of databases with totals and writes them to `databases`, which has room for
+// kMaxDatabases.
 void drop_totals(Oid oid);
 int databases_with_totals(Oid *databases);
-// A transaction of that database may have been committed, and nobody knows what it has done.
+// Counts a missed transaction: a transaction of that database may have committed, and its changes are unknown.
 void miss_totals(Oid oid);
 
-// All totals of this database begin anew, and their places are free. Returns when; 0: there are none.
+// Resets all totals of this database and frees their places. Returns the time of the reset, or 0 if there are no
+// totals.
 TimestampTz reset_totals();
 
 struct Series {
@@ -35,16 +39,16 @@ struct Series {
     core::SeriesNumbers numbers;
 };
 struct Totals {
-    bool known;           // false: there are none
-    TimestampTz since;    // when they were reset, or began
-    int64 missed;         // transactions that are not, or not wholly, in them
-    int64 places, taken;  // in the whole server
-    Series *series;       // by queue and kind; that without a name, if anything is in it, comes last
+    bool known;           // false if this database has no totals
+    TimestampTz since;    // when the totals were reset or started
+    int64 missed;         // number of transactions that are missing from the totals, wholly or partly
+    int64 places, taken;  // number of series in the whole server
+    Series *series;       // ordered by queue and kind; the nameless series comes last if it is not empty
     int count;
 };
 Totals read_totals();
 
-// For main/jobq.cpp: its part of the shared memory.
+// main/jobq.cpp calls these functions for this part of the shared memory.
 Size totals_size();
 void make_totals(void *memory, bool fresh);
 
