@@ -1,14 +1,15 @@
-// The catalogue of the metrics: names, types, labels and what they are. jobq_metrics() and jobq_prometheus() tell of
-// these and no others, and jobq.metric_families() shows them to who configures exporters. Names follow the conventions
-// of Prometheus: base units, "_total" for what only grows. Pure.
+// The catalog of the metrics: their names, types, labels, and help. jobq_metrics() and jobq_prometheus() return exactly
+// these metrics, and jobq.metric_families() lists them for people who configure exporters. Names follow the conventions
+// of Prometheus: base units, and "_total" for counters. Pure.
 #pragma once
 
 #include "metrics/metrics_policy.h"
 
 namespace jobq::core {
 
-// (identifier, name, type, labels, help). Whatever is of a queue has "queue" as its first label. "overflow" is "true"
-// for all queues and kinds together that found no place of their own, whose other labels are empty then, else empty.
+// (identifier, name, type, labels, help). Every metric of a queue has "queue" as its first label. "overflow" is "true"
+// for the sum of all queues and kinds that found no place of their own; their other labels are empty. Otherwise,
+// "overflow" is empty.
 // clang-format off
 #define JOBQ_FAMILIES(FAMILY)                                                                                          \
     FAMILY(Jobs, "jobq_jobs", Gauge, "queue,status,overflow", "Jobs in each status.")                                  \
@@ -72,7 +73,7 @@ constexpr FamilyRow kFamilies[] = {
 constexpr int kFamilyCount = static_cast<int>(sizeof(kFamilies) / sizeof(kFamilies[0]));
 constexpr const FamilyRow &row_of(Family family) noexcept { return kFamilies[static_cast<int>(family)]; }
 
-// The family in which a total is told, and its label "outcome", if any.
+// The family that shows a total, and the value of its label "outcome", if any.
 struct ToldTally {
     Family family;
     const char *outcome;

@@ -1,4 +1,5 @@
-// jobq_metrics, jobq_prometheus, jobq_reset_metrics; jobq.metric_families, for who configures exporters.
+// The SQL functions jobq_metrics, jobq_prometheus, jobq_reset_metrics, and jobq.metric_families (for people who
+// configure exporters).
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -59,7 +60,7 @@ void append_sample(StringInfo to, const Sample &sample) {
     appendStringInfoChar(to, '\n');
 }
 
-// Returns the text in the caller's memory.
+// Returns the text in the memory context that was current before SPI.
 text *exposition(const Samples &samples) {
     StringInfoData out;
     initStringInfo(&out);

@@ -49,7 +49,7 @@ double seconds_since(TimestampTz moment) {
 void collect_samples(Samples *samples) {
     collect_queues(samples);
     collect_totals(samples);
-    // What is of no queue is for who may see all.
+    // Samples without a queue are shown only to roles that may see all queues.
     if (samples->scope == nullptr) collect_server(samples);
     if (GetDatabaseEncoding() == PG_SQL_ASCII) make_labels_utf8(samples);
     Sample *begin = samples->notes.items;

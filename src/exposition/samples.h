@@ -1,5 +1,4 @@
-// The values of metrics, as they are collected for one answer. A class of its own room: memory of the current context,
-// nothing is freed.
+// The values of metrics, collected for one call. They are allocated in the current memory context and are not freed.
 #pragma once
 
 #include "compat/memory.h"
@@ -16,7 +15,7 @@ struct Label {
     std::string_view value;
 };
 
-// Of a histogram: which of its numbers.
+// Which number of a histogram a sample holds.
 enum class SamplePart : uint8 { Value, Bucket, Sum, Count };
 const char *suffix_of(SamplePart part);
 
@@ -36,28 +35,30 @@ struct Sample {
 };
 
 struct Samples {
-    const QueueScope *scope;  // of whom they are for; nullptr: of who may see all
+    const QueueScope *scope;  // scope of the caller; nullptr if the caller may see all queues
     Notes<Sample> notes;
 
-    // A copy of it is kept: what is added to the result is, too.
+    // Stores a copy, so later changes of `sample` have no effect.
     void add(const Sample &sample) { notes.add(sample); }
     void gauge(core::Family family, double value) { add({family, SamplePart::Value, 0, {}, value}); }
 };
 
-// A value of a family, without labels so far.
+// Returns a sample without labels.
 inline Sample sample_of(core::Family family, double value, SamplePart part = SamplePart::Value) {
     return {family, part, 0, {}, value};
 }
 
-// How long ago that was; 0: not at all. What stands in a row may be infinite.
+// Returns the seconds since the moment, at least 0. The moment may be infinite, because rows can contain infinite
+// times.
 double seconds_since(TimestampTz moment);
 
-// What there is to tell, in no order, inside with_owner_spi(). Who is kept to some queues hears of these only.
+// Collect samples in any order. If the caller is restricted to some queues, they collect only those. Call them inside
+// with_owner_spi().
 void collect_totals(Samples *samples);
 void collect_queues(Samples *samples);
 void collect_server(Samples *samples);
 
-// All of it, in the order of the families.
+// Collects all samples, ordered by family.
 void collect_samples(Samples *samples);
 
 }  // namespace jobq

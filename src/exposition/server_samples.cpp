@@ -1,4 +1,4 @@
-// What is of no queue: schedules, executors, background workers, versions.
+// Collects the samples without a queue: schedules, executors, background workers, and versions.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
@@ -21,7 +21,8 @@ namespace {
 
 using core::Family;
 
-// Rows (failing, paused, active, when the one due longest was due, runs skipped).
+// Returns one row: the number of failing, paused, and active schedules, the earliest due time, and the number of
+// skipped runs.
 Statement count_schedules = {
     R"(SELECT count(*) FILTER (WHERE s.error IS NOT NULL), count(*) FILTER (WHERE s.paused AND s.error IS NULL),
               count(*) FILTER (WHERE NOT s.paused AND s.error IS NULL),
@@ -87,7 +88,7 @@ void collect_server(Samples *samples) {
     add_schedules(samples);
     samples->gauge(Family::Copy, leaves_jobs_alone() ? 1 : 0);
     add_versions(samples);
-    // On a standby nothing of jobq runs.
+    // Nothing of jobq runs on a standby.
     if (!shared_memory_ready() || RecoveryInProgress()) return;
     samples->gauge(Family::BucketsForgotten, static_cast<double>(forgotten_buckets()));
     add_executors(samples);

@@ -10,7 +10,7 @@ namespace jobq::core {
 
 namespace {
 
-// Whole numbers up to here are written as such.
+// Whole numbers below this are written without a fraction or exponent.
 constexpr double kWhole = 1e15;
 
 std::size_t copy(std::string_view text, char *to) noexcept {
@@ -29,7 +29,7 @@ bool is_hex_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// Whether the text begins with what write_byte() writes, in either case.
+// Returns whether the text begins with the form that write_byte() writes, in upper or lower case.
 bool begins_like_byte(std::string_view text) noexcept {
     return text.size() >= 4 && text[0] == '\\' && text[1] == 'x' && is_hex_digit(text[2]) && is_hex_digit(text[3]);
 }
@@ -52,7 +52,7 @@ std::size_t utf8_sequence(std::string_view text) noexcept {
     if (first < 0xC2 || first > 0xF4) return 0;
     const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     if (text.size() < length) return 0;
-    // The second byte excludes longer forms than needed, surrogates, and what is above U+10FFFF.
+    // The second byte excludes overlong forms, surrogates, and code points above U+10FFFF.
     const unsigned char lowest = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     const unsigned char highest = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
     if (byte(1) < lowest || byte(1) > highest) return 0;

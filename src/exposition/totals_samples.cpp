@@ -1,4 +1,4 @@
-// The totals and histograms of each queue and kind.
+// Collects the totals and histograms of each queue and kind.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -13,10 +13,10 @@ namespace jobq {
 namespace {
 
 constexpr double kMicros = static_cast<double>(core::kSecond);
-// Where the server counts from, in seconds of Unix.
+// Start of the server's time scale (2000-01-01) in Unix seconds.
 constexpr double kEpoch = (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * 86400.0;
 
-// A kind may be empty, a queue never is.
+// The nameless series is recognized by its empty queue, because a kind may be empty but a queue is not.
 Sample of_series(const Series &series, core::Family family, double value, SamplePart part = SamplePart::Value) {
     Sample sample = sample_of(family, value, part);
     if (series.name.queue_bytes == 0) return sample.with("overflow", "true");
@@ -31,7 +31,7 @@ void add_tallies(Samples *samples, const Series &series) {
     }
 }
 
-// Their texts are the same in each answer.
+// Caches the texts, because they are the same in every answer.
 std::string_view text_of_bound(int bucket) {
     static char texts[core::kBuckets][core::kValueBytes];
     static uint8 sizes[core::kBuckets];
@@ -43,7 +43,7 @@ std::string_view text_of_bound(int bucket) {
     return {texts[bucket], sizes[bucket]};
 }
 
-// As others see it all buckets hold what the ones before them hold, and the last one is the count.
+// In the exposition format, each bucket includes all buckets before it, and the last bucket equals the count.
 void add_histogram(Samples *samples, const Series &series, core::Span span) {
     const core::Family family = core::family_of(span);
     double count = 0;
