@@ -11,11 +11,11 @@
 
 namespace jobq {
 
-// For main/jobq.cpp.
+// main/jobq.cpp calls these functions.
 Size data_directory_size();
 void make_data_directory(void *memory, bool fresh);
 
-// The mark that rows of jobq.identity must carry; 0: any will do.
+// Returns the mark that rows of jobq.identity must carry; 0 if any mark is valid.
 int64 data_directory_mark();
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
-// See identity.h. The rows of jobq.identity: what CREATE EXTENSION wrote here, and what came with a dump, with a
-// template, with the files of the database. A change of them sends a relation cache invalidation, as those of the
-// directory of queues do.
+// See identity.h. The rows of jobq.identity come from CREATE EXTENSION in this database, from a dump, from a template
+// database, or from copied database files. A change of the rows sends a relation cache invalidation, as changes of the
+// queue directory do.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -22,7 +22,8 @@ namespace jobq {
 
 namespace {
 
-// More rows than come together by any number of copies: somebody's own doing.
+// Maximum number of rows that are read. Copies alone never create this many rows; more rows were inserted with plain
+// SQL.
 constexpr int kMaxOrigins = 100;
 
 Statement read_origins = {
@@ -38,15 +39,15 @@ Statement add_origin = {
     Planning::Free};
 Statement mark_copied = {"UPDATE jobq.identity i SET copied = true WHERE NOT i.copied", {}, Planning::Free};
 
-// What follows from the rows.
+// The conclusions from the rows.
 struct Known {
     core::Identity identity;
-    bool noted;          // that it is a copy stands in all rows
-    core::Place origin;  // of a copy: of which place its jobs are
+    bool noted;          // all rows are marked as copied
+    core::Place origin;  // of a copy: the place that its jobs belong to
     TimestampTz adopted_at;
 };
 Known known = {core::Identity::Own, false, {}, 0};
-// Valid while it equals the current one.
+// The cache is valid while known_generation equals current_generation.
 uint64 known_generation = 0;
 uint64 current_generation = 1;
 bool listens = false;
@@ -85,7 +86,8 @@ const Known &know() {
     if (known_generation == current_generation) return known;
     if (!listens) on_relation_change(on_relcache_invalidation);
     listens = true;
-    // Taken before anything is read: an invalidation that arrives meanwhile makes it stale at once.
+    // The generation is read first, so that an invalidation that arrives during the read makes the result stale at
+    // once.
     const uint64 generation = current_generation;
     identity_table = get_relname_relid("identity", get_namespace_oid("jobq", false));
     as_owner_now([&] {
@@ -108,14 +110,16 @@ void write_origin(TimestampTz adopted_at) {
                         .add(TimestampTzGetDatum(adopted_at)));
 }
 
-// Two at once would write two rows, and a dump that is being restored goes first.
+// Locks the table, because two sessions would otherwise write two rows, and so that a dump that is being restored
+// commits first.
 core::Identity lock_identity() {
     run(lock_origins, Params());
     AcceptInvalidationMessages();
     return identity();
 }
 
-// What somebody adopts meanwhile must not be marked: another time, then.
+// Marks the rows as copied. Does nothing if another session has locked the table, because that session may be adopting
+// the jobs; a later tick tries again.
 void note_copy() {
     if (!ConditionalLockRelationOid(identity_table, ShareRowExclusiveLock)) return;
     AcceptInvalidationMessages();
@@ -159,7 +163,8 @@ bool adopt() {
     if (identity() == core::Identity::Own) return false;
     const core::Identity was = lock_identity();
     if (was == core::Identity::Own) return false;
-    // What is inherited has been its own all along: leases get the grace of a start, and no other.
+    // Inherited jobs have belonged to this database all along, so their leases get only the grace period that follows a
+    // server start.
     const bool copy = was == core::Identity::Copy;
     write_origin(copy ? GetCurrentTimestamp() : adopted_at());
     return copy;

@@ -1,5 +1,5 @@
-// Whether this database is a copy of another, which leaves its jobs alone until somebody calls jobq_adopt(). Kept in
-// each session until jobq.identity changes.
+// Whether this database is a copy of another one. A copy leaves its jobs alone until jobq_adopt() is called. The answer
+// is cached in each session until jobq.identity changes.
 #pragma once
 
 #include "compat/args.h"
@@ -10,33 +10,35 @@ namespace jobq {
 
 core::Identity identity();
 
-// A copy that nobody has adopted, nor the setting jobq.adopt: its jobs are left alone.
+// Returns whether the database is a copy that neither jobq_adopt() nor the setting jobq.adopt has adopted.
 bool leaves_jobs_alone();
 
-// 55000 then. Costs one test where the database is its own.
+// Raises 55000 if the database leaves its jobs alone. The check is cheap otherwise.
 void require_own_jobs();
 
-// What workers call begins with it.
+// Every function that workers call begins with this check.
 inline void require_worker_may(FunctionCallInfo fcinfo) {
     require_writable(fcinfo);
     require_own_jobs();
 }
 
-// Of which database the jobs of a copy are, and what to do: a detail and a hint, for people.
+// Return a detail and a hint for error messages: which database the jobs belong to, and how to adopt them.
 const char *describe_origin();
 const char *adoption_hint();
 
-// When the jobs became this database's own; 0: long ago.
+// Returns when the jobs became this database's own; 0 if they have been its own for a long time.
 TimestampTz adopted_at();
 
-// Inside with_spi(), with the owner's rights. Makes the jobs this database's own. False: they were.
+// Makes the jobs this database's own. Returns false if they were already. Call it inside with_spi(), with the owner's
+// rights.
 bool adopt();
 
-// The same. What a tick does about it: writes down what it has inherited, or that it is a copy, or adopts it if the
-// setting says so. Returns whether it has adopted jobs.
+// Updates jobq.identity on each tick: writes an own row for an inherited database, marks the rows of a copy, or adopts
+// the copy if jobq.adopt says so. Returns whether jobs were adopted. Same conditions as adopt().
 bool settle_identity();
 
-// The same, for the install script: the jobs that will come are of here. Nothing where something is written down.
+// Writes the row of this database when the extension is installed. Does nothing if a row exists. Same conditions as
+// adopt().
 void found_identity();
 
 }  // namespace jobq

@@ -13,15 +13,17 @@ bool is_of(const Place &here, const Origin &origin) noexcept {
     return origin.place.system == here.system && origin.place.database == here.database;
 }
 
-// pg_upgrade keeps the oids of databases and the rows, and makes a new system.
+// Returns whether pg_upgrade moved the row here: it keeps the rows and the oids of databases, but the system identifier
+// is new.
 bool was_upgraded(const Place &here, const Origin &origin) noexcept {
     return origin.place.system != here.system && origin.place.major < here.major;
 }
 
-// It came with the files of the database, not by a dump: then there would be a row of here as well.
+// Returns whether the row came with the files of the database. If it had come with a dump, a row of this database would
+// exist as well.
 bool is_inherited(const Place &here, const Origin &origin) noexcept {
     const bool upgraded = was_upgraded(here, origin);
-    // What is in a template is meant to be copied, and nobody runs it there.
+    // A template is meant to be copied, and its jobs do not run in the template.
     if (origin.is_template) return upgraded || origin.place.system == here.system;
     return upgraded && origin.place.database == here.database;
 }
@@ -38,7 +40,7 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
             own++;
             continue;
         }
-        // What is of another place tells more than a row of here that has been found in a copy.
+        // A row of another place is more informative than a row of this database that was marked in a copy.
         if (*foreign < 0 || (is_of(here, origins[*foreign]) && !is_of(here, origins[i]))) *foreign = i;
         if (good && is_inherited(here, origins[i])) inherited++;
     }
@@ -47,7 +49,7 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
 }
 
 MarkChange change_of_mark(const DataDirectory &found) noexcept {
-    // Its promotion makes no copy of it.
+    // The promotion of a standby does not make it a copy.
     if (found.follows) return MarkChange::Clear;
     return found.from_backup ? MarkChange::Renew : MarkChange::Keep;
 }

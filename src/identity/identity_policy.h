@@ -1,42 +1,43 @@
-// Whether a database is the one whose jobs it holds, or a copy: docs/design.md, "Copies". Pure.
+// Decides whether a database owns its jobs or is a copy: docs/design.md, "Copies". Pure.
 #pragma once
 
 #include <cstdint>
 
 namespace jobq::core {
 
-// Where a database stands.
+// The identity of a database.
 struct Place {
-    std::uint64_t system;         // the identifier of its server
-    std::uint32_t database;       // its oid
-    std::int32_t major;           // the server's major version
-    std::int64_t data_directory;  // the mark that its data directory asks for; 0: none
+    std::uint64_t system;         // system identifier of the server
+    std::uint32_t database;       // its OID
+    std::int32_t major;           // major version of the server
+    std::int64_t data_directory;  // mark that its data directory requires; 0 if none
 };
 
-// A row of jobq.identity: the place of which these jobs are, or were.
+// A row of jobq.identity: the place that the jobs belong to or belonged to.
 struct Origin {
     Place place;
-    bool copied;       // it was found in a copy, and is not adopted yet
-    bool is_template;  // the server has a template database with this oid
+    bool copied;       // marked as copied, and not adopted since
+    bool is_template;  // the server has a template database with this OID
 };
 
-// Own: every row is of here. Inherited: none is, but no other database runs these jobs; the rows are to be written
-// anew. Copy: the jobs are left alone.
+// Own: every row belongs to this database. Inherited: no row does, but no other database runs these jobs; the rows must
+// be rewritten. Copy: the database leaves its jobs alone.
 enum class Identity : std::uint8_t { Own, Inherited, Copy };
 
-// *foreign: in a copy, the first row of another place; where there is none, the first that is not its own.
+// Decides from the rows. In a copy, *foreign is the first row of another place or, if none exists, the first row that
+// is not valid here.
 Identity identify(const Place &here, const Origin *origins, int count, int *foreign) noexcept;
 
-// What a server finds in its data directory when it starts.
+// The files that a server finds in its data directory when it starts.
 struct DataDirectory {
-    bool follows;      // standby.signal: it is a standby
-    bool from_backup;  // backup_label or recovery.signal: it is started from a backup
+    bool follows;      // standby.signal exists: the server is a standby
+    bool from_backup;  // backup_label or recovery.signal exists: the server starts from a backup
 };
 
 enum class MarkChange : std::uint8_t {
     Keep,
-    Clear,  // no row need carry a mark
-    Renew,  // a copy: rows must carry a new one, which only an adoption gives them
+    Clear,  // rows need no mark
+    Renew,  // the directory is a copy: rows must carry a new mark, which only an adoption writes
 };
 MarkChange change_of_mark(const DataDirectory &found) noexcept;
 
