@@ -23,17 +23,18 @@ namespace jobq {
 namespace {
 
 struct SharedSample {
-    pg_atomic_uint64 at;  // 0 while it is written
+    pg_atomic_uint64 at;  // 0 while the sample is being written
     pg_atomic_uint64 events[core::kEventCount];
 };
 
-// One queue. Its place in the lists changes under the exclusive lock only, its numbers under the shared one too.
+// The counters of one queue. Its place in the lists changes only under the exclusive lock; its numbers change under the
+// shared lock too.
 struct Entry : ChainedEntry {
     QueueName queue;
     TimestampTz since;
-    bool entered;  // by the recount that ends
+    bool entered;  // written by the recount that is ending
     pg_atomic_uint64 jobs[core::kJobStatusCount];
-    pg_atomic_uint64 noted[core::kJobStatusCount];  // not seen by the recount that goes on
+    pg_atomic_uint64 noted[core::kJobStatusCount];  // changes that the current recount does not see
     pg_atomic_uint64 events[core::kEventCount];
     pg_atomic_uint64 sampled_at;
     pg_atomic_uint32 samples_taken;
@@ -41,28 +42,29 @@ struct Entry : ChainedEntry {
 };
 
 struct DatabaseCounters {
-    Oid database;  // InvalidOid: free
-    int entries;   // their list
+    Oid database;  // InvalidOid if unused
+    int entries;   // list of its entries
     bool known;
-    bool incomplete;  // a queue found no room: one without an entry may have jobs
-    // The recounts.
-    int counting_pid;  // 0: none goes on
-    bool spoiled;      // what made the counters unknown happened while they were being counted
+    bool incomplete;  // a queue found no room, so a queue without an entry may have jobs
+    // Recounts.
+    int counting_pid;  // 0 if no recount is running
+    bool spoiled;      // the counters became unknown while they were being counted
     TimestampTz begun, ended;
-    uint64 seen_limit, entered_limit;  // core::Seen of the recount that goes on, and of the last one entered
+    uint64 seen_limit, entered_limit;  // core::Seen of the current recount, and of the last recount that was entered
     int running_count, entered_count;
 };
 
 struct Counters {
-    int running_room;  // transaction numbers in one list
+    int running_room;  // number of transaction ids per list
     DatabaseCounters databases[kMaxDatabases];
 };
 
 Counters *shared = nullptr;
 HashTable<Entry> entries;
-uint32 *running = nullptr;  // two lists for each database: seen now, and entered
+uint32 *running = nullptr;  // two lists for each database: seen by the current recount, and by the last one that was
+                            // entered
 
-// This session counts the rows of its database.
+// Whether this session is counting the rows of its database.
 bool counting = false;
 
 int running_room() { return MaxBackends + max_prepared_xacts + 1; }
@@ -84,7 +86,7 @@ core::Seen entered(const DatabaseCounters *database) {
 
 DatabaseCounters *counters_of(Oid oid) { return part_of_database(shared->databases, oid); }
 
-// nullptr when there is no room. Exclusive lock.
+// Returns nullptr if there is no room. Needs the exclusive lock.
 DatabaseCounters *obtain_database(Oid oid) {
     DatabaseCounters *database = counters_of(oid);
     if (database != nullptr) return database;
@@ -106,10 +108,10 @@ bool is_empty(Entry *entry) {
     return true;
 }
 
-// Makes room: a queue without jobs needs no entry. Exclusive lock.
+// Frees the entries of queues without jobs to make room. Needs the exclusive lock.
 void free_empty_entries() {
     for (DatabaseCounters &database : shared->databases) {
-        // While a database is counted, what its entries have noted must not be lost.
+        // While a database is being counted, the changes that its entries have noted must not be lost.
         if (database.database == InvalidOid || database.counting_pid != 0) continue;
         entries.each(database.entries, [&](Entry *entry) {
             if (is_empty(entry)) entries.give_back(entry, &database.entries);
@@ -117,7 +119,7 @@ void free_empty_entries() {
     }
 }
 
-// nullptr when there is no room. Exclusive lock.
+// Returns nullptr if there is no room. Needs the exclusive lock.
 Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
     Entry *entry = entries.take(database->database, hash, &database->entries);
     if (entry == nullptr) return nullptr;
@@ -141,7 +143,7 @@ void add(pg_atomic_uint64 *number, int64 change) {
     if (change != 0) pg_atomic_fetch_add_u64(number, change);
 }
 
-// Whoever comes first after a while writes down how the totals stand.
+// Takes a sample of the totals if the last sample is old enough. The first session that comes after that time does it.
 void take_sample(Entry *entry, TimestampTz now) {
     uint64 last = pg_atomic_read_u64(&entry->sampled_at);
     if (!core::sample_due(static_cast<TimestampTz>(last), now)) return;
@@ -161,7 +163,7 @@ void add_change(const DatabaseCounters *database, Entry *entry, const core::Coun
     const bool counted = exact && core::contains(entered(database), xid);
     const bool noted = exact && database->counting_pid != 0 && !core::contains(seen_now(database), xid);
     take_sample(entry, now);
-    // What is added comes first: see read_depth().
+    // Additions come before subtractions: see read_depth().
     for (const bool rises : {true, false})
         for (int i = 0; i < core::kJobStatusCount; i++) {
             if ((change.jobs[i] > 0) != rises) continue;
@@ -171,7 +173,7 @@ void add_change(const DatabaseCounters *database, Entry *entry, const core::Coun
     for (int i = 0; i < core::kEventCount; i++) add(&entry->events[i], change.events[i]);
 }
 
-// False when something has to be made first, which takes the exclusive lock.
+// Returns false if an entry must be created first, because that needs the exclusive lock.
 bool can_add(const DatabaseCounters *database, const QueueChange *changes, int count) {
     if (database == nullptr) return false;
     if (database->incomplete) return true;
@@ -180,11 +182,11 @@ bool can_add(const DatabaseCounters *database, const QueueChange *changes, int c
     return true;
 }
 
-// A missing entry means no jobs, so a new one begins with zero; not so where queues had to be left out: then only a
-// recount makes entries.
+// Creates missing entries with zero jobs, because a queue without an entry has no jobs. Does nothing if the counters
+// are incomplete; then only a recount creates entries.
 void make_missing(DatabaseCounters *database, const QueueChange *changes, int count) {
     if (database->incomplete) return;
-    // At once, and before any is made: a new entry is empty until its change is added.
+    // Frees entries once, before any entry is created, because a new entry is empty until its change is added.
     if (!entries.has_room(count)) free_empty_entries();
     for (int i = 0; i < count && !database->incomplete; i++) {
         if (find_entry(MyDatabaseId, changes[i].queue, changes[i].hash) != nullptr) continue;
@@ -211,25 +213,25 @@ void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
     core::rates(samples, core::kSampleCount, totals, entry->since, now, counted->rates);
 }
 
-// The database that this session counts, nullptr when it has been dropped meanwhile. Any lock.
+// Returns the database that this session is counting, or nullptr if it was dropped in the meantime. Needs any lock.
 DatabaseCounters *database_being_counted() {
     DatabaseCounters *database = counters_of(MyDatabaseId);
     return database != nullptr && database->counting_pid == MyProcPid ? database : nullptr;
 }
 
-// Writes down which transactions the snapshot sees.
+// Remembers which transactions the snapshot sees.
 void remember_seen(DatabaseCounters *database, Snapshot snapshot) {
     const FullTransactionId next = ReadNextFullTransactionId();
     database->seen_limit = core::widen_xid(snapshot->xmax, U64FromFullTransactionId(next));
     uint32 *list = running_list(database, false);
     memcpy(list, snapshot->xip, sizeof(uint32) * snapshot->xcnt);
     database->running_count = static_cast<int>(snapshot->xcnt);
-    // The snapshot sees this transaction's own changes, but the count leaves them out.
+    // The snapshot sees the changes of this transaction, but the count leaves them out.
     const TransactionId own = GetTopTransactionIdIfAny();
     if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax)) list[database->running_count++] = own;
 }
 
-// Returns whether the entry was wrong.
+// Writes the counted numbers, plus the noted changes, into the entry. Returns whether the entry was wrong.
 bool enter(Entry *entry, const int64 *counted) {
     bool wrong = false;
     for (int i = 0; i < core::kJobStatusCount; i++) {
@@ -244,7 +246,8 @@ bool all_zero(const int64 *jobs) {
     return std::all_of(jobs, jobs + core::kJobStatusCount, [](int64 number) { return number == 0; });
 }
 
-// Entries of queues that are not among them have no jobs in the table. Returns how many known numbers were wrong.
+// Writes all counted numbers into the entries. An entry whose queue was not counted gets zeros, because the table has
+// no jobs of that queue. Returns the number of queues whose counters were wrong.
 int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
     constexpr int64 none[core::kJobStatusCount] = {};
     int64 wrong = 0;
@@ -263,10 +266,10 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
     entries.each(database->entries, [&](Entry *entry) {
         if (!entry->entered && enter(entry, none)) wrong++;
     });
-    // What was noted is in the numbers now.
+    // The numbers now include the noted changes.
     database->counting_pid = 0;
     if (!entries.has_room(missing)) free_empty_entries();
-    // A queue that was refused an entry while the count went on has lost what should have been noted there.
+    // If a queue was refused an entry during the count, its changes were not noted, so its count may be out of date.
     const bool noted_all = !database->incomplete;
     for (int i = 0; i < count; i++) {
         if (queues[i].entered) continue;
@@ -378,8 +381,8 @@ CountedQueues read_counters() {
     }
 }
 
-// The numbers are read in the order in which jobs go through them, blocked before the others: one that does so at this
-// moment may be counted twice, but is not missed.
+// Reads the numbers in the order in which jobs pass through the statuses, blocked first. A job that changes its status
+// at this moment may be counted twice, but it is never missed.
 bool read_depth(std::string_view queue, int64 *depth) {
     QueueName name;
     if (shared == nullptr || !copy_queue(name, queue)) return false;
@@ -444,8 +447,8 @@ bool recount_due_by_hand(TimestampTz now) {
 
 Snapshot begin_recount() {
     if (shared == nullptr || counting) return nullptr;
-    // The snapshot must be taken under the lock (see counters.h). These two calls make the server allocate what it
-    // needs for snapshots, so that the call under the lock neither allocates nor raises an error.
+    // The snapshot must be taken under the lock (see counters.h). These two calls make the server allocate the memory
+    // for snapshots, so that the call under the lock neither allocates nor raises an error.
     GetTransactionSnapshot();
     GetLatestSnapshot();
     Snapshot snapshot = nullptr;
@@ -459,8 +462,8 @@ Snapshot begin_recount() {
         });
         database->begun = GetCurrentTimestamp();
         database->spoiled = false;
-        // Every queue shall have an entry again, to note in it what the snapshot does not see. Until it is entered,
-        // nobody can tell the numbers of the new ones.
+        // Every queue may get an entry again, which notes the changes that the snapshot does not see. The numbers of
+        // new entries are unknown until the recount is entered.
         if (database->incomplete) database->known = false;
         database->incomplete = false;
         database->counting_pid = MyProcPid;

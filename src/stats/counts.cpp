@@ -22,15 +22,15 @@ namespace {
 #define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
 
 Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
-// A hashed anti-join, because "<> ALL" compares each job with each name.
+// Uses a hashed anti-join, because "<> ALL" compares each job with each name.
 Statement count_others = {COUNT_JOBS
                           "WHERE NOT EXISTS (SELECT FROM pg_catalog.unnest($1) n(queue) WHERE n.queue = j.queue) "
                           "GROUP BY j.queue, j.status ORDER BY j.queue",
                           {TEXTARRAYOID},
                           Planning::Free};
 
-// The unfinished jobs of one queue, by the indexes that only they are in. $2: jobs that were claimed a moment ago,
-// which the index of the rescue does not have yet. A job that waits with a timeout is among the due ones.
+// Counts the unfinished jobs of one queue, using indexes that contain only such jobs. $2: jobs that were claimed a
+// moment ago and are not in the rescue index yet. The part for _due includes jobs that wait with a timeout.
 Statement count_unfinished = {
     R"(SELECT u.queue, u.status::text, count(*)
        FROM (SELECT j.queue, j.status FROM jobq.jobs j
@@ -56,7 +56,7 @@ Statement count_unfinished = {
        GROUP BY u.queue, u.status ORDER BY u.queue)",
     {TEXTOID, INT8ARRAYOID}};
 
-// A queue with settings may have no lane, and the other way round.
+// Selects all queues. A queue with settings may have no lane, and a queue with lanes may have no settings.
 Statement get_queues = {
     R"(SELECT n.queue, bool_or(n.paused)
        FROM (SELECT d.queue, false AS paused FROM jobq.lane_directory d
@@ -65,14 +65,14 @@ Statement get_queues = {
     {},
     Planning::Free};
 
-// The heap alone is read; 64 MB take about 0.1 s.
+// Considers only the heap. Counting 64 MB takes about 0.1 s.
 Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
 
 Statement get_lanes = {
     "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
 
-// Of the rescue-indexed jobs, and of those that were claimed just now, whose ids are $1. A queue may come twice. Nobody
-// waits for one of an executor.
+// Selects from the rescue-indexed jobs and from jobs that were claimed a moment ago, whose ids are $1. A queue may
+// appear twice. Jobs of executors are left out, because executors need no heartbeats.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.status = 'processing'
@@ -83,7 +83,7 @@ Statement get_oldest_heartbeats = {
          AND coalesce(j._lease_timeout < )" ENDLESS_LEASE R"(, true) GROUP BY j.queue)",
     {INT8ARRAYOID}};
 
-// The numbers of rows (queue, status, count), which are in the order of the queues. `add` makes the next queue.
+// Reads rows (queue, status, count), which are ordered by queue. `add` returns the numbers of the next queue.
 template <typename Add>
 void collect(const Rows &rows, Add add) {
     int64 *jobs = nullptr;
@@ -104,8 +104,8 @@ void append_counted(const Rows &rows, QueueList *list) {
     });
 }
 
-// What this transaction has changed belongs to what it sees; what was counted by rows has it. `complete`: the counters
-// have all queues.
+// Adds the uncommitted changes of this transaction to the numbers from counters. Numbers from rows include them
+// already. `complete` means that the counters have all queues.
 void add_own_changes(QueueList *list, bool complete) {
     for (const QueueChange &change : transaction_log().changes) {
         QueueNumbers *found = nullptr;
@@ -163,7 +163,8 @@ Counted count_table(Snapshot snapshot) {
     return counted;
 }
 
-// The snapshot sees what this transaction has changed, but that counts when it commits.
+// Notes the changes of this transaction. The snapshot sees them, but they are counted only when the transaction
+// commits.
 void note_own_changes(Counted *counted) {
     const auto &changes = transaction_log().changes;
     if (changes.count == 0) return;
@@ -186,7 +187,8 @@ bool has_jobs(const QueueNumbers &queue) {
     return std::any_of(queue.jobs, queue.jobs + core::kJobStatusCount, [](int64 number) { return number != 0; });
 }
 
-// The queues in use, as jobq.queues has them, and those whose jobs came without a lane, by replication, say.
+// Returns the queues of the view jobq.queues, and queues whose jobs have no lane, for example because they came by
+// replication.
 QueueList list_names(QueueList *numbers, bool counted) {
     const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
     std::sort(numbers->items, numbers->items + numbers->count, by_name);
@@ -208,7 +210,7 @@ QueueList list_names(QueueList *numbers, bool counted) {
     return list;
 }
 
-// The oldest of a lane is the first of one of its priorities. DT_NOEND: there is none.
+// Returns the due time of the oldest job of a lane, which is the first job of one of its priorities, or DT_NOEND.
 TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
     TimestampTz oldest = DT_NOEND;
     walk_priorities(jobs, lane, may_skip_empty_ranges(lane),

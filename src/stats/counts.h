@@ -1,4 +1,5 @@
-// Counting the rows of jobq.jobs, for the counters and for readers while there are none. Inside with_spi().
+// Counts the rows of jobq.jobs, for the counters and for readers while there are no counters. Call these functions
+// inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -8,34 +9,34 @@
 
 namespace jobq {
 
-// A queue as its readers see it.
+// The numbers of a queue as readers see them.
 struct QueueNumbers {
     std::string_view queue;
     int64 jobs[core::kJobStatusCount];
     double rates[core::kEventCount];
-    bool counted;  // by counters: otherwise the rows were counted, and there are no rates
+    bool counted;  // from counters; if false, the rows were counted and there are no rates
     bool paused;
 };
 struct QueueList {
     QueueNumbers *items;
     int count;
 };
-// Every queue that jobq.queues shows. From the counters, with this transaction's own changes; those that have no
-// counters by one pass over the table, under the active snapshot.
+// Returns every queue that jobq.queues shows. The numbers come from the counters plus this transaction's own changes.
+// Queues without counters are counted in one pass over the table under the active snapshot.
 QueueList read_queue_numbers();
-// Returns the numbers of unfinished jobs of one queue: from its counters, or by indexes that have only unfinished jobs.
-// Other queues without counters are not counted.
+// Returns the numbers of unfinished jobs of one queue, from its counters or from indexes that contain only unfinished
+// jobs. Other queues without counters are not counted.
 QueueNumbers read_unfinished(std::string_view name);
 
-// Counts the table and sets the counters right. Done: how many queues' counters were wrong.
+// Counts the table and corrects the counters. `done` is the number of queues whose counters were wrong.
 DutyOutcome reconcile_counters();
-// Whether that takes more than some hundredths of a second.
+// Returns whether reconcile_counters() would take more than a few hundredths of a second.
 bool table_is_large();
 
-// Since when the job that has been claimable for longest is claimable. False when none is. Looks at the first job of
-// each lane and priority only, and not where the empty ranges say that there is none.
+// Gets the due time of the job that has been claimable for the longest time. Returns false if no job is claimable.
+// Reads only the first job of each lane and priority, and skips the empty ranges.
 bool oldest_ready(text *queue, TimestampTz *run_at);
-// Rows (queue, oldest heartbeat of its running jobs).
+// Returns rows (queue, oldest heartbeat of its running jobs).
 Rows oldest_heartbeats();
 
 }  // namespace jobq

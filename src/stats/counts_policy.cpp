@@ -40,15 +40,15 @@ Micros next_recount_by_hand(Micros begun, Micros ended) noexcept {
 }
 
 bool sample_due(Micros last, Micros now) noexcept {
-    // One from the future is older than a step of the clock.
+    // A sample from the future was taken before the clock was set back.
     return now - last >= kSampleDistance || last > now + kSecond;
 }
 
 void rates(const Sample *samples, int count, const std::int64_t *totals, Micros since, Micros now,
            double *per_second) noexcept {
     const Micros begin = now - kRateSpan;
-    const Sample *before = nullptr;  // the latest one before the span
-    const Sample *inside = nullptr;  // the earliest one in it
+    const Sample *before = nullptr;  // the latest sample before the span
+    const Sample *inside = nullptr;  // the earliest sample in the span
     for (const Sample *sample = samples; sample != samples + count; sample++) {
         if (sample->at == 0 || sample->at > now) continue;
         if (sample->at <= begin) {
@@ -57,8 +57,8 @@ void rates(const Sample *samples, int count, const std::int64_t *totals, Micros 
             inside = sample;
         }
     }
-    // Samples follow each other closely while something happens. Where they do not, nothing happened before the
-    // earliest one in the span.
+    // While something happens, samples follow each other closely. If there is a gap before the earliest sample in the
+    // span, nothing happened in that gap.
     const bool steady = before != nullptr && before->at >= begin - 2 * kSampleDistance;
     const Sample *base = steady ? before : inside;
     Micros span = kRateSpan;

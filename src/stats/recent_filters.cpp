@@ -1,5 +1,5 @@
-// See recent_filters.h. A table of the filters seen last; a new one takes the place of the one that was asked with
-// longest ago, and from then on nothing older than that is known.
+// See recent_filters.h. The table keeps the most recent filters. A new filter replaces the one that was used longest
+// ago; filters from before that time are then unknown.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -20,9 +20,9 @@ constexpr int kFilters = 512;
 constexpr int kFilterBytes = 768;
 constexpr int kMemos = 64;
 
-// Names one after the other, each behind its length in two bytes; versions in four.
+// The names follow each other, each after its length in two bytes. The versions come first, in four bytes each.
 struct Filter {
-    uint64 digest;  // of database, queue and filter; 0: free
+    uint64 digest;  // hash of database, queue, and filter; 0 if unused
     TimestampTz asked_at;
     Oid database;
     QueueName queue;
@@ -39,7 +39,7 @@ struct Board {
 
 Board *board = nullptr;
 
-// What this session has written down, and when.
+// The filters that this session has noted, and when.
 struct Memo {
     uint64 digest;
     TimestampTz noted_at;
@@ -67,7 +67,7 @@ uint64 digest_of(std::string_view queue, const core::WorkerFilter &filter) {
     return digest | 1;
 }
 
-// Where the next name begins; nullptr: there is no room.
+// Writes the names. Returns the end of the last name, or nullptr if there is no room.
 char *write_names(char *at, const char *end, const std::string_view *names, int count) {
     for (int i = 0; i < count; i++) {
         const auto size = static_cast<uint16>(names[i].size());
@@ -104,7 +104,7 @@ bool write_filter(const core::WorkerFilter &filter, Filter *to) {
     return at != nullptr && write_names(at, end, filter.capabilities, to->capability_count) != nullptr;
 }
 
-// `from` must stay where it is.
+// Reads a filter. The names in the result point into `from`, so `from` must not move.
 RecentFilter read_filter(const Filter &from) {
     RecentFilter read = {};
     read.known = from.known;
@@ -127,7 +127,7 @@ RecentFilter read_filter(const Filter &from) {
     return read;
 }
 
-// The entry of that digest, else the one to overwrite.
+// Returns the entry with this digest, or the entry to overwrite.
 Filter *place_of(uint64 digest) {
     Filter *oldest = &board->filters[0];
     for (Filter &filter : board->filters) {
@@ -162,7 +162,7 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
     LWLockAcquire(filters_lock(), LW_EXCLUSIVE);
     Filter *place = place_of(digest);
     if (place->digest != digest) {
-        // Who noted it then has said nothing of it for so long.
+        // A session may have used the old filter for up to kNoteEvery after it was noted, without noting it again.
         if (place->digest != 0) board->known_since = Max(board->known_since, place->asked_at + kNoteEvery);
         memset(place, 0, sizeof(*place));
         place->digest = digest;
@@ -176,10 +176,10 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
 
 RecentFilters recent_filters(std::string_view queue, TimestampTz now) {
     RecentFilters found = {nullptr, 0, DT_NOEND};
-    // Of a standby nobody asks.
+    // Nothing is known on a standby, because no worker claims there.
     if (board == nullptr || RecoveryInProgress()) return found;
     const TimestampTz askable = writing_since();
-    // Copied first: nothing is allocated under the lock.
+    // Copies the filters first, because nothing may be allocated under the lock.
     auto *copies = static_cast<Filter *>(palloc(sizeof(Filter) * kFilters));
     LWLockAcquire(filters_lock(), LW_SHARED);
     found.since = Max(Max(board->known_since, askable), now - kRecent);

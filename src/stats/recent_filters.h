@@ -1,8 +1,8 @@
-// What workers have asked for lately: of each queue the filters (kinds, versions, capabilities) of the claims and waits
-// of the last ten minutes, for jobq_explain to tell whether anybody would take a job at all. A session writes a filter
-// down at most every few seconds, so a claim pays one hash of its own arguments and a comparison.
+// The filters (kinds, versions, capabilities) with which workers have claimed or waited in each queue in the last ten
+// minutes. jobq_explain uses them to tell whether any worker would take a job. A session notes a filter at most every
+// few seconds, so a claim costs only one hash of its arguments and a comparison.
 //
-// Known with preload only, since the server started, and as far as there is room.
+// Filters are known only with preload, since the server started, and only as far as there is room.
 #pragma once
 
 #include "compat/pg.h"
@@ -13,29 +13,30 @@
 
 namespace jobq {
 
-// For so long a filter counts as one that somebody may come back with.
+// How long a worker is expected to come back with a filter.
 constexpr core::Micros kRecent = 10 * core::kMinute;
 
-// A session notes a filter again only after this time.
+// Least time before a session notes the same filter again.
 constexpr core::Micros kNoteEvery = 5 * core::kSecond;
 
-// Somebody asks for jobs of this queue now.
+// Notes that a worker asks for jobs of this queue now.
 void note_filter(std::string_view queue, const core::WorkerFilter &filter, TimestampTz now);
 
 struct RecentFilter {
     core::WorkerFilter filter;
-    TimestampTz asked_at;  // when a worker last asked with it; up to kNoteEvery too early
-    bool known;            // false: it was too long to be written down
+    TimestampTz asked_at;  // when a worker last asked with this filter; may be up to kNoteEvery too early
+    bool known;            // false if the filter was too long to be kept
 };
 struct RecentFilters {
     RecentFilter *items;
     int count;
-    TimestampTz since;  // all that was asked for since then is there; DT_NOEND: nothing is known
+    TimestampTz since;  // the list contains every filter that was used since then; DT_NOEND if nothing is known
 };
-// The filters with which this database's workers have asked for jobs of the queue lately. palloc'd.
+// Returns the filters with which workers of this database have recently asked for jobs of the queue. The result is
+// allocated with palloc.
 RecentFilters recent_filters(std::string_view queue, TimestampTz now);
 
-// For main/jobq.cpp: its part of the shared memory.
+// main/jobq.cpp calls these functions for this part of the shared memory.
 Size recent_filters_size();
 void make_recent_filters(void *memory, bool fresh);
 

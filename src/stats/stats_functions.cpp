@@ -1,4 +1,4 @@
-// What stands behind the view jobq.queue_stats: numbers of jobs and rates, ages.
+// The SQL functions behind the view jobq.queue_stats: numbers of jobs, rates, and ages.
 #include "compat/pg.h"
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@ PGDLLEXPORT Datum jobq_queue_counters(PG_FUNCTION_ARGS) {
             bool nulls[kColumns] = {};
             int column = 0;
             values[column++] = PointerGetDatum(make_text(queue.queue));
-            // A claim may be seen after its completion for a moment.
+            // The count can be negative for a moment if a completion becomes visible before its claim.
             for (const int64 jobs : queue.jobs) values[column++] = Int64GetDatum(Max(jobs, 0));
             for (const double rate : queue.rates) {
                 nulls[column] = !queue.counted;
