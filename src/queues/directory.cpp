@@ -1,7 +1,8 @@
 // See directory.h.
 //
-// The cache is filled under a fresh snapshot, not the transaction's: a REPEATABLE READ transaction that filled it from
-// its old snapshot would keep stale settings for the rest of the session, since the invalidation has been consumed.
+// The cache is filled under a fresh snapshot, not the transaction's snapshot. A REPEATABLE READ transaction that filled
+// the cache from its old snapshot would keep stale settings for the rest of the session, because the invalidation has
+// been consumed.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -20,13 +21,13 @@ namespace jobq {
 
 namespace {
 
-// Bounds the memory of a session that asks for ever new names.
+// Maximum number of cached queues, which bounds the memory of a session that uses many names.
 constexpr int kMaxCachedQueues = 10000;
 
 struct CacheEntry {
     QueueName name;         // hash key
     MemoryContext context;  // owns what queue points to
-    Queue queue;            // valid while its generation is the current one
+    Queue queue;            // valid if its generation is the current one
 };
 
 HTAB *cache = nullptr;
@@ -91,7 +92,7 @@ void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryCont
 }
 
 void load(CacheEntry *entry, std::string_view name) {
-    // Taken before anything is read: an invalidation that arrives meanwhile makes the entry stale at once.
+    // The generation is read first, so that an invalidation that arrives during the load makes the entry stale at once.
     const uint64 generation = current_generation;
     if (entry->context != nullptr) MemoryContextDelete(entry->context);
     entry->context = nullptr;
@@ -102,7 +103,7 @@ void load(CacheEntry *entry, std::string_view name) {
     settings_table = get_relname_relid("queue_settings", schema);
     limits_table = get_relname_relid("limit_settings", schema);
 
-    // Also for callers that may read nothing but what the functions give them.
+    // Reads as the owner, because the caller may have no privileges on the tables.
     as_owner([&] {
         with_spi([&] {
             const Params parameters = Params().add(PointerGetDatum(make_text(name)));
@@ -119,7 +120,8 @@ void load(CacheEntry *entry, std::string_view name) {
 
 const Queue *find_queue(std::string_view name) {
     open_cache();
-    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a pause.
+    // Without this call, the session would receive invalidations only when it takes a new lock, so a long transaction
+    // would never notice a pause.
     AcceptInvalidationMessages();
     QueueName key;
     copy_queue(key, name);

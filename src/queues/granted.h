@@ -1,4 +1,4 @@
-// Arguments that name a queue, as far as the caller may use it (queues/scope.h).
+// Reads arguments that name a queue and checks that the caller may use it (queues/scope.h).
 #pragma once
 
 #include "compat/args.h"
@@ -7,8 +7,8 @@
 
 namespace jobq {
 
-// A queue that the caller names: 22004, 42602 or 42622 for what is none, 42501 for one that was not granted. To be used
-// before anything is said of the queue.
+// Returns the queue that the caller names. Raises 22004, 42602, or 42622 for an invalid name and 42501 for a queue that
+// was not granted. Call it before any other check reveals something about the queue.
 inline text *granted_queue(FunctionCallInfo fcinfo, int n, const char *name) {
     text *queue = require_text(fcinfo, n, name);
     check_queue_name(view(queue), name);

@@ -21,7 +21,8 @@ Statement is_known = {
            OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1))",
     {TEXTOID}};
 
-// A thousand of each kind: a hint is not worth more. From queue to queue in the index: some have thousands of lanes.
+// Selects up to a thousand names of each source, because a hint is not worth more. Skips from queue to queue in the
+// index, because some queues have thousands of lanes.
 Statement known_names = {
     R"(WITH RECURSIVE used(queue, place) AS (
            (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
@@ -35,7 +36,7 @@ Statement known_names = {
     {},
     Planning::Free};
 
-// Counts queues with jobs, from name to name in the index, and queues with settings, up to $1 of each.
+// Counts up to $1 queues with jobs, skipping from name to name in the index, and up to $1 queues with settings.
 Statement count_queues = {
     R"(WITH RECURSIVE used(queue, place) AS (
            (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
@@ -49,8 +50,8 @@ Statement count_queues = {
 
 int length_of(std::string_view name) { return pg_mbstrlen_with_len(name.data(), static_cast<int>(name.size())); }
 
-// At most three changes, and of no more than a third of the longer name. Empty: none is near. Of several the first in
-// the order of bytes.
+// Returns the known name with the fewest edits: at most three, and at most a third of the longer name. Among equals,
+// returns the first in byte order. Returns an empty name if none is near enough.
 std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
     constexpr int kMostChanges = 3;
     const Rows names = run(known_names, Params());
@@ -71,7 +72,7 @@ std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
 }
 
 void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
-    // With what this very call has changed.
+    // run() sees the changes of the current statement.
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     const std::string_view nearest = nearest_name(name, scope);
     if (nearest.empty() && only_if_near) return;
@@ -91,7 +92,7 @@ bool queue_is_known(std::string_view name) {
 void check_room_for_queue(std::string_view name) {
     const int most = settings.max_queues;
     if (most < 0 || MyBackendType == B_BG_WORKER) return;
-    // With what this very call has changed.
+    // run() sees the changes of the current statement.
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     if (most > 0 && run(count_queues, Params().add(Int64GetDatum(most)))[0].int64_at(1) < most) return;
     ereport(ERROR,

@@ -1,5 +1,5 @@
-// Names of queues that nobody knows: mistyped, most likely. For functions that would do nothing with them, or make a
-// queue of that name, without a word.
+// Detects unknown queue names, which are probably mistyped, for functions that would silently do nothing or create a
+// queue with that name.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,19 +9,19 @@
 
 namespace jobq {
 
-// Whether anything is known of it; only reads.
+// Returns whether the queue is known. Only reads.
 bool queue_is_known(std::string_view name);
 
-// Raises 54000 if the queue is not known and the database has as many queues as jobq.max_queues allows. Inside
-// with_spi(). Background workers may always make one, because their jobs are there already.
+// Raises 54000 if the queue is unknown and the database has as many queues as jobq.max_queues allows. Background
+// workers may always create a queue, because its jobs exist already. Call it inside with_spi().
 void check_room_for_queue(std::string_view name);
 
-// Both inside with_spi(), and before the call makes a queue of that name. A queue is known that has, or had, jobs, or
-// has settings or a limit, or is to take another one's dead letters; drop_queue forgets it.
+// Call both functions inside with_spi(), before the call creates the queue. A queue is known if it has or had jobs, has
+// settings or a limit, or is the dead letter queue of another queue. jobq_drop_queue() makes it unknown again.
 
-// Raises a NOTICE, with the nearest name that is known and in scope, if there is one, unless the queue is known itself.
+// Raises a NOTICE if the queue is unknown. The hint names the nearest known queue in scope, if there is one.
 void warn_of_unknown_queue(std::string_view name, const QueueScope *scope);
-// The same only if there is such a name: for calls that may well be the first to name a queue.
+// Raises the NOTICE only if there is such a nearest queue. For calls that may be the first to name a queue.
 void warn_of_mistyped_queue(std::string_view name, const QueueScope *scope);
 
 }  // namespace jobq

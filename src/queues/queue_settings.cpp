@@ -29,7 +29,7 @@ void check_choice(const core::QueueSetting &setting, std::string_view word) {
     refuse_choice(setting.name, word, choices, count);
 }
 
-// The field of a setting from the column that has its value.
+// Read the field of a setting from its column.
 void read_setting(const Row &row, int column, MemoryContext, const char *, int32 *field) {
     *field = row.int32_at(column);
 }

@@ -1,4 +1,4 @@
-// Settings of queues between SQL and C++: arguments are checked, rows of jobq.queue_settings read, both by the table in
+// Checks settings of queues that come as arguments and reads rows of jobq.queue_settings, using the table in
 // queue_settings_policy.h.
 #pragma once
 
@@ -14,17 +14,18 @@ namespace jobq {
     JOBQ_QUEUE_SETTINGS(JOBQ_SETTING_COLUMN, JOBQ_SETTING_COLUMN, JOBQ_SETTING_COLUMN, JOBQ_SETTING_COLUMN, \
                         JOBQ_SETTING_COLUMN)
 
-// What the columns from `first` on say; a NULL leaves the field as it is. Texts are copied into `context`.
+// Reads the settings from the columns that start at `first`. A NULL leaves the field unchanged. Texts are copied into
+// `context`.
 void read_settings_at(const Row &row, int first, MemoryContext context, core::QueueSettings *settings);
 
-// The type of the setting in SQL.
+// Returns the SQL type of the setting.
 Oid setting_type(const core::QueueSetting &setting);
 
-// 22023 for a number or a span outside the bounds and for an unknown word; 42602 and 42622 for what is no name of a
-// queue.
+// Raises 22023 for a number or a span out of range and for an unknown word, and 42602 or 42622 for an invalid queue
+// name.
 void check_setting(const core::QueueSetting &setting, Datum value);
 
-// Whether this value takes the setting away. It has been checked.
+// Returns whether this checked value removes the setting.
 bool takes_away(const core::QueueSetting &setting, Datum value);
 
 }  // namespace jobq

@@ -1,7 +1,7 @@
-// The settings of queues: one table, from which everything follows that handles all of them alike. From here: the
-// struct below, their bounds, what jobq_create_queue and jobq_alter_queue check, store and read back, and, through
-// scripts/install_script.awk, the columns of jobq.queue_settings with their CHECK constraints and comments, the
-// arguments of these functions and the columns of the view jobq.queues. Pure.
+// The table of all queue settings. Everything that treats settings uniformly is generated from it: the struct below,
+// the bounds, and what jobq_create_queue and jobq_alter_queue check, store, and read back. scripts/install_script.awk
+// generates the columns of jobq.queue_settings with their CHECK constraints and comments, the arguments of these
+// functions, and the columns of the view jobq.queues. Pure.
 #pragma once
 
 #include "enqueue/backpressure_policy.h"
@@ -14,18 +14,18 @@
 
 namespace jobq::core {
 
-// No highest value.
+// Bounds of settings without a maximum.
 constexpr std::int32_t kAnyNumber = INT32_MAX;
 constexpr Micros kAnySpan = INT64_MAX;
 
-// NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals, or kAnyNumber
-// SPAN(name, default, lowest, highest, text):   an interval; 0, kDay, 14 * kDay and the like, or kAnySpan
-// CHOICE(name, enum, default, words, text):     a text, one of the words; the enum names them in the same order
-// QUEUE(name, text):                            the name of another queue; by default none
-// SWITCH(name, text):                           a boolean; by default false
+//   NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals, or kAnyNumber
+//   SPAN(name, default, lowest, highest, text):   an interval; 0, kDay, 14 * kDay and the like, or kAnySpan
+//   CHOICE(name, enum, default, words, text):     a text, one of the words; the enum has them in the same order
+//   QUEUE(name, text):                            the name of another queue; not set by default
+//   SWITCH(name, text):                           a boolean; false by default
 //
-// A default of 0 below the lowest value stands for "none"; so does NULL in the table. Then 0, like the empty name of a
-// queue, takes the setting away. Their order is that of the arguments. An upgrade may add settings at the end.
+// A default of 0 below the lowest value means "none", as does NULL in the table. Then the value 0, or the empty name of
+// a queue, removes the setting. The order is that of the arguments. An upgrade may add settings at the end.
 // clang-format off
 #define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
     NUMBER(max_attempts, 20, 1, kAnyNumber, "for jobs enqueued without one") \
@@ -44,7 +44,8 @@ constexpr Micros kAnySpan = INT64_MAX;
     SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
 // clang-format on
 
-// The rows alike, whatever their kind: JOBQ_EACH_SETTING is one JOBQ_SETTING for each, which whoever uses it defines.
+// These macros give rows of all kinds the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING per row, which the
+// user of the macro defines.
 #define JOBQ_NUMBER_SETTING(name, otherwise, lowest, highest, text) \
     JOBQ_SETTING(name, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
 #define JOBQ_SPAN_SETTING(name, otherwise, lowest, highest, text) \
@@ -57,7 +58,7 @@ constexpr Micros kAnySpan = INT64_MAX;
     JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_CHOICE_SETTING, JOBQ_QUEUE_SETTING, \
                         JOBQ_SWITCH_SETTING)
 
-// The settings in force, with the defaults.
+// The settings in effect, including defaults.
 struct QueueSettings {
 #define JOBQ_SETTING(name, kind, type, otherwise, ...) type name = otherwise;
     JOBQ_EACH_SETTING
@@ -70,15 +71,15 @@ enum class SettingType : std::uint8_t { Number, Span, Choice, Queue, Switch };
 
 struct QueueSetting {
     const char *name;
-    const char *words;  // of a choice
+    const char *words;  // words of a choice
     const char *text;
-    std::int64_t lowest;  // of a number, or a span in microseconds
+    std::int64_t lowest;  // bounds of a number, or of a span in microseconds
     std::int64_t highest;
     SettingType type;
-    bool removable;  // 0, or the empty name, takes it away
+    bool removable;  // 0, or the empty name, removes the setting
 };
 
-// One number for each, in the order of the table.
+// The number of each setting, in the order of the table.
 enum class SettingNumber : std::uint8_t {
 #define JOBQ_SETTING(name, ...) name,
     JOBQ_EACH_SETTING
@@ -96,17 +97,17 @@ constexpr QueueSetting kQueueSettingTable[kQueueSettings] = {
 
 constexpr const QueueSetting &setting_of(SettingNumber number) { return kQueueSettingTable[static_cast<int>(number)]; }
 
-// A job and a claim may say them, too.
+// Settings that a job or a claim may override.
 constexpr QueueSetting kHeartbeatTimeout = setting_of(SettingNumber::heartbeat_timeout);
 constexpr QueueSetting kMaxRuntime = setting_of(SettingNumber::max_runtime);
 
 constexpr int kMostChoices = 8;
-// The words apart: how many they are.
+// Splits the words and returns their number.
 int split_choices(std::string_view words, std::string_view (&choices)[kMostChoices]) noexcept;
-// Which of the words this is, counted from 0; -1: none of them.
+// Returns the index of the word, or -1.
 int choice_of(std::string_view words, std::string_view word) noexcept;
 
-// `span` within the bounds of the setting, whatever an UPDATE by hand has left there.
+// Returns `span` clamped to the bounds of the setting, because an UPDATE with plain SQL may have stored any value.
 Micros bounded(const QueueSetting &setting, Micros span) noexcept;
 
 }  // namespace jobq::core

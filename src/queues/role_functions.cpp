@@ -1,5 +1,6 @@
-// jobq_grant and jobq_revoke: what a producer, a worker, an operator and a monitor may do.
-// They run with the rights of the caller, so only who may GRANT can grant. jobq.may_use: whether somebody may.
+// The SQL functions jobq_grant and jobq_revoke, which give roles the privileges of a producer, worker, operator, or
+// monitor. They run with the rights of the caller, so only a role that may GRANT can use them. jobq.may_use checks
+// whether a role may call a function.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -12,7 +13,7 @@ namespace jobq {
 
 namespace {
 
-constexpr int kMaxQueues = 10000;  // in one call
+constexpr int kMaxQueues = 10000;  // per call
 
 RoleKind kind_argument(FunctionCallInfo fcinfo) {
     return require_choice<RoleKind>("profile", view(require_text(fcinfo, 1, "profile")), kRoleKindNames);
@@ -36,7 +37,7 @@ void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {
 RoleChange change_arguments(FunctionCallInfo fcinfo) {
     const text *role = require_text(fcinfo, 0, "role");
     check_name(view(role), "role", NAMEDATALEN - 1, false);
-    // Even quoted, GRANT takes this name for everybody.
+    // GRANT treats this name as PUBLIC, even if it is quoted.
     if (view(role) == "public")
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"role\" must not be PUBLIC"),
                         errhint("A role that may call every function is an operator, whatever its name says.")));

@@ -1,4 +1,4 @@
-// See roles.h. The one place that says which function is for whom.
+// See roles.h. This is the only place that assigns functions to kinds of roles.
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -16,7 +16,7 @@ namespace jobq {
 
 namespace {
 
-// The kinds of role, as a set.
+// Sets of role kinds.
 constexpr unsigned set_of(RoleKind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned kProducer = set_of(RoleKind::Producer);
 constexpr unsigned kWorker = set_of(RoleKind::Worker);
@@ -24,14 +24,15 @@ constexpr unsigned kOperator = set_of(RoleKind::Operator);
 constexpr unsigned kMonitor = set_of(RoleKind::Monitor);
 constexpr unsigned kEverybody = kProducer | kWorker | kOperator | kMonitor;
 constexpr unsigned kNobody = 0;
-// Only for who has all queues.
+// Marks a function that only a role with all queues may call.
 constexpr unsigned kOfAllQueues = 1U << lengthof(kRoleKinds);
 
 struct Call {
     const char *function;
     unsigned kinds;
 };
-// Every public function, and which kinds of role call it. The table of functions in docs/reference.md has this order.
+// All public functions and the kinds of roles that may call them. The table of functions in docs/reference.md has the
+// same order.
 constexpr Call kCalls[] = {
     {"jobq_enqueue", kProducer},
     {"jobq_enqueue_many", kProducer},
@@ -111,15 +112,16 @@ constexpr Call kCalls[] = {
 };
 
 struct Kind {
-    // Functions, or tables of the schema jobq, that no other kind has all of: who was granted all of them is of this
-    // kind. One alone may have been granted by hand.
+    // Functions, or tables of the schema jobq, that no other kind has in full. A role is of this kind if it was granted
+    // all of them; a single one may have been granted manually.
     const char *markers[3];
-    const char *queues_view;  // whose column is granted to who has some queues only; nullptr: there is no such grant
+    const char *queues_view;  // the view whose column is granted to a role that is restricted to some queues; nullptr
+                              // if this kind cannot be restricted
     bool reads_views;
     bool reads_jobs;
     bool reads_ticks;
 };
-// In the order of RoleKind.
+// The rows are in the order of RoleKind.
 constexpr Kind kKinds[] = {
     {{"jobq_enqueue", "jobq_enqueue_many"}, "producer_queues", false, false, false},
     {{"jobq_claim", "jobq_complete", "jobq_heartbeat"}, "worker_queues", false, false, false},
@@ -130,7 +132,8 @@ constexpr Kind kKinds[] = {
 const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
 const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind)].data(); }
 
-// The extension's own function only, in the public schema or in jobq: somebody may have made another of that name.
+// Matches only the extension's own function in the public schema or in jobq, because a user may have created another
+// function with this name.
 #define OWN_FUNCTION                                                                                                \
     "FROM pg_catalog.pg_proc p, pg_catalog.pg_depend d, pg_catalog.pg_extension e "                                 \
     "WHERE p.pronamespace OPERATOR(pg_catalog.=) ANY (ARRAY[$1, 'jobq'::pg_catalog.regnamespace::pg_catalog.oid]) " \
@@ -143,7 +146,7 @@ const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind
 Statement find_function = {
     "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text " OWN_FUNCTION, {OIDOID, NAMEOID}, Planning::Free};
 
-// Granted to the role itself, not to PUBLIC or a role it is a member of.
+// Selects grants to the role itself, not to PUBLIC or to roles that it is a member of.
 Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"(
              UNION ALL
              SELECT c.relacl FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
@@ -154,7 +157,8 @@ Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"
                         {OIDOID, NAMEOID, OIDOID},
                         Planning::Free};
 
-// A privilege on a column: GRANT ... ON ALL TABLES IN SCHEMA, which is for tables, makes nobody restricted.
+// Selects a privilege on a column. GRANT ... ON ALL TABLES IN SCHEMA grants privileges on tables, so it does not
+// restrict any role.
 Statement find_restriction = {
     R"(SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n, pg_catalog.pg_attribute t,
             pg_catalog.aclexplode(t.attacl) a
@@ -189,7 +193,7 @@ Statement remove_all_queues = {
     {OIDOID, TEXTOID},
     Planning::Free};
 
-// `object` is quoted as SQL needs it.
+// Grants or revokes one privilege. `object` is already quoted for SQL.
 void change_one(bool grant, const char *privilege, const char *object, const char *role) {
     run_text(psprintf("%s %s ON %s %s %s", grant ? "GRANT" : "REVOKE", privilege, object, grant ? "TO" : "FROM",
                       quote_identifier(role)));
@@ -246,14 +250,14 @@ void grant_all(RoleKind which, bool all_queues, const char *role, Oid schema) {
     for (const Call &call : kCalls)
         if ((call.kinds & set_of(which)) != 0 && (all_queues || (call.kinds & kOfAllQueues) == 0))
             change_function(true, call.function, schema, role);
-    // Tables and views show all queues.
+    // A role with some queues gets no tables or views, because they show all queues.
     if (all_queues)
         change_tables(true, kind, role);
     else
         change_view_of_queues(true, kind, role);
 }
 
-// What the role holds of a kind.
+// What a role holds of one kind.
 struct Holding {
     bool held;
     bool restricted;
@@ -296,8 +300,8 @@ void warn_of_missing_queues(const RoleChange &change, int64 removed) {
                              static_cast<long long>(removed), change.queues.count, name_of(change.kind))));
 }
 
-// It is for its owner to open: it may have more than our functions, and jobq_revoke could not tell who else needs it
-// open.
+// Warns instead of granting USAGE on the schema, because only the schema's owner should decide. The schema may contain
+// more than these functions, and jobq_revoke could not tell whether other roles need it.
 void warn_of_closed_schema(const RoleChange &change, Oid role) {
     if (pg_namespace_aclcheck(change.schema, role, ACL_USAGE) == ACLCHECK_OK) return;
     const char *schema = quote_identifier(get_namespace_name(change.schema));
@@ -306,7 +310,7 @@ void warn_of_closed_schema(const RoleChange &change, Oid role) {
                       errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
 }
 
-// What the other kinds that a role holds need.
+// What the other kinds of a role need.
 struct Needs {
     unsigned kinds, of_all_queues;  // sets of kinds
     bool views, jobs;
@@ -344,7 +348,7 @@ void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
     if (was.queues > 0) forget_queues(role, change.kind);
 }
 
-// GRANT itself waits for nobody: two at once would fail with "tuple concurrently updated".
+// Serializes grants, because GRANT takes no lock, and two concurrent ones would fail with "tuple concurrently updated".
 void wait_for_others() {
     LockDatabaseObject(NamespaceRelationId, get_namespace_oid("jobq", false), 0, ShareUpdateExclusiveLock);
 }
@@ -358,7 +362,7 @@ void grant_kind(const RoleChange &change) {
     const Holding has = holding_of(role, change.kind, change.schema);
     if (!change.all_queues && has.held && !has.restricted) refuse_some_queues(change);
     grant_all(change.kind, change.all_queues, change.role, change.schema);
-    // What is left of a role that was dropped is nobody's.
+    // Rows that a dropped role has left do not count.
     if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, change.kind);
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
     if (!change.all_queues)
@@ -383,7 +387,7 @@ void revoke_kind(const RoleChange &change) {
         removed = affected();
     }
     warn_of_missing_queues(change, removed);
-    // Of no queue it is nothing.
+    // Without any queue left, the role loses this kind.
     if (has.restricted && static_cast<int64>(has.queues) == removed) revoke_wholly(change, role, {true, true, 0});
 }
 

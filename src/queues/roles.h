@@ -1,4 +1,4 @@
-// The privileges of jobq's four kinds of role, for all queues or for some.
+// The privileges of the four kinds of jobq roles, for all queues or for some.
 #pragma once
 
 #include "compat/args.h"
@@ -14,28 +14,29 @@ enum class RoleKind { Producer, Worker, Operator, Monitor };
 constexpr RoleKind kRoleKinds[] = {RoleKind::Producer, RoleKind::Worker, RoleKind::Operator, RoleKind::Monitor};
 constexpr std::string_view kRoleKindNames[] = {"producer", "worker", "operator", "monitor"};
 
-// What jobq_grant and jobq_revoke are told.
+// The arguments of jobq_grant and jobq_revoke.
 struct RoleChange {
     const char *role;
     RoleKind kind;
     bool all_queues;
-    Names queues;  // unless it is all
-    Oid schema;    // that holds the public functions
+    Names queues;  // used if all_queues is false
+    Oid schema;    // schema of the public functions
 };
 
-// GRANTs to or REVOKEs from the role; what another kind that the role holds still needs is kept. 42704 for an unknown
-// role, 42501 when the current user may not, 55000 where the role has all queues and the change is about some.
-// Inside with_spi().
+// Grants privileges to the role or revokes them. Keeps privileges that another kind of the role still needs. Raises
+// 42704 for an unknown role, 42501 if the current user lacks the privileges, and 55000 if the role has all queues but
+// the change names some. Call them inside with_spi().
 void grant_kind(const RoleChange &change);
 void revoke_kind(const RoleChange &change);
 
-// Whether it is a function for this kind of role.
+// Returns whether roles of this kind may call the function.
 bool kind_calls(RoleKind kind, const char *function);
 
-// What the role itself was granted, not PUBLIC or a role it is a member of. With SPI open, inside as_owner_now().
+// These functions consider only what was granted to the role itself, not to PUBLIC or to roles that it is a member of.
+// Call them with SPI open, inside as_owner_now().
 bool holds_kind(Oid role, RoleKind kind, Oid schema);
 bool is_restricted(Oid role, RoleKind kind);
-// Rows (queue).
+// Returns rows (queue).
 Rows queues_granted(Oid role, RoleKind kind);
 
 }  // namespace jobq

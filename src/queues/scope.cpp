@@ -1,5 +1,5 @@
-// See scope.h. What was found for a user and a function is kept in the session until a privilege, a membership, a role
-// or jobq.queue_grants changes: the catalogue's invalidations tell, and for the table its triggers send one.
+// See scope.h. The scope of a user and function is cached in the session until a privilege, a membership, a role, or
+// jobq.queue_grants changes. Catalog changes send invalidations, and triggers on the table send one too.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -20,7 +20,7 @@ namespace jobq {
 
 namespace {
 
-// Bounds the memory of a session that takes on ever new roles.
+// Maximum number of cached scopes, which bounds the memory of a session that switches between many roles.
 constexpr int kMaxCached = 1000;
 
 struct CacheKey {
@@ -30,7 +30,7 @@ struct CacheKey {
 
 struct CacheEntry {
     CacheKey key;
-    uint64 generation;  // valid while it equals the current one
+    uint64 generation;  // valid while it equals current_generation
     bool all;
     MemoryContext context;  // owns the scope
     QueueScope *scope;
@@ -39,11 +39,11 @@ struct CacheEntry {
 HTAB *cache = nullptr;
 uint64 current_generation = 1;
 
-// Whether any role's grant is restricted.
+// Whether the grant of any role is restricted.
 enum class Restriction : uint8 { Unknown, Nobody, Somebody };
 Restriction restriction = Restriction::Unknown;
 
-// jobq.queue_grants and the views whose privileges matter.
+// jobq.queue_grants and the views whose privileges restrict roles.
 constexpr const char *kGrantRelations[] = {"queue_grants", "producer_queues", "worker_queues", "operator_queues"};
 Oid grant_relations[lengthof(kGrantRelations)];
 
@@ -78,7 +78,7 @@ void on_relcache_invalidation(Oid relation) {
 
 void on_syscache_invalidation(Datum, CatalogCache, uint32) { current_generation++; }
 
-// Somebody may use it until the transaction ends.
+// Keeps the memory of the scope until the transaction ends, because a caller may still use it.
 void retire(CacheEntry *entry) {
     if (entry->context != nullptr) MemoryContextSetParent(entry->context, TopTransactionContext);
     entry->context = nullptr;
@@ -111,7 +111,7 @@ bool read_restriction() {
     bool found = false;
     as_owner_now([&] {
         with_spi([&] {
-            // The table itself may be granted to whoever shall read it.
+            // The table itself is left out, because SELECT on it may be granted to any role.
             const Datum array = array_of(views + 1, lengthof(kGrantRelations) - 1, OIDOID);
             found = read(find_restriction, Params().add(array), GetActiveSnapshot()).size() > 0;
         });
@@ -124,14 +124,14 @@ bool somebody_is_restricted() {
         open_cache();
         const uint64 generation = current_generation;
         const bool found = read_restriction();
-        // Unless it has changed meanwhile.
+        // The result is not cached if it has become stale in the meantime.
         if (generation != current_generation) return found;
         restriction = found ? Restriction::Somebody : Restriction::Nobody;
     }
     return restriction == Restriction::Somebody;
 }
 
-// The queues of a user, as they are collected.
+// The queues of a user, while they are collected.
 struct Collected {
     std::string_view *queues;
     int count;
@@ -150,7 +150,8 @@ void collect(Collected *to, const Rows &rows) {
     }
 }
 
-// Whether what a role was granted lets its members call the function for all queues. If not, adds its queues.
+// Returns whether the grants of a role let its members call the function for all queues. If not, adds the queues of the
+// role.
 bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
     bool restricted = false;
     for (const RoleKind kind : kRoleKinds) {
@@ -163,11 +164,11 @@ bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
             return true;
         }
     }
-    // What was granted by GRANT is for all queues.
+    // Privileges from a plain GRANT are for all queues.
     return !restricted;
 }
 
-// Whether the user may call the function for all queues. If not, collects those for which it may.
+// Returns whether the user may call the function for all queues. If not, collects the queues that the user may use.
 bool collect_scope(Oid user, Oid function, Collected *to) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(tuple)) elog(ERROR, "jobq: cache lookup failed for function %u", function);
@@ -179,7 +180,7 @@ bool collect_scope(Oid user, Oid function, Collected *to) {
     const Datum value = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proacl, &none);
     const Acl *acl = none ? nullptr : DatumGetAclPCopy(value);
     ReleaseSysCache(tuple);
-    // Without a list PUBLIC has the right.
+    // Without an ACL, PUBLIC has the privilege.
     if (acl == nullptr || has_privs_of_role(user, owner)) return true;
     for (const AclItem *item = ACL_DAT(acl); item < ACL_DAT(acl) + ACL_NUM(acl); item++) {
         if ((ACLITEM_GET_PRIVS(*item) & ACL_EXECUTE) == 0) continue;
@@ -208,7 +209,7 @@ void keep_scope(CacheEntry *entry, Collected *found) {
 
 void load(CacheEntry *entry) {
     retire(entry);
-    // Taken before anything is read: an invalidation that arrives meanwhile makes the entry stale at once.
+    // The generation is read first, so that an invalidation that arrives during the load makes the entry stale at once.
     const uint64 generation = current_generation;
     as_owner_now([&] {
         with_spi([&] {
@@ -224,7 +225,8 @@ void load(CacheEntry *entry) {
 
 const QueueScope *scope_of(Oid user, Oid function) {
     refuse_parallel_operation();
-    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of what is taken back.
+    // Without this call, the session would receive invalidations only when it takes a new lock, so a long transaction
+    // would never notice a REVOKE.
     AcceptInvalidationMessages();
     if (!somebody_is_restricted()) return nullptr;
     open_cache();
