@@ -1,5 +1,5 @@
-// How an attempt ends that does not complete its job; jobq.attempts has a row for each, whose CHECK
-// (src/sql/20_tables.sql) knows the same names.
+// How an attempt ends without completing its job. Each such attempt has a row in jobq.attempts, whose CHECK constraint
+// (src/sql/20_tables.sql) lists the same names.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace {
 
 enum class Direction { Away, Home };
 
-// Where the job in table.row goes; nullptr: nowhere.
+// Returns the queue that the job in table.row moves to, or nullptr.
 text *destination(const JobsTable &jobs, Direction direction) {
     if (direction == Direction::Home) {
         bool none;

@@ -1,20 +1,20 @@
-// Jobs that have failed for good in a queue with a dead letter queue. Such a job moves there, stays
-// `failed`, and its dead_from names the queue it came from. It never runs there: whatever makes it run again sends it
-// home first. So jobs cannot go round in a circle, whatever queues name each other.
-// All inside with_spi(). The caller has locked the jobs, or changed them in this transaction.
+// Jobs that have failed permanently in a queue with a dead letter queue. Such a job moves there, stays `failed`, and
+// its dead_from names the queue it came from. It never runs there: whatever makes it run again sends it home first, so
+// jobs cannot circulate, whichever queues name each other. Call these functions inside with_spi(), after locking the
+// jobs or changing them in this transaction.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Moves those of these jobs, which have just failed, whose queue has a dead letter queue.
+// Moves those of these failed jobs whose queue has a dead letter queue.
 void bury_jobs(const Datum *ids, int count);
 
-// Moves those of these jobs that are dead letters back to where they came from; their status stays as it is.
+// Moves the dead letters among these jobs back to the queues they came from; their status stays the same.
 void send_home(const Datum *ids, int count);
 
-// The job shall stay where it is and not be a dead letter any more.
+// Makes the job an ordinary job of the queue it is in, no longer a dead letter.
 void forget_origin(int64 id);
 
 }  // namespace jobq

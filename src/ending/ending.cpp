@@ -22,8 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Of jobs that are there: somebody's trigger may have deleted one on the way. How many those are, and how many attempts
-// were recorded.
+// Records attempts of existing jobs, because a user's trigger may have deleted a job. Returns the number of these
+// attempts and the number of recorded rows.
 Statement record_attempts = {
     R"(WITH there AS (
            SELECT u.* FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
@@ -41,7 +41,7 @@ Statement delete_all_of = {
     "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
     "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind",
     {INT8ARRAYOID}};
-// What is read of deleted jobs needs room.
+// Maximum number of jobs per DELETE, because the returned rows need memory.
 constexpr int kDeletedAtOnce = 10000;
 
 Statement move_attempts_of = {"UPDATE jobq.attempts a SET job_id = $2 WHERE a.job_id = $1", {INT8OID, INT8OID}};
@@ -82,13 +82,13 @@ bool is_empty(const Endings &endings) {
            endings.buried.count == 0 && endings.waited.count == 0;
 }
 
-// The events that the counters know; a job's change of status is counted apart.
+// Counts the event of an attempt. Changes of a job's status are counted elsewhere.
 void count_event(std::string_view queue, AttemptOutcome outcome) {
     if (outcome == AttemptOutcome::Failed) count_event_at_commit(queue, core::CountedEvent::Failed, 1);
     if (outcome == AttemptOutcome::Lost) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
-// Of jobs that are gone: their edges, and what others that still need one have to know.
+// Removes the edges of deleted jobs and tells the jobs that still need them what they have to know.
 void forget_edges_of(const Rows &gone) {
     if (!any_edge()) return;
     for (uint64 i = 0; i < gone.size(); i++) {
@@ -138,7 +138,7 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
     if (keeps_key(jobs)) endings->keys.add(kept_key(jobs, now));
     const Queue *queue = find_queue(before.queue);
     const bool completed = after.status == core::JobStatus::Completed;
-    // Its worker may have left a wait undecided. A job that completes has mostly decided all of its waits.
+    // The worker may have left a wait undecided. A completed job has usually decided all of its waits.
     if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
         endings->waited.add(Int64GetDatum(before.id));
     if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())

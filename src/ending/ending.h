@@ -1,6 +1,6 @@
-// What follows when an attempt ends or a job finishes: the attempt is recorded, a key is kept (unique_for), the job is
-// deleted where its queue does not keep it, or moved to the dead letter queue. Noted while rows are written, done
-// by SQL afterwards, for all at once.
+// What follows when an attempt ends or a job finishes: the attempt is recorded, the unique key is kept (unique_for),
+// and the job is deleted if its queue does not keep it, or moved to the dead letter queue. These actions are noted
+// while rows are written and carried out together with SQL afterwards.
 #pragma once
 
 #include "compat/memory.h"
@@ -16,57 +16,59 @@ namespace jobq {
 // One row of jobq.attempts.
 struct EndedAttempt {
     int64 job;
-    int64 lease;  // 0: it was set to processing by hand
+    int64 lease;  // 0 if the job was set to processing with plain SQL
     int32 attempt;
     AttemptOutcome outcome;
-    text *worker_id, *error;  // nullptr: none
+    text *worker_id, *error;  // nullptr if none
     core::Maybe started_at;
-    bool reported;  // by the worker that had the lease
+    bool reported;  // by the worker that held the lease
 };
 
-// Zeroed at first.
+// Must be zeroed before use.
 struct Endings {
     Notes<EndedAttempt> attempts;
     Notes<KeptKey> keys;
-    Notes<Datum> unkept, buried, waited;  // waited: what they have awaited is over
+    Notes<Datum> unkept, buried, waited;  // waited: jobs whose waits are over
 };
 
-// Until the next attempt of a job that has failed, by its queue's backoff.
+// Returns the delay before the next attempt of a failed job, by its queue's backoff.
 core::Micros retry_delay(const Queue &queue, int attempts);
 
 // How an attempt ends without completing.
 struct AttemptEnd {
     AttemptOutcome outcome;
-    text *error;  // nullptr: none
+    text *error;  // nullptr if none
     bool reported;
 };
 
-// Ends the attempt of the running job in table.row, `before`. False: look again, as write_life says.
+// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must look
+// again, as write_life() does.
 bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
                  TimestampTz now, Endings *endings);
 
-// The job in table.row has become `after`, finished or not.
+// Notes that the job in table.row has changed to `after`, finished or not.
 void note_end(const JobsTable &jobs, const JobState &before, const core::Life &after, TimestampTz now,
               Endings *endings);
 
-// Does what follows, when the table is closed. Inside with_spi(), or with the owner's rights by itself.
+// Carries out the noted actions after the table is closed. Call the first function inside with_spi(); the second one
+// takes the owner's rights itself.
 void settle_endings(const Endings &endings, TimestampTz now);
 void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 
-// Lets an event that may end them happen to jobs that are locked, where it applies, and notes what follows, or does it.
-// Inside with_spi().
+// Apply an event that may end jobs to locked jobs, where the event is applicable. They note what follows, or carry it
+// out. Call them inside with_spi().
 Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
 Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event);
 
-// Deletes the attempts of jobs that somebody deleted by hand; all attempts. Those of a job that gets another id go with
-// it.
+// Delete the attempts of jobs that were deleted with plain SQL, delete all attempts, or move the attempts of a job that
+// gets another id.
 void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
 void move_attempts(int64 from, int64 to);
 
-// Deletes jobs and their attempts, whatever their status, but for those that unfinished jobs need. `ids` is changed.
+// Deletes jobs in any status and their attempts, except jobs that unfinished jobs need. Changes `ids`.
 void delete_jobs_and_attempts(Datum *ids, int count);
-// The same of jobs that are locked, and that somebody wants to be gone whoever needs them. Returns how many.
+// Deletes locked jobs even if other jobs need them. Returns the number of deleted jobs.
 int64 delete_jobs(Datum *ids, int count);
 
 }  // namespace jobq

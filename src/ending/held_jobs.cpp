@@ -22,7 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Those that are rescue-indexed, and those that were claimed just now, whose ids are $2. No UNION: it might sort.
+// Selects the rescue-indexed jobs and those that were claimed a moment ago, whose ids are $2. Avoids UNION because it
+// might sort.
 Statement find_jobs_of_worker = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($2 || ARRAY (SELECT w.id FROM jobq.jobs w
@@ -44,14 +45,14 @@ Statement find_ended = {
        LEFT JOIN LATERAL (SELECT * FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" IN_SCOPE("$3") ") j ON true",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID}};
 
-// Jobs that were deleted on their completion.
+// Jobs that were deleted on completion.
 struct Deleted {
     Edges edges;
     Notes<HeldJob> jobs;
     Notes<Datum> with_attempts, with_steps;
 };
 
-// Leaves those that have edges of their own, or that somebody has made another job need at the last moment.
+// Keeps only the jobs that have edges of their own, or that another job has come to need at the last moment.
 void leave_needed(Deleted *gone) {
     const int count = gone->jobs.count;
     gone->jobs.count = 0;
@@ -64,8 +65,8 @@ void leave_needed(Deleted *gone) {
 
 void forget_job(const HeldJob &job) { forget_edges(job.id, true, job.has_extra ? &job.extra : nullptr); }
 
-// A job that its queue does not keep is deleted as it is, unless somebody's trigger or constraint has a say, or others
-// need it: those see it completed first, the result too.
+// Deletes a job that its queue does not keep without writing the completed row first. The caller writes that row
+// instead if a user's trigger or constraint must see it, or if other jobs need the job and its result.
 bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life &after, Deleted *gone) {
     if (!delete_row(&jobs->table)) return false;
     JobState completed = before;
@@ -77,7 +78,7 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     return true;
 }
 
-// How an attempt that a worker reports on ends: what happens to the job, and what is recorded.
+// The end of an attempt that a worker reports: what happens to the job, and what is recorded.
 struct Report {
     core::Event event;
     AttemptEnd end;
@@ -111,7 +112,7 @@ bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
                       others);
 }
 
-// The job that a returned row (id, lease, ...) is about; `held` is sorted.
+// Returns the job that a row (id, lease, ...) belongs to; `held` is sorted.
 HeldJob *job_of(HeldJob *held, int count, const Row &row) {
     HeldJob key = {};
     key.id = row.int64_at(1);
@@ -123,7 +124,7 @@ HeldJob *job_of(HeldJob *held, int count, const Row &row) {
     return found;
 }
 
-// Of leases that are not held: finds out why. A job that is not in scope is gone. Inside with_spi().
+// Finds out why leases are not held. A job out of scope counts as gone. Call it inside with_spi().
 void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
     auto *ids = room_for<Datum>(count), *leases = room_for<Datum>(count);
     int unheld = 0;
@@ -144,7 +145,7 @@ void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
     }
 }
 
-// The current lease of a job that this very transaction has claimed; 22004 in every other case.
+// Returns the current lease of a job that this transaction has claimed. Raises 22004 in every other case.
 int64 lease_claimed_here(int64 job_id) {
     JobsTable jobs;
     int64 lease = 0;

@@ -1,7 +1,7 @@
-// What a worker reports on jobs that it holds. Each job is looked up by its id, and the row
-// must be processing under the lease that the worker names: the fence. A job out of scope is not held.
+// Handles what a worker reports on jobs that it holds. Each job is looked up by its id, and its row must be processing
+// under the lease that the worker names: the fence. A job out of scope is not held.
 //
-// Rows are locked in the order of (id, lease): callers sort, so that two batches in opposite orders cannot deadlock.
+// Rows are locked in the order of (id, lease). Callers sort, so that two batches in opposite orders cannot deadlock.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,21 +12,22 @@
 
 namespace jobq {
 
-// A job named by a worker together with the lease it believes to hold, and what came of it.
+// A job that a worker names with the lease it believes to hold, and the result of the report.
 struct HeldJob {
     int64 id;
     int64 lease;
-    int position;  // where it stood in the caller's arrays
+    int position;  // position in the caller's arrays
     Datum extra;   // result (jsonb) or error (text)
     bool has_extra;
     bool held;               // out: the lease was the current one
-    bool cancel;             // out, heartbeats: a cancellation was asked for
-    core::Unheld unheld;     // out, heartbeats, where it is not held: why
+    bool cancel;             // out, heartbeats: a cancellation was requested
+    core::Unheld unheld;     // out, heartbeats: why the lease is not held
     core::JobStatus status;  // out: the job's new status
 };
 
-// Calls change(before) for a job that is(), in table.row. False when it is not. change() waits for whoever has the row
-// locked; when it answers false, the row has changed meanwhile: look again.
+// Calls change(before) for a job in table.row for which is() holds. Returns false if is() does not hold. change() waits
+// for a session that has locked the row. It returns false if the row has changed in the meantime, and then the job is
+// looked up again.
 template <typename Is, typename Change>
 bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     for (;;) {
@@ -37,12 +38,12 @@ bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     }
 }
 
-// For an ErrorContextCallback: says what to do about a snapshot of REPEATABLE READ and above that is older than the
-// row.
+// Adds a hint to serialization errors in REPEATABLE READ and above, when the snapshot is older than the row. For an
+// ErrorContextCallback.
 void add_report_hint(void *);
 
-// Calls change(jobs, before, job) with each of these jobs that is held, in an open table of its own. Returns whether
-// all are.
+// Calls change(jobs, before, job) for each of these jobs that is held, in a table that it opens. Returns whether all
+// are held.
 template <typename Change>
 bool change_held(HeldJob *held, int count, const QueueScope *scope, Change change) {
     JobsTable jobs;
@@ -62,34 +63,34 @@ bool change_held(HeldJob *held, int count, const QueueScope *scope, Change chang
     return all;
 }
 
-// The job that the first argument names, under the lease of that number. A NULL lease: that of this very transaction's
-// claim; 22004 where there is none.
+// Returns the job in the first argument with the lease in argument `lease_argument`. A NULL lease means the lease of
+// this transaction's claim; raises 22004 if there is none.
 HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument);
 
-// JQ001: a worker wanted the lease to hold, so that what it has done in this transaction is undone.
+// JQ001: a worker required the lease to be held, so its work in this transaction must be undone.
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
 #define JOBQ_LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
 [[noreturn]] void lease_is_lost(int64 job);
 
-// processing -> completed, where held; `extra` is the result.
+// Completes the jobs that are held; `extra` is the result.
 void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
 
-// A failed attempt: `extra` is the error. `retry_in` < 0: by the queue's backoff.
+// Records a failed attempt; `extra` is the error. A negative `retry_in` uses the queue's backoff.
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now);
 
-// The same of a job that was stopped: has it taken longer than its max_runtime allows, that is how its attempt ends.
+// Does the same for a job that was stopped. If it has exceeded max_runtime, its attempt ends as an overrun.
 void fail_stopped_job(HeldJob *held, TimestampTz now);
 
-// Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
+// Gives jobs back without counting the attempt. With `delay` 0, they are claimable at once in their old place.
 void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, AttemptOutcome outcome,
                     TimestampTz now);
 
-// Extends the leases that are held; `extra` is the progress. Fills held and cancel, or unheld.
+// Extends the held leases; `extra` is the progress. Sets `held` and `cancel`, or `unheld`.
 void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope);
 
-// Extends the leases of every job of a worker, and of those that were set to processing by hand in its name. Returns
-// how many, in *held, in the order of their ids. Inside with_spi().
+// Extends the leases of all jobs of a worker, including jobs that were set to processing in its name with plain SQL.
+// Returns their number and, in *held, the jobs ordered by id. Call it inside with_spi().
 int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held);
 
 }  // namespace jobq

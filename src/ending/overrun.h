@@ -1,5 +1,4 @@
-// The end of an attempt that has taken longer than max_runtime allows. Whoever finds that out calls it: the rescue, and
-// what stops a handler.
+// Ends an attempt that has exceeded max_runtime. The rescue calls it, and so does the code that stops a handler.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,7 +6,8 @@
 
 namespace jobq {
 
-// Of the running job in table.row, `before`. False: look again, as write_life says.
+// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must look
+// again, as write_life() does.
 bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings);
 
 }  // namespace jobq

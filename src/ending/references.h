@@ -1,12 +1,12 @@
-// Whether jobs can be deleted, as far as tables go that follow jobq's by a foreign key.
+// Whether jobs can be deleted, given tables that follow jobq's tables by a foreign key.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Before much is done that ends with deleting jobs: raises what the statements that delete would raise (55000,
-// compat/followers.h).
+// Raises the error that deleting jobs would raise (55000, compat/followers.h), before much work is done that would end
+// with it.
 void require_deletable_jobs();
 
 }  // namespace jobq
