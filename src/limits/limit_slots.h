@@ -1,7 +1,7 @@
-// Who holds the slots of limits: running jobs, in jobs._queue_slot and jobs._key_slot.
+// Finds which running jobs hold the slots of limits, in jobs._queue_slot and jobs._key_slot.
 //
-// A claim locks a slot for as long as it takes to look whether it is free and to write its own job into it. It never
-// waits for the lock, and does not keep it: from then on others see the entry.
+// A claim locks a slot while it checks whether the slot is free and writes it into its own job. It never waits for the
+// lock. It releases the lock after the write, because other sessions then see the index entry.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,11 +10,11 @@
 
 namespace jobq {
 
-// Of what a job's slot is: the column it stands in, and the index on that.
+// What a job's slot belongs to, which determines its column and index.
 enum class SlotOf { Queue, Key };
 constexpr JobColumn column_of_slot(SlotOf of) { return of == SlotOf::Queue ? kJobQueueSlot : kJobKeySlot; }
 
-// The indexes of slots of an open table, opened when needed.
+// The slot indexes of an open table, opened when needed.
 struct Slots {
     JobsTable *jobs;
     Relation indexes[2];
@@ -22,24 +22,24 @@ struct Slots {
 };
 void close_slots(Slots *slots);
 
-// Locks the slot if it is free; false: it is not, or somebody else is just taking it. The current transaction is held
-// to have taken it from here on.
+// Locks the slot if it is free, and records that the current transaction has taken it. Returns false if the slot is not
+// free or another session is taking it.
 bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot, TimestampTz now);
-// For when the job that has taken the slot is written, or will not be.
+// Unlocks the slot after the job that has taken it has been written, or if it will not be written.
 void unlock_slot(int64 slot);
 
-// Whether a job seems to hold the slot. An answer to choose by, since the slot is not locked.
+// Returns whether a job seems to hold the slot. This is only a hint, because the slot is not locked.
 bool seems_held(Slots *slots, SlotOf of, int64 slot);
 
-// The numbers of the limit's slots that jobs hold, ascending and different.
+// The numbers of the limit's slots that jobs hold, sorted without duplicates.
 struct Numbers {
     int32 *items;
     int count;
 };
 Numbers held_numbers(Slots *slots, SlotOf of, int64 limit);
 
-// How many jobs run without a slot, as far as that is committed: of the queue, or of the key; core::kEachKey: of all
-// keys that have no limit of their own. Inside with_spi().
+// Returns how many committed jobs run without a slot of the queue or the key; core::kEachKey means all keys without a
+// limit of their own. Call it inside with_spi().
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key);
 
 }  // namespace jobq
