@@ -1,7 +1,8 @@
-// See claim.h. The claim: go to the first place where a job can be, lock what is there, mark it as claimed.
+// See claim.h. A claim goes to the first index entry where a job can be, locks the row, and marks it as claimed.
 //
-// Lane by lane (job/jobs_table.h) in the order of their heads. A row that somebody holds or has changed
-// since our snapshot is passed over; a row that we locked is the version that our snapshot saw.
+// The claim takes jobs lane by lane (job/jobs_table.h), in the order of the first job of each lane. It skips a row that
+// another transaction has locked or has changed since the claim's snapshot; a row that it has locked is therefore the
+// version that its snapshot saw.
 #include "compat/pg.h"
 
 #include "claim/claim.h"
@@ -30,19 +31,22 @@ namespace {
 
 using core::ClaimKey;
 
-// As kWorthRefreshing: noted entries cost less, and those whose claims are still going on cannot be spared anybody:
-// then it need not be tried all the time.
+// Number of noted entries (LaneCursor::noted) after which a claim reads the lane again to find empty ranges. Larger
+// than kWorthRefreshing and subject to kRefreshPause, because a noted entry costs less, and because an entry whose
+// claim is still in progress cannot become part of an empty range.
 constexpr int kSkippedWorthRefreshing = 12;
-// Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
+// Number of claimed jobs after which the session refreshes its lanes in any case, because scans pass over index entries
+// that are marked as dead page by page, without counting them.
 constexpr int kRefreshAfterJobs = 128;
 int jobs_since_refresh = 0;
-// So often may other claims move the position first before this one takes a job all the same.
+// Number of times that other claims may move the round-robin position first before this claim takes a job without
+// having moved it.
 constexpr int kMaxRaces = 64;
-// So many keys that have no room now, or suspects only, may come up in vain before the claim takes the first job of one
-// that has.
+// Number of keys without a claimable job (no room under the limit, or only suspects) that a round-robin claim visits
+// before it gives up the round and takes the first job of any key that has room.
 constexpr int kMaxInVain = 256;
 
-// The order of the queue's jobs, as one for heaps.
+// Orders lanes for the heap functions of the standard library: the lane with the first job is on top.
 struct Later {
     core::Micros ageing;
     bool operator()(const LaneCursor &a, const LaneCursor &b) const {
@@ -50,14 +54,15 @@ struct Later {
     }
 };
 
-// The lanes that the worker may take jobs from, each from where its first job can be.
+// The lanes that the worker may take jobs from, each with the position of its first possible job.
 struct LaneCursors {
     LaneCursor *items;
     int count;
-    bool skipped;  // empty ranges spare the claim a look into some of them
+    bool skipped;  // true if empty ranges let the claim skip a part of some lane
 };
 
-// `first`: no job of the lane comes before it, as far as the claim knows by itself.
+// Adds a cursor for the lane, unless the lane is known to be empty. The caller knows that no job of the lane comes
+// before `first`.
 void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey first) {
     const bool skip_empty_ranges = may_skip_empty_ranges(lane);
     if (skip_empty_ranges) {
@@ -105,8 +110,8 @@ LaneCursors find_cursors(Claim *claim) {
     return cursors;
 }
 
-// Each lane's cursor becomes one for each of its priorities, from the first entry there is, and one behind them where
-// nothing was found. What a lane's empty ranges call empty is not looked at.
+// Replaces each lane's cursor with one cursor per priority, which begins at the first entry of that priority, and one
+// at kLastKey if the end of the lane had no entry. Does not look at the ranges that are known to be empty.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
     auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
@@ -157,7 +162,8 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     return found;
 }
 
-// How far the cursor's jobs come before those of the next cursor; nullptr: there is none.
+// Returns the key up to which the cursor's jobs come before the jobs of the next cursor, which is nullptr if there is
+// no next cursor.
 ClaimKey limit_of(const Claim &claim, const LaneCursor &cursor, const LaneCursor *next) {
     const core::Micros ageing = claim.queue.priority_ageing;
     if (ageing == 0) return next == nullptr ? core::kLastKey : next->next;
@@ -170,7 +176,7 @@ bool is_used_up(const Claim &claim, const LaneCursor &cursor) {
            (claim.queue.priority_ageing > 0 && cursor.next.priority != cursor.priority);
 }
 
-// Takes jobs in their order until claim->wanted have been taken.
+// Takes jobs in the order of the queue until claim->count reaches claim->wanted.
 void take_in_order(Claim *claim, LaneCursor *cursors, int count) {
     const Later later = {claim->queue.priority_ageing};
     std::make_heap(cursors, cursors + count, later);
@@ -185,7 +191,7 @@ void take_in_order(Claim *claim, LaneCursor *cursors, int count) {
     }
 }
 
-// Returns whether entries were passed over because of notes.
+// Takes jobs across lanes. Returns true if it skipped entries because of notes about recent claims.
 bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     claim->wanted = claim->request.batch;
     if (claim->queue.priority_ageing > 0) count = split_by_priority(claim, &cursors, count);
@@ -199,7 +205,7 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
         if (!cursor->skip_empty_ranges) continue;
         if (!cursor->seen) {
-            // That nothing comes before the first entry of a priority, or behind the last, spares later claims a look.
+            // Later claims need not look before the first entry of a priority, or after the last one.
             if (due && claim->queue.priority_ageing > 0 && cursor->begin < cursor->first_entry)
                 refresh_lane(&claim->jobs, cursor->lane, cursor->first_entry, 0, cursor->begin);
             continue;
@@ -214,7 +220,7 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
 }
 
-// The first key behind `*key` in any of the lanes; false when there is none.
+// Sets `*key` to the first key after `*key` in any of the lanes; returns false if no lane has one.
 bool next_round_robin_key_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 *key) {
     bool found = false;
     int64 first = 0;
@@ -228,8 +234,8 @@ bool next_round_robin_key_of_lanes(Claim *claim, const LaneCursor *lanes, int co
     return found;
 }
 
-// Of the jobs of a key that are gone, those that were enqueued together lie in one piece, which later claims are
-// spared.
+// Makes later claims skip the entries of jobs that no longer exist. Jobs of one key that were enqueued together have
+// adjacent entries, which become one empty range.
 void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int count) {
     bool refreshed = false;
     for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
@@ -238,12 +244,12 @@ void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int c
         refreshed = true;
     }
     if (!refreshed) return;
-    // What has been taken must not be seen again.
+    // The next scan must not see the jobs that this claim has taken.
     CommandCounterIncrement();
     renew_snapshot(&claim->jobs);
 }
 
-// Takes the first job of one key. Returns whether there was one.
+// Takes the first job of one key. Returns false if the key had no job to take.
 bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int count, int64 key) {
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * count));
     LaneCursor *first = cursors;
@@ -261,7 +267,8 @@ bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int coun
     return claim->count > before;
 }
 
-// The next key behind round->at, the first one when there is none. False when all have been visited in vain.
+// Goes to the next key after round->at, or to the first key if round->at was the last one. Returns false if every key
+// has been visited without success.
 bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round) {
     int64 key = round->at;
     if (next_round_robin_key_of_lanes(claim, lanes, count, &key)) return core::go_to(round, key);
@@ -269,15 +276,16 @@ bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round)
     return next_round_robin_key_of_lanes(claim, lanes, count, &key) && core::go_to(round, key);
 }
 
-// The keys take turns, from where the last claim of anybody has left off. Whoever moves the position on to a
-// key serves it.
+// Takes jobs from the keys in turn, beginning after the key that any session's last claim served. The claim that moves
+// the shared position to a key serves that key.
 void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
     uint64 last = round_robin_position(name);
     core::Round round = core::begin_round(static_cast<int64>(last));
     int races = 0;
     int in_vain = 0;
     int64 newest =
-        core::kBeforeFirstRoundRobinKey;  // of those that have got a job under this snapshot, the last in order
+        // The last key, in key order, that has got a job under the current snapshot.
+        core::kBeforeFirstRoundRobinKey;
     while (claim->count < claim->request.batch && !claim->closed) {
         CHECK_FOR_INTERRUPTS();
         if (!go_on(claim, lanes, count, &round)) break;
@@ -288,13 +296,14 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         }
         last = static_cast<uint64>(round.at);
         if (round.at <= newest) {
-            // What has been taken must not be seen again.
+            // The next scan must not see the jobs that this claim has taken.
             newest = core::kBeforeFirstRoundRobinKey;
             CommandCounterIncrement();
             renew_snapshot(&claim->jobs);
         }
         if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
-            // It may be the queue's limit, or a suspect before it, that keeps its job: the next claim begins with it.
+            // The claim may be closed because of the queue's limit or a suspect, while the key still has a job. Then
+            // the next claim begins with this key.
             if (claim->closed) move_round_robin(name, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
                 break;
@@ -311,13 +320,14 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         if (lanes[i].skip_empty_ranges) refresh_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kRefreshPause);
 }
 
-// A snapshot older than the job is the usual fate of a claim in REPEATABLE READ.
+// Adds a hint to serialization failures: in REPEATABLE READ, a claim usually fails because its snapshot is older than
+// the job.
 void add_serialization_hint(void *) {
     if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
         errhint("Claim in a READ COMMITTED transaction, or begin the transaction with the claim and retry it.");
 }
 
-// For a claim that another one relies on.
+// Wakes the next worker for jobs that are left, when another claim relied on this one to look for them.
 void look_for_left_jobs(Claim *claim) {
     CommandCounterIncrement();
     open_for_claim(claim);
@@ -326,8 +336,9 @@ void look_for_left_jobs(Claim *claim) {
     wake_for_left_jobs(claim, lanes.items, lanes.count);
 }
 
-// Claims under these settings, and sets *count. False, with no job taken, if the settings have changed in the meantime.
-// `again`: they were read after that had happened, when the transaction had the table lock and a number, so they hold.
+// Claims under the settings in `found`, and sets *count. Returns false, without taking a job, if the settings have
+// changed in the meantime. `again`: the settings were read after such a failure, when the transaction already held the
+// table lock and had a transaction number, so they are current.
 bool claim_under(const Queue &found, const ClaimRequest &request, std::string_view name, TimestampTz now,
                  ClaimSink *sink, bool again, int *count) {
     TimestampTz due;
@@ -337,7 +348,8 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
         end_claim(request.filter, 0);
         return true;
     }
-    // A trigger of somebody's may have the directory read again, or ask for so many queues that this one is forgotten.
+    // A user's trigger may make the session read the directory again, or look up so many queues that this one is
+    // evicted, so the claim needs a copy.
     const Queue queue = kept_queue(found);
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
@@ -356,13 +368,15 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
             if (claim.count > 0) CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
         }
-        // With round_robin: what has no key, since it was inserted behind the triggers' back; and see kMaxInVain.
+        // In a queue with round_robin this takes jobs without a round-robin key, which were inserted with triggers
+        // disabled, and jobs that the round did not reach (kMaxInVain).
         const bool noted =
             claim.count < request.batch && !claim.closed && take_across_lanes(&claim, lanes.items, lanes.count);
         if (noted && claim.count < request.batch && !claim.closed) {
-            // A note may be wrong: nothing is called empty because of it.
+            // A note about a recent claim may be wrong, so no range is recorded as empty because of it. The claim looks
+            // again without notes.
             claim.skip_recent_claims = false;
-            // What has been taken must not be seen again.
+            // The next scan must not see the jobs that this claim has taken.
             CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
             lanes = find_cursors(&claim);

@@ -1,4 +1,4 @@
-// How a job is taken.
+// Claiming jobs.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,7 +9,7 @@
 
 namespace jobq {
 
-// A job that has just been claimed: its row as it was before, and what the claim gave it.
+// A job that has just been claimed: the row before the claim, and the lease and timeout that the claim gave it.
 struct ClaimedJob {
     const JobsTable *jobs;
     int64 lease;
@@ -20,11 +20,11 @@ struct ClaimRequest {
     text *worker_id;
     int batch;
     core::WorkerFilter filter;
-    core::Micros heartbeat_timeout;  // 0: the job's, else the queue's
-    bool written_once;               // nobody but who reports writes the row until the first heartbeat
+    core::Micros heartbeat_timeout;  // 0: the job's timeout, or else the queue's
+    bool written_once;  // no transaction but the one that reports on the job writes the row before the first heartbeat
 };
 
-// Who gets the claimed jobs, one by one, in their order. What a job points to is gone when the call returns.
+// Receives the claimed jobs one by one, in their order. The job that take() gets is valid only during the call.
 class ClaimSink {
  public:
     virtual void take(const ClaimedJob &job) = 0;
@@ -33,12 +33,12 @@ class ClaimSink {
     ~ClaimSink() = default;
 };
 
-// Takes up to request.batch claimable jobs of the queue of that name, in the order (priority, run_at, id) across its
-// lanes; jobs that other transactions hold are passed over, never waited for. Returns how many were taken: none from a
-// paused queue. 40001 in REPEATABLE READ and above when a job has changed since the snapshot.
+// Takes up to request.batch claimable jobs of the queue, in the order (priority, run_at, id) across its lanes. Skips
+// jobs that other transactions have locked; never waits for them. Returns the number of jobs taken, which is 0 for a
+// paused queue. Raises 40001 in REPEATABLE READ and above if a job has changed since the snapshot.
 //
-// The settings and limits that the claim obeys are those that were committed when it took its first job: it holds the
-// lock on jobq.jobs and has a transaction number by then.
+// The claim obeys the settings and limits that were committed when it took its first job: by then it holds the lock on
+// jobq.jobs and has a transaction number.
 int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink);
 
 }  // namespace jobq

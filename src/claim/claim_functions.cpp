@@ -1,4 +1,4 @@
-// jobq_claim and jobq_claim_any.
+// The SQL functions jobq_claim and jobq_claim_any.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
@@ -27,7 +27,7 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
     return batch;
 }
 
-// Returns each claimed job as a row.
+// Returns each claimed job as a row of the result.
 class Emitter : public ClaimSink {
  public:
     explicit Emitter(ResultSet *results) : results_(results) {}

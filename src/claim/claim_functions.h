@@ -1,4 +1,4 @@
-// The arguments of a claim and the rows it returns: shared by jobq_claim, jobq_claim_any and jobq_complete_and_claim.
+// The arguments of a claim and the rows it returns, shared by jobq_claim, jobq_claim_any, and jobq_complete_and_claim.
 #pragma once
 
 #include "claim/claim.h"
@@ -7,25 +7,25 @@
 
 namespace jobq {
 
-// Names of workers that jobq makes itself, from the backend's pid.
+// Prefix of the names that jobq gives to workers without a name; the backend's pid follows.
 #define JOBQ_BACKEND_WORKER "backend:"
 constexpr const char kBackendWorkerPrefix[] = JOBQ_BACKEND_WORKER;
 
-// The name of the worker: the argument, else the setting jobq.worker_id; nullptr when it has none.
+// Returns the worker's name: the argument, or else the setting jobq.worker_id, or nullptr if neither is set.
 text *worker_id_argument(FunctionCallInfo fcinfo, int n);
-// The same; one that has none is named after its backend.
+// Returns the same, but names a worker without a name after its backend.
 text *worker_id_or_default(FunctionCallInfo fcinfo, int n);
 
-// Checks the arguments from `first` on: kinds, versions, capabilities.
+// Checks the arguments from number `first` on: kinds, versions, capabilities.
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 
-// Checks the arguments from `first` on: worker_id, batch, kinds, versions, capabilities, heartbeat_timeout.
+// Checks the arguments from number `first` on: worker_id, batch, kinds, versions, capabilities, heartbeat_timeout.
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
 
-// Claims from the queue and returns the rows. Returns how many.
+// Claims jobs of the queue and adds them to the result. Returns their number.
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);
 
-// Refuses a worker name that jobq_heartbeat_worker could not serve: 22023.
+// Raises 22023 for a worker name that jobq_heartbeat_worker could not look up.
 void check_worker_id(std::string_view worker_id);
 
 }  // namespace jobq

@@ -14,12 +14,12 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of lanes and of entries that a claim looks at, so that the look costs less than the claim. Beyond that
-// it wakes the next worker without need.
+// Maximum number of lanes and of entries that a claim looks at, so that the look costs less than the claim. Beyond
+// these limits the claim wakes the next worker without knowing whether a job is left.
 constexpr int kMaxLanes = 64;
 constexpr int kMaxEntries = 128;
 
-// Whether the job of the entry that the scan has come to is claimable, as far as can be seen without locking it.
+// Returns whether the job at the scan's current entry is claimable, as far as can be seen without locking the row.
 bool is_left(Claim *claim, const core::ClaimKey &key) {
     TimestampTz due = DT_NOEND;
     return !recently_claimed(key.id, claim->now) && fetch_ready(&claim->jobs) &&
@@ -37,14 +37,15 @@ bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entri
         [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
         [&](const core::ClaimKey &key) {
             found = is_left(claim, key);
-            // A freed slot or a new token wakes those that wait for one.
+            // In a queue with limits, assume that no job is left: a freed slot or a new token wakes the workers that
+            // wait for it.
             if (++*entries == kMaxEntries) found = found || claim->limiter == nullptr;
             return found || *entries == kMaxEntries ? Step::Stop : Step::Next;
         });
     return found;
 }
 
-// Whether the claim took each lane's jobs in the order of its cursor.
+// Returns whether the claim took the jobs of each lane in the order of the lane's cursor.
 bool cursors_are_exact(const Claim &claim) { return !claim.queue.round_robin && claim.queue.priority_ageing == 0; }
 
 }  // namespace

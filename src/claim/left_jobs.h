@@ -1,5 +1,5 @@
-// A claim that leaves claimable jobs wakes the next worker that sleeps in jobq_wait(): see claim/waiters.h.
-// Who may call it: claim.cpp.
+// Wakes the next worker that sleeps in jobq_wait() when a claim leaves claimable jobs: see claim/waiters.h.
+// Only claim.cpp may call this.
 #pragma once
 
 #include "claim/take_from_lane.h"
@@ -8,8 +8,8 @@
 
 namespace jobq {
 
-// For a claim that may have left jobs because it wants no more. Looks for a claimable job in its lanes, from where the
-// claim has stopped, if any worker waits.
+// Looks for a claimable job in the claim's lanes, from where the claim stopped, if any worker waits, and wakes the next
+// worker if there is one. For a claim that may have left jobs because it wanted no more.
 void wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count);
 
 }  // namespace jobq

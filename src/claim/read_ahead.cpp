@@ -13,14 +13,15 @@ using core::ClaimKey;
 
 constexpr int kGuesses = 256;
 constexpr int kFirstLook = 2;
-// Fewer entries ahead than this are not worth telling others of.
+// Minimum number of entries ahead for which a guess is shared with other sessions.
 constexpr int kWorthTelling = 8;
 
-// Of the scans that begin in one priority of a lane; those of another may take its place.
+// A guess for the scans that begin in one priority of a lane. Guesses for another priority or lane can overwrite it.
 struct Guess {
     int64 lane;
     int16 priority;
-    int16 ahead;  // so many entries behind the one that was found; 0: no guess. More, the sooner these were used up
+    int16
+        ahead;  // number of entries after the one that was found; 0: no guess. Doubles when the last guess was used up
     ClaimKey end;
 };
 
@@ -31,7 +32,7 @@ Guess *place_of(int64 lane, int16 priority) {
     return &guesses[place % kGuesses];
 }
 
-// nullptr: there is none.
+// Returns the guess for this priority of the lane, or nullptr if there is none.
 Guess *guess_of(int64 lane, int16 priority) {
     Guess *guess = place_of(lane, priority);
     return guess->ahead > 0 && guess->lane == lane && guess->priority == priority ? guess : nullptr;

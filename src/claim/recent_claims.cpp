@@ -1,5 +1,5 @@
 // See recent_claims.h. A note is one atomic number in a table without locks: 40 bits of a hash of database and job, 8
-// bits of the epoch, 16 bits of the time in milliseconds.
+// bits of the epoch, and 16 bits of the time in milliseconds.
 #include "compat/pg.h"
 
 #include "base/ablation.h"
@@ -16,7 +16,8 @@ namespace jobq {
 namespace {
 
 constexpr int kRecentClaims = 16384;
-constexpr uint16 kMoment = 200;  // milliseconds: of hundreds of claimers each may wait that long for a processor
+constexpr uint16 kMoment =
+    200;  // lifetime of a note in milliseconds; with hundreds of claimers, each may wait that long for a processor
 
 struct Claimed {
     pg_atomic_uint32 epoch;
@@ -34,7 +35,7 @@ uint64 note_of(uint64 hash, TimestampTz now) {
            clock_of(now);
 }
 
-// Jobs that follow one another lie side by side: claims pass over them in this order.
+// Notes about consecutive job ids are adjacent in memory, because claims skip jobs in that order.
 pg_atomic_uint64 *place_of(int64 job) {
     return &claimed->notes[(static_cast<uint64>(job) + spread(MyDatabaseId, 0)) % kRecentClaims];
 }
@@ -50,7 +51,8 @@ bool recently_claimed(int64 job, TimestampTz now) {
     const uint64 note = pg_atomic_read_u64(place_of(job));
     const uint64 wanted = note_of(hash_of(job), now);
     const auto age = static_cast<uint16>(wanted - note);
-    // Clocks of two processors may differ, and the caller's time is that of its start.
+    // The note may seem to come from the future, because the clocks of two processors may differ and `now` is the time
+    // at which the caller started.
     return note >> 16 == wanted >> 16 && (age <= kMoment || age >= static_cast<uint16>(-kMoment));
 }
 

@@ -1,23 +1,23 @@
-// Jobs that were claimed a moment ago. Many claimers find the same jobs at the head of a lane, and each would fetch and
-// try to lock the rows that the others have just taken: with 256 of them that is most of the work. So a claim leaves a
-// note, and the others pass over the entry without looking at the row.
+// Notes about jobs that were claimed a moment ago. Many claimers find the same jobs at the head of a lane, and each
+// would fetch and try to lock the rows that the others have just taken; with 256 claimers that is most of the work. A
+// claim therefore leaves a note, and the other claims skip the entry without looking at the row.
 //
-// A note is a hint of a fraction of a second: it may be wrong when the claim is rolled back, and is lost when another
-// falls into its place. A claim that finds too few jobs looks again without the notes.
+// A note is a hint that lives for a fraction of a second. It may be wrong if the claim is rolled back, and it is lost
+// if another note overwrites it. A claim that finds too few jobs looks again without the notes.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// This job of the session's database has just been locked by a claim.
+// Leaves a note that a claim has just locked this job of the session's database.
 void remember_claim(int64 job, TimestampTz now);
-// Whether somebody claimed it a moment ago.
+// Returns whether a note says that a claim took the job a moment ago.
 bool recently_claimed(int64 job, TimestampTz now);
-// Jobs that were claimed may be claimable again: all notes of all databases are void.
+// Invalidates all notes of all databases, because jobs that were claimed may be claimable again.
 void forget_recent_claims();
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the notes in shared memory, for main/jobq.cpp.
 Size recent_claims_size();
 void make_recent_claims(void *memory, bool fresh);
 

@@ -1,5 +1,5 @@
-// See round_robin.h. A new queue in a full set of places evicts the queue that was asked for longest ago, among those
-// of the database with the most places in the set.
+// See round_robin.h. A new queue in a full set evicts the least recently used queue of the database that has the most
+// places in the set.
 #include "compat/pg.h"
 
 #include "claim/round_robin.h"
@@ -16,13 +16,13 @@ namespace jobq {
 namespace {
 
 struct Place {
-    Oid database;  // InvalidOid: free
+    Oid database;  // InvalidOid: the place is free
     QueueName queue;
     uint64 position;
-    uint64 asked;  // a number that rises in the set each time a queue is asked for
+    uint64 asked;  // value of the set's counter when the queue was last looked up
 };
 
-// A set is locked for a few instructions.
+// A set of places. Its lock is held for a few instructions only.
 struct Places {
     EntrySet<Place> places;
     slock_t lock;
@@ -33,7 +33,7 @@ constexpr uint32 kSharedSets = 128;
 constexpr uint32 kOwnSets = 8;
 
 Places *shared = nullptr;
-Places own[kOwnSets];  // without preload
+Places own[kOwnSets];  // used without preload
 bool own_ready = false;
 
 void make_free(Places *sets, uint32 count) {
@@ -49,12 +49,13 @@ Places *set_of(std::string_view queue) {
     return &own[digest % kOwnSets];
 }
 
-// Calls body(position) for the queue's own place under the lock of its set.
+// Calls body(position) for the queue's position while it holds the lock of the queue's set.
 template <typename Body>
 auto with_position(std::string_view queue, Body body) {
     QueueName name;
     copy_queue(name, queue);
-    // Keys keep their shares on average where a queue loses its place again and again.
+    // A queue without a place begins at a random key, so that its keys keep equal shares on average even if the queue
+    // is evicted again and again.
     const uint64 random = pg_prng_uint64(&pg_global_prng_state) >> 1;
     Places *set = set_of(queue);
     SpinLockAcquire(&set->lock);

@@ -1,7 +1,7 @@
-// Which key of a queue with round_robin was served last: a number per queue in shared memory, so that the claims of all
-// sessions go round together. Two queues never share a number. A hint: a restart or a crash, and more such queues than
-// the server has places for, only let the round of a queue go on from a random key. Without preload each session goes
-// round by itself.
+// The key that was served last in each queue with round_robin: a number per queue in shared memory, so that the claims
+// of all sessions share one round. Two queues never share a number. The number is a hint: after a restart or crash, or
+// if the server has more such queues than places, the round of a queue continues from a random key. Without preload,
+// each session keeps its own round.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,13 +10,13 @@
 
 namespace jobq {
 
-// Returns the key of the queue that was served last, by its number.
+// Returns the key that was served last in the queue.
 uint64 round_robin_position(std::string_view queue);
-// Moves the queue on from `*expected` to `next`. If the queue is elsewhere by now, returns false and sets `*expected`
-// to that place.
+// Moves the queue's position from `*expected` to `next`. If the position is no longer `*expected`, sets `*expected` to
+// the current position and returns false.
 bool move_round_robin(std::string_view queue, uint64 *expected, uint64 next);
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the positions in shared memory, for main/jobq.cpp.
 Size round_robin_size();
 void make_round_robin(void *memory, bool fresh);
 

@@ -10,7 +10,8 @@ namespace {
 
 Statement lock_jobs = {"LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE", {}, Planning::Free};
 
-// Whoever has enqueued into the queue has left a lane: a queue without any is not searched for in the table.
+// Selects the queue's jobs whose round-robin key is missing or wrong. An enqueue always creates a lane, so the table is
+// not searched if the queue has no lane.
 #define LACKS_KEY                                                                     \
     "EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1 " \
     "AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key)"
@@ -37,7 +38,8 @@ void give_round_robin_keys(text *queue) {
         run(give, params);
         return;
     }
-    // What was committed while we waited for the lock must be seen. Jobs from a dump have their keys.
+    // The check must see what was committed while this transaction waited for the lock, hence the latest snapshot. Jobs
+    // restored from a dump already have their keys.
     if (any_lacks_key(params))
         ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
                         errmsg("round_robin can only be switched on in a READ COMMITTED transaction"),

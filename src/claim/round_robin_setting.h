@@ -1,13 +1,13 @@
-// Queues whose concurrency keys take turns.
+// Switches a queue to round_robin, in which its concurrency keys take turns.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// The queue has round_robin from now on: all its jobs get their round-robin keys. Waits for every transaction that has
-// changed jobq.jobs, and keeps others from changing it until this one ends: so no job is left without. 25001 in
-// REPEATABLE READ and above. Inside with_spi().
+// Gives all jobs of the queue their round-robin keys, when round_robin is switched on. Waits for every transaction that
+// has changed jobq.jobs and blocks further changes until this transaction ends, so that no job stays without a key.
+// Raises 25001 in REPEATABLE READ and above if a job lacks its key. Must be called inside with_spi().
 void give_round_robin_keys(text *queue);
 
 }  // namespace jobq

@@ -16,7 +16,7 @@ namespace {
 
 using core::ClaimKey;
 
-// What need not be looked at in a lane.
+// The ranges of a lane that the claim can skip.
 struct Gaps {
     core::EmptyRanges empty, throttled;
 };
@@ -27,7 +27,7 @@ void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
     if (claim->limiter == nullptr || !anything_throttled()) return;
     gaps->throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
                                        claim->wanted - claim->count, claim->now);
-    // Ranges that have been cut up are worth another look.
+    // Ranges that have become fragmented should be determined again.
     if (gaps->throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
 }
 
@@ -39,19 +39,20 @@ ClaimKey behind_gaps(const Gaps &gaps, ClaimKey from) {
     }
 }
 
-// Claims of few jobs read no further ahead than such claims have come.
+// Returns whether the claim limits how far its scan reads ahead. Only claims of few jobs do, because the guess comes
+// from such claims.
 bool is_sparing(const Claim &claim, const LaneCursor &cursor) {
     return cursor.skip_empty_ranges && reads_ahead(claim) && claim.request.batch < kReadAhead / 2;
 }
 
-// Where the claim is expected to end that begins at `from`.
+// Returns where a claim that begins at `from` is expected to end.
 ClaimKey expected_last(const Claim &claim, const LaneCursor &cursor, const ClaimKey &from) {
     if (!is_sparing(claim, cursor)) return core::kLastKey;
     const ClaimKey end = expected_end(cursor.lane);
     return claim.queue.priority_ageing > 0 ? expected_in_priority(cursor.lane, from, end) : end;
 }
 
-// The claim has all that it wanted: tells where the next ones are likely to end.
+// Shares where the next claims are likely to end, after this claim has taken all the jobs it wanted.
 void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &from) {
     if (!is_sparing(*claim, cursor)) return;
     if (claim->queue.priority_ageing > 0)
@@ -60,7 +61,7 @@ void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &
         expect_claims(&claim->jobs.ready, cursor.lane);
 }
 
-// The entry that the scan has come to. False when no other behind it can be taken either.
+// Tries to take the job at the scan's current entry. Returns false if no later entry can be taken either.
 bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
     if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now)) {
         cursor->noted++;

@@ -1,6 +1,6 @@
-// How a claim takes the jobs of one lane, past what need not be looked at: empty ranges, throttled ones, suspects, and
-// what others have claimed a moment ago.
-// Who may call it: claim.cpp.
+// Takes the jobs of one lane and skips empty ranges, throttled ranges, suspects, and jobs that other claims took a
+// moment ago.
+// Only claim.cpp may call this.
 #pragma once
 
 #include "claim/fairness_policy.h"
@@ -12,30 +12,31 @@ namespace jobq {
 
 constexpr int64 kAnyRoundRobinKey = core::kBeforeFirstRoundRobinKey;
 
-// A lane that the worker may take jobs from, or a part of one, and where its next job can be at the earliest.
+// A lane that the worker may take jobs from, or a part of one, and the earliest position of its next job.
 struct LaneCursor {
     int64 lane;
-    int64 round_robin_key;  // only jobs of this one; kAnyRoundRobinKey
-    int16 priority;         // only jobs of this one, under priority_ageing
+    int64 round_robin_key;  // only jobs of this key; kAnyRoundRobinKey: jobs of all keys
+    int16 priority;         // under priority_ageing: only jobs of this priority
     core::ClaimKey begin;
-    core::ClaimKey first_entry;  // that the claim has met, of whatever job; kLastKey: none yet
+    core::ClaimKey first_entry;  // first entry that the claim has met, claimable or not; kLastKey: none yet
     core::ClaimKey next;
-    int passed;              // entries of jobs that are gone
-    int noted;               // entries passed over because somebody claimed the job a moment ago
-    bool seen;               // the claim has been there
-    bool skip_empty_ranges;  // and notes; not for what this very transaction has enqueued: nobody has been told of it
-                             // yet
-    int limited;             // jobs passed over because of their keys
+    int passed;  // number of entries of jobs that no longer exist
+    int noted;   // number of entries skipped because a claim took the job a moment ago
+    bool seen;   // the claim has scanned the lane
+    // The claim uses empty ranges and notes. False if this transaction has itself enqueued into the lane, because no
+    // session has been notified of those jobs yet.
+    bool skip_empty_ranges;
+    int limited;  // number of jobs skipped because their key has no room
 };
 
-// Whether its scans may know how much of the index they need.
+// Returns whether the claim's scans can use a guess of how much of the index they need.
 bool reads_ahead(const Claim &claim);
 
-// Goes to the first entry from `from` on. A scan reads ahead to `expected`, and further if it must.
+// Positions the scan at the first entry from `from` on. The scan reads ahead to `expected`, and further if necessary.
 void seek_job(JobsTable *jobs, const LaneCursor &cursor, const core::ClaimKey &from, const core::ClaimKey &expected);
 
-// Takes jobs of the cursor's lane as long as no other lane can have an earlier one, i.e. up to `limit`. Leaves the
-// cursor where the lane goes on; kLastKey: at its end.
+// Takes jobs of the cursor's lane up to `limit`, as long as no other lane can have an earlier job. Leaves the cursor at
+// the lane's next entry, or at kLastKey if the lane is used up.
 void take_from_lane(Claim *claim, LaneCursor *cursor, const core::ClaimKey &limit);
 
 }  // namespace jobq

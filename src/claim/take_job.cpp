@@ -18,8 +18,9 @@ namespace jobq {
 
 namespace {
 
-// From the generator that the server seeds with strong randomness at the start of each process: it must not repeat, but
-// it is no secret. Asking the operating system for each lease would cost a tenth of the claim.
+// Returns a random lease number. The number must not repeat, but it is not secret, so it comes from the generator that
+// the server seeds with strong randomness when each process starts. Asking the operating system for each lease would
+// take a tenth of the claim's time.
 int64 new_lease() { return core::lease_from_random(pg_prng_uint64(&pg_global_prng_state)); }
 
 core::Micros timeout_of(const Claim &claim) {
@@ -27,11 +28,11 @@ core::Micros timeout_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
     if (none) return claim.queue.heartbeat_timeout;
-    // Whatever an UPDATE by hand left there must not stop the queue.
+    // An invalid value from a manual UPDATE must not stop the queue.
     return core::bounded(core::kHeartbeatTimeout, span_of(DatumGetIntervalP(value)));
 }
 
-// 0: as long as it likes.
+// Returns the maximum runtime of the job, or 0 if it is unlimited.
 core::Micros max_runtime_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobMaxRuntime, &none);
@@ -39,14 +40,15 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 
-// The mark that a young lease spares comes from another transaction a second later, which no snapshot of REPEATABLE
-// READ that was taken before can get past: then the job could not be reported on under it.
+// Returns whether the claim must enter the job into the rescue's index itself. Otherwise another transaction does so
+// about a second later (a young lease), and a REPEATABLE READ snapshot taken before that update could not report on the
+// job.
 bool is_to_be_marked(const Claim &claim) {
     return claim.request.written_once || IsolationUsesXactSnapshot() || DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
 }
 
-// Writes the claim into the row. *unattended: for how long nobody need look at it. `rescue_indexed`: the rescue's index
-// has it at once. False: another claim was first.
+// Writes the claim into the row. Sets *unattended to the time during which no process needs to look at the job.
+// `rescue_indexed`: the job enters the rescue's index at once. Returns false if another claim was first.
 bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_indexed, core::Micros *unattended) {
     JobsTable *jobs = &claim->jobs;
     const JobState before = state_of(*jobs);
@@ -71,8 +73,9 @@ bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_i
     return true;
 }
 
-// A job that has lost a worker before is the only one of its claim; the claim ends before one that comes later, since
-// the order is to be kept. A worker that holds another is not given one: see passes_over().
+// Decides whether the claim may take a suspect, i.e. a job that has already lost a worker. A suspect must be the only
+// job of its claim. To keep the order, a claim that already has jobs ends before a suspect. A worker that holds another
+// job is not given one: see passes_over().
 bool may_take_suspect_now(Claim *claim) {
     if (row_is_changing(claim->jobs.table)) return false;
     if (claim->count == 0) return claim->suspects == Suspects::OneAlone;
@@ -80,10 +83,10 @@ bool may_take_suspect_now(Claim *claim) {
     return false;
 }
 
-// Asks before the first job whether the settings have changed since the claim read them, for example while it waited
-// for the lock on jobq.jobs; then it takes no job. The transaction gets its number before the question is asked,
-// because a changed limit waits for the transactions with lower numbers (settle_slots): a claim with a higher number
-// obeys it.
+// Checks before the first job whether the settings have changed since the claim read them, for example while it waited
+// for the lock on jobq.jobs; if they have, the claim takes no job. The transaction gets its number before the check,
+// because a changed limit waits for the transactions with lower numbers (settle_slots), and a claim with a higher
+// number obeys the limit.
 bool has_current_settings(Claim *claim) {
     if (claim->xid != Datum(0)) return true;
     const Datum xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
@@ -103,7 +106,8 @@ bool passes_over(Claim *claim) {
 }
 
 bool take_job(Claim *claim) {
-    // The status is asked for since, with triggers disabled, somebody's UPDATE may have left run_at behind.
+    // Checks the status too, because an UPDATE with triggers disabled may have left a job in the claim index that is
+    // not pending.
     if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
@@ -122,7 +126,7 @@ bool take_job(Claim *claim) {
 }
 
 Room take_limited_job(Claim *claim) {
-    // Permits cost far more than to see that another claim was first.
+    // Checking whether another claim was first costs far less than taking permits.
     if (row_is_changing(claim->jobs.table) || !has_current_settings(claim)) return Room::Yes;
     const Room room = take_permits(claim->limiter);
     if (room == Room::Yes && !take_job(claim)) return_permits(claim->limiter);

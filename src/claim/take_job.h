@@ -1,5 +1,5 @@
-// A claim, and how it takes one job: the row that a scan of the claim index has found.
-// Who may call it: claim.cpp and take_from_lane.cpp.
+// The state of a claim, and how it takes one job: the row of an entry that a scan of the claim index has found.
+// Only claim.cpp and take_from_lane.cpp may call this.
 #pragma once
 
 #include "claim/claim.h"
@@ -9,39 +9,40 @@
 
 namespace jobq {
 
-// What the claim makes of jobs that have lost a worker before.
+// What a claim does with suspects, i.e. jobs that have already lost a worker.
 enum class Suspects : uint8 { Unasked, OneAlone, PassedOver };
 
 struct Claim {
     const ClaimRequest &request;
-    std::string_view name;  // of the queue
+    std::string_view name;  // name of the queue
     const Queue &queue;
     TimestampTz now;
     ClaimSink *sink;
     uint32 worker_hash;
-    uint64 epoch;  // of the empty ranges
+    uint64 epoch;  // epoch of the empty ranges
 
     JobsTable jobs = {};
-    bool is_open = false;  // jobs
+    bool is_open = false;  // `jobs` is open
     Datum xid = Datum(0);
     int count = 0;
-    int wanted = 0;  // so many for now, at most the batch
+    int wanted = 0;  // number of jobs wanted for now, at most the batch
     core::Micros earliest_timeout = core::kLatest;
     bool skip_recent_claims = true;
-    Limiter *limiter = nullptr;  // the queue has no limits
-    bool closed = false;         // takes no more: the queue's own limit is used up, it has come to a suspect, or:
-    bool outdated = false;       // the settings have changed before it took a job, so it must begin again
+    Limiter *limiter = nullptr;  // nullptr if the queue has no limits
+    bool closed =
+        false;  // takes no more jobs: the queue's limit is used up, the claim has met a suspect, or it is outdated
+    bool outdated = false;  // the settings changed before the claim took a job, so it must begin again
     Suspects suspects = Suspects::Unasked;
 };
 
-// Whether the job in table.row is a suspect that this worker is not given. Seeing that costs far less than the permits
-// of a limit.
+// Returns whether the job in table.row is a suspect that this worker is not given. This check costs far less than the
+// permits of a limit.
 bool passes_over(Claim *claim);
 
-// Takes the job in table.row. False: it is none to take, or another claim was first.
+// Takes the job in table.row. Returns false if the job is not claimable or another claim was first.
 bool take_job(Claim *claim);
-// The same where the queue has limits. Yes: taken, or none to take. NotForKey: its key has no room, others may have.
-// NotForQueue: the claim is closed.
+// Takes the job in table.row in a queue with limits. Returns Yes if the job was taken or is not claimable, NotForKey if
+// its key has no room (other keys may have), and NotForQueue if the queue has no room, which closes the claim.
 Room take_limited_job(Claim *claim);
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
-// See waiters.h. Each backend has an entry; the entries of waiting sessions are in lists, one per partition, in the
-// order in which they came, and those that are on their way to a claim come first. A partition has a lock of its own,
-// and counts that a commit or claim reads before it takes the lock.
+// See waiters.h. Each backend has an entry. The entries of waiting sessions are in lists, one per partition, in order
+// of arrival, but sessions that are on their way to a claim come first. A partition has its own lock, and counters that
+// a commit or claim reads before it takes the lock.
 #include "compat/pg.h"
 
 #include "claim/waiters.h"
@@ -20,14 +20,14 @@ constexpr uint32 kJobSignal = 1;
 constexpr uint32 kLookSignal = 2;
 constexpr uint32 kWakeSignal = 4;
 
-// What is known of the lanes of promised jobs.
+// How much is known about the lanes of promised jobs.
 enum class Lanes : uint8 { Unknown, One, Several };
 
 struct Promise {
-    int jobs;  // 0: the sleeper is not on its way
+    int jobs;  // 0: the sleeper is not on its way to a claim
     Lanes lanes;
-    core::LaneTraits lane;  // of Lanes::One
-    uint64 made_at;         // the last entry of the partition by then
+    core::LaneTraits lane;  // the lane, if `lanes` is Lanes::One
+    uint64 made_at;         // value of Partition::entries at the time of the promise
 };
 
 struct Waiter {
@@ -35,15 +35,15 @@ struct Waiter {
     pg_atomic_uint32 signals;  // set under the lock
     bool listed;
     bool awake;     // its jobq_wait() has returned, and it goes to claim
-    bool claiming;  // its claim is going on: it is promised nothing more
-    bool asked;     // and is to look again when it ends, because another claim has left a job
+    bool claiming;  // its claim is in progress, so it is promised nothing more
+    bool asked;     // it must look again when its claim ends, because another claim has left a job
     bool paused;
     int batch;
-    int looks_for;  // with kLookSignal: jobs
+    int looks_for;  // with kLookSignal: number of jobs to look for
     core::Micros looked_at;
     core::Micros woken_at;
     Promise promise;
-    int64 worker;  // 0: it has no name
+    int64 worker;  // 0: the worker has no name
     uint64 entered_as;
     uint64 filter_hash;
     QueueName queue;
@@ -52,9 +52,9 @@ struct Waiter {
 
 struct Partition {
     SleeperList list;
-    pg_atomic_uint32 promised;  // entries on their way, including those that are late
-    int unsure;                 // entries that may have to look for each job
-    uint64 entries;             // so far
+    pg_atomic_uint32 promised;  // number of entries that are on their way, including late ones
+    int unsure;                 // number of entries that may have to look for each job
+    uint64 entries;             // number of entries added so far
 };
 
 struct Waiters {
@@ -64,11 +64,11 @@ struct Waiters {
 
 Waiters *waiters = nullptr;
 // This session's entry and its partition, from the beginning of a wait to the next claim or wait. Another session may
-// have taken it off the list.
+// have removed the entry from the list.
 Waiter *own = nullptr;
 int own_partition = 0;
-int64 last_worker = 0;  // the name under which this session has waited last; 0: without a name
-// What the claim that is going on was promised.
+int64 last_worker = 0;  // the name that this session last waited under; 0: no name
+// What the claim in progress was promised.
 struct {
     Promise promise;
     QueueName queue;
@@ -90,7 +90,7 @@ void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
 
 bool is_unsure(const core::FilterDigest &digest) { return core::may_be_unsure(digest, core::LaneTraits{}); }
 
-// ---- under the partition's lock
+// ---- The functions up to the next line of this kind are called under the partition's lock.
 
 void put(Partition *partition, Waiter *waiter) {
     add_sleeper(&partition->list, &waiter->sleeper);
@@ -107,12 +107,13 @@ void take_off(Partition *partition, Waiter *waiter) {
     if (is_unsure(waiter->digest)) partition->unsure--;
 }
 
-// It has been woken, and its claim has not ended.
+// Returns whether the sleeper has been woken and its claim has not ended.
 bool is_expected(const Waiter &waiter, core::Micros now) {
     return waiter.promise.jobs > 0 && now - waiter.woken_at < kOnItsWay;
 }
 
-// Its claim has not even begun, so that it sees whatever is committed by now.
+// Returns whether the sleeper has been woken and its claim has not begun, so that the claim sees everything committed
+// by now.
 bool is_on_its_way(const Waiter &waiter, core::Micros now) { return is_expected(waiter, now) && !waiter.claiming; }
 
 void add_lane(Promise *promise, const core::LaneTraits &lane) {
@@ -124,7 +125,7 @@ void add_lane(Promise *promise, const core::LaneTraits &lane) {
     }
 }
 
-// Promises at most so many jobs, as many as the sleeper's claim has room for; returns how many.
+// Promises at most this many jobs to the sleeper, and no more than its claim has room for; returns how many.
 int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTraits *lane, uint64 made_at,
             core::Micros now) {
     Promise *promise = &waiter->promise;
@@ -134,7 +135,7 @@ int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTr
         *promise = {};
         waiter->woken_at = now;
         pg_atomic_fetch_add_u32(&partition->promised, 1);
-        // Before those that sleep, so that the next commit meets it first.
+        // Sleepers that are on their way come first, so that the next commit meets them first.
         move_to_front(&partition->list, &waiter->sleeper);
     }
     if (lane != nullptr) add_lane(promise, *lane);
@@ -143,12 +144,12 @@ int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTr
     return taken;
 }
 
-// Offers jobs of a lane to a sleeper; returns how many it takes.
+// Offers jobs of a lane to a sleeper; returns how many jobs it takes.
 int offer(Partition *partition, Waiter *waiter, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
           core::Micros now, Alarm *alarm) {
     const bool signalled = waiter->awake || has_signal(waiter, kJobSignal);
     if (signalled && !is_on_its_way(*waiter, now)) {
-        // It may be silent forever.
+        // The worker is late and may never claim.
         if (waiter->awake && !waiter->claiming) take_off(partition, waiter);
         return 0;
     }
@@ -166,7 +167,7 @@ void offer_to_all(Partition *partition, const char *queue, const core::LaneTrait
                   core::Micros now, Alarm *alarm) {
     const bool all = partition->unsure > 0 || core::may_be_unsure(core::FilterDigest{}, lane);
     while_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
-        // Sleepers that must look for themselves hear of every job.
+        // Sleepers that must look for themselves are notified of every job.
         if (jobs <= 0 && !all) return false;
         if (waits_for(*waiter, queue) && waiter->entered_as <= made_at)
             jobs -= offer(partition, waiter, lane, jobs, made_at, now, alarm);
@@ -174,7 +175,7 @@ void offer_to_all(Partition *partition, const char *queue, const core::LaneTrait
     });
 }
 
-// How many jobs the sleepers with each filter are going to look for.
+// Number of jobs that the sleepers with each filter are going to look for.
 struct Looks {
     static constexpr int kRoom = 16;
     struct {
@@ -184,7 +185,7 @@ struct Looks {
     int count;
 };
 
-// nullptr: there are too many filters.
+// Returns the counter for the filter, or nullptr if there are too many filters.
 int64 *looks_with(Looks *looks, uint64 filter_hash) {
     auto *end = looks->items + looks->count;
     auto *found = std::find_if(looks->items, end, [&](const auto &item) { return item.filter_hash == filter_hash; });
@@ -196,7 +197,7 @@ int64 *looks_with(Looks *looks, uint64 filter_hash) {
     return &found->jobs;
 }
 
-// Lets a sleeper look for at most so many jobs; returns how many.
+// Lets a sleeper look for at most this many jobs; returns how many.
 int64 let_look_for(Partition *partition, Waiter *waiter, int64 jobs, core::Micros now, Alarm *alarm) {
     if (is_on_its_way(*waiter, now)) return promise(partition, waiter, jobs, nullptr, partition->entries, now);
     if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
@@ -210,7 +211,7 @@ int64 let_look_for(Partition *partition, Waiter *waiter, int64 jobs, core::Micro
 
 void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Micros now, Alarm *alarm) {
     Looks looks = {};
-    // Those that have just looked would rest for a moment first.
+    // Sleepers that have looked within the last kLookGap come second, because they would pause before they look again.
     for (const bool rested : {true, false}) {
         for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
             if (!waits_for(*waiter, queue) || (now - waiter->looked_at >= kLookGap) != rested) return;
@@ -223,9 +224,9 @@ void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Mi
     }
 }
 
-// Promises jobs to other sleepers that were promised to a sleeper that does not claim them, or not all of them. Only
-// those that came before the promise was made are asked: the others have looked since. So a job that no claim takes
-// does not go round.
+// Promises jobs to other sleepers when the sleeper that they were promised to does not claim all of them. Asks only
+// sleepers that came before the promise was made, because the others have looked since then. A job that no claim takes
+// is therefore not handed on forever.
 void hand_on(Partition *partition, const char *queue, const Promise &from, core::Micros now, Alarm *alarm) {
     if (from.jobs <= 0) return;
     if (from.lanes == Lanes::One)
@@ -234,7 +235,7 @@ void hand_on(Partition *partition, const char *queue, const Promise &from, core:
         let_some_look(partition, queue, from.jobs, now, alarm);
 }
 
-// ----
+// ---- The functions from here on take the lock themselves.
 
 // Calls body(partition, now, alarm) under the partition's lock, then sets the latches.
 template <typename Body>
@@ -247,12 +248,12 @@ void with_partition(int index, Body body) {
     alarm.ring();
 }
 
-// The same for the partition of a queue, unless it is empty.
+// Does the same for the partition of a queue, unless the partition is empty.
 template <typename Body>
 void with_waiters_of(const char *queue, Body body) {
     if (!shared_memory_ready()) return;
     const int index = partition_of(queue);
-    // What the caller committed is visible before it concludes that no session waits.
+    // What the caller has committed must be visible before the caller concludes that no session waits.
     pg_memory_barrier();
     if (!is_empty(&waiters->partitions[index].list)) with_partition(index, body);
 }
@@ -273,14 +274,15 @@ void for_each_of_database(Visit visit) {
     }
 }
 
-// The queue may have been paused: the sleeper is promised nothing until it has looked. Its look finds the jobs that
-// come in the meantime.
+// Makes a sleeper look because its queue may have been paused. The sleeper is promised nothing until it has looked; its
+// look finds the jobs that arrive in the meantime.
 void let_look(Waiter *waiter, Alarm *alarm) {
     waiter->paused = true;
     signal(waiter, kLookSignal, alarm);
 }
 
-// A worker that does not claim in the session that it waited in, as behind a pooler.
+// Returns the entry of a worker that claims in another session than the one it waited in, as happens with a pooler, or
+// nullptr.
 Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
     Waiter *found = nullptr;
     for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
@@ -289,14 +291,14 @@ Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
     return found;
 }
 
-// Remembers what a worker was promised that goes to claim.
+// Saves the promise of a worker whose claim begins.
 void take_promise(const Waiter *waiter) {
     claiming.promise = waiter->promise;
     memcpy(claiming.queue, waiter->queue, sizeof(QueueName));
     claiming.filter_hash = waiter->filter_hash;
 }
 
-// Whether the claim has seen the promised jobs, if they were there.
+// Returns whether the claim would have seen the promised jobs if they existed.
 bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter) {
     if (IsolationUsesXactSnapshot()) return false;
     const core::FilterDigest digest = core::digest_of(filter);
@@ -304,7 +306,7 @@ bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter)
     return promise.lanes == Lanes::One && core::wants_lane(digest, promise.lane) != core::Wants::No;
 }
 
-// Takes this session off the list, and hands its promise on unless it `keeps` that.
+// Removes this session from the list and, unless `keeps`, hands its promise on.
 void leave(bool keeps) {
     with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *alarm) {
         if (!own->listed) return;
@@ -314,8 +316,8 @@ void leave(bool keeps) {
     own = nullptr;
 }
 
-// The session may end without a chance to leave in order. A client may also wait in one connection, close it, and claim
-// in another one: then its promise is not handed on.
+// Leaves the list when the session ends before it could leave in order. A client may also wait in one connection, close
+// it, and claim in another; in that case the promise is not handed on.
 void leave_at_exit(int code, Datum) {
     if (own != nullptr) leave(own->awake && code == 0);
 }
@@ -340,8 +342,8 @@ void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int
     const uint64 filter_hash = core::hash_of_digest(digest);
     QueueName name;
     copy_queue(name, queue);
-    // A worker that does not claim what it was promised, but waits again, is about to look. If it waits for other jobs
-    // now, the promise is handed on.
+    // A worker that waits again without claiming what it was promised is about to look. If it now waits for other jobs,
+    // its promise is handed on.
     if (own != nullptr) leave(own->filter_hash == filter_hash && waits_for(*own, name));
     Waiter *waiter = own_entry(waiters->entries, leave_at_exit);
     waiter->awake = waiter->claiming = waiter->asked = waiter->paused = false;

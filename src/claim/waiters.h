@@ -26,83 +26,84 @@
 
 namespace jobq {
 
-// How long a worker that was woken counts as on its way to its claim. A wake-up takes about a millisecond.
+// How long a woken worker counts as on its way to its claim. A wake-up takes about a millisecond.
 constexpr core::Micros kOnItsWay = 50 * core::kMillisecond;
-// Minimum time between two looks of a sleeper that commits ask for.
+// Minimum time between two looks that commits ask a sleeper for.
 constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 
-// ---- for the sleeper: one at a time per session
+// ---- Functions for the sleeper; a session has at most one.
 
-// Enters this session as a sleeper of a queue of this database. leave_waiters() must follow, also after an error; the
-// exit callback of the process calls it otherwise. `worker`: core::worker_key, or 0 for a worker without a name.
-// `batch`: how many jobs its claim takes.
+// Enters this session as a sleeper of a queue of this database. The caller must call leave_waiters() afterward, also
+// after an error; if the process exits first, its exit callback does so. `worker` is the core::worker_key, or 0 for a
+// worker without a name. `batch` is the number of jobs that its claim takes.
 void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker, int batch);
 
-// Reports a look. Commits do not wake the sleepers of a paused queue; a change of the queue's settings does.
+// Reports that the sleeper has looked. Commits do not wake the sleepers of a paused queue, but a change of the queue's
+// settings does.
 void update_waiter(bool paused, core::Micros looked_at);
 
-// What happened since. Needs no lock; the latch is set after it changes.
+// What has happened since the sleeper entered. Reading it needs no lock; the latch is set after a change.
 struct Signals {
     bool job;    // a job was promised to this sleeper
-    bool look;   // something changed: the sleeper must look
-    bool woken;  // by end_waits
+    bool look;   // something changed, so the sleeper must look
+    bool woken;  // end_waits() ended the wait
 };
 Signals waiter_signals();
-// Before a look: what happens from here on asks for another one.
+// Clears the look signal before a look, so that later changes ask for another look.
 void forget_look_signal();
 
-// A look found a claimable job: the sleeper is on its way from here on. `unless_another`: returns false if another
+// Marks the sleeper as on its way after its look has found a claimable job. `unless_another`: returns false if another
 // sleeper with the same filter is already on its way, because one of them is enough.
 bool set_out(bool unless_another);
 
-// The sleep ends. `claims`: the worker goes to claim what it was promised. Otherwise its promise is handed on.
+// Ends the sleep. If `claims`, the worker goes to claim what it was promised; otherwise its promise is handed on.
 void leave_waiters(bool claims);
 
-// ---- for a claim
+// ---- Functions for a claim.
 
-// The worker is promised nothing more. Must be called before the claim takes its snapshot or reads any hint in shared
-// memory.
+// Makes sure that the worker is promised nothing more. Must be called before the claim takes its snapshot or reads any
+// hint in shared memory.
 void begin_claim(std::string_view queue, std::string_view worker_id);
-// Takes the worker off the list. Returns true if another claim has left a job in the meantime and has relied on this
-// worker to find it: the caller must look again, under a new snapshot.
+// Removes the worker from the list. Returns true if another claim has left a job in the meantime and relied on this
+// worker to find it; the caller must then look again, under a new snapshot.
 bool leave_after_claim();
 // Hands the promise on if a claim with this filter could not see the promised job.
 void end_claim(const core::WorkerFilter &filter, int claimed);
-// Whether any session sleeps for jobs of the queue or is on its way. May return true in error.
+// Returns whether any session sleeps for jobs of the queue or is on its way to a claim. May return true in error.
 bool anybody_waits(std::string_view queue);
-// A job of the lane is left: wakes the first sleeper who wants it, unless a worker who wants it is on its way, or
-// claims and can look again.
+// Wakes the first sleeper that wants the lane, because a job of the lane is left, unless a worker that wants the lane
+// is on its way, or claims and can look again.
 void wake_next_waiter(std::string_view queue, const core::LaneTraits &lane);
 
-// For main/jobq.cpp: the transaction is rolled back, or a savepoint. Raises no error.
+// Hands the promise on after the transaction or a savepoint is rolled back, for main/jobq.cpp. Raises no error.
 void hand_on_failed_claim();
 
-// ---- for sessions that wake a worker
+// ---- Functions for sessions that wake a worker or list the sleepers.
 
-// Ends the waits of the worker in this database; returns how many there are.
+// Ends the waits of the worker in this database; returns their number.
 int end_waits(int64 worker);
 
-// How many sessions sleep, for each queue of this database that has any; palloc'd.
+// Number of sleeping sessions, for each queue of this database that has any. The array is palloc'd.
 struct QueueSleepers {
     QueueName queue;
     int count;
 };
 QueueSleepers *read_sleepers(int *queues);
 
-// ---- for a commit, once other sessions can see it: none of these raises an error. `queue` is zero padded.
+// ---- Functions for a commit, called once other sessions can see it. They raise no error. `queue` is zero padded.
 
-// This many jobs of a lane became claimable: wakes as many sleepers who want them as are needed, the longest waiting
-// first.
+// Wakes as many sleepers that want the lane as are needed for this many jobs that have become claimable, longest
+// waiting first.
 void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs);
-// This many jobs of unknown lanes may have become claimable: of the sleepers with each filter, lets as many look as are
-// needed.
+// Lets as many sleepers with each filter look as are needed for this many jobs of unknown lanes that may have become
+// claimable.
 void let_some_waiters_look(const char *queue, int64 jobs);
 // Lets all sleepers of a queue look.
 void let_waiters_look(const char *queue);
-// The same for all queues of this database.
+// Lets all sleepers of all queues of this database look.
 void let_all_waiters_look();
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the waiters in shared memory, for main/jobq.cpp.
 Size waiters_size();
 void make_waiters(void *memory, bool fresh);
 

@@ -1,4 +1,5 @@
-// What a worker reports on the jobs it holds: complete, fail, heartbeat, release, snooze, one job or many.
+// The SQL functions with which a worker reports on the jobs it holds, one job or many: complete, fail, heartbeat,
+// release, and snooze.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
@@ -20,8 +21,8 @@ namespace jobq {
 
 namespace {
 
-// The jobs of a batch: sorted by (id, lease) and without duplicates to be worked on, in the caller's order for the
-// answer.
+// The jobs of a batch: sorted by (id, lease) and without duplicates for processing, then in the caller's order for the
+// result.
 struct Batch {
     HeldJob *jobs;
     int count;
@@ -56,7 +57,7 @@ Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
     return batch;
 }
 
-// The optional array of results or errors, as long as job_ids.
+// Reads a batch with an optional array of results or errors, which must be as long as job_ids.
 Batch read_batch_with(FunctionCallInfo fcinfo, int n, Oid type, const char *name) {
     if (!given(fcinfo, n)) return read_batch(fcinfo, nullptr);
     const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
@@ -90,7 +91,8 @@ const char *heartbeat_answer(const HeldJob &job) {
     return "lost";
 }
 
-// Heartbeats: lost in a crash, one is only a heartbeat that came too late.
+// Runs the body so that its commit may be asynchronous. A heartbeat that is lost in a crash is no worse than one that
+// comes too late.
 template <typename Body>
 void may_be_lost(Body body) {
     const bool whole = settings.async_heartbeats && is_whole_transaction();
@@ -98,7 +100,7 @@ void may_be_lost(Body body) {
     if (whole) allow_async_commit();
 }
 
-// -1: by the queue's backoff.
+// Returns the argument, or -1 to use the queue's backoff.
 core::Micros checked_retry_in(FunctionCallInfo fcinfo, int n) {
     return given(fcinfo, n) ? check_span(PG_GETARG_INTERVAL_P(n), "retry_in", Zero::Allowed) : -1;
 }
@@ -108,7 +110,7 @@ bool required_bool(FunctionCallInfo fcinfo, int n, const char *name) {
     return PG_GETARG_BOOL(n);
 }
 
-// WARNING, or ERROR, which undoes what was completed.
+// Reports the lost leases as a WARNING, or as an ERROR, which rolls back the completions.
 void report_lost_leases(int level, const Batch &batch) {
     StringInfoData ids;
     initStringInfo(&ids);
