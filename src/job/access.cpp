@@ -1,4 +1,4 @@
-// jobq_access().
+// The SQL function jobq_access().
 #include "compat/pg.h"
 
 #include "compat/args.h"

@@ -13,7 +13,7 @@ namespace {
 
 const DoorReaders *readers = nullptr;
 
-// ---- how a row holds a life: one function to read and one to write for each type of job/life_policy.h
+// ---- Columns of a life: one function to read and one to write for each type in job/life_policy.h.
 
 using core::Maybe;
 
@@ -44,7 +44,7 @@ bool read_Kept(Column column) {
     return !column.none;
 }
 
-// Columns and their new values.
+// Columns of the row and their new values.
 struct Written {
     int count;
     AttrNumber columns[core::kLifeColumns + lengthof(OtherColumns::items)];
@@ -69,14 +69,14 @@ void write_Number(Written *to, JobColumn column, const Maybe &number) {
 void write_Span(Written *to, JobColumn column, const Maybe &span) {
     to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
 }
-// Only ever true or NULL: the index is on those that are true.
+// Writes true or NULL, never false, because the partial index covers the rows with true.
 void write_Flag(Written *to, JobColumn column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
-// What is to be there is among the other columns.
+// Clears the column if its value is not kept. If there is a new value, it is among the other columns.
 void write_Kept(Written *to, JobColumn column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
 }
 
-// What differs.
+// Collects the columns that differ between the two lives.
 void collect(Written *written, const core::Life &before, const core::Life &after) {
     const uint32 mask = core::differing(before, after);
 #define JOBQ_WRITE(name, member, type) \
@@ -85,7 +85,7 @@ void collect(Written *written, const core::Life &before, const core::Life &after
 #undef JOBQ_WRITE
 }
 
-// All of a life, whatever the row says.
+// Collects all columns of the life, regardless of the values in the row.
 void collect_all(Written *written, const core::Life &life) {
     written->count = 0;
 #define JOBQ_FILL(name, member, type) write_##type(written, kJob##name, life.member);
@@ -124,9 +124,9 @@ core::Life life_of(TupleTableSlot *row) {
     return life;
 }
 
-// ---- what others are told
+// ---- Notifications about a change.
 
-// Whether a claim may find it where, or when, it did not before.
+// Returns whether the change may let a claim find the job at a place or time where it did not find it before.
 bool may_be_claimed_anew(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
@@ -158,8 +158,8 @@ void tell_of_waiting(const JobState &before, const JobState &after) {
         log_due_job(is.run_at, after.id);
 }
 
-// The rescue looks when a lease of a job in its index runs out; of a job whose cancellation was asked for it works out
-// itself when the grace ends.
+// Tells the rescue when the lease of a job in its index expires. After a cancellation request, the rescue itself
+// computes when the grace period ends.
 void tell_of_running(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.lease && was.lease != is.lease) readers->lease_ended(before.id, *was.lease);
@@ -292,7 +292,7 @@ void tell_of_change(const JobState &before, const JobState &after) {
     else if (was != is)
         count_at_commit(after.queue, was, is, 1);
     tally_at_commit(after.queue, after.kind, core::what_happened(before.life, after.life));
-    // Not a hint: the row was the newest one.
+    // This is exact, not a hint, because the row was the newest version.
     const core::Maybe &headed = before.life.group_active;
     if (headed && headed != after.life.group_active) log_head_ended(*headed, before.id);
     hint_at_change(before, after);

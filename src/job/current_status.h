@@ -1,4 +1,4 @@
-// The status of a job, by its id.
+// The status of a job, looked up by its id.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,7 +6,7 @@
 
 namespace jobq {
 
-// False when there is no such job. Inside with_spi().
+// Returns false if the job does not exist. Must be called inside with_spi().
 bool current_status(int64 job_id, core::JobStatus *status);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// What a duty has come to, which may leave out what it cannot change.
+// The outcome of a duty, which skips the rows that it cannot change.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,18 +6,18 @@
 
 namespace jobq {
 
-// What one batch of a duty did.
+// The outcome of one batch of a duty.
 struct DutyOutcome {
-    int64 done;       // jobs (or rows) changed
-    bool more;        // a full batch: call again
-    bool unread;      // the prune, or the search for lanes, has not walked to the end; the next round goes on there
-    bool lapping;     // nor has its slow lap
-    bool goes_on;     // in the next transaction: lanes are being retired, or looked for
-    int64 failed;     // rows that could not be changed and were left out
-    char error[200];  // why, of the first of them: "job 17: ..."
+    int64 done;       // number of jobs or other rows changed
+    bool more;        // the batch was full, so the duty must be called again
+    bool unread;      // the prune or the search for lanes has not reached the end and continues in the next round
+    bool lapping;     // the slow lap of the prune has not reached the end either
+    bool goes_on;     // the duty continues in the next transaction, because lanes are being retired or searched for
+    int64 failed;     // number of rows that could not be changed and were skipped
+    char error[200];  // error of the first skipped row: "job 17: ..."
 };
 
-// Counts a job that could not be changed, and keeps why, if it is the first.
+// Counts a job that could not be changed, and keeps the error if it is the first one.
 void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure);
 
 }  // namespace jobq

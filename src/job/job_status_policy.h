@@ -1,6 +1,6 @@
-// The statuses of a job: the one list of them. What is the same for each of them follows from it: the enum here and the
-// one in SQL, columns by status and comments of the catalogue (scripts/install_script.awk), lists in tests. Used by
-// every layer above. Pure.
+// The only list of the statuses of a job. Everything that repeats for each status is generated from it: the enums in
+// C++ and SQL, columns by status and comments of the catalog (scripts/install_script.awk), and lists in tests. Every
+// layer above uses this file. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace jobq::core {
 
 enum class Phase : std::uint8_t { Waiting, Running, Finished };
 
-// By phase, so that SQL can say status < 'processing' of those that wait and status > 'processing' of those that have
-// finished: (name, label in SQL, phase, what such a job does).
+// The statuses, ordered by phase so that SQL can write status < 'processing' for waiting jobs and status > 'processing'
+// for finished jobs. Columns: name, label in SQL, phase, and what a job in this status does.
 // clang-format off
 #define JOBQ_JOB_STATUSES(STATUS)                                                                                   \
     STATUS(Scheduled, "scheduled", Waiting, "waits for its time")                                                   \
@@ -55,15 +55,15 @@ constexpr bool phases_are_in_order() noexcept {
 }
 static_assert(phases_are_in_order(), "those that wait come first, then processing, then those that have finished");
 
-// Of a value that is none it is "unknown".
+// Returns the label of the status, or "unknown" if the value is not a status.
 constexpr const char *status_name(JobStatus status) noexcept {
     return static_cast<int>(status) < kJobStatusCount ? kJobStatuses[static_cast<int>(status)].label : "unknown";
 }
 
-// "it " and this.
+// Returns what a job in this status does, as a predicate for the subject "it".
 constexpr const char *what_it_does(JobStatus status) noexcept { return kJobStatuses[static_cast<int>(status)].does; }
 
-// False when `label` is none; `*status` is then left alone.
+// Returns false and does not set `*status` if `label` is not a status.
 constexpr bool parse_status(std::string_view label, JobStatus *status) noexcept {
     for (const StatusRow &row : kJobStatuses) {
         if (label != row.label) continue;

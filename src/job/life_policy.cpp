@@ -9,8 +9,9 @@ namespace jobq::core {
 
 namespace {
 
-// What follows from the status, whatever the event. A key is given up here, and taken by the events that say so: a row
-// that came behind the triggers' back may want one that somebody else has.
+// Sets what follows from the status, whatever the event. This function releases the unique key but does not take it;
+// only the events that say so take a key, because a row that bypassed the triggers may want a key that another job
+// holds.
 void follow_status(Life *life, Micros now) {
     const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
     life->ready = life->status == JobStatus::Pending;
@@ -45,7 +46,7 @@ void claim(Life *life, const Event &event) {
     life->attempts = next_attempt(life->attempts);
     life->started_at = life->last_heartbeat = event.now;
     life->lease = event.lease;
-    // None stands for the usual one: 16 bytes less in each version of the row.
+    // NULL stands for the usual timeout, which saves 16 bytes in each version of the row.
     life->lease_timeout = event.timeout == kUsualLease ? Maybe() : Maybe(event.timeout);
     life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
     life->rescue_indexed = event.rescue_indexed;
@@ -58,18 +59,18 @@ void claim(Life *life, const Event &event) {
 void give_slots(Life *life, const Event &event) {
     if (event.queue_slot) life->queue_slot = event.queue_slot;
     if (event.key_slot) life->key_slot = event.key_slot;
-    // One that it holds already stands there under another number, which must not fall.
+    // The job may already hold a slot and have a higher number from it, and the number must not decrease.
     if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
 }
 
 void complete(Life *life) {
     life->status = JobStatus::Completed;
-    // By it a late heartbeat is told that its own worker has completed the job.
+    // Lets a late heartbeat learn that its own worker has completed the job.
     life->completed_lease = life->lease;
     life->has_result = false;
 }
 
-// The attempt has failed; it is tried again after a while, if at all.
+// Ends the attempt as failed. The job is retried after a delay if the status is Scheduled.
 void fail(Life *life, JobStatus status, const Event &event) {
     life->status = status;
     if (status == JobStatus::Scheduled) wait_until(life, saturating_add(event.now, event.delay), event.now);
@@ -81,7 +82,7 @@ void release(Life *life, const Event &event) {
     if (life->cancel_requested_at) life->status = JobStatus::Cancelled;
 }
 
-// What it has come to is kept: workers that it has lost on the way count no more.
+// Keeps the progress of the job. Workers that it lost before this step no longer count.
 void save_step(Life *life, const Event &event) {
     life->last_heartbeat = event.now;
     life->lost_attempts = 0;
@@ -99,13 +100,13 @@ void wait(Life *life, const Event &event) {
     } else {
         life->status = JobStatus::Blocked;
         life->must_end_at = event.deadline.value_or(kForever);
-        // By it the promotion finds the job.
+        // The promotion finds the job by run_at.
         if (event.deadline) life->run_at = *event.deadline;
     }
 }
 
 void lose(Life *life, const Event &event) {
-    // 0: without a lease, as one has that was set to processing by hand.
+    // 0 stands for a job without a lease, which was set to processing manually.
     if (event.in_company)
         life->company_lease = life->lease.value_or(0);
     else if (life->lost_attempts < kMaxAttempts)
@@ -125,11 +126,11 @@ void cancel(Life *life, const Event &event) {
 void block(Life *life) {
     life->status = JobStatus::Blocked;
     life->group_waiting.reset();
-    // First the dependencies, then the group: what it waits for may stand in line behind it.
+    // Dependencies come before the group: the job that this one waits for may be behind it in the line of the group.
     life->group_active.reset();
 }
 
-// Into the line of its group, unless it is the head; else as soon as it is due.
+// Puts the job into the line of its group, unless the job is the head; otherwise it can start as soon as it is due.
 void unblock(Life *life, const Event &event) {
     if (waits_for_group(*life))
         life->group_waiting = life->group;
@@ -142,21 +143,21 @@ void become_group_head(Life *life, const Event &event) {
     wait_until(life, life->run_at, event.now);
 }
 
-// A finished job, or one that waits for a retry, is to run again. What it has done is done, unless it is to be done
-// anew.
+// Makes a finished job, or one that waits for a retry, run again. Saved steps stay, unless the job starts over or has
+// completed.
 void start_again(Life *life, Micros run_at, const Event &event) {
     if (event.last_step)
         life->steps = *event.last_step > 0 ? event.last_step : Maybe();
     else if (life->status == JobStatus::Completed)
         life->steps.reset();
-    // Why one was cancelled that never ran says nothing about the job that it is now.
+    // If the job never ran, the error says why the job was cancelled, which no longer applies.
     if (!life->started_at) life->has_error = false;
     life->has_result = false;
     life->lost_attempts = 0;
     life->company_lease.reset();
     life->holds_key = life->has_key;
     wait_until(life, run_at, event.now);
-    // As block().
+    // See block().
     if (event.waits) life->group_active.reset();
     if (event.waits || waits_for_group(*life)) life->status = JobStatus::Blocked;
     if (!event.waits && waits_for_group(*life)) life->group_waiting = life->group;
@@ -172,7 +173,7 @@ void start_over(Life *life, const Event &event) {
     life->attempts = 0;
 }
 
-// As if it had just been enqueued, but for its place.
+// Makes the job look as if it had just been enqueued, except for its place.
 void replace(Life *life, const Event &event) {
     if (life->status == JobStatus::Blocked)
         life->run_at = event.run_at;
@@ -188,7 +189,7 @@ void replace(Life *life, const Event &event) {
 }
 
 void take_key(Life *life) {
-    // For good: a retry must not want it back.
+    // The job gives up its key permanently, so that a retry does not want the key back.
     if (life->status == JobStatus::Processing || life->steps) life->has_key = false;
     life->holds_key = false;
 }
@@ -245,7 +246,7 @@ void happen(Life *life, const Event &event) {
         case EventKind::BecameGroupHead:
             return become_group_head(life, event);
         case EventKind::WaitOver:
-            // It has begun: not behind those that have not.
+            // The job has already begun, so it does not go behind jobs that have not.
             life->run_at = std::min(life->run_at, event.now);
             life->status = JobStatus::Pending;
             return;
@@ -296,7 +297,8 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Cancelled:
             return !is_finished(status);
         case EventKind::Dropped:
-            // What waits for its dependencies is cancelled for them, also where it has begun: somebody has blocked it.
+            // A job that waits for its dependencies is cancelled with them even if it has begun, because an operator
+            // has blocked it.
             if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
             return status == JobStatus::Pending && !before.steps;
         case EventKind::Due:
@@ -356,11 +358,11 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         wait_until(&life, life.run_at, now);
     life.holds_key = life.has_key;
     if (life.status != JobStatus::Completed) life.has_result = false;
-    // Until when it might run is not until when it waits.
+    // For a running job, must_end_at limits the run; it must not become the limit of a wait.
     if (life.lease || life.rescue_indexed) life.must_end_at.reset();
     if (life.status == JobStatus::Processing) {
-        // Without a lease of ours it still gets a deadline, so that it cannot run for ever. With one it has what its
-        // claim has said: no timeout stands for the usual one.
+        // A job without a lease from jobq still gets a deadline, so that it cannot run forever. A job with a lease
+        // keeps what its claim has set, where no timeout stands for the usual timeout.
         life.rescue_indexed = true;
         if (!life.last_heartbeat) life.last_heartbeat = now;
         const bool endless = life.lease_timeout == kEndlessLease;
@@ -377,15 +379,16 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
     Life life = changed_by_hand(written, facts, now);
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
-    // Only a claim, or the tick, gives slots: it knows which are free.
+    // Only a claim or the tick assigns slots, because they know which slots are free.
     life.queue_slot = life.key_slot = life.slot_seq = Maybe();
     return life;
 }
 
 Micros deadline_of(const Life &life) noexcept {
-    // Nobody knows when it was heard of: at once.
+    // The last heartbeat is unknown, so the lease expires at once.
     if (!life.last_heartbeat) return INT64_MIN;
-    // Nor whether anybody has it, until somebody asks.
+    // Whether the holder of an endless lease still exists is unknown until the rescue checks, so a check is due at
+    // once.
     if (life.lease && life.lease_timeout == kEndlessLease) return INT64_MIN;
     const Micros lost = saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kUsualLease));
     return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;

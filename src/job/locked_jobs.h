@@ -1,5 +1,5 @@
-// Jobs that are about to be changed on somebody's request: they are locked first, by a statement that
-// chooses them. Inside with_spi().
+// Jobs that are about to be changed at a caller's request. A statement that selects them locks them first. Must be used
+// inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -8,21 +8,21 @@
 
 namespace jobq {
 
-// How many were changed, and the status of the last.
+// Number of jobs changed, and the status of the last one.
 struct Operated {
     int64 count;
     core::JobStatus status;
 };
 
-// The rows of locked jobs. The queue is the one that a dead letter came from; the key is the unique key that the job
-// has given up, and would need again; the line is the number of the group whose line the job would enter.
+// The columns of the locked jobs. The queue of a dead letter is its original queue. The key is the unique key that the
+// job has given up and would need again. The line is the number of the group whose line the job would enter.
 enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter, kLockedLine };
 #define LOCKED_COLUMNS                                                                                                \
     "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j._holds_key IS NOT TRUE THEN j.unique_key END, j.dead_from IS " \
     "NOT NULL, CASE WHEN j.group_key IS NOT NULL AND j._group_active IS NULL "                                        \
     "THEN jobq.group_of(coalesce(j.dead_from, j.queue), j.group_key) END"
 
-// Whether the job has its unique key or could have it now.
+// Selects jobs that hold their unique key or could get it now.
 #define KEY_IS_FREE(now)                                                                         \
     "(j.unique_key IS NULL OR j._holds_key "                                                     \
     "OR NOT EXISTS (SELECT FROM jobq.jobs h WHERE h._holds_key AND h.unique_key = j.unique_key " \
@@ -30,7 +30,7 @@ enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadL
     "AND NOT EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = j.unique_key "            \
     "AND k.queue = coalesce(j.dead_from, j.queue) AND k.kept_until > " now " AND k.job_id <> j.id))"
 
-// The row of that job; they are in the order of their ids.
+// Returns the row of the job. The rows must be in the order of their ids.
 Row locked_row(const Rows &locked, int64 id);
 
 }  // namespace jobq

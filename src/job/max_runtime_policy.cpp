@@ -1,4 +1,4 @@
-// The clock of max_runtime: see max_runtime_policy.h.
+// See max_runtime_policy.h.
 #include "job/max_runtime_policy.h"
 
 #include "job/retry_policy.h"

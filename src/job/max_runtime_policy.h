@@ -1,18 +1,19 @@
-// The second clock of a running job: how long one attempt may take, however often its worker is heard of. Pure.
+// max_runtime, the second clock of a running job: how long one attempt may take, no matter how often its worker sends
+// heartbeats. Pure.
 #pragma once
 
 #include "job/job_policy.h"
 
 namespace jobq::core {
 
-// What becomes of an attempt that takes longer. In the order of queues/queue_settings_policy.h.
+// What happens to an attempt that takes longer. Same order as in queues/queue_settings_policy.h.
 enum class OnMaxRuntime : std::uint8_t { Fail, Cancel };
 
-// For how long a claim needs no look: until the first of its two clocks runs out.
+// Returns how long a claim needs no check: until the first of its two clocks expires.
 Micros first_deadline(Micros heartbeat_timeout, Micros max_runtime) noexcept;
 
-// The attempt took too long. Cancelled when that is what the queue wants or when a cancellation was asked for; else it
-// has failed: Scheduled while attempts are left, else Failed.
+// Returns the status after an attempt took too long: Cancelled if the queue's setting says so or a cancellation was
+// requested; otherwise the attempt has failed, and the job is Scheduled while attempts are left, else Failed.
 JobStatus after_overrun(int attempts, int max_attempts, OnMaxRuntime choice, bool cancel_requested) noexcept;
 
 }  // namespace jobq::core

@@ -16,12 +16,12 @@ constexpr AttrNumber kSecret = 2;
 constexpr int kSecretBytes = 16;
 
 core::HashKey known;
-// The secret is known while these two are equal.
+// The cached secret is valid while these two numbers are equal.
 uint64 known_generation = 0;
 uint64 current_generation = 1;
 Oid secret_table = InvalidOid;
 
-// The table is gone, or the trigger on it has told of a new row.
+// Invalidates the cached secret, because the table has been dropped or its trigger has reported a new row.
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == secret_table) current_generation++;
 }
@@ -43,8 +43,8 @@ uint64 number_at(const unsigned char *bytes) {
     return number;
 }
 
-// Reads the table below SQL, because the role that calls has no privileges on it and row-level security hides its row.
-// A catalog snapshot needs no snapshot of the transaction, and shows what is committed now.
+// Reads the table below SQL, because the calling role has no privileges on it and row-level security hides its row. A
+// catalog snapshot does not require a snapshot of the transaction, and sees what is committed now.
 bool read_secret(core::HashKey *secret) {
     secret_table = get_relname_relid("hash_secret", get_namespace_oid("jobq", false));
     if (!OidIsValid(secret_table)) return false;
@@ -55,7 +55,7 @@ bool read_secret(core::HashKey *secret) {
         TupleDesc desc = RelationGetDescr(table);
         auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * desc->natts));
         auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * desc->natts));
-        // Not heap_getattr(), which calls a function that not every minor release has.
+        // heap_getattr() calls a function that not every minor release has.
         heap_deform_tuple(row, desc, values, nulls);
         const bytea *bytes = nulls[kSecret - 1] ? nullptr : DatumGetByteaPP(values[kSecret - 1]);
         found = bytes != nullptr && VARSIZE_ANY_EXHDR(bytes) == kSecretBytes;
@@ -73,7 +73,7 @@ const core::HashKey &find_secret() {
     static bool listens = false;
     if (!listens) on_relation_change(on_relcache_invalidation);
     listens = true;
-    // Taken before the table is read, so that an invalidation that arrives in the meantime makes the secret stale.
+    // Read before the table, so that an invalidation that arrives in the meantime makes the secret stale.
     const uint64 generation = current_generation;
     core::HashKey secret;
     if (!read_secret(&secret)) secret_is_lost();

@@ -17,7 +17,7 @@ bool is_own_table(Oid table) {
 }
 
 Oid owner_of_tables() {
-    // Found out once: the number of a table that has gone is nobody else's.
+    // The check is cached, because the OID of a dropped table does not belong to another table.
     static Oid known = InvalidOid;
     const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", false));
     const Oid owner = catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid);

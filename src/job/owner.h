@@ -1,5 +1,6 @@
-// The rights of the owner of jobq's tables, for what functions do on behalf of their callers: they are not SECURITY
-// DEFINER, so that they know who calls (queues/scope.h). Who may call them is decided by EXECUTE.
+// Runs code with the rights of the owner of jobq's tables, for functions that act on behalf of their callers. The
+// functions are not SECURITY DEFINER, so that they know the caller (queues/scope.h). EXECUTE privileges decide which
+// roles may call them.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,7 +9,8 @@
 
 namespace jobq {
 
-// Whether a table is the extension's: where that has gone, anybody may make a schema of its name.
+// Returns whether a table belongs to the extension. If the extension has been dropped, any role may create a schema and
+// table with the same names.
 bool is_own_table(Oid table);
 
 Oid owner_of_tables();
@@ -18,7 +20,7 @@ void as_owner(Body body) {
     as_role(owner_of_tables(), body);
 }
 
-// The same under a snapshot of what is committed now: the transaction's may be older.
+// Does the same under a new snapshot, because the transaction's snapshot may be older than what is committed now.
 template <typename Body>
 void as_owner_now(Body body) {
     as_owner([&] {
@@ -28,7 +30,7 @@ void as_owner_now(Body body) {
     });
 }
 
-// with_spi() with the owner's rights.
+// Calls with_spi() with the owner's rights.
 template <typename Body>
 auto with_owner_spi(Body body) {
     const Rights rights = take_rights(owner_of_tables());

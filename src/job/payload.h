@@ -5,9 +5,10 @@
 
 namespace jobq {
 
-// 54000 above jobq.max_payload; looks at the size without detoasting. `value` is a jsonb datum.
+// Raises 54000 if the value is larger than jobq.max_payload. Reads the size without detoasting. `value` is a jsonb
+// datum.
 void check_json_size(Datum value, const char *name);
-// The same with another limit, and the setting that says it.
+// Does the same with another limit; `setting` is the name of the setting that determines it.
 void check_json_size(Datum value, const char *name, int limit_kb, const char *setting);
 
 }  // namespace jobq

@@ -16,15 +16,15 @@ namespace {
 using core::ClaimKey;
 
 enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
-// The index of queues with round_robin has the same columns, and the round-robin key behind the lane.
+// The index for queues with round_robin has the same columns, and the round-robin key after the lane.
 constexpr AttrNumber kRoundRobinKey = 2;
 constexpr int kRoundRobinShift = 1;
-// The index of due jobs has the last two columns, that of running jobs the last one.
+// The index of due jobs has only the last two columns, and the index of running jobs only the last one.
 constexpr int kDueShift = 1 - kRunAt;
 constexpr AttrNumber kRunningId = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
-// A row comparison, as for SQL's (run_at, id) >= (...), of the columns from `first` on: see access/skey.h.
+// Sets a row comparison, like (run_at, id) >= (...) in SQL, for the columns from `first` on: see access/skey.h.
 void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
     const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.run_at),
                             Int64GetDatum(from.id)};
@@ -39,8 +39,8 @@ void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const Cla
     key->sk_argument = PointerGetDatum(row);
 }
 
-// Returns how many keys there are. That a scan stops reading at the first entry behind its end takes equality in the
-// columns before.
+// Sets the scan keys and returns their number. A scan stops reading at the first entry after its end only if the
+// columns before it are compared for equality.
 int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     ScanKeyData *key = ready->keys;
     ScanKeyInit(key++, kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
@@ -71,15 +71,16 @@ Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
     return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
 }
 
-// The last key of which a scan that has been told to read up to `to` is sure to have read the entry.
+// Returns the last key whose entry a scan has certainly read when it has been told to read up to `to`.
 ClaimKey end_of(Reach reach, const ClaimKey &to) {
     if (reach == Reach::Rest) return core::kLastKey;
     if (reach == Reach::UpToPriority) return {INT64_MAX, INT64_MAX, to.priority};
     return reach == Reach::UpToMoment ? ClaimKey{to.run_at, INT64_MAX, to.priority} : to;
 }
 
-// How far one scan from `from` on to `expected` goes: a second one begins behind the last key of another priority, a
-// third one behind the last of another moment, since a scan does not stop in the middle of these.
+// Returns where one scan from `from` toward `expected` stops. A second scan begins after the last key of an earlier
+// priority, and a third one after the last key of an earlier run_at, because a scan does not stop in the middle of
+// them.
 ClaimKey next_stop(const ClaimKey &from, const ClaimKey &expected) {
     if (expected == core::kLastKey || expected < from) return core::kLastKey;
     if (from.priority < expected.priority) return {INT64_MAX, INT64_MAX, static_cast<int16>(expected.priority - 1)};
@@ -124,14 +125,14 @@ void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
         scan = begin_index_scan(table.relation, index_of(*ready, reach), table.snapshot, keys);
-        // The key of an entry is read from the index, before anybody looks at the row.
+        // The key of an entry is read from the index, before anything reads the row.
         scan->xs_want_itup = true;
     }
     index_rescan(scan, ready->keys, keys, nullptr, 0);
     ready->current = scan;
 }
 
-// Returns how much of the lane is read.
+// Begins a scan of the lane, and returns how much of the lane it reads.
 Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     const Reach reach = reach_of(from, to);
     begin_scan(ready, table, reach, set_keys(ready, reach, lane, from, to));

@@ -1,15 +1,16 @@
-// Backoff and the fate of a job whose attempt ended: see retry_policy.h.
+// See retry_policy.h.
 #include "job/retry_policy.h"
 
 namespace jobq::core {
 
 namespace {
 
-// base * 2^(attempt-1), at most `max`; both at least 0.
+// Returns base * 2^(attempt-1), at most `max`; both are treated as at least 0.
 Micros doubled(Micros base, Micros max, int attempt) {
     if (base <= 0 || max <= 0) return 0;
     Micros delay = base;
-    // At most 63 rounds, however many attempts there were: the delay doubles until it passes `max`.
+    // The loop ends after at most 63 iterations, however many attempts there were, because the delay doubles until it
+    // exceeds `max`.
     for (int i = 1; i < attempt && delay < max; i++) {
         if (delay > max / 2) return max;
         delay *= 2;
@@ -17,12 +18,12 @@ Micros doubled(Micros base, Micros max, int attempt) {
     return delay < max ? delay : max;
 }
 
-// floor(range * random / 2^32) without a wider type.
+// Returns floor(range * random / 2^32) without a wider type.
 std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
     return (range >> 32) * random + (((range & UINT32_MAX) * random) >> 32);
 }
 
-// No sum saturates there.
+// Stands for "no earlier sign". No saturated sum has this value.
 constexpr Micros kNoReach = INT64_MIN;
 
 }  // namespace
@@ -55,7 +56,8 @@ bool earlier_sign(const LastSign &a, const LastSign &b) noexcept {
 }
 
 void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
-    // Of the same worker's earlier signs: until when one counts as together with them.
+    // Until when a later sign counts as together with the same worker's earlier signs: with any of them, and with the
+    // lost ones.
     Micros any = kNoReach, lost = kNoReach;
     for (int i = 0; i < count; i++) {
         const LastSign &sign = signs[i];
@@ -66,7 +68,7 @@ void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
         if (reach > any) any = reach;
         if (sign.lost && reach > lost) lost = reach;
     }
-    // Of its later ones: the next.
+    // The next sign of the same worker: any, and lost.
     const LastSign *next = nullptr, *next_lost = nullptr;
     for (int i = count - 1; i >= 0; i--) {
         const LastSign &sign = signs[i];
@@ -89,7 +91,7 @@ JobStatus waiting_status(Micros run_at, Micros now) noexcept {
 Micros paced(Micros first, std::int64_t n, double per_second) noexcept {
     if (n <= 0 || !(per_second > 0)) return first;
     const double offset = static_cast<double>(n) * static_cast<double>(kSecond) / per_second;
-    // Compared as it is: a double that is too large must not be converted.
+    // Compared before the conversion, because a double that is too large must not be converted.
     if (!(offset < static_cast<double>(kLatest))) return kLatest;
     return saturating_add(first, static_cast<Micros>(offset));
 }

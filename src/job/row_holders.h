@@ -1,4 +1,4 @@
-// Who holds the row of a job, so that claims pass over it: the transactions that have locked or changed it and go on.
+// Finds the transactions in progress that have locked or changed the row of a job, so that claims skip the job.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,10 +8,10 @@ namespace jobq {
 constexpr int kMaxHolders = 8;
 struct RowHolders {
     TransactionId xids[kMaxHolders];
-    int count;  // as many as there is room for
+    int count;  // at most kMaxHolders, even if there are more
 };
 
-// Of the version of a row at this place (its tableoid and ctid), which the active snapshot sees.
+// Returns the holders of the row version at this place (tableoid and ctid), which the active snapshot sees.
 RowHolders holders_of_row(Oid table, Datum place);
 
 }  // namespace jobq

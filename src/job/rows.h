@@ -1,4 +1,4 @@
-// Small things that statements share.
+// Small helpers that statements share.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,7 +8,8 @@
 
 namespace jobq {
 
-// Raises unless a statement has changed as many rows as it should: a trigger or rule of somebody's kept one out.
+// Raises an error unless a statement has changed as many rows as expected, because a user's trigger or rule may
+// suppress changes.
 inline void require_changed(int64 changed, int64 expected) {
     if (changed == expected) return;
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
@@ -17,7 +18,7 @@ inline void require_changed(int64 changed, int64 expected) {
                     errhint("Is there a trigger or rule on jobq.jobs or jobq.attempts that suppresses changes?")));
 }
 
-// The status in a column of type text.
+// Returns the status in a column of type text.
 inline core::JobStatus status_at(const Row &row, int column) {
     const std::string_view label = row.text_at(column);
     core::JobStatus status = core::JobStatus::Pending;

@@ -16,7 +16,7 @@ namespace {
 Statement find_other_id = {
     "SELECT j.id FROM jobq.jobs j WHERE j.id % $1 <> $2 ORDER BY j.id LIMIT 1", {INT8OID, INT8OID}, Planning::Free};
 
-// 0: it has given none.
+// Selects the last id given; 0 if none was.
 Statement find_last_id = {
     "SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM jobq.jobs_id_seq s",
     {},
@@ -58,7 +58,7 @@ void refuse_other_ids(int shard) {
 }
 
 void make_shard(int shard) {
-    // It waits for who has drawn an id, and makes sessions forget those that they have in store.
+    // ALTER SEQUENCE waits for transactions that have drawn an id, and makes sessions discard their cached ids.
     run_text(psprintf("ALTER SEQUENCE jobq.jobs_id_seq INCREMENT BY %d START WITH %lld MAXVALUE %lld", core::kShards,
                       static_cast<long long>(core::next_id_of(shard, 0)),
                       static_cast<long long>(core::kLastShardedId)));

@@ -1,5 +1,5 @@
-// Which shard of several databases this one is. The identity sequence of jobq.jobs is where it stands, so no session
-// can give another id; jobq.shard keeps it for dumps, and sets the sequence.
+// The shard number of this database among several databases. The identity sequence of jobq.jobs holds it, so that no
+// session can draw an id of another shard; jobq.shard keeps it for dumps and sets the sequence.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,19 +7,21 @@
 
 namespace jobq {
 
-// core::kNoShard where ids count one by one.
+// Returns the shard, or core::kNoShard if ids count one by one.
 int own_shard();
 
-// 55000 for an id that says another shard.
+// Raises 55000 for an id that belongs to another shard.
 void require_own_shard(int64 id);
 
-// 55000 while there are jobs of other ids; nobody writes one then before the transaction has ended.
+// Raises 55000 if there are jobs with ids of other shards. Locks the table, so that no transaction inserts such a job
+// until this transaction ends.
 void refuse_other_ids(int shard);
 
-// From the next id on. With the rights of the owner, under SPI, as the one before.
+// Makes the database a shard from the next id on. Must be called with the owner's rights and under SPI, like
+// refuse_other_ids().
 void make_shard(int shard);
 
-// Ids count one by one again, behind the last one.
+// Makes ids count one by one again, after the last id given.
 void leave_shard();
 
 }  // namespace jobq

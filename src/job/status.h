@@ -1,4 +1,4 @@
-// Values of the enum jobq.job_status, in and out.
+// Converts values of the enum jobq.job_status.
 #pragma once
 
 #include "compat/args.h"
@@ -7,16 +7,16 @@
 
 namespace jobq {
 
-// The enum's value as a datum. Looks the type up by name: its OID differs from database to database.
+// Returns the enum's value as a datum. Looks the type up by name, because its OID differs between databases.
 Datum status_datum(core::JobStatus status);
 
-// The status behind a datum of the enum.
+// Returns the status in a datum of the enum.
 core::JobStatus status_of(Datum value);
 
-// The type's OID.
+// Returns the type's OID.
 Oid status_type();
 
-// The names of the statuses of which wanted(status) is true, text[].
+// Returns the names of the statuses for which wanted(status) is true, as text[].
 template <typename Wanted>
 Datum names_of_statuses(Wanted wanted) {
     Datum names[core::kJobStatusCount];

@@ -13,16 +13,16 @@ namespace jobq {
 
 namespace {
 
-// Zero throughout when it is empty: memory that is never written to costs nothing.
+// The log. It is all zero when empty, because memory that is never written to costs nothing.
 TransactionLog log = {};
 
 bool has_readers() { return shared_memory_ready() && IsUnderPostmaster; }
 
-// ---- numbers of jobs
+// ---- Numbers of jobs.
 
-// The changes of the current subtransaction to a queue; nullptr: not counted.
+// Returns the current subtransaction's changes to a queue, or nullptr if there is no room to count them.
 core::Counts *counts_at(const char *name, int level) {
-    // Mostly the same as before.
+    // The queue is usually the same as in the previous call.
     if (log.changes.count > 0) {
         QueueChange *last = log.changes.end() - 1;
         if (last->level == level && same_queue(last->queue, name)) return &last->counts;
@@ -55,9 +55,9 @@ int index_of(core::JobStatus status) { return static_cast<int>(status); }
 
 int64 &events(core::Counts *counts, core::CountedEvent event) { return counts->events[static_cast<int>(event)]; }
 
-// ---- queues and lanes
+// ---- Queues and lanes.
 
-// nullptr: there are too many.
+// Returns the queue's entry, or nullptr if there are too many queues.
 LoggedQueue *logged_queue(std::string_view queue) {
     QueueName name;
     copy_queue(name, queue);
@@ -78,9 +78,9 @@ uint64 hash_of_lane(int64 lane, int16 priority) {
     return core::mix64(static_cast<uint64>(lane) + static_cast<uint64>(priority));
 }
 
-// ---- slots
+// ---- Slots.
 
-// The key's name, behind the others; -1: there is no room.
+// Appends the key's name to the log; returns its position, or -1 if there is no room.
 int32 keep_key(std::string_view key) {
     if (key.size() > core::kMaxConcurrencyKeyBytes || log.key_bytes + key.size() > sizeof(log.keys)) return -1;
     std::copy(key.begin(), key.end(), log.keys + log.key_bytes);
@@ -88,7 +88,7 @@ int32 keep_key(std::string_view key) {
     return log.key_bytes - static_cast<int32>(key.size());
 }
 
-// nullptr: there are too many.
+// Returns the slot's entry, or nullptr if there are too many slots.
 LoggedSlot *logged_slot(std::string_view queue, std::string_view key, int64 slot) {
     const QueueIndex in = index_of(logged_queue(queue));
     const uint64 hash = core::mix64(static_cast<uint64>(slot));
@@ -101,7 +101,7 @@ LoggedSlot *logged_slot(std::string_view queue, std::string_view key, int64 slot
     return log.slots.add(hash, {slot, 0, 0, begin, static_cast<uint8>(key.size()), in, false, false, false, false});
 }
 
-// One that has been given back.
+// Returns a slot of the limit that this transaction has freed and not yet tried, or nullptr.
 LoggedSlot *own_free_slot(int64 limit) {
     LoggedSlot *found = std::find_if(log.slots.begin(), log.slots.end(), [limit](const LoggedSlot &slot) {
         return slot.freed && !slot.tried && core::limit_of_slot(slot.slot) == limit;
@@ -109,7 +109,7 @@ LoggedSlot *own_free_slot(int64 limit) {
     return found == log.slots.end() ? nullptr : found;
 }
 
-// ----
+// ---- The public functions.
 
 LoggedRound *round_of_worker() {
     if (!log.round.any) log.round = {true, false, DT_NOEND, DT_NOEND, {}, 0, InvalidSubTransactionId};
@@ -283,7 +283,7 @@ void unlog_free_group(int64 group) {
     const uint16 at = log.recently_unblocked[static_cast<uint64>(group) % kRecentlyUnblocked];
     if (at >= log.unblocked_count) return;
     Unblocked *told = &log.unblocked[at];
-    // Where the place was given to another key, or jobs wait that are new, the worker looks in vain.
+    // If the place now belongs to another key, or if new jobs wait, the entry stays, and the worker looks in vain.
     if (told->blocker != Blocker::Group || told->key != group || told->job != kNoJob) return;
     const int last = --log.unblocked_count;
     if (at == last) return;
@@ -422,7 +422,7 @@ void hand_log_to_parent() {
     log.series.hand_to_parent(level);
     const int end = log.changes.count;
     pop_changes(level);
-    // What is added takes a place that has been read already.
+    // An addition overwrites a place that this loop has already read.
     for (int i = log.changes.count; i < end; i++) {
         const QueueChange change = log.changes.items[i];
         if (core::Counts *parent = counts_at(change.queue, level - 1)) core::add_counts(parent, change.counts);
@@ -432,9 +432,10 @@ void hand_log_to_parent() {
 void roll_back_log() {
     pop_changes(GetCurrentTransactionNestLevel());
     log.series.forget_level(GetCurrentTransactionNestLevel());
-    // Seen without jobs that run again now. One that began after the look leaves what the look saw.
+    // The look did not see jobs that run again after the rollback. A savepoint that began after the look does not
+    // change what the look saw.
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
-    // What it had given back is held again.
+    // The rows hold again the slots that this savepoint had freed.
     for (LoggedSlot &slot : log.slots) slot.ticket = 0;
     if (log.ended_heads_count > 0) log.heads_left = true;
 }
