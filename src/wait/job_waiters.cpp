@@ -1,6 +1,5 @@
-// See job_waiters.h. An entry for each backend; those that wait stand in the list of their job's bucket. Each bucket
-// has a count, which a commit reads before it takes the lock, and there is one of all buckets together, which it reads
-// first.
+// See job_waiters.h. Each backend has an entry; the entries of waiting sessions are in the list of their job's bucket.
+// A commit reads the count of all waiters and looks at the buckets of its jobs before it takes a lock.
 #include "compat/pg.h"
 
 #include "shmem/memory.h"
@@ -35,7 +34,7 @@ int bucket_of(Oid database, int64 job) { return static_cast<int>(spread(database
 
 LWLock *lock_of(int bucket) { return shared_lock(Lock::JobWaiters, bucket % kLockPartitions); }
 
-// Signals the sleepers of a bucket that fit.
+// Signals the sleepers of a bucket for which fits() is true.
 template <typename Fits>
 void signal_bucket(int index, Fits fits) {
     SleeperList *bucket = &waiters->buckets[index];
@@ -49,14 +48,15 @@ void signal_bucket(int index, Fits fits) {
     alarm.ring();
 }
 
-// What the caller committed is visible before it concludes that nobody waits.
+// Returns whether any session waits. What the caller has committed must be visible before the caller concludes that no
+// session waits.
 bool anybody_waits() {
     if (!shared_memory_ready()) return false;
     pg_memory_barrier();
     return pg_atomic_read_u32(&waiters->count) != 0;
 }
 
-// The session may end without a chance to leave in order.
+// Leaves the list when the session ends before it could leave in order.
 void leave_at_exit(int, Datum) { leave_job_waiters(); }
 
 }  // namespace
@@ -100,7 +100,7 @@ void leave_job_waiters() {
 bool job_waiter_signalled() { return own != nullptr && pg_atomic_read_u32(&own->signalled) != 0; }
 
 void forget_job_signal() {
-    // Before anything is read: an exchange is a barrier.
+    // The signal must be cleared before anything is read; an atomic exchange is a barrier.
     if (own != nullptr) pg_atomic_exchange_u32(&own->signalled, 0);
 }
 

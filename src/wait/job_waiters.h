@@ -1,7 +1,7 @@
-// The sessions that sleep in jobq_wait_job(), and how a commit wakes those who wait for the jobs that it finished.
+// The sessions that sleep in jobq_wait_job(), and how a commit wakes the sessions that wait for the jobs it finished.
 //
 // No wake-up is lost: a sleeper enters itself first, then looks at the job under a fresh snapshot. A commit that is not
-// in that snapshot looks at the sleepers afterwards, and finds it. A commit whose jobs nobody waits for reads one
+// in that snapshot reads the list afterwards and finds the sleeper. While no session waits, a commit only reads one
 // number. Without preload all of this does nothing.
 #pragma once
 
@@ -9,26 +9,27 @@
 
 namespace jobq {
 
-// ---- for the sleeper: one at a time per session
+// ---- Functions for the sleeper; a session has at most one.
 
-// Enters this session as waiting for a job of this database. leave_job_waiters() must follow, also after an error; when
-// the process ends it is called by itself.
+// Enters this session as waiting for a job of this database. The caller must call leave_job_waiters() afterward, also
+// after an error; if the process exits first, its exit callback does so.
 void enter_job_waiters(int64 job);
 void leave_job_waiters();
 
-// Whether the job may have finished: look. Needs no lock; the latch is set after it changes.
+// Returns whether the job may have finished, so that the sleeper must look. Needs no lock; the latch is set after the
+// signal.
 bool job_waiter_signalled();
-// Before a look: what happens from here on asks for another one.
+// Clears the signal before a look, so that later changes ask for another look.
 void forget_job_signal();
 
-// ---- for a commit, once everybody can see it: none of these raises an error
+// ---- Functions for a commit, called once other sessions can see it. They raise no error.
 
-// These jobs have finished or gone.
+// Wakes the sessions that wait for these jobs, which have finished or were deleted.
 void wake_job_waiters(const int64 *jobs, int count);
-// Any job of this database may have.
+// Wakes all sessions that wait for a job of this database, because any job may have finished.
 void let_all_job_waiters_look();
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the waiters in shared memory, for main/jobq.cpp.
 Size job_waiters_size();
 void make_job_waiters(void *memory, bool fresh);
 

@@ -1,5 +1,6 @@
-// See notices.h. Each database has a board: a small hash table of names, emptied at once by the worker. A commit that
-// finds its queue's tag there is done: the worker has yet to take it down, and sends afterwards.
+// See notices.h. Each database has a board: a small hash table of queue names, which the worker takes and empties at
+// once. A commit that finds its queue's tag on the board is done, because the worker has not taken the notice yet and
+// sends it afterwards.
 #include "compat/pg.h"
 
 #include "shmem/memory.h"
@@ -10,7 +11,7 @@ namespace jobq {
 namespace {
 
 struct Notice {
-    pg_atomic_uint64 tag;  // hash of database and queue, 0: free
+    pg_atomic_uint64 tag;  // hash of database and queue; 0: free
     QueueName queue;
 };
 
@@ -31,14 +32,14 @@ void wipe(Board *board, Oid database) {
     pg_atomic_write_u32(&board->waiting, 0);
     pg_atomic_write_u32(&board->anything, 0);
     for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
-    // Who finds it to be his finds nothing on it of somebody else's: see is_posted().
+    // A session that finds its own database on the board must not find notices of another database: see is_posted().
     pg_write_barrier();
     board->database = database;
 }
 
 uint64 tag_of(const char *queue) { return digest_of_queue(queue_view(queue)) | 1; }
 
-// The notice of that tag, or the free one where it belongs; nullptr when the board is full.
+// Returns the notice with this tag, or the free one where it belongs, or nullptr if the board is full.
 Notice *find_notice(Board *board, uint64 tag) {
     for (uint64 step = 0; step < kMaxNotices; step++) {
         Notice *notice = &board->notices[(tag / 2 + step) % kMaxNotices];
@@ -49,9 +50,9 @@ Notice *find_notice(Board *board, uint64 tag) {
 }
 
 bool is_posted(Board *board, uint64 tag) {
-    // What was committed is visible before we rely on a notice that the worker has yet to take down.
+    // What was committed must be visible before the commit relies on a notice that the worker has not taken yet.
     pg_memory_barrier();
-    // The state was another database's, whose board nobody has taken down.
+    // The board may still have notices of the database that used this slot before.
     if (board->database != MyDatabaseId) return false;
     pg_read_barrier();
     if (pg_atomic_read_u32(&board->anything) != 0) return true;
@@ -70,7 +71,7 @@ void post(DatabaseState *db, Write write) {
         first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
     }
     LWLockRelease(notices_lock());
-    // Only the first needs to wake anybody.
+    // Only the first notice needs to wake the worker.
     if (first) call_worker(db);
 }
 

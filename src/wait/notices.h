@@ -1,5 +1,6 @@
-// The names of queues in which jobs became claimable, on their way to the background worker, which sends them as
-// NOTIFY: a producer's own transaction must not, since NOTIFY serializes commits and forbids PREPARE TRANSACTION.
+// The names of queues in which jobs became claimable, on their way to the background worker, which sends them with
+// NOTIFY. The producer's own transaction must not send them, because NOTIFY serializes commits and forbids PREPARE
+// TRANSACTION.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,17 +9,17 @@
 
 namespace jobq {
 
-// More queues than this between two notifications are told as "any queue".
+// Maximum number of queues that are named between two notifications; with more, the notification says "any queue".
 constexpr int kMaxNotices = 32;
 
-// ---- for a commit, once everybody can see it: neither raises an error
+// ---- Functions for a commit, called once other sessions can see it. They raise no error.
 
-// Costs a few comparisons while the queue's notice is waiting already. `queue` is zero padded.
+// Posts the queue's notice. Costs a few comparisons if the notice is already on the board. `queue` is zero padded.
 void post_notice(const char *queue);
-// Jobs of any queue may be claimable.
+// Posts that jobs of any queue may be claimable.
 void post_notice_of_anything();
 
-// ---- for the worker
+// ---- Functions for the worker.
 
 struct Notices {
     int count;
@@ -26,12 +27,12 @@ struct Notices {
     QueueName queues[kMaxNotices];
 };
 
-// Whether there are any. Needs no lock.
+// Returns whether there are notices. Needs no lock.
 bool notices_waiting(DatabaseState *db);
-// Takes them down.
+// Takes the notices and empties the board.
 void take_notices(DatabaseState *db, Notices *taken);
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the boards in shared memory, for main/jobq.cpp.
 Size notices_size();
 void make_notices(void *memory, bool fresh);
 

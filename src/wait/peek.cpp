@@ -1,6 +1,7 @@
-// See peek.h. A claim passes over rows that others hold, so a look must too: a worker that is told of a job which
-// somebody is claiming would call again and again. A look must not lock, since that writes; but a row that is locked or
-// changed has the number of the transaction in its xmax, and whether that is still going on can be asked.
+// See peek.h. A claim skips rows that other transactions have locked, so a look must skip them too; otherwise a worker
+// would be told again and again of a job that another worker is claiming. A look must not lock rows, because that
+// writes. But the xmax of a locked or changed row is the number of the transaction, and the look can check whether that
+// transaction is still in progress.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -18,12 +19,12 @@ namespace jobq {
 
 namespace {
 
-// So many held jobs in a row, and there may well be one behind them that is not.
+// Number of held jobs after which a look stops and assumes that a later job is not held.
 constexpr int kDepth = 16;
-// What the claim after the wait may take, for throttled_ranges().
+// Number of jobs that the claim after the wait may take, for throttled_ranges().
 constexpr int kBatch = 100;
 
-// Whether a claim of this worker passes over suspects; asked when the first one is met.
+// Whether a claim of this worker skips suspects. Determined when the look meets the first suspect.
 struct Trial {
     text *worker_id;
     bool asked;
@@ -35,12 +36,12 @@ bool passes_over_suspects(Trial *trial, Seen *seen) {
     trial->asked = true;
     TimestampTz until;
     trial->on = is_on_trial(trial->worker_id, &until);
-    // What is over, but for a sign of life that nobody tells of, is left to the poll.
+    // A trial can end early with a sign of life, about which no session is notified; the poll finds that.
     if (trial->on && until > GetCurrentTimestamp()) seen->due = Min(seen->due, until);
     return trial->on;
 }
 
-// Looks into one lane, where a claim would begin. `held` counts the jobs that others hold.
+// Looks into one lane from where a claim would begin. `held` counts the jobs that other transactions hold.
 void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
                     Seen *seen) {
     const uint64 epoch = trigger_epoch();

@@ -1,4 +1,4 @@
-// Is there a job for this worker? Nothing is locked or changed.
+// Looks whether there is a job for a worker. Locks and changes nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,24 +12,25 @@ namespace jobq {
 struct Outlook {
     bool paused;
     bool limited;     // the queue's own limit is used up
-    TimestampTz due;  // when its next token comes; DT_NOEND: none is awaited
+    TimestampTz due;  // time of the queue's next token; DT_NOEND: none is awaited
 };
-// 42704 when the queue must have settings and has none. Inside with_spi().
+// Reads the outlook. Raises 42704 if the queue must have settings and has none. Must be called inside with_spi().
 Outlook read_outlook(std::string_view queue);
 
 enum class Peek {
     Nothing,
-    Held,       // claimable jobs only that other transactions hold: their end may leave them claimable
-    Claimable,  // a job that nobody seems to hold
+    Held,       // claimable jobs exist, but other transactions hold all of them and may leave them claimable
+    Claimable,  // there is a job that no transaction seems to hold
 };
 struct Seen {
     Peek found;
-    int64 job_id;     // of the claimable one
-    TimestampTz due;  // when a key's next token comes, or the worker's trial can end; DT_NOEND: none is awaited
+    int64 job_id;  // id of the claimable job
+    TimestampTz
+        due;  // time of a key's next token or of the possible end of the worker's trial; DT_NOEND: none is awaited
 };
-// Looks at the first claimable jobs of each lane of a queue that such a worker may take jobs from, under a snapshot of
-// its own. Jobs that a limit keeps from running, as far as that is known, do not count, nor do suspects that this
-// worker is not given. Inside with_spi().
+// Looks at the first claimable jobs of each lane of the queue that the worker's filter accepts, under a new snapshot.
+// Ignores jobs that a limit is known to keep from running, and suspects that this worker is not given. Must be called
+// inside with_spi().
 Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id);
 
 }  // namespace jobq

@@ -10,7 +10,8 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "utils/wait_event.h"
 
-// Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
+// Declared in libpq/libpq.h, which includes headers of libraries that the server was built with and that may not be
+// installed.
 bool pq_check_connection(void);
 }
 

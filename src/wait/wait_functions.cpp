@@ -1,6 +1,7 @@
-// jobq_wait: sleeps until there may be a job for this worker. jobq_wake: ends that sleep.
+// The SQL procedure jobq_wait, which sleeps until there may be a job for this worker, and jobq_wake, which ends that
+// sleep.
 //
-// See sleep.h for why it is a procedure, and what that means for its looks at the tables.
+// See sleep.h for why jobq_wait is a procedure, and what that means for its looks at the tables.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
@@ -24,23 +25,25 @@ namespace {
 
 constexpr const char kName[] = "jobq_wait";
 
-// The backstop: nobody tells of jobs that came with triggers disabled, or of claims that rolled back.
+// Maximum time between two looks. It is a backstop, because no session is notified of jobs that were inserted with
+// triggers disabled, or of claims that were rolled back.
 constexpr core::Micros kPoll = core::kSecond;
-// Without preload there is nothing but the poll: so soon the first time, then half as often each time.
+// Time until the second look without preload, where only the poll finds jobs; doubled each time.
 constexpr core::Micros kFirstPoll = 100 * core::kMillisecond;
-// While all claimable jobs are held by others; doubled each time.
+// Time until the next look while other transactions hold all claimable jobs; doubled each time.
 constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
-// A job that was told of last time and is still there is told of again this much later; doubled each time.
+// Time for which a job that the previous call reported and that is still there is not reported again; doubled each
+// time.
 constexpr core::Micros kFirstDoubt = core::kMillisecond;
 constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
 
-// One call.
+// The state of one call.
 struct Wait {
     Oid procedure;
     std::string_view queue;
     core::WorkerFilter filter;
-    int64 worker;     // core::worker_key; 0: without a name
-    text *worker_id;  // as its claims have it
+    int64 worker;     // core::worker_key; 0: the worker has no name
+    text *worker_id;  // the name under which the worker claims
     int batch;
     core::Micros deadline;
     core::Micros last_look;
@@ -48,11 +51,11 @@ struct Wait {
     core::Micros poll;
     core::Micros doubt_until;  // 0: no doubt yet
     int looks;
-    bool another_goes;  // for the job that was seen
+    bool another_goes;  // another sleeper is on its way to the job that was seen
     Seen seen;
 };
 
-// The job that a look of this session told of last.
+// The job that a call in this session reported last.
 struct Told {
     int64 job_id;
     core::Micros at;
@@ -60,7 +63,7 @@ struct Told {
 };
 Told told;
 
-// One transaction.
+// Looks for a job, in one transaction.
 void look(Wait *wait) {
     forget_look_signal();
     look_as_owner(wait->procedure, kName, [&] {
@@ -77,8 +80,9 @@ void look(Wait *wait) {
     wait->looks++;
 }
 
-// Whether the caller shall hear of the job that was seen. If it has been told of this very job last time and did not
-// get it, something is in the way that a look does not see: it must not call again and again at full speed.
+// Returns whether the call should report the job that was seen. If the previous call reported the same job and the
+// worker did not get it, something that a look does not see blocks the job, and the worker must not call again and
+// again at full speed.
 bool worth_telling(Wait *wait) {
     wait->another_goes = false;
     if (wait->seen.found != Peek::Claimable) return false;
@@ -89,8 +93,8 @@ bool worth_telling(Wait *wait) {
         wait->doubt_until = now + told.doubt;
     }
     if (again && now < wait->doubt_until) return false;
-    // A commit or a token can let many sleepers look at once. Of those with one filter, one is enough: if its claim
-    // leaves jobs, it wakes the next.
+    // A commit or a token can let many sleepers look at once. One of the sleepers with the same filter is enough: if
+    // its claim leaves jobs, it wakes the next sleeper.
     wait->another_goes = !set_out(wait->looks > 1);
     if (wait->another_goes) return false;
     if (!again) told.doubt = 0;
@@ -112,12 +116,12 @@ void plan_next_look(Wait *wait) {
             break;
     }
     wait->next_look = wait->last_look + wait->poll;
-    // The next token of a rate.
+    // The next token of a rate limit.
     if (wait->seen.due != DT_NOEND)
         wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
 }
 
-// Until there is a job, or a reason to look, or somebody wakes the worker, or the time is over.
+// Sleeps until there is a job or a reason to look, the worker is woken by name, or the time is over.
 void sleep(const Wait &wait) {
     for (;;) {
         CHECK_FOR_INTERRUPTS();
@@ -131,9 +135,10 @@ void sleep(const Wait &wait) {
     }
 }
 
-// Returns false if the worker was woken by name: it may be about to stop, so jobs that it was promised go to others.
+// Waits for a job. Returns false if the worker was woken by name: it may be about to stop, so its promised jobs go to
+// other workers.
 bool wait_for_job(Wait *wait) {
-    // The caller's snapshot ends here.
+    // The commit releases the caller's snapshot.
     SPI_commit();
     enter_waiters(wait->queue, core::digest_of(wait->filter), wait->worker, wait->batch);
     if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
@@ -160,7 +165,7 @@ PG_FUNCTION_INFO_V1(jobq_wait);
 PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     require_autocommit(fcinfo, kName);
     require_worker_may(fcinfo);
-    // From here on memory outlives the transactions.
+    // Memory that is allocated from here on outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};
     wait.procedure = fcinfo->flinfo->fn_oid;

@@ -1,4 +1,4 @@
-// jobq_wait_job: sleeps until a job has finished. See sleep.h for why it is a procedure.
+// The SQL procedure jobq_wait_job, which sleeps until a job has finished. See sleep.h for why it is a procedure.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -21,12 +21,13 @@ namespace {
 
 constexpr const char kName[] = "jobq_wait_job";
 
-// The backstop: nobody tells of jobs that are deleted with triggers disabled, for example.
+// Maximum time between two looks. It is a backstop, because for example the deletion of a job with triggers disabled
+// notifies no session.
 constexpr core::Micros kPoll = core::kSecond;
-// Where nobody tells of anything: so soon the first time, then half as often each time.
+// Time until the second look if only the poll finds out that the job has finished; doubled each time.
 constexpr core::Micros kFirstPoll = 10000;
 
-// One call.
+// The state of one call.
 struct Wait {
     Oid user;
     Oid procedure;
@@ -36,22 +37,22 @@ struct Wait {
     core::Micros poll;
 };
 
-// Without preload, and on a standby, where commits are replayed.
+// Returns whether commits do not wake this session: without preload, and on a standby, where commits are replayed.
 bool nobody_tells() { return !shared_memory_ready() || RecoveryInProgress(); }
 
-// Nothing will happen to the job unless somebody retries it, or it is not there (any more).
+// Returns whether the job has finished or does not exist. Nothing more happens to a finished job unless it is retried.
 bool has_finished(int64 job) {
     core::JobStatus status;
     return !current_status(job, &status) || core::is_finished(status);
 }
 
-// One transaction.
+// Looks at the job, in one transaction.
 bool look(Wait *wait) {
     bool finished = false;
     forget_job_signal();
     look_as_owner(wait->procedure, kName, [&] {
         finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
-        // In a copy it never would.
+        // In a copy of the database the job would never finish.
         if (!finished) require_own_jobs();
     });
     wait->last_look = monotonic_now();
@@ -60,7 +61,7 @@ bool look(Wait *wait) {
 
 void plan_next_look(Wait *wait) { wait->poll = nobody_tells() ? Min(Max(wait->poll * 2, kFirstPoll), kPoll) : kPoll; }
 
-// Until the job may have finished, or it is time to look, or the time is over.
+// Sleeps until the job may have finished, the next look is due, or the time is over.
 void sleep(const Wait &wait) {
     const core::Micros until = Min(wait.deadline, wait.last_look + wait.poll);
     for (;;) {
@@ -72,7 +73,7 @@ void sleep(const Wait &wait) {
 }
 
 void wait_for_end(Wait *wait) {
-    // The caller's snapshot ends here.
+    // The commit releases the caller's snapshot.
     SPI_commit();
     enter_job_waiters(wait->job);
     while (!look(wait) && wait->last_look < wait->deadline) {
@@ -89,7 +90,7 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_wait_job);
 PGDLLEXPORT Datum jobq_wait_job(PG_FUNCTION_ARGS) {
     require_autocommit(fcinfo, kName);
-    // From here on memory outlives the transactions.
+    // Memory that is allocated from here on outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};
     wait.user = GetUserId();

@@ -13,13 +13,13 @@ namespace jobq {
 namespace {
 
 struct Notes {
-    pg_atomic_uint32 count;  // of the notes, which a sleeper reads before it takes the lock
+    pg_atomic_uint32 count;  // number of notes, which a sleeper reads before it takes the lock
     core::WakeNotes notes;
 };
 
 Notes *board = nullptr;
 
-// Calls change with the notes, under the lock.
+// Calls change(notes) under the lock.
 template <typename Change>
 auto change_notes(Change change) {
     LWLock *lock = shared_lock(Lock::WakeNotes);
@@ -56,7 +56,7 @@ void take_back_wake_note(uint64 number) {
 
 bool take_wake_note(int64 worker, core::Micros now) {
     if (!shared_memory_ready()) return false;
-    // The sleeper has entered itself before it concludes that there is no note.
+    // The sleeper must have entered itself before it concludes that there is no note.
     pg_memory_barrier();
     if (pg_atomic_read_u32(&board->count) == 0) return false;
     return change_notes([&](core::WakeNotes *notes) { return core::take_note(notes, MyDatabaseId, worker, now); });

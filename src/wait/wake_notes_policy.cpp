@@ -1,4 +1,4 @@
-// Notes of wakes that found nobody asleep: see wake_notes_policy.h. In the order in which they were left.
+// See wake_notes_policy.h. The notes are in the order in which they were left.
 #include "wait/wake_notes_policy.h"
 
 #include "base/stable_hash.h"
@@ -28,8 +28,8 @@ struct Share {
     int notes;
 };
 
-// Returns the number of the oldest note of the database that has the most notes, a new one of `database` counted. Of
-// databases with equally many notes, the database with the oldest note gives way.
+// Returns the number of the oldest note of the database that has the most notes, counting the new note of `database`.
+// If several databases have equally many, evicts from the database with the oldest note.
 std::uint64_t note_to_evict(const WakeNotes &notes, std::uint32_t database) {
     Share shares[kWakeNotes + 1];
     Share *end = shares;
@@ -40,7 +40,7 @@ std::uint64_t note_to_evict(const WakeNotes &notes, std::uint32_t database) {
     };
     for (int i = 0; i < notes.used; i++) count(notes.notes[i].database);
     count(database);
-    // The first of several: shares are in the order of the oldest notes.
+    // Finds the first of several maxima; the shares are in the order of the oldest notes.
     const Share *largest =
         std::max_element(shares, end, [](const Share &a, const Share &b) { return a.notes < b.notes; });
     const WakeNote *oldest = notes.notes;

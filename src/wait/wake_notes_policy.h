@@ -1,5 +1,5 @@
-// Notes of wakes that found nobody asleep: each ends the next wait of the worker it was meant for, within a time. Pure:
-// time is an argument. Kept in shared memory by wait/wake_notes.h.
+// Notes of wakes that found the worker not asleep. Each note ends the next wait of its worker, until the note expires.
+// Pure: time is an argument. wait/wake_notes.h keeps the notes in shared memory.
 #pragma once
 
 #include "job/job_policy.h"
@@ -9,16 +9,17 @@
 
 namespace jobq::core {
 
-// Maximum number of notes in the server. With more, the oldest note of the database that has the most notes gives way,
-// so that no database evicts the notes of others.
+// Maximum number of notes in the server. If there are more, the oldest note of the database with the most notes is
+// evicted, so that no database evicts the notes of others.
 constexpr int kWakeNotes = 1024;
 constexpr Micros kWakeNoteKept = kMinute;
 
-// A worker's name in shared memory; never 0, which stands for a worker without one. A collision ends a wait too early.
+// Returns the key of a worker's name in shared memory. Never 0, which stands for a worker without a name. A collision
+// of two names ends a wait too early.
 std::int64_t worker_key(std::string_view worker_id) noexcept;
 
 struct WakeNote {
-    std::int64_t worker;  // 0: none
+    std::int64_t worker;  // 0: no worker
     std::uint64_t number;
     Micros left_at;
     std::uint32_t database;
@@ -31,13 +32,13 @@ struct WakeNotes {
 };
 static_assert(std::is_trivially_copyable_v<WakeNotes>, "lives in shared memory");
 
-// Leaves a note, in the place of an older one for the same worker; returns its number.
+// Leaves a note, which replaces an older one for the same worker; returns its number.
 std::uint64_t leave_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept;
 
-// Takes the worker's note; false when there is none, or its time is over. Forgets all whose time is over.
+// Takes the worker's note; returns false if there is none or it has expired. Removes all expired notes.
 bool take_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept;
 
-// The note of that number, if it is still there, is not needed.
+// Removes the note with this number if it still exists.
 void take_back_note(WakeNotes *notes, std::uint64_t number) noexcept;
 
 }  // namespace jobq::core

@@ -1,4 +1,4 @@
-// Whom a commit wakes: see wake_policy.h.
+// See wake_policy.h.
 #include "wait/wake_policy.h"
 
 #include "base/stable_hash.h"
