@@ -1,6 +1,7 @@
-// Mechanisms that a build can leave out, one at a time, so that the benchmark's group `ablation` can tell what each is
-// worth: make COPT=-DJOBQ_WITHOUT=PlaceCache. What is installed has all of them; the test of one costs it nothing.
-// What each is for, and what it was found to be worth: docs/design.md, "What the mechanisms are worth".
+// Mechanisms that a build can leave out, one at a time, so that the benchmark group `ablation` can measure the value of
+// each: make COPT=-DJOBQ_WITHOUT=PlaceCache. The installed library has all of them, and the tests for them cost
+// nothing.
+// Purpose and measured value of each mechanism: docs/design.md, "What the mechanisms are worth".
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace jobq::core {
 
-// bench/run.sh builds one without each of these lines, but for the first.
+// bench/run.sh builds one library without each of these, except None.
 enum class Mechanism : std::uint8_t {
     None,
     RecentClaims,

@@ -1,4 +1,5 @@
-// Words that name the values of an enum: an array beside it, in its order, is their one list.
+// Parses words that name the values of an enum. An array next to the enum, in the same order, is the only list of the
+// words.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,7 @@
 
 namespace jobq::core {
 
-// False when the word is none of them; `*choice` is then left alone.
+// Returns false and does not set `*choice` if the word is not in the array.
 template <typename Choice, std::size_t count>
 constexpr bool parse_choice(const std::string_view (&names)[count], std::string_view word, Choice *choice) noexcept {
     for (std::size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// Steps of the wall clock: see clock.h.
+// See clock.h.
 #include "base/clock.h"
 
 namespace jobq::core {

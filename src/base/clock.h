@@ -1,4 +1,4 @@
-// Clocks: how a step of the wall clock is recognised.
+// Detects steps of the wall clock.
 #pragma once
 
 #include "base/span.h"
@@ -7,7 +7,8 @@
 
 namespace jobq::core {
 
-// About the years 1 to 6000: sums of such times with a timeout, and differences between them, fit the server's types.
+// First and last time that jobq works with, about the years 1 to 6000, so that sums of a time and a timeout, and
+// differences between times, fit the server's types.
 constexpr Micros kFirstMoment = -732000 * kDay;
 constexpr Micros kLastMoment = 1464000 * kDay;
 constexpr Micros bounded_moment(Micros time) noexcept {
@@ -20,7 +21,7 @@ struct ClockReading {
 };
 static_assert(std::is_trivially_copyable_v<ClockReading>, "lives in shared memory");
 
-// How far the wall clock stepped between two readings: positive forward, negative backward, 0 when it only
+// Returns how far the wall clock stepped between two readings: positive forward, negative backward, 0 if it only
 // drifted by less than `tolerance`.
 Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance) noexcept;
 

@@ -1,5 +1,5 @@
-// A list of fixed room whose entries are found by a hash, so that what comes again is folded into what is there. It
-// lives in static memory and allocates nothing; all zero, it is empty. Pure; used by job/logged.h.
+// A list with a fixed number of entries that are found by a hash, so that repeated changes are folded into one entry.
+// It lives in static memory and allocates nothing; an all-zero list is empty. Pure; used by job/logged.h.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ struct Folded {
     static_assert(std::is_trivially_copyable_v<Item> && Room <= INT16_MAX, "their indexes are stored in two bytes");
 
     int count;
-    std::int16_t heads[Buckets];  // the newest of a bucket: index + 1, 0: none
+    std::int16_t heads[Buckets];  // newest entry of a bucket: index + 1; 0: none
     struct {
         std::int16_t older, bucket;
     } links[Room];
     Item items[Room];
 
-    // The newest entry of that hash for which is(entry) holds; nullptr: there is none.
+    // Returns the newest entry with this hash for which is(entry) is true, or nullptr.
     template <typename Is>
     const Item *find(std::uint64_t hash, Is is) const noexcept {
         for (int i = heads[hash % Buckets]; i != 0; i = links[i - 1].older)
@@ -30,7 +30,7 @@ struct Folded {
         return const_cast<Item *>(static_cast<const Folded *>(this)->find(hash, is));
     }
 
-    // nullptr: there is no room.
+    // Adds an entry and returns it, or nullptr if there is no room.
     Item *add(std::uint64_t hash, const Item &item) noexcept {
         if (count == Room) return nullptr;
         const auto bucket = static_cast<std::int16_t>(hash % Buckets);
@@ -40,7 +40,7 @@ struct Folded {
         return &items[count++];
     }
 
-    // Takes the last one off, which stays readable until the next is added.
+    // Removes the last entry, which can still be read until the next one is added.
     void pop() noexcept {
         count--;
         heads[links[count].bucket] = links[count].older;

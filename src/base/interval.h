@@ -1,12 +1,12 @@
-// Spans of time in the server's three parts, made one number. A month counts 30 days, as the server itself
-// compares intervals.
+// Converts spans of time from the server's three parts to one number. A month counts as 30 days, as in the server's
+// comparison of intervals.
 #pragma once
 
 #include "base/span.h"
 
 namespace jobq::core {
 
-// Saturates at +-kLatest.
+// Returns the span in microseconds, limited to +-kLatest.
 constexpr Micros span_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
     const __int128 total =
         (static_cast<__int128>(months) * 30 + days) * static_cast<__int128>(kDay) + static_cast<__int128>(micros);

@@ -26,12 +26,12 @@ class KeyedHash {
           v2_(key.low ^ 0x6c7967656e657261),
           v3_(key.high ^ 0x7465646279746573) {}
 
-    // The bytes of a number, lowest first, so that the hash does not depend on the machine.
+    // Adds the bytes of a number, lowest first, so that the hash does not depend on the machine.
     void add_number(std::uint64_t number, int bytes) noexcept {
         for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
     }
 
-    // The length keeps ("ab", "c") and ("a", "bc") apart.
+    // Adds a string with its length, which keeps ("ab", "c") and ("a", "bc") apart.
     void add_part(std::string_view part) noexcept {
         add_number(part.size(), 4);
         add_bytes(part);
@@ -41,7 +41,7 @@ class KeyedHash {
         for (const char c : bytes) add_byte(static_cast<unsigned char>(c));
     }
 
-    // The hash of all that has been added. Nothing may be added afterwards.
+    // Returns the hash of everything that has been added. Nothing may be added afterwards.
     std::int64_t value() noexcept {
         compress(word_ | size_ << 56);
         v2_ ^= 0xff;

@@ -1,8 +1,8 @@
-// Where a search for rows that no session waits for begins, such as rows that have expired. A search that deletes the
-// first rows of an index passes the entries of all rows that it has deleted before, as long as an old snapshot keeps
-// them. So it begins at the first row that the last search has seen. Rows that have come to lower places since are
-// found by a search from the very beginning. That one rests so long that it takes no more than a small part of the
-// time.
+// The position where a search begins for rows that no session waits for, such as expired rows. A search that deletes
+// the first rows of an index must pass the entries of all rows that it has deleted before, as long as an old snapshot
+// keeps them. Therefore a search begins at the first row that the last search has seen. Rows that have been added
+// before that place are found by a search from the very beginning, which is so rare that it takes only a small part of
+// the time.
 #pragma once
 
 #include "base/span.h"
@@ -13,14 +13,15 @@ namespace jobq::core {
 
 class SearchStart {
  public:
-    // Begins a search, and returns the lowest place to look at. `remembers`: false for callers that search from the
-    // beginning always.
+    // Begins a search and returns the lowest position to look at. `remembers` is false for callers that always search
+    // from the beginning.
     std::int64_t begin(bool remembers, Micros now) noexcept {
         whole_ = !remembers || now >= again_ || now < began_;
         began_ = now;
         return whole_ ? INT64_MIN : first_;
     }
-    // Ends it: `first` is the place of the first row, which had to be seen before anything was deleted.
+    // Ends a search. `first` is the position of the first row, which the caller must have read before it deleted
+    // anything.
     void end(std::int64_t first, Micros now) noexcept {
         first_ = first;
         if (whole_) again_ = now + kRest * (now > began_ ? now - began_ : 0);

@@ -4,7 +4,7 @@
 namespace jobq::core {
 
 Micros saturating_add(Micros a, Micros b) noexcept {
-    // The tests come before the sum, since the overflow itself would be undefined.
+    // The checks come before the sum, because signed overflow is undefined.
     if (b >= 0) {
         if (a > kLatest - b) return kLatest;
         const Micros sum = a + b;
@@ -16,7 +16,7 @@ Micros saturating_add(Micros a, Micros b) noexcept {
 }
 
 Micros saturating_subtract(Micros a, Micros b) noexcept {
-    // INT64_MIN has no negative.
+    // INT64_MIN cannot be negated.
     if (b == INT64_MIN) return saturating_add(saturating_add(a, INT64_MAX), 1);
     return saturating_add(a, -b);
 }

@@ -9,7 +9,7 @@
 
 namespace jobq::core {
 
-// fmix64, the finalizer of MurmurHash3.
+// Mixes the bits of a hash: fmix64, the finalizer of MurmurHash3.
 constexpr std::uint64_t mix64(std::uint64_t hash) noexcept {
     hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdU;
     hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53U;
@@ -18,12 +18,12 @@ constexpr std::uint64_t mix64(std::uint64_t hash) noexcept {
 
 class StableHash {
  public:
-    // Byte by byte, lowest first, so that the hash does not depend on the machine.
+    // Adds the bytes of a number, lowest first, so that the hash does not depend on the machine.
     void add_number(std::uint64_t number, int bytes) noexcept {
         for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
     }
 
-    // The length keeps ("ab", "c") and ("a", "bc") apart.
+    // Adds a string with its length, which keeps ("ab", "c") and ("a", "bc") apart.
     void add_part(std::string_view part) noexcept {
         add_number(part.size(), 8);
         add_bytes(part);
@@ -44,7 +44,7 @@ class StableHash {
     std::uint64_t hash_ = 0xcbf29ce484222325;
 };
 
-// Of one name.
+// Returns the hash of one name.
 inline std::int64_t stable_hash(std::string_view name) noexcept {
     StableHash hash;
     hash.add_part(name);

@@ -1,13 +1,14 @@
-// Versions: numbers with dots between them, "1.10.0". One that is missing counts as 0.
+// Versions: numbers separated by dots, such as "1.10.0". A missing number counts as 0.
 #pragma once
 
 #include <string_view>
 
 namespace jobq::core {
 
-// The number in front, taken off with the dot behind it. Saturates; what is no number ends the version.
+// Removes the first number and the dot after it from the version, and returns the number. Saturates; a character that
+// is not a digit or a dot ends the version.
 constexpr int take_number(std::string_view *version) noexcept {
-    constexpr int kHighest = 100000000;  // ten times as much fits
+    constexpr int kHighest = 100000000;  // ten times this value still fits
     int number = 0;
     while (!version->empty() && version->front() >= '0' && version->front() <= '9') {
         if (number < kHighest) number = number * 10 + (version->front() - '0');
@@ -20,7 +21,7 @@ constexpr int take_number(std::string_view *version) noexcept {
     return number;
 }
 
-// Below 0: a is older than b; 0: the same version.
+// Compares two versions: below 0 if a is older than b, 0 if they are the same, else above 0.
 constexpr int compare_versions(std::string_view a, std::string_view b) noexcept {
     while (!a.empty() || !b.empty()) {
         const int of_a = take_number(&a);

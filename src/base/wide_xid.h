@@ -1,11 +1,11 @@
-// Numbers of transactions in 64 bits, which never come again.
+// Transaction numbers in 64 bits, which are never reused.
 #pragma once
 
 #include <cstdint>
 
 namespace jobq::core {
 
-// The number whose lower half is `xid`, not later than `next`.
+// Returns the largest number that is not later than `next` and whose lower half is `xid`.
 constexpr std::uint64_t widen_xid(std::uint32_t xid, std::uint64_t next) noexcept {
     return next - (static_cast<std::uint32_t>(next) - xid);
 }

@@ -1,4 +1,4 @@
-// The library's entry, _PG_init; and who takes part in the end of a transaction, in which order.
+// The library's entry point, _PG_init, and the functions that run at the end of a transaction, in their order.
 #include "compat/pg.h"
 
 #include "bgw/database_commands.h"
@@ -47,14 +47,14 @@ namespace jobq {
 
 namespace {
 
-// Who reads the log of the transaction (job/logged.h) stands here and nowhere else; docs/design.md, "The end of a
-// transaction", has the reasons for the order.
+// The only list of the functions that read the log of the transaction (job/logged.h). docs/design.md, "The end of a
+// transaction", gives the reasons for the order.
 constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, promote_successors},
     {Phase::BeforeCommit, settle_prepared_before_commit},
     {Phase::BeforeCommit, send_news_of_lanes},
     {Phase::BeforeCommit, note_end_before_commit},
-    {Phase::BeforeCommit, choose_async_commit},  // the last: nothing may be written behind it
+    {Phase::BeforeCommit, choose_async_commit},  // must be last, because nothing may be written after it
 
     {Phase::BeforePrepare, make_room_before_prepare},
     {Phase::BeforePrepare, index_own_leases},  // runs triggers, which may claim and enter lanes
@@ -65,17 +65,17 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Prepare, undo_lanes},
     {Phase::Prepare, clear_log},
 
-    // What would make others wrong.
+    // First, what would make other sessions wrong if it came late.
     {Phase::Commit, publish_claimable},
     {Phase::Commit, publish_lines},
     {Phase::Commit, raise_slot_bounds},
-    // What would be stale.
+    // Then, what would be stale.
     {Phase::Commit, publish_counts},
     {Phase::Commit, publish_totals},
     {Phase::Commit, publish_deadlines},
     {Phase::Commit, end_successions},
     {Phase::Commit, keep_line_starts},
-    // What would be late.
+    // Last, what would only be late.
     {Phase::Commit, publish_unblocked},
 
     {Phase::AfterCommit, wake_for_freed_slots},
@@ -115,7 +115,7 @@ constexpr TransactionPart kTransactionParts[] = {
 };
 static_assert(in_order(kTransactionParts));
 
-// The pieces of the shared memory.
+// The parts of the shared memory.
 constexpr SharedPart kSharedParts[] = {
     {"jobq data directory", data_directory_size, make_data_directory},
     {"jobq empty ranges", empty_ranges_size, make_empty_ranges},
@@ -145,7 +145,7 @@ void lease_has_ended(int64 job, int64 lease) {
     note_lease_end(job, lease);
 }
 
-// Who is told by the door (job/change_job.h) of what becomes of a job, at once.
+// Called by job/change_job.h at once when a job changes.
 constexpr DoorReaders kDoorReaders = {tell_ready, lease_has_ended};
 
 }  // namespace
@@ -156,8 +156,8 @@ extern "C" {
 
 PGDLLEXPORT void _PG_init(void);
 
-// Defines the settings and takes part in transactions; while preloading, also reserves the shared memory, hooks into
-// utility commands and registers the launcher.
+// Defines the settings and registers the functions above. While preloading, also reserves the shared memory, hooks into
+// utility commands, and registers the launcher.
 void _PG_init(void) {
     jobq::require_only_library();
     jobq::define_settings();

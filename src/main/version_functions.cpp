@@ -1,4 +1,4 @@
-// SQL functions about versions: the library's, and whether it fits the extension.
+// SQL functions about versions: jobq_version() and a check that the library fits the extension.
 #include "compat/pg.h"
 
 #include "bgw/extension.h"
@@ -14,7 +14,7 @@ PGDLLEXPORT Datum jobq_version(PG_FUNCTION_ARGS) {
     PG_RETURN_TEXT_P(cstring_to_text(kLibraryVersion));
 }
 
-// Called first by each script, when pg_extension has the version that the script makes.
+// Each extension script calls this function first, when pg_extension already has the version that the script creates.
 PG_FUNCTION_INFO_V1(jobq_require_library);
 PGDLLEXPORT Datum jobq_require_library(PG_FUNCTION_ARGS) {
     (void)fcinfo;

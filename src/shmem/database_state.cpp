@@ -16,10 +16,10 @@ namespace {
 
 SharedState *shared = nullptr;
 
-// Where this session found the state of its database last.
+// The state that this session's last lookup found.
 DatabaseState *own_database = nullptr;
 
-// Of a session that has no state: see note_jobs_locked.
+// The lock notes of a session whose database has no state: see note_jobs_locked().
 struct {
     bool jobs_locked;
     TimestampTz free_at;
@@ -74,7 +74,7 @@ void init_database_state(DatabaseState *db) {
     db->last_error_over_at = 0;
 }
 
-// The state of this session's database; nullptr when no worker will be started in it.
+// Returns the state of this session's database, or nullptr if no worker will be started in it.
 const DatabaseState *served_database() {
     const DatabaseState *db = settings.enabled ? known_session_database() : nullptr;
     return db != nullptr && !db->unserved && shared->launcher != nullptr ? db : nullptr;
@@ -141,7 +141,7 @@ int count_databases() {
 bool release_database_state(DatabaseState *db) {
     const Oid database = pg_atomic_read_u32(&db->database);
     pg_atomic_write_u32(&db->database, InvalidOid);
-    // A commit lowers next_due first and looks at the database afterwards, so one of the two notices the other.
+    // A commit first lowers next_due and then checks the database, so at least one of the two sees the other's write.
     pg_memory_barrier();
     if (due_of(db) == kNothingDue) return true;
     pg_atomic_write_u32(&db->database, database);
@@ -189,7 +189,7 @@ void doubt_heartbeats() {
 }
 
 void note_jobs_free() {
-    // Until the rescue has got past a lock, the beginning of that lock counts.
+    // While no rescue has got past an earlier lock, the beginning of that lock counts.
     if (jobs_were_locked()) return;
     without_state.free_at = GetCurrentTimestamp();
     if (DatabaseState *db = known_session_database())
@@ -225,7 +225,7 @@ TimestampTz jobs_unlocked_at() {
 }
 
 bool lower_due(DatabaseState *db, TimestampTz due) {
-    // What the caller committed must be visible before it concludes that a round still to come will see it.
+    // What the caller has committed must be visible before the caller concludes that a later round will see it.
     pg_memory_barrier();
     uint64 known = pg_atomic_read_u64(&db->next_due);
     while (static_cast<TimestampTz>(known) > due) {
@@ -237,7 +237,7 @@ bool lower_due(DatabaseState *db, TimestampTz due) {
 void publish_due(DatabaseState *db, TimestampTz due) {
     if (!lower_due(db, due)) return;
     pg_memory_barrier();
-    // A worker that goes clears this first and tells the launcher afterwards, which then reads next_due.
+    // A worker that exits first clears db->worker and then notifies the launcher, which reads next_due.
     PGPROC *worker = db->worker;
     if (worker != nullptr)
         SetLatch(&worker->procLatch);

@@ -1,10 +1,10 @@
-// The states of the databases in shared memory, and the rules for touching them.
+// The states of the databases in shared memory, and the rules for accessing them.
 //
-// A state belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
-// commit that publishes a deadline. Everything else is written under the lock, but for what nobody reads together with
-// others: fields that the database's worker alone writes, and what somebody found who looked (`leases_found` to
-// `look_took`, `heartbeats_checked*`, `relied_on`), where a write that is lost to another costs one more look, or one a
-// minute later. No error may be raised while the lock is held.
+// A state belongs to one database. Every commit that publishes a deadline reads and lowers `database`, `next_due`, and
+// `worker` without a lock. Everything else is written under the lock, except for fields that are never read together
+// with others: fields that only the database's worker writes, and results of searches (`leases_found` to `look_took`,
+// `heartbeats_checked*`, `relied_on`), where a lost write only causes another search, or a search that is a minute
+// late. No error may be raised while the lock is held.
 #pragma once
 
 #include "bgw/launch_policy.h"
@@ -24,11 +24,12 @@ namespace jobq {
 constexpr int kMaxDatabases = 128;
 constexpr int kErrorBytes = 256;
 constexpr int kVersionBytes = 32;
-// The duties, the planning of the next round, and what is done about executors each fail and back off for themselves.
+// Number of steps that fail and back off independently: the duties, the planning of the next round, and the supervision
+// of executors.
 constexpr int kStepCount = core::kDutyCount + 2;
 constexpr int kPlanStep = core::kDutyCount;
 constexpr int kExecutorsStep = core::kDutyCount + 1;
-// Where an error is said to be from: a whole worker, which ended before its time.
+// Step of an error that ended the whole worker.
 constexpr int kWorkerStep = -1;
 
 constexpr TimestampTz kNothingDue = DT_NOEND;
@@ -36,17 +37,18 @@ static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 
 enum class Presence : uint8 { Unknown, Absent, Present };
 
-// The epoch of the triggers (job/jobs_table.h) in which nobody is told of changes by hand.
+// The epoch of the triggers (job/jobs_table.h) in which the triggers do not report manual changes.
 constexpr uint64 kNoEpoch = 0;
 
 struct StepReport {
-    int64 done;              // jobs changed since the server started
-    int failures;            // in a row
-    TimestampTz not_before;  // failures back off
-    uint32 logged;           // fingerprint of the error in the log, 0: it works
+    int64 done;              // number of jobs changed since the server started
+    int failures;            // number of failures in a row
+    TimestampTz not_before;  // earliest time of the next attempt, because failures back off
+    uint32 logged;           // fingerprint of the logged error; 0: the step works
 };
 
-// Where the repair of the empty ranges goes on, a piece a round; lanes in the order of their key spaces and ids.
+// Where the repair of the empty ranges continues; each round repairs one piece. Lanes are in the order of their key
+// spaces and ids.
 struct RepairPlace {
     core::KeySpace space;
     int64 lane;
@@ -54,47 +56,50 @@ struct RepairPlace {
 };
 constexpr RepairPlace kRepairBegins = {core::KeySpace::Claimable, PG_INT64_MIN, core::kFirstKey};
 
-// Why handlers with jobs have no executor.
+// The reason why handlers with jobs have no executor.
 enum class ExecutorWait : uint8 {
     None,
-    NoPlace,    // all that jobq.max_executors allows are busy
+    NoPlace,    // all executors that jobq.max_executors allows are busy
     NoProcess,  // max_worker_processes is exhausted
 };
 
 struct DatabaseState {
     pg_atomic_uint32 database;     // InvalidOid: free
     pg_atomic_uint32 unpublished;  // PreparedEffects that a session of another database has left to the worker
-    pg_atomic_uint64 next_due;     // TimestampTz of the next round; kNothingDue: none, or one is going on
-    PGPROC *volatile worker;       // whose latch to set; cleared before the process ends
+    pg_atomic_uint64
+        next_due;             // TimestampTz of the next round; kNothingDue: no round is planned, or one is in progress
+    PGPROC *volatile worker;  // the worker whose latch to set; cleared before the process ends
 
-    pg_atomic_uint64 handler_queues;    // a bit for each queue with a handler (shmem/executors.h); 0: none
-    pg_atomic_uint32 executors_wanted;  // the worker wants to hear of jobs for them: it can start an executor
-    pg_atomic_uint32 supervision;       // the worker shall look after the executors
+    pg_atomic_uint64 handler_queues;  // a bit for each queue with a handler (shmem/executors.h); 0: no handlers
+    pg_atomic_uint32
+        executors_wanted;          // jobs for handlers must be reported to the worker, because it can start an executor
+    pg_atomic_uint32 supervision;  // the worker must check the executors
     volatile ExecutorWait executors_wait;
-    TimestampTz told_of_wait;  // when that was logged last
+    TimestampTz told_of_wait;  // when the wait was last logged
 
-    volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
-    volatile int keep_out;  // sessions that need the database for themselves
+    volatile bool leave;    // the worker must exit as soon as possible; only the worker reads this without the lock
+    volatile int keep_out;  // number of sessions that need the database for themselves
 
     TimestampTz started_at;       // when the last worker was registered
-    int pid;                      // of the attached worker, 0: none
-    int recount_pid;              // of the process that counts the table, 0: none
-    TimestampTz recount_started;  // when the last one was registered
-    bool starting;                // registered, not attached yet
+    int pid;                      // pid of the attached worker; 0: none
+    int recount_pid;              // pid of the process that counts the table; 0: none
+    TimestampTz recount_started;  // when the last counting process was registered
+    bool starting;                // a worker is registered but not attached yet
     bool in_round;
-    core::Rest rests;       // the duties leave the jobs alone
-    TimestampTz round_due;  // what next_due was when the round began
+    core::Rest rests;       // why the duties leave the jobs alone, if they do
+    TimestampTz round_due;  // value of next_due when the round began
     Presence extension;
-    char version[kVersionBytes];  // of the installed extension
-    int failures;                 // of whole workers, in a row
+    char version[kVersionBytes];  // version of the installed extension
+    int failures;                 // number of failures of whole workers in a row
     TimestampTz not_before;
 
-    volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
-    bool leases_found;  // running jobs that the rescue's index lacks have been looked for since this state was taken
+    volatile bool unserved;  // the launcher has found that it must not start workers in the database
+    bool leases_found;  // since this state was taken, a search has looked for running jobs that are missing from the
+                        // rescue's index
     bool look_held;     // the last search skipped jobs whose rows were locked
-    volatile bool jobs_locked;  // a lock on jobq.jobs has been met, and no rescue has got past it yet
-    int last_error_step;        // what last_error is about; kWorkerStep: a whole worker
-    uint64 looked_epoch;        // the epoch of the triggers in which that was last, see leases/rescue_index.cpp
+    volatile bool jobs_locked;  // a lock on jobq.jobs has been noted, and no rescue has got past it yet
+    int last_error_step;        // step of last_error; kWorkerStep: the whole worker
+    uint64 looked_epoch;        // epoch of the triggers at the last search: see leases/rescue_index.cpp
     TimestampTz looked_at;      // and when
     core::Micros look_took;     // and how long it took
     Horizon horizon;
@@ -115,7 +120,7 @@ struct DatabaseState {
     StepReport steps[kStepCount];
     char last_error[kErrorBytes];
     TimestampTz last_error_at;
-    TimestampTz last_error_over_at;  // when what had failed worked again, 0: it has not
+    TimestampTz last_error_over_at;  // when the failed step worked again; 0: not yet
 };
 
 struct SharedState {
@@ -123,16 +128,17 @@ struct SharedState {
     int launcher_pid;
     bool out_of_worker_slots;  // max_worker_processes is exhausted
     pg_atomic_uint32 databases_changed;
-    uint64 horizon_versions;      // the last one given; under the lock
+    uint64 horizon_versions;      // last version given; under the lock
     pg_atomic_uint32 table_full;  // a database found no free state
     pg_atomic_uint64 grace_start;
-    pg_atomic_uint64 writing_since;  // 0: nobody has asked since the server writes
+    pg_atomic_uint64 writing_since;  // 0: no process has asked since the server began to write
     pg_atomic_uint64 clock_offset;   // wall clock minus monotonic clock
     DatabaseState databases[kMaxDatabases];
 };
 
-// The part of a database in a table of shared memory that has one for each: a struct with a member `database`,
-// InvalidOid in a free one. nullptr: it has none. Under the lock of that table.
+// Returns the entry of a database in a table of shared memory that has one entry for each database, or nullptr if it
+// has none. An entry is a struct with a member `database`, which is InvalidOid in a free entry. The caller must hold
+// the lock of the table.
 template <typename PerDatabase>
 PerDatabase *part_of_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) {
     static int last = 0;
@@ -145,32 +151,35 @@ PerDatabase *part_of_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) 
     return nullptr;
 }
 
-// nullptr without preload.
+// Returns nullptr without preload.
 SharedState *shared_state();
 LWLock *database_states_lock();
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the states in shared memory, for main/jobq.cpp.
 Size database_states_size();
 void make_database_states(void *memory, bool fresh);
 
-// The state of a database, nullptr when it has none. Needs no lock, but it may be given away without one.
+// Returns the state of a database, or nullptr if it has none. Needs no lock, but without one the state may be given to
+// another database at any time.
 DatabaseState *find_database_state(Oid database);
-// The same, taking a free one. Takes the lock. nullptr when the table is full.
+// Does the same, but takes a free state if necessary. Takes the lock. Returns nullptr if the table is full.
 DatabaseState *obtain_database_state(Oid database);
-// Returns how many databases have a state.
+// Returns the number of databases that have a state.
 int count_databases();
-// Frees a state in which nothing is due. Lock held. False when a commit published something just now.
+// Frees a state in which nothing is due. The caller must hold the lock. Returns false if a commit has just published
+// something.
 bool release_database_state(DatabaseState *db);
 
-// The state of this session's database; the first takes one if need be, the second returns nullptr. No error is raised.
+// Return the state of this session's database. session_database() takes a state if necessary; known_session_database()
+// returns nullptr instead. Neither raises an error.
 DatabaseState *session_database();
 DatabaseState *known_session_database();
 
-// Whether a state is this database's. Under the lock it stays so.
+// Returns whether a state belongs to this database. The answer stays valid while the caller holds the lock.
 inline bool belongs_here(DatabaseState *db) { return pg_atomic_read_u32(&db->database) == MyDatabaseId; }
 
-// Calls write(db) with the state of this session's database, and again with another one when the launcher has given
-// that away meanwhile. Without a state: not at all.
+// Calls write(db) with the state of this session's database, and again with another state if the launcher has given the
+// first one away in the meantime. Does nothing if the database has no state.
 template <typename Write>
 void for_session_database(Write write) {
     for (;;) {
@@ -181,12 +190,12 @@ void for_session_database(Write write) {
     }
 }
 
-// Whether a claim may leave it to the background worker to put the job into the rescue's index (leases/young_leases.h):
-// there is one, and it knows which jobs were running before.
+// Returns whether a claim may leave it to the background worker to put the job into the rescue's index
+// (leases/young_leases.h): a worker exists and knows which jobs were running before.
 bool indexing_is_lazy();
 
-// Whether heartbeats from the future must be looked for: the clock has stepped, somebody has changed a job by hand, or
-// it was long ago. Always without preload.
+// Returns whether heartbeats from the future must be searched for, because the clock has stepped, a job was changed
+// manually, or the last search was long ago. Always true without preload.
 bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
@@ -201,31 +210,31 @@ void note_jobs_free();
 void note_jobs_locked();
 bool jobs_were_locked();
 void note_jobs_unlocked();
-// When a grace has begun last; 0: never.
+// Returns when the last grace began; 0: never.
 TimestampTz jobs_unlocked_at();
 
-// Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.
+// Returns whether a background worker repairs errors in this session's database: one has run there and may run again.
 bool worker_comes_by();
 
 inline TimestampTz due_of(DatabaseState *db) { return static_cast<TimestampTz>(pg_atomic_read_u64(&db->next_due)); }
-// `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little
-// later than `now`, was set before the clock stepped back.
+// Returns the limit `until` as it applies now. If `until` is more than `longest` after a moment that may be a little
+// later than `now`, it was set before the clock stepped back and no longer applies.
 inline TimestampTz bounded(TimestampTz until, TimestampTz now, core::Micros longest) {
     return until - now > longest + core::kSecond ? now : until;
 }
 
-// True when nothing as early was known.
+// Lowers next_due. Returns true if no time as early was known.
 bool lower_due(DatabaseState *db, TimestampTz due);
-// Lowers it and tells the worker of the database, else the launcher.
+// Lowers next_due and notifies the worker of the database, or else the launcher.
 void publish_due(DatabaseState *db, TimestampTz due);
-// There is something for the worker besides its rounds: tells it, or has one started. A worker that goes looks once
-// more after it has said so.
+// Notifies the worker of work outside its rounds, or has a worker started. A worker that exits checks once more after
+// it has cleared db->worker.
 void call_worker(DatabaseState *db);
 
 void wake_launcher();
 
-// A claim found nothing because of empty ranges: a round shall come within the tick interval, although nothing may be
-// unfinished, and find what was made claimable without a word. Raises no error.
+// Asks for a round within the tick interval, even if no job is known to be unfinished, because a claim found nothing
+// due to empty ranges. The round finds jobs that became claimable without notification. Raises no error.
 void ask_for_round(TimestampTz now);
 
 }  // namespace jobq

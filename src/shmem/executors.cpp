@@ -60,7 +60,7 @@ void free_slot(ExecutorSlot *slot) {
     slot->generation = generation;
 }
 
-// What nobody will do anything about any more: a process that never came, and the rest after a failure.
+// Frees the slots of processes that never attached, and of failures whose rest is over.
 void tidy(ExecutorSlot *slot, TimestampTz now) {
     constexpr core::Micros kLongestStart = core::kMinute;
     const bool late = slot->state == ExecutorState::Starting && slot->pid == 0 &&
@@ -70,7 +70,7 @@ void tidy(ExecutorSlot *slot, TimestampTz now) {
     if (late || rested) free_slot(slot);
 }
 
-// A worker looks at least once in a tick interval.
+// Returns how long a noted wait is valid. A worker checks at least once in a tick interval.
 core::Micros wait_kept() { return 5 * core::kSecond + 2 * tick_interval(); }
 
 bool was_shut_down_in_order() {
@@ -79,7 +79,7 @@ bool was_shut_down_in_order() {
     return valid && control->state == DB_SHUTDOWNED;
 }
 
-// Runs after the process has left the list of sessions.
+// Frees the own slot. Runs after the process has left the list of sessions.
 void leave_slot(int, Datum) {
     if (own == nullptr) return;
     DatabaseState *db = find_database_state(own->database);
@@ -156,7 +156,7 @@ void note_executor_wait(bool waits, TimestampTz now) {
             own_wait = oldest;
             *own_wait = {MyDatabaseId, now, now};
         }
-        // After a long silence, or a step of the clock, the wait begins again.
+        // After a long silence or a step of the clock, the wait begins again.
         if (own_wait->since > now || now - own_wait->seen > wait_kept()) own_wait->since = now;
         own_wait->seen = now;
     });
@@ -186,8 +186,8 @@ void ask_executor_to_leave(int index, uint32 generation, TimestampTz now) {
     });
 }
 
-// Under the lock, without which the process can neither go nor go on to another job, the signal reaches what it is
-// meant for.
+// Sends SIGINT under the lock. Without the lock the process can neither exit nor begin another job, so the signal
+// interrupts the intended job.
 void interrupt_executor(int index, int64 lease, TimestampTz now) {
     under_lock(LW_EXCLUSIVE, [&] {
         ExecutorSlot *slot = &shared->slots[index];
@@ -304,8 +304,8 @@ void note_next_lease(int64 job, int64 lease) {
 
 void begin_next_lease() {
     under_lock(LW_EXCLUSIVE, [] {
-        // What the last job was interrupted for is over; and so it is where the interrupt came a moment too late: one
-        // that has been sent arrives before this call returns. What comes from here on is for the next job.
+        // An interrupt of the last job no longer applies, even if it arrives late: a signal that has been sent arrives
+        // before this call returns. Later interrupts are meant for the next job.
         sigprocmask(SIG_SETMASK, &UnBlockSig, nullptr);
         QueryCancelPending = false;
         own->now = own->next;
@@ -315,7 +315,7 @@ void begin_next_lease() {
     });
 }
 
-// Others read it when the process has gone, which takes the lock.
+// Needs no lock, because other processes read `begun` only after this process has exited, which takes the lock.
 void lease_has_begun() { own->begun = true; }
 
 void drop_next_lease() {

@@ -1,11 +1,12 @@
-// The executors in shared memory: processes that run handlers (handlers/README.md), a slot each. What stands there is
-// the truth about their leases: such a lease has no clock (core::kEndlessLease in the row), it lives while the slot of
-// a living process has it. So
+// The executors in shared memory: processes that run handlers (handlers/README.md), with one slot each. The slots are
+// authoritative for the leases of executors: such a lease has no clock (core::kEndlessLease in the row) and is valid as
+// long as the slot of a living process contains it. Therefore
 //
-// * an executor writes the lease into its slot before the claim commits, and takes it out after the job's end has;
-// * who looks for leases without an executor reads the rows first, and asks the slots afterwards;
-// * a slot whose process has gone keeps its leases until somebody has seen in the table that they are no more;
-// * after a crash, a restart or a promotion there are no slots: none of these leases is held by anybody.
+// * an executor writes the lease into its slot before the claim commits, and removes it after the job's end has
+// committed;
+// * a search for leases without an executor reads the rows first and the slots afterwards;
+// * a slot whose process has exited keeps its leases until a session has seen in the table that they have ended;
+// * after a crash, a restart, or a promotion there are no slots, so none of these leases is held.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,14 +20,14 @@ namespace jobq {
 
 enum class ExecutorState : uint8 {
     Free,
-    Starting,  // registered
-    Idle,      // looks for a job, or waits for one
+    Starting,  // the process is registered
+    Idle,      // the process looks for a job or waits for one
     Busy,
-    Ended,   // its process has gone, and had a lease
-    Failed,  // its process has gone before it could begin: nobody tries again at once
+    Ended,   // the process has exited and had a lease
+    Failed,  // the process has exited before it could begin; no process is started again at once
 };
 
-// A lease; 0: none.
+// A lease; 0: no lease.
 struct ExecutorLease {
     int64 job;
     int64 lease;
@@ -35,111 +36,113 @@ struct ExecutorLease {
 struct ExecutorSlot {
     ExecutorState state;
     Oid database, role;
-    uint32 generation;  // one more each time the slot is taken
-    int pid;            // 0: not there yet, or gone
+    uint32 generation;  // incremented each time the slot is taken
+    int pid;            // 0: the process has not attached yet, or has exited
     PGPROC *proc;
-    bool leave;               // it shall go when it has done what it has in hand
-    TimestampTz asked_at;     // when it was told so
-    bool told_to_go;          // it was ended, through no fault of its job
-    uint64 handler;           // core::handler_hash() of that whose jobs it asks for, 0: none
-    ExecutorLease now, next;  // `next`: claimed by a transaction that may not have committed yet
-    bool begun;               // something has been done for the job of `now`
-    bool reported;            // the handler has ended the job itself
-    int64 interrupted;        // the lease under which it was last interrupted
+    bool leave;            // the process must exit after its current work
+    TimestampTz asked_at;  // when the process was asked to exit
+    bool told_to_go;       // the process was terminated, through no fault of its job
+    uint64 handler;        // core::handler_hash() of the handler whose jobs it asks for; 0: none
+    // `next` was claimed by a transaction that may not have committed yet.
+    ExecutorLease now, next;
+    bool begun;         // the process has begun the job of `now`
+    bool reported;      // the handler has ended the job itself
+    int64 interrupted;  // the lease under which the process was last interrupted
     TimestampTz interrupted_at;
-    TimestampTz since;  // when it came into its state
+    TimestampTz since;  // when the slot entered its state
     TimestampTz started_at;
 };
 
-// How long a pool rests after one that could not begin.
+// How long a pool starts no process after one that could not begin.
 constexpr core::Micros kFailedRest = 5 * core::kSecond;
 
-// ---- for those who start executors and look after them
+// ---- Functions for the processes that start and supervise executors.
 
-// Takes a slot for a process that is to be registered; nullptr when `at_most` of them are taken, or the pool rests.
+// Takes a slot for a process that will be registered; returns nullptr if `at_most` slots are taken or the pool rests.
 ExecutorSlot *take_executor_slot(Oid database, Oid role, int at_most, TimestampTz now);
-// Gives it back: it could not be registered.
+// Returns the slot, because the process could not be registered.
 void give_back_executor_slot(ExecutorSlot *slot);
 int index_of_executor(const ExecutorSlot *slot);
 
-// Frees the slots of processes that never came, and of failures that nobody need wait for any more.
+// Frees the slots of processes that never attached, and of failures whose rest is over.
 void tidy_executors(TimestampTz now);
-// Copies all slots; kMaxExecutors of them.
+// Copies all kMaxExecutors slots.
 void read_executors(ExecutorSlot *copies);
 
 // Notes whether handlers of the session's database wait for an executor.
 void note_executor_wait(bool waits, TimestampTz now);
-// Number of databases that have waited longer for one.
+// Returns the number of databases that have waited longer for an executor.
 int databases_ahead(TimestampTz now);
-// Calls the worker of the database that has waited longest, if any, because there is a place.
+// Calls the worker of the database that has waited longest, if any, because a slot is free.
 void call_longest_waiting(TimestampTz now);
 
-// Asks one to go when it has done what it has in hand. `generation`: of the copy that the decision was made by.
+// Asks an executor to exit after its current work. `generation` is that of the copy on which the decision was based.
 void ask_executor_to_leave(int index, uint32 generation, TimestampTz now);
-// Interrupts what it does under the lease, as pg_cancel_backend() would, unless it does something else by now.
+// Interrupts the executor's work under the lease, as pg_cancel_backend() would, unless it already does something else.
 void interrupt_executor(int index, int64 lease, TimestampTz now);
-// Ends the process, as pg_terminate_backend() would, unless it does something else by now.
+// Ends the process, as pg_terminate_backend() would, unless it already does something else.
 void terminate_executor(int index, int64 lease);
 
-// For who needs a database for itself: wakes those who wait there, so that they see it and go; ends the others when
-// `hard`. Whether any is there.
+// Wakes the waiting executors of a database so that they exit, because a session needs the database for itself. With
+// `hard`, also terminates the others. Returns whether the database has any executor.
 bool send_executors_away(Oid database, bool hard);
 
-// ---- for the duty that looks for leases nobody holds
+// ---- Functions for the duty that looks for leases without a holder.
 
-// Whether an executor of the session's database that lives has the lease.
+// Returns whether a living executor of the session's database has the lease.
 bool executor_holds(int64 job, int64 lease);
-// The leases of those of the session's database that have gone; at most 2 * kMaxExecutors. Returns how many.
+// Copies the leases of exited executors of the session's database, at most 2 * kMaxExecutors; returns their number.
 struct EndedLease {
     ExecutorLease lease;
-    bool blameless;  // its executor was told to go, or had not begun with the job
+    bool blameless;  // the executor was asked to exit, or had not begun the job
     int slot;
     uint32 generation;
-    TimestampTz ended_at;  // when its process has
+    TimestampTz ended_at;  // when the process ended
 };
 int ended_executors(EndedLease *leases);
-// Its leases are no more: the slot is free.
+// Frees the slot when the lease has ended in the table.
 void forget_ended_executor(const EndedLease &ended);
-// The database, or the extension there, is no more: so is what executors have left behind.
+// Frees the slots of exited executors of a database that was dropped or whose extension was dropped.
 void forget_executors_of(Oid database);
-// Whether the server was shut down in order before it was started: executors were told to go then.
+// Returns whether the last shutdown of the server was clean, so that executors were told to exit.
 bool executors_were_told_to_go();
 
-// ---- for the executor itself
+// ---- Functions for the executor itself.
 
-// Enters its own slot. False: it has been given up meanwhile.
+// Attaches to its slot. Returns false if the slot has been given up in the meantime.
 bool enter_executor_slot(int index, uint32 generation);
 const ExecutorSlot *own_executor_slot();
-// From now on it counts as waiting for a job.
+// Marks the executor as waiting for a job.
 void executor_is_ready();
-// Takes a place among those that ask for jobs of a handler, at most `at_most`; false: there is none. `handler` 0: it
-// asks for none.
+// Reserves one of at most `at_most` places for executors that ask for jobs of a handler; returns false if none is free.
+// `handler` 0: it asks for no jobs.
 bool take_handler_place(uint64 handler, int at_most);
-// A job is claimed, the transaction goes on.
+// Notes a lease after a job is claimed and before the transaction ends.
 void note_next_lease(int64 job, int64 lease);
-// The transaction that claims it, and may have ended the one before, has committed; or has not.
+// Makes the next lease the current one, after the transaction that claimed it, and may have ended the previous one, has
+// ended.
 void begin_next_lease();
-// From now on the job may be what ends the process.
+// Notes that from now on the job may be the reason why the process ends.
 void lease_has_begun();
 void drop_next_lease();
-// The job has ended, or was given up, and that has committed.
+// Removes the lease after the end or release of the job has committed.
 void end_lease_of_executor();
-// Under the lease the handler has ended the job itself.
+// Notes that the handler has ended the job itself, under this lease.
 void note_own_report(int64 lease);
 
-// ---- for commits
+// ---- Functions for commits.
 
-// What stands for a queue in DatabaseState::handler_queues.
+// Returns the bit of a queue in DatabaseState::handler_queues.
 uint64 handler_bit(const char *queue);
-// There may be jobs for handlers of a database: wakes the executors that wait there, and the worker if it wants to
-// know.
+// Wakes the executors that wait in a database, because there may be jobs for its handlers, and the worker if it wants
+// to be notified.
 void call_executors(DatabaseState *db);
-// The same by an executor that has found a job.
+// Does the same for the worker only, from an executor that has found a job.
 void call_supervisor_if_wanted();
-// Something is to be done about the executors of a database: calls its worker.
+// Calls the worker of a database to supervise its executors.
 void call_supervisor(DatabaseState *db);
 
-// For main/jobq.cpp: its part of the shared memory.
+// Sets up the executors in shared memory, for main/jobq.cpp.
 Size executors_size();
 void make_executors(void *memory, bool fresh);
 

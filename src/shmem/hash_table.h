@@ -1,9 +1,10 @@
-// Hash tables in shared memory for what must not be forgotten before somebody gives it back: separate chaining (D. E.
-// Knuth, "The Art of Computer Programming", volume 3, section 6.4) in a fixed number of entries, each of which is in
-// the list of its bucket, and in one of all entries of its database. The server's own (dynahash) has no such list, and
-// may raise an error when it is full, which nobody may who tells of a commit.
+// Hash tables in shared memory for entries that must stay until they are given back: separate chaining (D. E. Knuth,
+// "The Art of Computer Programming", volume 3, section 6.4) with a fixed number of entries, each of which is in the
+// list of its bucket and in a list of all entries of its database. The server's own hash table (dynahash) has no such
+// list, and may raise an error when it is full, which is not allowed after a commit.
 //
-// The caller has a lock of its own: exclusively for take() and give_back(), which change the lists.
+// The caller provides the lock, which must be held exclusively for take() and give_back(), because they change the
+// lists.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,12 +12,12 @@
 
 namespace jobq {
 
-constexpr int kNoEntry = -1;  // the end of a list, and an empty one
+constexpr int kNoEntry = -1;  // the end of a list, also of an empty one
 
-// What an Entry begins with.
+// The first members of every Entry.
 struct ChainedEntry {
     Oid database;
-    int next;  // in its bucket, or of the free ones
+    int next;  // next entry in its bucket or in the list of free entries
     int next_in_database;
     uint64 hash;
 };
@@ -30,7 +31,8 @@ class HashTable {
         return add_size(add_size(MAXALIGN(sizeof(Header)), lists), mul_size(capacity, sizeof(Entry)));
     }
 
-    // size(capacity) bytes of shared memory; `fresh`: all of them 0, nobody has attached them yet.
+    // Attaches size(capacity) bytes of shared memory. `fresh`: the memory is all zero, and no process has attached it
+    // yet.
     void attach(void *memory, int capacity, bool fresh) {
         auto *at = static_cast<char *>(memory);
         header_ = reinterpret_cast<Header *>(at);
@@ -48,11 +50,11 @@ class HashTable {
     int capacity() const { return header_->capacity; }
     int taken() const { return header_->taken; }
     bool has_room(int wanted) const { return header_->capacity - header_->taken >= wanted; }
-    // All of them, free ones too.
+    // Iterate over all entries, including free ones.
     Entry *begin() const { return entries_; }
     Entry *end() const { return entries_ + header_->capacity; }
 
-    // The entry of a database with this hash of which `is` is true; nullptr: there is none.
+    // Returns the entry of a database with this hash for which `is` returns true, or nullptr.
     template <typename Is>
     Entry *find(Oid database, uint64 hash, Is is) const {
         for (int i = *bucket_of(database, hash); i != kNoEntry; i = entries_[i].next) {
@@ -62,7 +64,8 @@ class HashTable {
         return nullptr;
     }
 
-    // A free entry, which gets into the list of its database; the rest of it is as it was left. nullptr: no room.
+    // Takes a free entry and adds it to the list of its database; its other members keep their old values. Returns
+    // nullptr if there is no room.
     Entry *take(Oid database, uint64 hash, int *list) const {
         const int index = header_->free;
         if (index == kNoEntry) return nullptr;
@@ -89,7 +92,7 @@ class HashTable {
         while (*list != kNoEntry) give_back(&entries_[*list], list);
     }
 
-    // Calls body(entry), which may give it back, for each in a list of a database.
+    // Calls body(entry) for each entry in the list of a database. body() may give the entry back.
     template <typename Body>
     void each(int list, Body body) const {
         for (int i = list; i != kNoEntry;) {
@@ -110,7 +113,7 @@ class HashTable {
         int capacity;
         int taken;
         int bucket_count;
-        int free;  // the first one
+        int free;  // the first free entry
     };
 
     static int bucket_count_for(int capacity) {

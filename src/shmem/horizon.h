@@ -1,14 +1,14 @@
-// The horizon of the rescue: until when it need not look at the running jobs that are rescue-indexed.
+// The horizon of the rescue: until when it need not look at the rescue-indexed running jobs.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// What a look at all rescue-indexed jobs has found.
+// The result of a look at all rescue-indexed jobs.
 struct Horizon {
-    TimestampTz deadline;      // before this none of them needs the rescue; DT_NOBEGIN: unknown, the other too
-    TimestampTz cancel_asked;  // the earliest time at which one of them was asked to cancel; DT_NOEND: none was
+    TimestampTz deadline;      // before this time none of them needs the rescue; DT_NOBEGIN: both values are unknown
+    TimestampTz cancel_asked;  // earliest time at which one of them was asked to cancel; DT_NOEND: none was
 };
 constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
 

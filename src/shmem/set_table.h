@@ -1,7 +1,7 @@
-// Set-associative tables in shared memory, built as processors' caches are (J. L. Hennessy, D. A. Patterson, "Computer
-// Architecture: A Quantitative Approach", appendix B): a key is looked for in the few places of its set only, and a new
-// one takes the place of another when they are taken. So a table needs no more than its size, neither chains nor a list
-// of what is free, but it forgets: only what may be forgotten belongs there. A database evicts its own entries first.
+// Set-associative tables in shared memory, built like processor caches (J. L. Hennessy, D. A. Patterson, "Computer
+// Architecture: A Quantitative Approach", appendix B): a key can only be in the few places of its set, and a new key
+// evicts another one if all of them are taken. The table therefore has a fixed size and needs neither chains nor a list
+// of free entries, but it is only suitable for entries that may be lost. A database evicts its own entries first.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,7 +12,7 @@
 
 namespace jobq {
 
-// The places of a set. An Entry has a member `database`, InvalidOid: it is free.
+// The places of a set. An Entry has a member `database`, which is InvalidOid in a free entry.
 template <typename Entry>
 struct EntrySet {
     static constexpr int kPlaces = 8;
@@ -32,7 +32,7 @@ struct EntrySet {
     // database. The caller overwrites it. If several entries fit, the one that `goes_before` the others is chosen.
     template <typename GoesBefore, typename Needed>
     Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
-        // Higher numbers give way first; a database has kPlaces + 1 at most.
+        // Entries with higher numbers are evicted first; the count of a database is at most kPlaces + 1.
         const auto rank = [&](const Entry &entry) {
             if (entry.database == InvalidOid) return kPlaces + 3;
             if (!needed(entry)) return kPlaces + 2;
@@ -52,7 +52,8 @@ struct EntrySet {
     }
 };
 
-// A table as a process sees it. Set is an EntrySet, or begins with one; sets share the locks first_lock and following.
+// A table as a process sees it. Set is an EntrySet or begins with one; sets share the locks of the tranche
+// `first_lock`.
 template <typename Set, Lock first_lock>
 struct SetTable {
     int count;
@@ -63,7 +64,7 @@ struct SetTable {
     static int sets_for(int entries) { return Max(entries / Set::kPlaces, 1); }
     int room() const { return count * Set::kPlaces; }
 
-    // The set of a key of this session's database.
+    // Returns the set of a key of this session's database.
     int set_of(int64 key) const { return static_cast<int>(spread(MyDatabaseId, key) % static_cast<uint32>(count)); }
 
     LWLock *lock_of(int set) const { return shared_lock(first_lock, set % kLockPartitions); }
@@ -78,7 +79,7 @@ struct SetTable {
         return result;
     }
 
-    // Calls body(entry) for the entries of this session's database, each under its lock.
+    // Calls body(entry) for each entry of this session's database, under the lock of its set.
     template <typename Body>
     void for_each(LWLockMode mode, Body body) const {
         for (int set = 0; set < count; set++) {

@@ -1,6 +1,5 @@
-// Sessions that sleep in lists in shared memory until others wake them: what the waiters for jobs to claim
-// (claim/waiters.h) and those for a job's end (wait/job_waiters.h) have in common. The lists are guarded by locks of
-// their users.
+// Lists, in shared memory, of sessions that sleep until other sessions wake them: the common part of the waiters for
+// claimable jobs (claim/waiters.h) and for a job's end (wait/job_waiters.h). The users' own locks guard the lists.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,12 +16,12 @@ namespace jobq {
 
 // The first member of a session's entry.
 struct Sleeper {
-    dlist_node node;  // first: a pointer to it is a pointer to the entry
+    dlist_node node;  // must be first, so that a pointer to it is a pointer to the entry
     PGPROC *proc;
     Oid database;
 };
 
-// Those who sleep, in the order in which they came, and how many, which may be read without the lock.
+// The sleepers in order of arrival, and their number, which may be read without the lock.
 struct SleeperList {
     pg_atomic_uint32 count;
     dlist_head sleeping;
@@ -35,7 +34,7 @@ inline void make_list(SleeperList *list) {
 
 inline bool is_empty(SleeperList *list) { return pg_atomic_read_u32(&list->count) == 0; }
 
-// Lock held exclusively.
+// Add and remove a sleeper. The caller must hold the lock exclusively.
 inline void add_sleeper(SleeperList *list, Sleeper *sleeper) {
     dlist_push_tail(&list->sleeping, &sleeper->node);
     pg_atomic_fetch_add_u32(&list->count, 1);
@@ -46,12 +45,12 @@ inline void remove_sleeper(SleeperList *list, Sleeper *sleeper) {
     pg_atomic_fetch_sub_u32(&list->count, 1);
 }
 
-// Calls visit for the entries of this database in a list, in their order, as long as it returns true. It may take the
-// entry off the list or move it to the front. Lock held.
+// Calls visit for the entries of this database in a list, in their order, as long as it returns true. visit may remove
+// the entry from the list or move it to the front. The caller must hold the lock.
 template <typename Entry, typename Visit>
 void while_sleeper(SleeperList *list, Visit visit) {
     static_assert(offsetof(Sleeper, node) == 0);
-    // The server's macros for this are not for C++.
+    // The server's macros for this do not compile in C++.
     const dlist_node *end = &list->sleeping.head;
     dlist_node *next;
     for (dlist_node *node = end->next; node != end; node = next) {
@@ -61,7 +60,7 @@ void while_sleeper(SleeperList *list, Visit visit) {
     }
 }
 
-// The same for all of them.
+// Does the same for all entries of this database.
 template <typename Entry, typename Visit>
 void for_each_sleeper(SleeperList *list, Visit visit) {
     while_sleeper<Entry>(list, [&](Entry *entry) {
@@ -70,14 +69,14 @@ void for_each_sleeper(SleeperList *list, Visit visit) {
     });
 }
 
-// Moves an entry to the front of its list. Lock held exclusively.
+// Moves an entry to the front of its list. The caller must hold the lock exclusively.
 inline void move_to_front(SleeperList *list, Sleeper *sleeper) {
     dlist_delete(&sleeper->node);
     dlist_push_head(&list->sleeping, &sleeper->node);
 }
 
-// The session's own entry of an array with one for each backend: ordinary backends and background workers come first
-// among the server's processes. leave() is called when the session ends without a chance to leave in order.
+// Returns the session's own entry in an array with one entry per backend; ordinary backends and background workers come
+// first among the server's processes. leave() is called if the session ends before it could leave in order.
 template <typename Entry>
 Entry *own_entry(Entry *entries, pg_on_exit_callback leave) {
     static bool registered = false;
@@ -91,7 +90,7 @@ Entry *own_entry(Entry *entries, pg_on_exit_callback leave) {
     return entry;
 }
 
-// Latches to be set after the lock has been released: who wakes up wants it next.
+// Latches to set after the lock has been released, because a woken session takes the same lock next.
 class Alarm {
  public:
     void add(const Sleeper &sleeper) {

@@ -1,12 +1,12 @@
-// Where a number of a database goes in a table of shared memory: multiplicative hashing by the golden ratio (D. E.
-// Knuth, "The Art of Computer Programming", volume 3, section 6.4). Numbers that follow one another lie far apart.
+// Spreads numbers of a database over a table in shared memory: multiplicative hashing by the golden ratio (D. E. Knuth,
+// "The Art of Computer Programming", volume 3, section 6.4). Consecutive numbers end up far apart.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// All 32 bits are good, the highest are the best.
+// Returns 32 good bits; the highest bits are the best.
 inline uint32 spread(Oid database, int64 number) {
     const uint64 key = static_cast<uint64>(number) + (static_cast<uint64>(database) << 32);
     return static_cast<uint32>((key * UINT64CONST(0x9e3779b97f4a7c15)) >> 32);

@@ -1,5 +1,5 @@
-// Steps of the wall clock, recognised against the monotonic clock: see wall_clock.h.
-// The difference of the two clocks stands in shared memory, so that whoever looks first notices a step for all.
+// See wall_clock.h. Detects steps of the wall clock by comparison with the monotonic clock. The difference of the two
+// clocks is in shared memory, so that the first process that checks detects a step for all.
 #include "compat/pg.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ namespace {
 constexpr core::Micros kStepTolerance = core::kSecond;
 // Slewing is followed in steps of this size, so that the shared value is rarely written.
 constexpr core::Micros kDriftStep = 20000;
-// Two clocks read this far apart say nothing about each other.
+// Maximum time between the readings of the two clocks; otherwise they cannot be compared.
 constexpr core::Micros kReadingTime = 10000;
 
 core::ClockReading read_clocks() {
@@ -68,7 +68,8 @@ TimestampTz writing_since() {
     if (known != 0) return static_cast<TimestampTz>(known);
     const TimestampTz now = GetCurrentTimestamp();
     if (RecoveryInProgress()) return now;
-    // First the grace, as below.
+    // The grace must be set before the time at which the server began to write, so that no process uses the time
+    // without the grace.
     start_clock();
     uint64 first = 0;
     return pg_atomic_compare_exchange_u64(since, &first, static_cast<uint64>(now)) ? now
@@ -87,7 +88,7 @@ TimestampTz checked_now() {
             pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset));
         return reading.wall;
     }
-    // First the grace, then the offset: nobody may take the new time for granted without the grace.
+    // The grace must be set before the offset, so that no process uses the new time without the grace.
     start_grace(reading.wall);
     if (pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset))) {
         ereport(LOG, (errmsg("jobq: the clock stepped by %.1f s; running jobs get one heartbeat timeout of grace",
@@ -100,7 +101,7 @@ TimestampTz checked_now() {
 TimestampTz grace_start() {
     if (!shared_memory_ready()) return PgStartTime;
     writing_since();
-    // Whoever asks is about to judge leases.
+    // The caller is about to judge leases, so a step must be detected first.
     checked_now();
     return static_cast<TimestampTz>(pg_atomic_read_u64(&shared_state()->grace_start));
 }

@@ -1,5 +1,5 @@
-// The wall clock, watched for steps. Leases are judged by it, so a step must first grant them their grace.
-// Who may call it: whatever decides about leases, and the launcher before it sleeps or starts anything.
+// The wall clock, watched for steps. Leases expire by this clock, so a step must first give them their grace.
+// Only code that decides about leases may call this, and the launcher before it sleeps or starts a process.
 #pragma once
 
 #include "base/interval.h"
@@ -7,27 +7,27 @@
 
 namespace jobq {
 
-// Remembers how the clocks stand, and starts the grace: when the shared memory is made, and when the server begins to
-// write.
+// Stores the difference of the clocks and starts the grace, when the shared memory is created and when the server
+// begins to write.
 void start_clock();
 
-// For spans of time: steps of the wall clock must not prolong a sleep.
+// Returns the monotonic time, for spans of time, because a step of the wall clock must not prolong a sleep.
 core::Micros monotonic_now();
 
-// When the server began to write: its start, or its promotion if it was a standby. Nobody notes that moment, so it is
-// the first time that somebody asks afterwards, the launcher at the latest. While it is a standby: now. Without
-// preload: the start of the server.
+// Returns when the server began to write: its start, or its promotion if it was a standby. The promotion itself is not
+// recorded, so this is the first call afterwards, which the launcher makes if no other process does. Returns the
+// current time on a standby, and the start of the server without preload.
 TimestampTz writing_since();
 
-// The time. When the wall clock stepped since anybody looked last, the grace starts here and every database
-// is due, since what was planned was planned by another clock.
+// Returns the time. If the wall clock has stepped since the last check by any process, starts the grace and makes every
+// database due, because the old plans used another clock.
 TimestampTz checked_now();
 
-// The workers of all databases look again: what was planned was planned by other settings, or by another clock.
+// Makes every database due, because the old plans used other settings or another clock.
 void everything_is_due(TimestampTz now);
 
-// The moment from which leases have their grace: when the server began to write, or the last step of the clock. Without
-// preload: the start of the server.
+// Returns the moment from which leases have their grace: when the server began to write, or the last step of the clock.
+// Without preload: the start of the server.
 TimestampTz grace_start();
 
 }  // namespace jobq
