@@ -1,5 +1,5 @@
-// How duties change jobs: a batch at once or, where that fails, each by itself; those that cannot be changed are left
-// out, counted and named (job/duty_outcome.h).
+// How duties change jobs: a batch at once, or one by one if the batch fails. Jobs that cannot be changed are skipped,
+// counted, and reported (job/duty_outcome.h).
 #pragma once
 
 #include "compat/pg.h"
@@ -10,10 +10,11 @@
 
 namespace jobq {
 
-// Of j: its time is yet to come, or has. A `_due` that was left on another row, behind the triggers' back, is nobody's.
+// Selects jobs j that are or will become due. Ignores a `_due` that a change with triggers disabled has left on another
+// row.
 #define DUE "j._due AND (j.status = 'scheduled' OR j.status = 'blocked' AND j._must_end_at IS NOT NULL)"
 
-// Changes the jobs of a batch, leaving out those that cannot be changed. id(i) names one of them.
+// Changes the jobs of a batch and skips the ones that cannot be changed. id(i) returns the id of job i.
 template <typename Change, typename Id>
 void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
     change_all_or_each(
@@ -21,12 +22,13 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
         [&](int i, const FailureText &failure) { leave_out(outcome, id(i), failure); });
 }
 
-// Lets an event happen to locked jobs. The second form takes the rows of the statement that locked them; the rows begin
-// with the ids.
+// Applies an event to locked jobs. The second form takes the rows of the statement that locked the jobs; the first
+// column is the id.
 void let_happen_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome);
 void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome);
 
-// Changes rows of another table than jobq.jobs. Where that fails, and so will the next time, the duty goes on without.
+// Changes rows of another table than jobq.jobs. If that fails, the duty continues without the change, because the next
+// attempt would fail too.
 template <typename Change>
 void change_beside(const char *table, Change change, DutyOutcome *outcome) {
     FailureText failure;

@@ -13,7 +13,8 @@ namespace {
 constexpr int kLockTries = 5000;
 constexpr long kLockPause = 1000;
 
-// Those of a session without pg_read_all_stats, or with track_activities off, count as busy.
+// Selects the sessions that are still restoring. A session whose activity is hidden (no pg_read_all_stats, or
+// track_activities off) counts as busy.
 Statement find_busy = {
     R"(SELECT FROM pg_catalog.pg_locks l
             JOIN pg_catalog.pg_database b ON b.oid = l.database AND b.datname = pg_catalog.current_database()

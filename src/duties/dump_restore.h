@@ -8,16 +8,17 @@
 
 namespace jobq {
 
-// Whether this session restores a dump into a table of this owner: pg_dump's output switches check_function_bodies off,
-// hardly anybody else does. Believed of who has the owner's rights alone: others would stop the duties by a setting.
+// Returns whether this session restores a dump into a table of this owner. pg_dump's output switches
+// check_function_bodies off, which hardly any other session does. Only sessions with the owner's rights count, because
+// other roles could stop the duties with a setting.
 bool restores(Oid owner);
 
-// From now on this session counts as one that restores. Waits for a batch of the tick that goes on, at most 5 seconds,
-// so that a restore cannot be the victim of a deadlock.
+// Marks this session as one that restores. Waits at most 5 seconds for a batch of the tick in progress, so that a
+// restore cannot be the victim of a deadlock.
 void note_restore();
 
-// Whether no session restores; those that have been idle for a minute have nothing more to restore. Keeps restores from
-// beginning until the transaction ends. Inside with_spi().
+// Returns whether no session restores. A session that has been idle for a minute has finished. Keeps restores from
+// beginning until the transaction ends. Must be called inside with_spi().
 bool no_restore();
 
 }  // namespace jobq

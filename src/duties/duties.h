@@ -1,4 +1,4 @@
-// The statements behind rescue, cancel, promote, prune and repair. Inside with_spi().
+// The statements for rescue, cancel, promote, prune, and repair. Must be called inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -14,15 +14,15 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
 DutyOutcome promote_due(TimestampTz now, int batch);
 DutyOutcome prune_finished(TimestampTz now, int batch);
-// Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future, `now` and the
-// clock's.
+// Adds lanes that a manual change left out of the directory, and moves heartbeats back that are later than `now` and
+// the clock.
 DutyOutcome repair(TimestampTz now, TimestampTz grace_start);
 
-// The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
+// Returns the earliest time at which a lease expires, a cancellation is forced, or a job becomes due; DT_NOEND: none.
 TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace);
-// When the next job becomes claimable; DT_NOEND: there is none.
+// Returns when the next job becomes claimable; DT_NOEND: there is none.
 TimestampTz next_due_job();
-// Whether there is any job that is not finished; whether there is any job at all.
+// Return whether there is any unfinished job, and whether there is any job at all.
 bool any_unfinished_job();
 bool any_job();
 

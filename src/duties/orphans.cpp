@@ -14,21 +14,21 @@ namespace jobq {
 
 namespace {
 
-// Rows first: a lease that is to be seen here is in the slot of its executor since before it was committed, and stays
-// there until its end is.
+// Reads the rows first: a lease that is visible here has been in the slot of its executor since before it was
+// committed, and stays there until its end has committed.
 Statement read_endless = {"SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM " RUNNING_JOBS(
                               "$2", "$3", "j.id, j.lease, j.started_at",
                               "AND j.lease IS NOT NULL AND j._lease_timeout >= " ENDLESS_LEASE " ORDER BY j.id"),
                           {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// Which of these still run.
+// Selects the leases that still run.
 Statement read_running = {
     R"(SELECT j.id, j.lease FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease FROM jobq.jobs j
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Whether they have lost a worker before, and when their time is over.
+// Locks the jobs, and selects whether they have lost a worker before and when their time is over.
 Statement lock_running = {
     R"(SELECT j.id, j.lease, j.suspect, j._must_end_at FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease, )" IS_SUSPECT R"( AS suspect, j._must_end_at
@@ -37,10 +37,10 @@ Statement lock_running = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Of a lease that only the row tells of.
+// The slot of a lease that only the row shows.
 constexpr int kNoSlot = -1;
 
-// Those that nobody has, sorted by id: they are locked in this order.
+// The leases without a holder, sorted by id, because the jobs are locked in this order.
 struct Leases {
     Notes<EndedLease> found;
 
@@ -68,7 +68,7 @@ Params params_of(const EndedLease *leases, int count) {
     return Params().add(array_of(jobs, count, INT8OID)).add(array_of(numbers, count, INT8OID));
 }
 
-// What executors have left behind. A slot is given up when what is committed shows that its lease is no more.
+// Adds the leases of executors that have exited. Frees a slot when the committed rows show that its lease has ended.
 void add_of_ended_executors(Leases *leases) {
     EndedLease ended[2 * kMaxExecutors];
     const int count = ended_executors(ended);
@@ -91,7 +91,7 @@ void add_of_index(Leases *leases, const RunningIds &ids) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
         if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
-        // Before the server was shut down.
+        // The attempt began before the server was shut down.
         leases->add({{job, lease}, told_to_go && rows[i].bool_at(3), kNoSlot, 0, 0});
     }
 }
@@ -100,7 +100,7 @@ void add_of_index(Leases *leases, const RunningIds &ids) {
 
 Orphans lock_orphans(const RunningIds *search, int at_most) {
     Leases leases = {};
-    // An old snapshot may show what has ended long ago.
+    // An old snapshot may show leases that ended long ago.
     if (IsolationUsesXactSnapshot()) return {};
     add_of_ended_executors(&leases);
     if (search != nullptr) add_of_index(&leases, *search);
@@ -116,8 +116,8 @@ Orphans lock_orphans(const RunningIds *search, int at_most) {
     for (int i = 0; i < count; i++) {
         const Row row = locked[i];
         const EndedLease *lease = lease_of(row);
-        // When the executor ended, not now: somebody may have held the row since. Of those that only the index tells
-        // of, the server has ended it.
+        // Compares with the time at which the executor ended, not with now, because another transaction may have held
+        // the row since. A lease that only the index shows was ended by the server.
         const bool overran = lease != nullptr && lease->slot != kNoSlot && !row.is_null(4) &&
                              DatumGetTimestampTz(row.get(4)) <= lease->ended_at;
         orphans.items[i] = {row.int64_at(1), core::end_of_orphan(lost, row.bool_at(3), is_blameless(lease), overran)};

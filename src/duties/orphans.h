@@ -17,8 +17,8 @@ struct Orphans {
     int count;
 };
 
-// Locks them, at most `at_most`; those that somebody holds are left for later. Without `search` only those that the
-// slots of executors tell of, which is next to free. Inside with_spi().
+// Locks orphans, at most `at_most`, and leaves those that other transactions hold for later. Without `search`, only
+// looks at leases in the slots of executors, which costs almost nothing. Must be called inside with_spi().
 Orphans lock_orphans(const RunningIds *search, int at_most);
 
 }  // namespace jobq

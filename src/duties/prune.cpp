@@ -1,4 +1,4 @@
-// The duty that deletes what nobody keeps any more: finished jobs, kept keys, signals.
+// The duty that deletes finished jobs, kept keys, and signals when their retention is over.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -22,13 +22,14 @@ namespace jobq {
 
 namespace {
 
-// The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
+// Reads a page of the primary key. The prune needs no index on the time of finishing, which would slow every
+// completion.
 Statement read_page = {
     R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
        FROM jobq.jobs j WHERE j.id > $1 AND j.id < $3 ORDER BY j.id LIMIT $2)",
     {INT8OID, INT8OID, INT8OID}};
 
-// A job that was retried meanwhile has another finished_at.
+// Skips a job that was retried in the meantime, because it has another finished_at.
 Statement lock_unkept = {
     R"(SELECT j.id FROM unnest($1, $2) AS u(id, finished_at),
             LATERAL (SELECT j.id FROM jobq.jobs j
@@ -36,7 +37,7 @@ Statement lock_unkept = {
                      FOR UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
 
-// No row while another tick prunes.
+// Returns no row while another tick prunes.
 Statement get_prune_position = {
     "SELECT t.prune_after FROM jobq.tick_state t FOR UPDATE SKIP LOCKED", {}, Planning::Free};
 Statement set_prune_position = {
@@ -44,12 +45,12 @@ Statement set_prune_position = {
     {INT8OID, INT8OID},
     Planning::Free};
 
-// How long the queue keeps a job of this status.
+// Returns how long the queue keeps a job of this status.
 core::Micros keep_of(const Queue &queue, core::JobStatus status) {
     return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
 }
 
-// The shortest retention of any queue: nothing younger than that can have expired.
+// The shortest retention of any queue. Jobs younger than that cannot have expired.
 Statement get_shortest_keep = {
     "SELECT least(min(s.keep_completed), min(s.keep_failed)) FROM jobq.queue_settings s", {}, Planning::Free};
 
@@ -63,10 +64,10 @@ core::Micros shortest_keep() {
 struct Page {
     int64 last_id;
     bool full;
-    bool all_young;  // nothing on it can have expired
+    bool all_young;  // no job of the page can have expired
     Datum *ids;
     Datum *finished;
-    int count;  // expired
+    int count;  // number of expired jobs
 };
 
 // Ranges of ids in which the worker's last searches have found no rows. Deleted jobs leave entries in the primary key,
@@ -116,7 +117,7 @@ void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz 
 Page read_prune_page(int64 after, TimestampTz now, int batch) {
     const core::Micros shortest = shortest_keep();
     const core::EmptyRanges empty = gaps.begin(GetCurrentTimestamp());
-    // Read before the snapshot is taken, so that no later id counts as searched.
+    // Must be read before the snapshot is taken, so that no later id counts as searched.
     const int64 last_given = last_job_id();
     Page page = {after, false, true, nullptr, nullptr, 0};
     page.ids = room_for<Datum>(static_cast<uint64>(batch));
@@ -149,7 +150,7 @@ TimestampTz signals_kept_since(TimestampTz now) {
 void delete_page(const Page &page, DutyOutcome *outcome) {
     FailureText failure;
     if (page.count == 0) return;
-    // What stops them all is not tried with each.
+    // An error that stops the deletion of every job is reported once and not tried with each job.
     if (!attempt([] { require_deletable_jobs(); }, &failure)) {
         leave_out(outcome, DatumGetInt64(page.ids[0]), failure);
         return;
@@ -167,7 +168,7 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
-    // An old snapshot does not show who has come to need a job.
+    // An old snapshot does not show jobs that have come to need the job.
     if (IsolationUsesXactSnapshot()) return outcome;
     bool more_keys = false;
     change_beside(
@@ -183,13 +184,13 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     if (state.size() == 0) return outcome;
     const Page page = read_prune_page(state[0].int64_at(1), now, batch);
     delete_page(page, &outcome);
-    // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
+    // Ids are given in nearly chronological order, so a page of young jobs is followed only by younger jobs.
     const bool ends = !page.full || page.all_young;
     outcome.unread = !ends;
     outcome.more = more_keys || (!ends && outcome.done * 4 >= batch);
     int64 lap_after = 0;
     if (ends && page.full) {
-        // Nearly: an imported history has old jobs behind young ones. A page a time, the slow lap gets there too.
+        // An imported history may have old jobs after young ones. The slow lap, one page at a time, reaches them too.
         const Page lap = read_prune_page(Max(state[0].int64_at(2), page.last_id), now, batch);
         delete_page(lap, &outcome);
         lap_after = lap.full ? lap.last_id : 0;

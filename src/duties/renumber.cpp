@@ -36,7 +36,7 @@ Statement number_lanes = {
 
 // The progress of the look in this process.
 struct {
-    uint64 epoch;  // kNoEpoch: it has not begun
+    uint64 epoch;  // kNoEpoch: the look has not begun
     int64 behind;
     bool found;
 } look = {kNoEpoch, PG_INT64_MIN, false};
@@ -45,8 +45,8 @@ OwnNumbers numbers_of(const JobsTable &jobs) {
     return own_numbers(ExecCopySlotHeapTuple(jobs.table.row), jobs.table.row->tts_tupleDescriptor);
 }
 
-// Calls body(jobs, numbers) for each job of a piece whose numbers differ, with the job in the table's row. False when
-// there is no further piece.
+// Calls body(jobs, numbers) for each job of a piece whose numbers differ, with the job in the table's row. Returns
+// false if there is no further piece.
 template <typename Body>
 bool for_each_misnumbered(int64 *behind, Body body) {
     const Rows rows = run(read_piece, Params().add(Int64GetDatum(*behind)).add(Int64GetDatum(kPiece)));
@@ -69,7 +69,7 @@ bool for_each_misnumbered(int64 *behind, Body body) {
     return rows.size() == kPiece;
 }
 
-// False when another transaction holds the job.
+// Returns false if another transaction holds the job.
 bool renumber_job(JobsTable *jobs, const OwnNumbers &own) {
     if (!lock_row_or_skip(&jobs->table)) return false;
     OtherColumns others = {};
@@ -79,7 +79,7 @@ bool renumber_job(JobsTable *jobs, const OwnNumbers &own) {
     return true;
 }
 
-// False, and nothing is changed, when another transaction holds one of the jobs.
+// Returns false and changes nothing if another transaction holds one of the jobs.
 bool renumber_all(int64 *count) {
     return keep_if([&] {
         bool all = true;
@@ -101,7 +101,7 @@ void renumber(bool any, const Params &looked, DutyOutcome *outcome) {
     if (any && !renumber_all(&count)) return;
     run(number_lanes, Params());
     if (affected() > 0) invalidate_lanes();
-    // The log of the transaction names the groups by their old numbers.
+    // The log of the transaction contains the groups' old numbers.
     if (count > 0) log_unblocked_anywhere(Blocker::Group);
     run(note_looked_in, looked);
     outcome->done += count;
@@ -111,7 +111,7 @@ void renumber(bool any, const Params &looked, DutyOutcome *outcome) {
 
 void renumber_jobs(DutyOutcome *outcome) {
     const uint64 epoch = trigger_epoch();
-    // An old snapshot would not show what has been committed by now.
+    // An old snapshot would not show everything that has been committed by now.
     if (epoch == kNoEpoch || IsolationUsesXactSnapshot()) return;
     const Params looked = Params().add(Int64GetDatum(static_cast<int64>(epoch)));
     const Rows rows = run(was_looked_in, looked);

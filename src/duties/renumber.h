@@ -6,8 +6,8 @@
 
 namespace jobq {
 
-// One piece of the look for jobs that carry numbers of another database and, at the end of the look, their renumbering.
-// Nothing once the look is done, until the triggers of jobq.jobs are changed. Inside with_spi().
+// Does one piece of the look for jobs with numbers of another database and, at the end of the look, renumbers them.
+// Does nothing after the look is done, until the triggers of jobq.jobs change. Must be called inside with_spi().
 void renumber_jobs(DutyOutcome *outcome);
 
 }  // namespace jobq

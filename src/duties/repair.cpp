@@ -1,4 +1,4 @@
-// The duty that puts right what changes by hand, steps of the clock and restored dumps have left.
+// The duty that corrects what manual changes, steps of the clock, and restored dumps have left.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -28,10 +28,10 @@ Statement find_missing_lanes = {
        WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring) ORDER BY u.lane)",
     {INT8ARRAYOID}};
 constexpr int kLanesAtOnce = 1000;
-// So many entries of lanes without a row at a time: those of jobs that are gone stay while an old snapshot may see
-// them.
+// Maximum number of entries of lanes without a directory row that one look reads, because entries of deleted jobs stay
+// while an old snapshot may see them.
 constexpr int kMissingPiece = 20000;
-// Where the next look at such lanes begins: in a lane, at a key.
+// Position of the next look at such lanes: lane and key.
 struct {
     int64 lane;
     core::ClaimKey key;
@@ -43,19 +43,19 @@ Statement find_misplaced_triggers = {
     R"(SELECT t.tgname::text FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
        AND t.tgname IN ('tell_job', 'renumber_job') AND t.tgenabled = 'O')",
     {}};
-// Others who write to the table queue behind us so long.
+// Short, because other transactions that write to the table queue behind this lock.
 constexpr const char *kLockTimeout = "50ms";
 
-// After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long; so might one
-// that is missing.
+// Selects running jobs with a heartbeat from the future or without a heartbeat. After the clock is set back, such a
+// heartbeat would protect a dead worker for as long as the clock was set back.
 Statement lock_unlikely_heartbeats = {
     "SELECT j.id FROM " RUNNING_JOBS(
         "$2", "$3", "j.id",
         "AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL) "
         "ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED"),
     {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
-// Enters the lane of the first job there is among the entries of one, from *key on, which goes on with them; returns
-// which that is.
+// Enters the lane of the first job among the entries of a lane, starting at *key, which advances; returns the number of
+// the lane.
 int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int *entries, DutyOutcome *outcome) {
     seek_ready(jobs, entries_of, *key);
     while (*entries > 0 && next_ready(jobs, key)) {
@@ -66,7 +66,7 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int 
             job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
         int64 lane = 0;
         FailureText failure;
-        // Came behind the triggers, which check names.
+        // The row bypassed the triggers, so its names have not been checked.
         const auto enter = [&] {
             lane = ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
                                view(DatumGetTextPP(job_value(*jobs, kJobKind))),
@@ -78,8 +78,8 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int 
     return 0;
 }
 
-// Steps from lane to lane through the claim index, whatever jobs its entries are of: the cost follows the number of
-// lanes. Only of a lane that the directory lacks are the entries read.
+// Goes from lane to lane in the claim index, whether the entries are claimable or not, so the cost depends on the
+// number of lanes. Reads the entries only of a lane that is missing from the directory.
 void add_missing_lanes(DutyOutcome *outcome) {
     Datum lanes[kLanesAtOnce];
     int count = kLanesAtOnce;
@@ -93,7 +93,8 @@ void add_missing_lanes(DutyOutcome *outcome) {
         for (count = 0; count < kLanesAtOnce && next_lane(&jobs, &lane);) lanes[count++] = Int64GetDatum(lane);
         if (count == 0) break;
         Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
-        // Behind the look at the directory: a queue that was dropped before it has no jobs either.
+        // The snapshot must be taken after the look at the directory: if a queue was dropped before, its jobs are not
+        // visible either.
         if (missing.size() > 0) renew_snapshot(&jobs);
         for (uint64 i = 0; i < missing.size() && entries > 0; i++) {
             const int64 id = missing[i].int64_at(1);
@@ -114,7 +115,7 @@ void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
         run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)).add(ids.first).add(ids.last));
     const int64 done_before = outcome->done;
     let_happen_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
-    // Their leases run out earlier now than the rescue has seen.
+    // The leases of these jobs now expire earlier than the rescue has computed.
     if (outcome->done > done_before) log_lease_deadline(DT_NOBEGIN);
 }
 
@@ -125,7 +126,7 @@ void restore_triggers() {
     FailureText failure;
     const int nest_level = NewGUCNestLevel();
     set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-    // Another time, when somebody is in the way.
+    // Tries again later if another session holds a conflicting lock.
     attempt(
         [&] {
             for (uint64 i = 0; i < misplaced.size(); i++)

@@ -1,5 +1,5 @@
-// The duties that take leases away: of workers that are silent or gone, of attempts that take too long, of jobs that
-// ignore their cancellation. Jobs that somebody else holds are passed over.
+// The duties that end leases: of workers that are silent or gone, of attempts that take too long, and of jobs that
+// ignore their cancellation. They skip jobs that other transactions have locked.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -24,22 +24,23 @@ namespace jobq {
 
 namespace {
 
-// When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
-// grace (server start, promotion, clock step, end of a lock on jobq.jobs), gets one timeout from there: its worker
-// could not reach the server or the table. That of an executor has no clock (duties/orphans.h).
+// When a lease expires: one timeout after the last heartbeat. A lease that is older than $2, the start of the grace
+// (server start, promotion, clock step, end of a lock on jobq.jobs), gets one timeout from there, because its worker
+// could not reach the server or the table. The lease of an executor has no clock (duties/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
     "greatest(" BOUNDED_TIME("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
     "WHEN j.started_at < $2 THEN $2 END) + " LEASE_TIMEOUT " END"
 
-// When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
+// When the time of the job is over; NULL: its runtime is unlimited. The grace is the same, because the worker could not
+// report.
 #define RUNTIME_DEADLINE                                                                                           \
     "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " LEASE_TIMEOUT \
     ") ELSE j._must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
-// Whether its time was over before its worker was lost.
+// Locks the jobs, and selects whether their time was over before their worker was lost.
 Statement lock_expired = {"SELECT j.id, j.overran FROM " RUNNING_JOBS(
                               "$4", "$5", "j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE ", false) AS overran",
                               "AND " DEADLINE " < $1 ORDER BY j.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $3",
@@ -50,12 +51,12 @@ Statement lock_overdue = {"SELECT j.id FROM " RUNNING_JOBS("$3", "$4", "j.id",
                                                            "FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $2",
                           {TIMESTAMPTZOID, INT8OID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// $2 as in LEASE_DEADLINE.
+// $2 has the same meaning as in LEASE_DEADLINE.
 Statement get_horizon = {"SELECT min(j.deadline), min(j.cancel_requested_at) FROM " RUNNING_JOBS(
                              "$3", "$4", DEADLINE " AS deadline, j.cancel_requested_at", "ORDER BY j.id"),
                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// A horizon is looked for again after this time at the latest, for changes that nothing has told of.
+// Maximum age of a horizon, because some changes are not reported.
 constexpr core::Micros kLongestHorizon = core::kMinute;
 
 Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
@@ -74,7 +75,7 @@ TimestampTz lease_grace(TimestampTz grace_start) {
     return unlocked > GetCurrentTimestamp() ? grace_start : Max(grace_start, unlocked);
 }
 
-// A running job that the rescue has locked, and why.
+// A running job that the rescue has locked, and the reason.
 struct Ended {
     int64 id;
     enum How { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
@@ -106,7 +107,7 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
     return end_attempt(jobs, before, after, {AttemptOutcome::Lost, error, false}, now, endings);
 }
 
-// The attempt does not count.
+// Ends an attempt that does not count.
 bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
     const core::Life after = core::after_event(before.life, {core::EventKind::Released, now});
     const bool cancelled = after.status == core::JobStatus::Cancelled;
@@ -175,7 +176,7 @@ void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutco
     outcome->more |= orphans.count == batch;
 }
 
-// Which of the locked jobs were lost together with others. Tells it of the others, too.
+// Returns which of the locked jobs were lost together with others, and marks the other jobs too.
 const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome) {
     const int count = static_cast<int>(rows.size());
     if (count == 0) return nullptr;
@@ -194,10 +195,10 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     return company.lost_together;
 }
 
-// Marks the running jobs whose time as young leases is over, at most `batch`. Those that somebody holds hold up no
-// other.
+// Puts the running jobs whose time as young leases is over into the rescue's index, at most `batch` jobs. A job that
+// another transaction holds does not delay the others.
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
-    // An old snapshot would not see what must be judged.
+    // An old snapshot would not see the leases that must be judged.
     if (IsolationUsesXactSnapshot()) return;
     auto *due = room_for<YoungLease>(static_cast<uint64>(max_recent_claims()));
     const int count = due_leases(now, due, max_recent_claims());
@@ -216,7 +217,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     const UnindexedSearch search = find_unindexed_jobs();
     if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
     index_due_leases(now, batch, &outcome);
-    // Who is lost together is told by those that are rescue-indexed.
+    // Only rescue-indexed jobs show which jobs were lost together, so the due leases must be indexed first.
     if (outcome.more) return outcome;
     const Horizon known = horizon();
     const bool looks = search.looked || known.deadline <= now || known.cancel_asked < requested_before;

@@ -1,4 +1,5 @@
-// Where rescue-indexed jobs can be, so that a search for them does not pass the entries of jobs that have ended.
+// The ranges of ids in which rescue-indexed jobs can be, so that a search for them does not pass the entries of jobs
+// that have ended.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,13 +7,13 @@
 
 namespace jobq {
 
-// Ranges of ids, in their order: the firsts and the lasts, both included.
+// Ranges of ids in ascending order: the first and the last id of each, both included.
 struct RunningIds {
     Datum first, last;  // arrays
 };
 
-// Reads them anew (lanes/refresh.h); one range of all ids where nothing is known. To be called before the snapshot
-// under which the jobs are read.
+// Reads the current ranges (lanes/refresh.h); one range of all ids if nothing is known. Must be called before the
+// snapshot under which the jobs are read.
 RunningIds running_ids();
 
 // A query's source of the rescue-indexed jobs in ranges that are the parameters `first` and `last`: rows of j, an alias

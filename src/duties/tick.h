@@ -12,28 +12,28 @@ using core::Duty;
 using core::kDutyCount;
 using core::Rest;
 
-// Whether jobs must be left alone: while a dump is being restored they may lack their dependencies or their queue's
-// settings; those of a copy are another's. None keeps restores from beginning until the transaction ends. Only
-// Duty::Reconcile, which changes no job, need not ask.
+// Returns why jobs must be left alone, if they must: while a dump is being restored, jobs may lack their dependencies
+// or their queue's settings, and the jobs of a copy belong to another database. If it returns None, no restore can
+// begin until the transaction ends. Every duty must ask first, except Duty::Reconcile, which changes no job.
 Rest rest_of_duties();
 
-// One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
-// `grace_start`: leases claimed before it, or before the jobs were adopted, run out one timeout after it at the
-// earliest. `batches`: so many in one, for who goes on in the same transaction: each batch reads past the index entries
-// of those that it has changed before.
+// Runs one batch of one duty at time `now`, inside the current transaction (opens an SPI connection). Leases that were
+// claimed before `grace_start`, or before the jobs were adopted, expire one timeout after it at the earliest. `batches`
+// combines several batches into one for a caller that continues in the same transaction, because each batch would read
+// past the index entries of the previous ones.
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches = 1);
 
-// Whether rows that a batch before has left out would be left out still: a batch that leaves out none has not looked at
-// them, where a duty tries them more rarely than others. An SPI connection is opened within.
+// Returns whether rows that an earlier batch has skipped would still be skipped. A batch that skips none may not have
+// looked at them, because a duty tries such rows more rarely. Opens an SPI connection.
 bool leaves_out_still(Duty duty);
 
-// The earliest moment at which rescue, cancel, promote or a schedule has something to do; DT_NOEND when never.
+// Returns the earliest moment at which rescue, cancel, promote, or a schedule has work; DT_NOEND: never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
 
-// Whether Duty::Reconcile would keep the other duties waiting.
+// Returns whether Duty::Reconcile would keep the other duties waiting.
 bool recount_takes_long();
 
-// Whether any unfinished job exists, i.e. whether rounds at jobq.tick_interval are worth their cost.
+// Returns whether any unfinished job exists, i.e., whether rounds at jobq.tick_interval are worth their cost.
 bool database_in_use();
 
 }  // namespace jobq

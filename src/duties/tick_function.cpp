@@ -1,4 +1,4 @@
-// jobq_tick: the duties by hand.
+// The SQL function jobq_tick(), which runs the duties manually.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -16,9 +16,9 @@ namespace jobq {
 
 namespace {
 
-// How long one jobq_tick() looks through jobs that must be kept before it leaves the rest to the next.
+// How long one jobq_tick() searches jobs that must be kept before it leaves the rest to the next call.
 constexpr core::Micros kIdleTimeByHand = 5000;
-// Each step does twice as many jobs as the one before.
+// Maximum number of batches in one step; each step does twice as many jobs as the previous one.
 constexpr int kMostBatches = 1024;
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
@@ -67,7 +67,8 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
     check_all_queues(fcinfo);
     ResultSet results(fcinfo);
-    // A job that fails one is left out. With the caller's rights: what waits already fires now, and is the caller's.
+    // A job that violates a deferred constraint is skipped. Constraints that are already pending fire here, with the
+    // caller's rights, because they are the caller's.
     check_deferred_constraints();
     as_owner([&] { tick(&results, now); });
     return results.done();
