@@ -42,7 +42,7 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
 
 namespace {
 
-// 'argument "kind"', 'element 2 of argument "kinds"'.
+// Returns a description such as 'argument "kind"' or 'element 2 of argument "kinds"'.
 const char *described(ArgumentName name) {
     return name.element == 0 ? psprintf("argument \"%s\"", name.name)
                              : psprintf("element %d of argument \"%s\"", name.element, name.name);
@@ -134,7 +134,7 @@ core::Micros check_span(const Interval *value, const char *name, Zero zero) {
 
 namespace {
 
-// '10 ms', '365 days'.
+// Returns a span such as '10 ms' or '365 days'.
 const char *described_span(core::Micros span) {
     if (span % core::kDay == 0) return psprintf("%lld days", static_cast<long long>(span / core::kDay));
     return psprintf("%lld ms", static_cast<long long>(span / core::kMillisecond));
@@ -158,7 +158,7 @@ core::Micros check_heartbeat_timeout(const Interval *value) {
     return check_span_within(core::kHeartbeatTimeout, value);
 }
 
-// A job's own one is not taken away by 0, but left out.
+// 0 does not remove the limit of a single job; the caller leaves the argument out for that.
 core::Micros check_max_runtime(const Interval *value) {
     core::QueueSetting bounds = core::kMaxRuntime;
     bounds.removable = false;

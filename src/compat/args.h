@@ -12,25 +12,25 @@
 
 namespace jobq {
 
-// What an error is about: an argument, or an element of one that is an array.
+// What an error is about: an argument, or an element of an array argument.
 struct ArgumentName {
     ArgumentName(const char *argument, int number = 0) : name(argument), element(number) {}
     const char *name;
-    int element;  // from 1; 0: the argument itself
+    int element;  // number of the element, from 1; 0: the argument itself
 };
 
-// 22004 "argument must not be NULL".
+// Raises 22004 "argument must not be NULL".
 [[noreturn]] void null_argument(const char *name);
 
 std::string_view view(const text *value);
 text *make_text(std::string_view value);
 
-// 25006 in a read-only transaction and on a standby, also where the call would find nothing to write.
+// Raises 25006 in a read-only transaction and on a standby, even if the call would find nothing to write.
 void require_writable(FunctionCallInfo fcinfo);
 
-// An argument that may be absent.
+// Returns whether an optional argument is present.
 inline bool given(FunctionCallInfo fcinfo, int n) { return !PG_ARGISNULL(n); }
-// 22004 when it is absent.
+// Raises 22004 if the argument is NULL.
 inline void require(FunctionCallInfo fcinfo, int n, const char *name) {
     if (PG_ARGISNULL(n)) null_argument(name);
 }
@@ -40,15 +40,15 @@ inline int64 require_int64(FunctionCallInfo fcinfo, int n, const char *name) {
 }
 text *require_text(FunctionCallInfo fcinfo, int n, const char *name);
 
-// 42602 when empty, 42622 when longer than 63 bytes. For queue names.
+// Raises 42602 if the queue name is empty, and 42622 if it is longer than 63 bytes.
 void check_queue_name(std::string_view queue, ArgumentName name);
-// 42622 when longer than `limit` bytes; 42602 when empty and `allow_empty` is not set.
+// Raises 42622 if the value is longer than `limit` bytes, and 42602 if it is empty and `allow_empty` is false.
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty);
-// How much of what somebody has given an error shows, in bytes: it may be long.
+// Returns how many bytes of a given value an error message shows, because the value may be long.
 int shown_bytes(std::string_view given);
-// 22023: what is given is none of the choices, or of the keys of an object.
+// Raises 22023, because the given word is not one of the choices or not a key of an object.
 [[noreturn]] void refuse_choice(const char *name, std::string_view given, const std::string_view *choices, int count);
-// What the word names; 22023 when it names nothing.
+// Returns the value that the word names; raises 22023 if it names none.
 template <typename Choice, int count>
 Choice require_choice(const char *name, std::string_view word, const std::string_view (&names)[count]) {
     Choice choice = {};
@@ -56,50 +56,52 @@ Choice require_choice(const char *name, std::string_view word, const std::string
     return choice;
 }
 [[noreturn]] void refuse_key(const char *name, std::string_view key, const char *hint);
-// 22003 outside smallint.
+// Raises 22003 if the priority is outside smallint.
 int16 check_priority(int32 priority, const char *name);
-// 22023 below 1.
+// Raises 22023 if the value is below 1.
 int32 check_positive(int32 value, const char *name);
-// 22023 when infinite.
+// Raises 22023 if the value is infinite.
 TimestampTz check_finite(TimestampTz value, const char *name);
-// The same, and when it is none of the years 1 to 6000, with whose moments can be reckoned.
+// Does the same, and raises 22023 for times outside the years 1 to 6000, with which jobq cannot calculate.
 TimestampTz check_moment(TimestampTz value, const char *name);
 
 enum class Zero { Allowed, Refused };
-// The span in microseconds; 22023 when negative, infinite, or zero where that is refused.
+// Returns the span in microseconds; raises 22023 if it is negative or infinite, or if it is zero and zero is refused.
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
-// check_span, and 22023 outside the bounds of the setting; 0 may be what takes it away.
+// Calls check_span(), and raises 22023 outside the bounds of the setting; 0 may remove the setting.
 core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value);
-// check_span_within for those that a job and a claim may say as well.
+// Call check_span_within() for settings that a job or claim may also give.
 core::Micros check_heartbeat_timeout(const Interval *value);
 core::Micros check_max_runtime(const Interval *value);
-// 42602 when empty, 42622 when longer than 1024 bytes.
+// Raises 42602 if the key is empty, and 42622 if it is longer than 1024 bytes.
 void check_unique_key(std::string_view key, ArgumentName name);
-// The same for a group key.
+// Does the same for a group key.
 void check_group_key(std::string_view key, ArgumentName name);
-// check_span for unique_for; 22023 above 36500 days, and without a key.
+// Calls check_span() for unique_for; raises 22023 above 36500 days, and if there is no key.
 void check_unique_for(const Interval *value, bool has_key);
-// 42602 when empty, 42622 when longer than 255 bytes, 22023 when it is the '*' that stands for each key.
+// Raises 42602 if the key is empty, 42622 if it is longer than 255 bytes, and 22023 if it is '*', which stands for
+// every key.
 void check_concurrency_key(std::string_view key, ArgumentName name);
-// An interval of that many microseconds, palloc'd.
+// Returns a palloc'd interval of this many microseconds.
 Interval *make_interval(core::Micros micros);
-// How many an interval has, a month of 30 days.
+// Returns the microseconds of an interval; a month counts as 30 days.
 core::Micros span_of(const Interval *value);
 
-// Error texts: cut to core::kMaxErrorBytes at a character boundary. nullptr stays nullptr.
+// Returns an error text, truncated to core::kMaxErrorBytes at a character boundary. Returns nullptr for NULL.
 text *truncated_error(Datum value, bool is_null);
 
-// A one-dimensional array without NULL elements, unless `nulls` is asked for.
+// A one-dimensional array without NULL elements, unless `nulls` allows them.
 struct Elements {
     Datum *values;
     bool *nulls;
     int count;
 };
 enum class NullElements { Refused, Allowed };
-// 2202E for more than one dimension, 22004 for a NULL element where refused, 54000 for more than `limit` elements.
+// Raise 2202E for more than one dimension, 22004 for a NULL element unless allowed, and 54000 for more than `limit`
+// elements.
 Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls);
 Elements require_elements(FunctionCallInfo fcinfo, int n, Oid element_type, const char *name, int limit);
-// 2202E unless both have the same length.
+// Raises 2202E unless both arrays have the same length.
 void check_same_length(int a, const char *name_a, int b, const char *name_b);
 
 // A text[] as views into it.
@@ -112,7 +114,7 @@ Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit
 Datum array_of(Datum *values, int count, Oid element_type);
 Datum array_of(Datum *values, bool *nulls, int count, Oid element_type);
 
-// A column of values for unnest().
+// An array argument for unnest() that becomes a column.
 struct ArrayColumn {
     Datum *values;
     bool *nulls;

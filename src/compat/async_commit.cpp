@@ -11,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// Where the WAL of a transaction ended when such a call did. No other one's ever ends there.
+// Position where the WAL of a transaction ended after such a call. The WAL of another transaction never ends there.
 XLogRecPtr allowed_end = 0;
 
 }  // namespace

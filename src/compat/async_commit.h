@@ -7,13 +7,13 @@
 
 namespace jobq {
 
-// To be called before anything is written: whether the transaction has written nothing but what such calls did.
+// Returns whether the transaction has written nothing except in such calls. Must be called before anything is written.
 bool is_whole_transaction();
-// And after it, when that was so and the call may be lost. Unless something else follows, the transaction commits as
-// with synchronous_commit = off.
+// Allows an asynchronous commit. Must be called after the writes, if is_whole_transaction() returned true and the call
+// may be lost. The transaction commits as with synchronous_commit = off, unless it writes something else.
 void allow_async_commit();
 
-// For main/jobq.cpp: before the commit, as the last to look at what has been written.
+// Chooses how to commit, for main/jobq.cpp: called before the commit, after all other functions that write.
 void choose_async_commit();
 
 }  // namespace jobq

@@ -1,11 +1,11 @@
-// A column of a row of the server's catalogue, which is looked up by its oid.
+// Reads a column of a row of the server's catalog, which is looked up by OID.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// `none` when there is no such row. For columns of a fixed size.
+// Returns the column, or `none` if there is no such row. For columns of a fixed size.
 template <typename Form, typename Value>
 Value catalog_value(SysCacheIdentifier cache, Oid oid, Value Form::*column, Value none) {
     HeapTuple tuple = SearchSysCache1(cache, ObjectIdGetDatum(oid));

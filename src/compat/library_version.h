@@ -1,18 +1,18 @@
-// The version of this library, and what must not go together with it.
+// The version of this library, and checks against incompatible versions.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// That of jobq.control when it was built.
+// The version in jobq.control at build time.
 extern const char *const kLibraryVersion;
 
-// 55000 unless the library is of this version or a newer one. `who`: what needs it.
+// Raises 55000 unless the library has this version or a newer one. `who` names what needs it.
 void require_library(const char *version, const char *who);
 
-// 55000 when this process has a jobq library already, from another file: the two would know nothing of each other's
-// settings and shared memory. Called by _PG_init, first and last.
+// Raises 55000 if the process has already loaded another jobq library file, because the two would not share settings
+// and shared memory. _PG_init calls require_only_library() first and be_only_library() last.
 void require_only_library();
 void be_only_library();
 

@@ -1,4 +1,4 @@
-// Memory of the server's contexts. Who may call it: everybody above the core.
+// Helpers for memory contexts. Everything above the core may use them.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,13 +8,14 @@
 
 namespace jobq {
 
-// Room for so many items, for one at least, in the current context: batches may be larger than palloc allows.
+// Returns memory for this many items, at least one, in the current context. Works for batches that are too large for
+// palloc.
 template <typename Item>
 Item *room_for(uint64 count) {
     return static_cast<Item *>(palloc_extended(sizeof(Item) * Max(count, 1), MCXT_ALLOC_HUGE));
 }
 
-// An array that grows, in the memory context that is current when its first item comes. Zeroed at first.
+// A growing array in the memory context that is current when the first item is added. Must be zeroed first.
 template <typename Item>
 struct Notes {
     Item *items;
@@ -31,7 +32,8 @@ struct Notes {
     }
 };
 
-// A hash table whose keys, the first `key` bytes of an entry, are compared as bytes; it goes with the context.
+// Creates a hash table whose keys, the first `key` bytes of an entry, are compared as bytes. It is freed with the
+// context.
 inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryContext context) {
     constexpr long kExpected = 32;
     HASHCTL control = {};
@@ -41,7 +43,7 @@ inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryConte
     return hash_create(name, kExpected, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-// A copy that lives as long as the context.
+// Returns a copy that lives as long as the context.
 inline std::string_view keep(MemoryContext context, std::string_view value) {
     auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
     std::copy(value.begin(), value.end(), copy);

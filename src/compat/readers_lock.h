@@ -1,12 +1,12 @@
-// A table that can be read without waiting for who has locked it.
+// Locks a table for reading without waiting for conflicting locks.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Locks the table and all its indexes as reading them does, until the transaction ends. False when that would have to
-// wait: for LOCK TABLE, VACUUM FULL or REINDEX, say. Needs no rights.
+// Locks the table and all its indexes for reading until the transaction ends. Returns false if that would have to wait,
+// for example for LOCK TABLE, VACUUM FULL, or REINDEX. Needs no privileges.
 bool lock_for_reading(Oid table);
 
 }  // namespace jobq

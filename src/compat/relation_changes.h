@@ -1,13 +1,13 @@
-// What hears that the catalogue's entry of a relation has changed. A backend of PostgreSQL 15 has ten places for
-// relation cache callbacks, for the server and all extensions together: this takes one for all of jobq.
+// Notifies callbacks of changes to the catalog entry of a relation. A backend of PostgreSQL 15 has ten slots for
+// relation cache callbacks, for the server and all extensions together; this module uses one for all of jobq.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// From now on until the process ends `callback` is called with the relation that may have changed, InvalidOid: any. It
-// raises no error and reads no catalogue. Once for each callback.
+// Registers a callback for the rest of the process. It is called with the relation that may have changed, or InvalidOid
+// for any relation. It must not raise an error or read a catalog. Call this once for each callback.
 void on_relation_change(void (*callback)(Oid relation));
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// The rights of a role for a part of a function that is not SECURITY DEFINER, whose price every call would pay.
+// Runs a part of a function with the rights of a role. SECURITY DEFINER would cost time in every call.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,7 +8,7 @@ namespace jobq {
 // Whether the session has the rights of the role now: as the role itself, as a member of it, or as a superuser.
 bool has_rights_of(Oid role);
 
-// What as_role puts back. An error needs nobody: the end of the (sub)transaction does it.
+// What as_role() restores. After an error, the end of the (sub)transaction restores it.
 struct Rights {
     Oid user;
     int context;
@@ -17,7 +17,7 @@ struct Rights {
 Rights take_rights(Oid role);
 void give_back(const Rights &rights);
 
-// Runs body as the role, under search_path = pg_catalog, pg_temp: what SECURITY DEFINER and SET do.
+// Runs body as the role, under search_path = pg_catalog, pg_temp, as SECURITY DEFINER and SET would.
 template <typename Body>
 void as_role(Oid role, Body body) {
     const Rights rights = take_rights(role);

@@ -12,9 +12,10 @@ namespace jobq {
 enum class Unserved : uint8 { No, Template, NoConnections, NotSelected, Invalid, Gone };
 
 Unserved why_unserved(const FormData_pg_database &database);
-// Of one with that oid, as the catalogue has it. In a transaction.
+// Returns why workers do not serve the database with this OID, according to the catalog. Must be called in a
+// transaction.
 Unserved why_unserved(Oid database);
-// For people; nullptr: it is served.
+// Returns the reason as text for people, or nullptr if the database is served.
 const char *reason_of(Unserved why);
 
 }  // namespace jobq
