@@ -37,7 +37,7 @@ DatabaseState *kept_out = nullptr;
 bool exit_callback_registered = false;
 
 struct Target {
-    Oid database;  // InvalidOid: nobody is in the way
+    Oid database;  // InvalidOid: no worker is in the way
     bool dropped;
 };
 
@@ -51,10 +51,10 @@ void let_workers_in() {
     wake_launcher();
 }
 
-// Nothing else runs when the session is terminated in the middle of the command.
+// Runs when the session is terminated in the middle of the command.
 void let_workers_in_at_exit(int, Datum) { let_workers_in(); }
 
-// False when all database states are taken, which means that no worker runs in that database.
+// Returns false if all database states are taken, which means that no worker runs in that database.
 bool keep_workers_out(Oid database) {
     if (!exit_callback_registered) {
         before_shmem_exit(let_workers_in_at_exit, Datum(0));
@@ -76,7 +76,7 @@ bool keep_workers_out(Oid database) {
     }
 }
 
-// Until the worker has gone. Gives up after a while: then the command itself says who is connected.
+// Waits until the worker has exited. Gives up after a while; then the command itself reports who is connected.
 void wait_until_gone() {
     const TimestampTz begin = GetCurrentTimestamp();
     bool terminated = false;
@@ -85,7 +85,7 @@ void wait_until_gone() {
         const core::Micros waited = GetCurrentTimestamp() - begin;
         LWLockAcquire(database_states_lock(), LW_SHARED);
         const bool gone = kept_out->pid == 0 && !kept_out->starting && kept_out->recount_pid == 0;
-        // Under the lock, without which the process cannot go, its pid is its own.
+        // The lock keeps the process from exiting, so the pid still belongs to it.
         if (!gone && !terminated && waited > kPatience && kept_out->pid != 0) {
             kill(kept_out->pid, SIGTERM);
             terminated = true;
@@ -137,7 +137,7 @@ Target copied_database(const CreatedbStmt *statement) {
     return {may_copy(database, is_template) ? database : InvalidOid, false};
 }
 
-// The database that the command wants for itself.
+// Returns the database that the command needs without sessions.
 Target target_of(Node *statement) {
     switch (nodeTag(statement)) {
         case T_DropdbStmt:
@@ -173,7 +173,7 @@ bool changes_databases(Node *statement) {
     }
 }
 
-// The database is gone when the command commits: nothing may be started there meanwhile.
+// Marks the database as absent: it is gone when the command commits, so no worker may be started there.
 void mark_dropped() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     kept_out->extension = Presence::Absent;
@@ -181,7 +181,7 @@ void mark_dropped() {
     LWLockRelease(database_states_lock());
 }
 
-// The workers of a database are kept out until its statement has ended, one way or the other.
+// Runs the statement while workers are kept out of the database, until it ends or fails.
 void run_without_workers(bool dropped, const UtilityCall &call) {
     PG_TRY();
     {

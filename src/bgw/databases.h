@@ -10,16 +10,16 @@ struct Database {
     Oid oid;
     char name[NAMEDATALEN];
     bool served;   // workers may run there
-    bool visited;  // a worker has found out whether the extension is there
+    bool visited;  // a worker has found out whether the extension exists there
 };
 
-// Reads pg_database in a transaction of its own. What was visited stays visited.
+// Reads pg_database in its own transaction. Databases that were visited stay marked as visited.
 void read_databases();
 
-// nullptr when the last read did not see it.
+// Returns the database, or nullptr if the last read did not find it.
 Database *find_database(Oid oid);
 
-// One that is served, was never visited and has no state; nullptr when there is none.
+// Returns a served database that was never visited and has no state, or nullptr.
 const Database *unvisited_database();
 
 }  // namespace jobq

@@ -25,26 +25,27 @@ namespace jobq {
 
 namespace {
 
-// Every sleeper looks so often, for what nobody tells of.
+// Maximum sleep, because some changes are not reported.
 constexpr core::Micros kLook = core::kSecond;
-// How often its memory is measured, in jobs.
+// Number of jobs between two measurements of the process's memory.
 constexpr int kMeasured = 1000;
 
 int jobs_done = 0;
 
-// A command needs the database without sessions.
+// Returns whether a command needs the database without sessions.
 bool must_make_room() {
     const DatabaseState *db = known_session_database();
     return db != nullptr && db->keep_out > 0;
 }
 
-// Whether it may go on to another job.
+// Returns whether the executor may continue with another job.
 bool may_go_on() {
     return !ProcDiePending && !ConfigReloadPending && !own_executor_slot()->leave && !must_make_room() &&
            settings.enabled && settings.max_executors > 0;
 }
 
-// Sessions collect what they have once needed.
+// Returns whether the process has used so much memory that a new one is better, because sessions keep what they once
+// needed.
 bool is_worn_out(int jobs) {
     const int before = jobs_done;
     jobs_done += jobs;

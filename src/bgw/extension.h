@@ -1,5 +1,5 @@
-// The extension as seen from inside a database: is it there, whose is it, which version.
-// Who may call it: step.cpp and main/version_functions.cpp, inside a transaction.
+// The extension as seen from inside a database: whether it exists, its owner, and its version.
+// Only step.cpp and main/version_functions.cpp may call this, inside a transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,16 +8,16 @@
 namespace jobq {
 
 struct InstalledExtension {
-    Oid oid;  // InvalidOid: not there
+    Oid oid;  // InvalidOid: the extension does not exist
     Oid owner;
     char version[kVersionBytes];
 };
 
-// As this transaction sees it.
+// Returns the extension as this transaction sees it.
 InstalledExtension installed_extension();
 
-// Looks for the extension and locks it against DROP EXTENSION until the end of the transaction, so that what runs
-// afterwards finds all its tables. Waits for a DROP EXTENSION that is going on, as long as lock_timeout allows.
+// Looks up the extension and locks it against DROP EXTENSION until the end of the transaction, so that later statements
+// find all its tables. Waits for a DROP EXTENSION in progress, as long as lock_timeout allows.
 InstalledExtension lock_extension();
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// Which database gets the next background worker, and when to look again: see launch_policy.h.
+// See launch_policy.h.
 #include "bgw/launch_policy.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace jobq::core {
 
 namespace {
 
-// The moment from which a worker may be started in `facts`' database; kNever: not as things are.
+// Returns the moment from which a worker may be started in the database, or kNever.
 Micros startable_at(const DatabaseFacts &facts, Micros lead) {
     if (facts.running || facts.next_due == kNever || facts.not_before == kNever) return kNever;
     return std::max(saturating_subtract(facts.next_due, lead), facts.not_before);
@@ -42,7 +42,7 @@ LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_wo
 
     LaunchPlan plan;
     plan.start = can_start ? oldest : -1;
-    // A database that waits for a worker to leave is no reason to wake up: the worker's exit tells the launcher.
+    // A database that waits for a worker to exit is no reason to wake up, because the exit notifies the launcher.
     plan.wake_at = left_waiting > 0 && !full ? now : next_future;
     plan.starved = left_waiting > 0 && full;
     return plan;

@@ -1,4 +1,4 @@
-// When the launcher starts a worker in which database. Pure: the launcher gathers the facts, this decides.
+// Decides when the launcher starts a worker in which database. Pure: the launcher collects the facts.
 #pragma once
 
 #include "job/job_policy.h"
@@ -12,15 +12,15 @@ constexpr Micros kNever = INT64_MAX;
 // What the launcher knows of one database.
 struct DatabaseFacts {
     std::uint32_t database;
-    Micros next_due;    // when its next round is due; kNever: nothing is
+    Micros next_due;    // when its next round is due; kNever: nothing is due
     Micros not_before;  // no start before this (failures back off; DROP DATABASE asked us to keep out)
-    bool running;       // a worker is there already or was just asked for
+    bool running;       // a worker already runs there or has just been requested
 };
 static_assert(std::is_trivially_copyable_v<DatabaseFacts>, "lives in shared memory");
 
 struct LaunchPlan {
-    int start;       // index of the database to start a worker in now, -1: none
-    Micros wake_at;  // when to look again, after that start; kNever: only when told
+    int start;       // index of the database in which to start a worker now; -1: none
+    Micros wake_at;  // when to look again after that start; kNever: only after a notification
     bool starved;    // something else is due but every worker is busy: lingering workers should leave
 };
 static_assert(std::is_trivially_copyable_v<LaunchPlan>, "may live where a longjmp skips destructors");

@@ -29,38 +29,39 @@ namespace jobq {
 namespace {
 
 constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
-// Connecting takes a worker a few milliseconds; so much earlier it is started, and waits for the moment.
+// How early a worker is started before its round, because connecting takes a few milliseconds.
 constexpr core::Micros kLead = 30000;
-// Between two starts in one database, so that a worker that cannot stay does not make us spin.
+// Minimum time between two starts in one database, so that a worker that cannot stay does not make the launcher spin.
 constexpr core::Micros kMinRestart = 30000;
-// The longest sleep bounds how late a step of the clock is noticed, the shortest what a wrong plan costs.
+// The maximum sleep limits how late a step of the clock is detected; the minimum sleep limits the cost of a wrong plan.
 constexpr core::Micros kMaxSleep = 5 * core::kSecond;
 constexpr core::Micros kMinSleep = 5000;
-// How often pg_database is read when nobody says that it changed.
+// How often pg_database is read without a notification of a change.
 constexpr core::Micros kScanInterval = core::kMinute;
-// Longest pause after max_worker_processes was found exhausted: others give their workers back without a word.
+// Maximum backoff after max_worker_processes was found exhausted, because other extensions release their workers
+// without notification.
 constexpr int kMaxRefusalBackoff = 3;
-// So long without a refusal, and the shortage is over.
+// Time without a refusal after which the shortage is over.
 constexpr core::Micros kCalm = core::kMinute;
 
 struct Launcher {
-    BackgroundWorkerHandle *handles[kMaxDatabases];  // of the workers we started, by database state
+    BackgroundWorkerHandle *handles[kMaxDatabases];  // handles of the started workers, by database state
     TimestampTz last_scan;
-    int refusals;  // by the postmaster, in a row
+    int refusals;  // number of refusals by the postmaster in a row
     TimestampTz refused_till;
     TimestampTz last_refusal;
-    TimestampTz full_till;  // no state is free: leave the databases that have none alone
+    TimestampTz full_till;  // until then, databases without a state are skipped, because no state is free
     bool told_table_full;
 };
 Launcher self;
 
-// One line of the plan: a database and the number of its state, -1 when it has none yet.
+// One line of the plan: a database and the index of its state, or -1 if it has none yet.
 struct Plan {
     core::DatabaseFacts facts[kMaxDatabases + 1];
     int states[kMaxDatabases + 1];
     int count;
     int running;
-    bool unknown_database;  // one that the last scan did not see
+    bool unknown_database;  // there is a database that the last scan did not find
 };
 
 int index_of(const DatabaseState *db) { return static_cast<int>(db - shared_state()->databases); }
@@ -88,7 +89,7 @@ void enter_shared_memory() {
     writing_since();
 }
 
-// Forgets the workers that are gone.
+// Forgets the workers that have exited.
 void collect_workers(TimestampTz now) {
     for (int i = 0; i < kMaxDatabases; i++) {
         pid_t pid;
@@ -99,7 +100,7 @@ void collect_workers(TimestampTz now) {
         DatabaseState *db = &shared_state()->databases[i];
         LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
         if (db->starting) {
-            // It never came: the server could not fork it.
+            // The worker never attached, because the server could not fork it.
             db->starting = false;
             db->failures++;
             db->not_before = now + core::launch_backoff(db->failures);
@@ -112,10 +113,11 @@ bool is_occupied(const DatabaseState &db) {
     return db.pid != 0 || db.starting || self.handles[index_of(&db)] != nullptr;
 }
 
-// Whether somebody still holds the state for its database.
+// Returns whether a process or command still needs the state of the database.
 bool is_held(const DatabaseState &db) { return is_occupied(db) || db.recount_pid != 0 || db.keep_out > 0; }
 
-// What is kept elsewhere of a database whose state is given back. Lock of the database states held.
+// Drops what other parts of the shared memory hold for a database whose state is released. The caller must hold the
+// lock of the database states.
 void forget_what_is_of(DatabaseState *db, Oid database) {
     drop_counters(database);
     forget_awaited_jobs(database);
@@ -124,13 +126,13 @@ void forget_what_is_of(DatabaseState *db, Oid database) {
     reset_unblocked(db);
 }
 
-// A state has become free: if the table is full again later, the log says so again.
+// Notes that a state has become free, so that the log reports it if the table is full again later.
 void note_free_state() {
     pg_atomic_write_u32(&shared_state()->table_full, 0);
     self.told_table_full = false;
 }
 
-// Gives back the states of databases that do not have the extension; that of one which is being dropped is among them.
+// Releases the states of databases without the extension, including a database that is being dropped.
 void tidy_states() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (DatabaseState &db : shared_state()->databases) {
@@ -147,7 +149,8 @@ void tidy_states() {
     LWLockRelease(database_states_lock());
 }
 
-// Frees the states of dropped databases: those that had one already when we read pg_database, and were not in it.
+// Frees the states of dropped databases: databases that already had a state when pg_database was read and were not in
+// it.
 void free_states_of_dropped(const Oid *had_state) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (int i = 0; i < kMaxDatabases; i++) {
@@ -163,13 +166,13 @@ void free_states_of_dropped(const Oid *had_state) {
     LWLockRelease(database_states_lock());
 }
 
-// The totals of databases that had some already when we read pg_database, and were not in it.
+// Drops the totals of databases that already had totals when pg_database was read and were not in it.
 void forget_totals_of_dropped(const Oid *had_totals, int count) {
     for (int i = 0; i < count; i++)
         if (find_database(had_totals[i]) == nullptr) drop_totals(had_totals[i]);
 }
 
-// Tells the sessions of databases that have been taken out of jobq.databases, or put in again.
+// Notifies the sessions of databases that were removed from or added to jobq.databases.
 void note_served() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (DatabaseState &db : shared_state()->databases) {
@@ -192,14 +195,14 @@ void scan_databases(TimestampTz now) {
     self.last_scan = now;
 }
 
-// What is due in a database that has a state; kNever when nothing may be started there.
+// Adds the database of a state to the plan, with what is due there; kNever if no worker may be started there.
 void add_database_state(Plan *plan, DatabaseState *db, const Database *database, TimestampTz now) {
     const int i = index_of(db);
     core::DatabaseFacts &facts = plan->facts[plan->count];
     facts.database = database->oid;
     facts.next_due = due_of(db);
     if (db->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
-    // After its last round it queues up behind the others, which is what plan_launch asks for.
+    // After its last round the database queues up behind the others, as plan_launch requires.
     const TimestampTz last_round = Min(db->last_round, now);
     const TimestampTz restart = bounded(db->started_at + kMinRestart, now, kMinRestart);
     facts.not_before = Max(bounded(db->not_before, now, core::kLongestLaunchBackoff), Max(last_round, restart));
@@ -224,7 +227,7 @@ void make_plan(Plan *plan, TimestampTz now) {
             add_database_state(plan, &db, database, now);
         }
     }
-    // Of the databases nobody has looked at yet one is enough: the next plan has the next.
+    // One unvisited database per plan is enough; the next plan takes the next one.
     const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
     if (unvisited != nullptr) {
         plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
@@ -242,7 +245,7 @@ void tell_table_full(TimestampTz now) {
              errhint("Call jobq_tick() in them every few seconds.")));
 }
 
-// The postmaster has no room for a worker of ours.
+// Notes that the postmaster has no room for another worker.
 void note_refusal(TimestampTz now) {
     SharedState *state = shared_state();
     self.refusals = Min(self.refusals + 1, kMaxRefusalBackoff);
@@ -255,7 +258,8 @@ void note_refusal(TimestampTz now) {
                       errhint("Increase \"max_worker_processes\", or lower \"jobq.max_workers\".")));
 }
 
-// One start that works is no news while others still wait: workers then take turns.
+// Notes that there is room. One successful start is not enough to end the shortage, because workers take turns while
+// others wait.
 void note_room(TimestampTz now) {
     SharedState *state = shared_state();
     if (!state->out_of_worker_slots || now < bounded(self.last_refusal + kCalm, now, kCalm)) return;
@@ -277,7 +281,7 @@ void start_worker(Oid oid, TimestampTz now) {
         return;
     }
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-    // Somebody may have asked us to keep out since we made the plan.
+    // A command may have asked to keep workers out since the plan was made.
     const bool free = db->keep_out == 0 && db->pid == 0 && !db->starting;
     if (free) {
         db->starting = true;
@@ -301,14 +305,14 @@ void start_worker(Oid oid, TimestampTz now) {
     note_refusal(now);
 }
 
-// Whether `a` is rather the one to go: a worker that waits, for the longest time, before one that has its hands full.
+// Returns whether `a` should exit rather than `b`: the worker that has been idle longest, before a busy worker.
 bool rather(DatabaseState *a, DatabaseState *b) {
     if (a->in_round != b->in_round) return b->in_round;
     return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
 }
 
-// Asks one worker to make room, unless one that was asked will do so at once. One that is starting is asked as well:
-// nobody wakes us when it is there.
+// Asks one worker to make room, unless a worker that was asked will exit at once. A worker that is starting is asked as
+// well, because nothing wakes the launcher when it has attached.
 void ask_one_to_leave() {
     DatabaseState *best = nullptr;
     bool asked_one = false;
@@ -330,7 +334,7 @@ void ask_one_to_leave() {
     LWLockRelease(database_states_lock());
 }
 
-// Starts what is due. Returns when to look again.
+// Starts the workers that are due. Returns when to look again.
 TimestampTz start_due_workers(TimestampTz now) {
     for (;;) {
         Plan plan;
@@ -356,7 +360,7 @@ TimestampTz start_due_workers(TimestampTz now) {
         if (asked_to_stop()) proc_exit(1);
         const bool reloaded = reload_settings();
         const TimestampTz now = checked_now();
-        // Deadlines may follow from settings.
+        // Deadlines may depend on settings.
         if (reloaded) everything_is_due(now);
         collect_workers(now);
         note_room(now);

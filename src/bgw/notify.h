@@ -1,5 +1,5 @@
-// NOTIFY jobq, '<queue>' for clients that LISTEN: at most one for a queue in some milliseconds, however many commits
-// made jobs of it claimable. Who may call it: worker.cpp and round.cpp, outside a transaction.
+// Sends NOTIFY jobq, '<queue>' to clients that LISTEN: at most one per queue in some milliseconds, however many commits
+// made jobs of the queue claimable. Only worker.cpp and round.cpp may call this, outside a transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,10 +7,10 @@
 
 namespace jobq {
 
-// Sends what waits to be sent, unless it has just done so. Returns when to call again; kNothingDue: nothing waits.
+// Sends the waiting notices, unless it has just sent some. Returns when to call again; kNothingDue: no notices wait.
 TimestampTz send_notices(DatabaseState *db, TimestampTz now);
 
-// Whether it sent anything so recently that staying for the next one costs less than coming back.
+// Returns whether notices were sent so recently that waiting for the next one costs less than a new worker.
 bool more_notices_likely(TimestampTz now);
 
 }  // namespace jobq
