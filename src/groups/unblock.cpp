@@ -33,8 +33,8 @@ constexpr core::Micros kShortestPause = 2000;
 constexpr core::Micros kLongestPause = core::kSecond;
 // A search by the repair rests so many times as long as it took.
 constexpr int kSearchRest = 50;
-// By hand: how long to wait for the background worker, whose transactions take about a millisecond.
-constexpr int kLockTries = 100;
+// jobq_tick() waits up to 3 s for the background worker, whose transactions take about a millisecond on an idle machine.
+constexpr int kLockTries = 3000;
 constexpr long kLockPause = 1000;
 
 constexpr SearchPlace kBeginning = {PG_INT64_MIN, 0};
