@@ -1,7 +1,7 @@
--- The install script of jobq is made of src/sql/*.sql, in the order of their names, by scripts/install_script.awk.
+-- scripts/install_script.awk makes the install script of jobq from src/sql/*.sql, in the order of their names.
 -- complain if the script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION jobq" to load this file. \quit
 
--- Plain CREATE, on purpose: a schema of this name that somebody else made must not be adopted silently.
+-- Without IF NOT EXISTS on purpose: the extension must not silently adopt a schema with this name that another role has created.
 --: tables, types and views of the jobq extension
 CREATE SCHEMA jobq;

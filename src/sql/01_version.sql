@@ -1,5 +1,5 @@
--- Which library there is. A server that preloaded an older one keeps it until it is restarted: it refuses here, where its answer is
--- clear, and not at the first function that it lacks.
+-- Checks the version of the library. A server that preloaded an older library keeps it until it is restarted. Such a server
+-- rejects the extension here, where the error is clear, instead of at the first function that the older library lacks.
 
 --: version of the jobq library
 CREATE FUNCTION jobq_version()

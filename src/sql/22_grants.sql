@@ -1,5 +1,5 @@
--- Which queues a role was granted, if not all. A role is named by its oid, shown and dumped by its name: it keeps its
--- queues when it is renamed, and where a dump is restored the role of that name has them.
+-- The queues that a role was granted, unless it was granted all queues. A role is stored by its OID, but shown and dumped by its
+-- name, so it keeps its queues when it is renamed, and the role with that name gets them where a dump is restored.
 --: the queues granted to roles that were not granted all queues; written by jobq_grant and jobq_revoke
 CREATE TABLE jobq.queue_grants (
     role    pg_catalog.regrole NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE jobq.queue_grants (
     CONSTRAINT queue_grants_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63)
 );
 
--- Not what is left of roles that were dropped: the number might be another role's elsewhere.
+-- Leaves out the rows of dropped roles, because their OIDs may belong to other roles on another server.
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_grants',
     'WHERE role::pg_catalog.oid IN (SELECT oid FROM pg_catalog.pg_roles)');
 

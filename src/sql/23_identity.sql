@@ -1,5 +1,5 @@
--- Of which database these jobs are. CREATE EXTENSION adds a row (jobq.announce); a dump brings another, a template copy and
--- a base backup have that of the original. Without a key, so that no dump fails to restore.
+-- The database that these jobs belong to. CREATE EXTENSION adds a row (jobq.announce). A dump brings another row, and a template
+-- copy or a base backup has the row of the original. The table has no key, so that every dump can be restored.
 --: the database that the jobs belong to; in any other database they do not run until jobq_adopt()
 CREATE TABLE jobq.identity (
     system_identifier bigint NOT NULL,  --: identifier of its server, as in pg_control_system()

@@ -1,6 +1,6 @@
--- Schedules: what is enqueued again and again. Runs once: an upgrade never re-runs this fragment.
+-- Schedules, which enqueue jobs repeatedly. Runs once: an upgrade never re-runs this fragment.
 
--- The functions check and write it, the duty "schedules" fires what is due. `_due_at` is what that looks for.
+-- The functions check and write the rows, and the duty "schedules" fires the schedules that are due, which it finds by `_due_at`.
 --: schedules, written by jobq_schedule and similar functions, shown by the view jobq.schedules
 CREATE TABLE jobq.schedule_settings (
     name         text COLLATE "C" PRIMARY KEY
@@ -41,7 +41,7 @@ CREATE TABLE jobq.schedule_settings (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX schedule_settings_due_idx ON jobq.schedule_settings (_due_at) WHERE _due_at IS NOT NULL;
 
--- pg_dump keeps the rows.
+-- Makes pg_dump include the rows.
 SELECT pg_catalog.pg_extension_config_dump('jobq.schedule_settings', '');
 
 --: sets the next run of schedules that are inserted, copied, or changed with plain SQL

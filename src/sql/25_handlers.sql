@@ -1,7 +1,7 @@
--- Handlers: which function of the database runs the jobs of a queue. Runs once: an upgrade never re-runs this fragment.
+-- Handlers: functions of the database that run the jobs of a queue. Runs once: an upgrade never re-runs this fragment.
 
--- Functions and roles by their names: a column of type regprocedure keeps pg_upgrade from running, one of type regrole a dump
--- from being restored where there is no such role. Whether they are there is looked up whenever it matters.
+-- Functions and roles are stored by name, because pg_upgrade fails if there is a column of type regprocedure, and a dump with a
+-- column of type regrole cannot be restored where the role does not exist. Their existence is checked whenever it matters.
 --: handlers, written by jobq_set_handler and jobq_drop_handler, shown by the view jobq.handlers
 CREATE TABLE jobq.handler_settings (
     queue         text COLLATE "C" NOT NULL
@@ -25,7 +25,7 @@ CREATE TABLE jobq.handler_settings (
     PRIMARY KEY (queue, kind)
 );
 
--- pg_dump keeps the rows.
+-- Makes pg_dump include the rows.
 SELECT pg_catalog.pg_extension_config_dump('jobq.handler_settings', '');
 
 CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.handler_settings FOR EACH ROW

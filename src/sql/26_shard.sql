@@ -1,6 +1,6 @@
--- Which shard of several this database is. The trigger makes the sequence of the ids count as the row says, so a session can
--- give no other ids, and giving one costs what it always did. The row is what a dump keeps: of sequences of an extension it has the
--- last value only.
+-- The shard of a cluster that this database is. The trigger makes the sequence of the job ids follow the row, so that a session
+-- cannot generate other ids, and generating an id costs no more than without shards. The row is for dumps, because a dump
+-- contains only the last value of a sequence that belongs to an extension.
 --: the number of the shard that this database is, written by jobq_set_shard; empty if it is none
 CREATE TABLE jobq.shard (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -1,4 +1,4 @@
--- Producers' functions. Public functions live in the schema that CREATE EXTENSION targets.
+-- Functions for producers. Public functions live in the schema that CREATE EXTENSION targets.
 
 --: enqueue one job; returns its id, or with a taken unique key that of the job that has it; rarely used attributes are keys
 --: of options

@@ -1,4 +1,4 @@
--- Workers' functions: take jobs, report on them, give them back.
+-- Functions for workers: claim jobs, report on them, and return them.
 
 --: claim up to batch jobs of a queue; returns no rows if none is claimable; never waits for a row lock
 CREATE FUNCTION jobq_claim(
@@ -126,7 +126,8 @@ CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT 
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Commits, hence neither SECURITY DEFINER nor a search_path: both would forbid that. It sees to both by itself.
+-- The procedure commits, so it has neither SECURITY DEFINER nor SET search_path, because each of them would forbid that. Its code
+-- takes care of both.
 --: wait until the queue may have a claimable job for this worker, until jobq_wake, or until the timeout
 CREATE PROCEDURE jobq_wait(
         queue text DEFAULT 'default',

@@ -1,5 +1,5 @@
--- Operators' functions on jobs: one by its id, or many of a queue by a filter. The argument filter has what
--- the function has no argument for.
+-- Functions for operators: for one job, by its id, or for many jobs of a queue, by a filter. The argument filter has the
+-- conditions for which the function has no argument of its own.
 
 --: the row of a job, for roles that cannot read the table; returns no rows if the job does not exist
 CREATE FUNCTION jobq_get(job_id bigint)
@@ -17,7 +17,7 @@ CREATE FUNCTION jobq_result(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 
--- Commits, as jobq_wait does.
+-- The procedure commits, as jobq_wait does.
 --: wait until a job has finished or until the timeout
 CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
     AS 'MODULE_PATHNAME'

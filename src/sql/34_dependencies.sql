@@ -1,4 +1,4 @@
--- Dependencies: what a worker and an operator ask about them.
+-- Dependencies: functions for workers and operators.
 
 --: the dependencies of a job with their status and results, ordered by id
 CREATE FUNCTION jobq_dependency_results(job_id bigint)

@@ -12,7 +12,7 @@ CREATE FUNCTION jobq_set_limit(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- For the view jobq.limits.
+-- The view jobq.limits calls the next two functions.
 --: how many running jobs hold a slot of the limit of a queue (key NULL), of a key, or of the other keys ('*')
 CREATE FUNCTION jobq.limit_running(queue text, key text)
     RETURNS bigint

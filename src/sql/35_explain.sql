@@ -1,4 +1,4 @@
--- Why nothing happens.
+-- Explains why jobs do not run.
 
 --: why a job does not run, one reason per row; returns no rows if the job does not exist
 CREATE FUNCTION jobq_explain(job_id bigint)

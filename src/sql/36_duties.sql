@@ -1,4 +1,4 @@
--- What the background worker does, by hand.
+-- Runs the duties of the background worker manually.
 
 --: perform the duties of the background worker once: rescue, cancel, promote, schedules, unblock, prune, repair, reconcile
 CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)

@@ -1,4 +1,4 @@
--- When work is due again and again.
+-- Schedules.
 
 --: the next times of a cron expression in a time zone
 CREATE FUNCTION jobq_next_runs(cron text, timezone text DEFAULT 'UTC', after timestamptz DEFAULT NULL, n integer DEFAULT 5)

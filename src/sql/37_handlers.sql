@@ -1,4 +1,4 @@
--- Which functions of the database run jobs.
+-- Handlers: functions of the database that run jobs.
 
 --: set the handler of a kind: a function or procedure that takes the job as jsonb, and the role that runs it; returns true if
 --: that changed the handler

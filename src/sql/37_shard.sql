@@ -1,4 +1,4 @@
--- Which shard of a cluster this database is.
+-- The shard of a cluster that this database is.
 
 --: make this database a shard whose number is part of its job ids; fails if it has jobs with other ids; returns false if it
 --: was that shard already

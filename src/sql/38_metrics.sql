@@ -1,4 +1,4 @@
--- For monitoring systems.
+-- Metrics for monitoring systems.
 
 --: metrics: jobs in the queues, totals of what happened to jobs, histograms of waiting and running times, background processes
 CREATE FUNCTION jobq_metrics()

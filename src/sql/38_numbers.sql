@@ -1,6 +1,6 @@
--- What stands behind the views.
+-- Functions that the views call.
 
--- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.
+-- For the view jobq.queue_stats. STABLE, so that the planner leaves out what a query does not select.
 --: jobs by status and rates of every queue, from counters if the queue has them, else from the rows
 CREATE FUNCTION jobq.queue_counters()
     RETURNS TABLE (queue text,

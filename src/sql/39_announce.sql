@@ -1,4 +1,4 @@
--- The jobs are this database's own, and the launcher looks at it from now on.
+-- From here on, the jobs belong to this database, and the launcher checks the database.
 
 --: records that the jobs belong to this database, and tells the launcher to start a worker for it
 CREATE FUNCTION jobq.announce()

@@ -1,7 +1,7 @@
 -- Views for DBAs.
 
--- From here on every object is named with its schema. Operators are looked up in pg_catalog alone: an exact match that
--- somebody left in the target schema would win over a pg_catalog operator that needs a coercion.
+-- From here on, every object is named with its schema. Operators are looked up only in pg_catalog, because an operator in the
+-- target schema that matches the types exactly would win over a pg_catalog operator that needs a coercion.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- Users write dependencies through this view: the kind of a new row is the default of the column.
@@ -19,8 +19,8 @@ SELECT n.queue,
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
 LEFT JOIN jobq.queue_settings s USING (queue);
 
--- The two ages cost something only where a query asks for them: the planner knows that h has one row for each queue, and
--- leaves the join out otherwise.
+-- The oldest pending age and the oldest heartbeat cost time only if a query selects them. The planner knows that h has one row
+-- per queue, and removes the join if the query does not need it.
 --: numbers of each queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running job, rates of the
 --: last minute
 CREATE VIEW jobq.queue_stats AS
@@ -63,7 +63,7 @@ SELECT l.queue,
 FROM jobq.limit_settings l
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
 
--- Without the payload and the options: who watches need not read what jobs are told.
+-- The view leaves out the payload and the options, because monitoring does not need the data of the jobs.
 --: all schedules: next and last run, last job, skipped runs with the reason, last error
 CREATE VIEW jobq.schedules AS
 SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.last_job, s.paused,
@@ -72,8 +72,8 @@ SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.la
        s.missed, s.max_missed, s.overlap, s.deadline, s.jitter, s.starts_at, s.ends_at, s.source, s.created_at
 FROM jobq.schedule_settings s;
 
--- The privilege on the column of one of these is what makes a role's grant one of certain queues (queues/scope.h): it
--- survives the loss of jobq.queue_grants, and such a role then has no queue rather than all.
+-- The privilege on the column of one of these views restricts the grant of a role to certain queues (queues/scope.h). The
+-- privilege survives the loss of the rows in jobq.queue_grants, and such a role then has no queue instead of all queues.
 --: the queues that you may use as a producer
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'producer' AND pg_has_role(g.role, 'USAGE');

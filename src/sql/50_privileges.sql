@@ -1,6 +1,6 @@
--- Privileges. PUBLIC may do nothing: a role that may call every function is an operator, whatever it was made for.
--- jobq_grant(role, profile) hands out what each profile needs.
--- Nor may those whom somebody's default privileges name.
+-- Privileges. PUBLIC has none, because a role that can call every function is an operator, whatever its purpose is.
+-- jobq_grant(role, profile) grants what each profile needs. Roles that have privileges through ALTER DEFAULT PRIVILEGES lose
+-- them, too.
 DO $$
 DECLARE
     given record;
@@ -28,14 +28,14 @@ $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
 GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits, jobq.schedules TO pg_monitor;
 GRANT SELECT ON jobq.handlers TO pg_monitor;
--- The views call these with the rights of the reader.
+-- The views call these functions with the privileges of the reader.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),
     jobq.limit_tokens(text, text, integer, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
--- What it tells of a job beyond jobq.attempts is when it was claimed and how it ended.
+-- In addition to what jobq.attempts shows, jobq_log shows only when a job was claimed and how it ended.
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_metrics(), @extschema@.jobq_prometheus(), jobq.metric_families() TO pg_monitor;
--- A role that may INSERT or UPDATE jobs evaluates the triggers' conditions with its own privileges. The functions that compute
--- numbers stay with the owner, because they would tell everybody which words have a given number.
+-- A role that may INSERT or UPDATE jobs evaluates the conditions of the triggers with its own privileges. Only the owner can call
+-- the functions that compute hash numbers, because they would reveal to other roles which names have a given number.
 GRANT EXECUTE ON FUNCTION jobq.by_hand() TO PUBLIC;

@@ -1,13 +1,13 @@
--- The install script of jobq_router: a database that has no jobs of its own, and hands the calls of jobq on to shards.
--- scripts/cluster_script.awk makes it of src/sql/router/*.sql, of src/sql/router/routes, which says where each call goes, and of the
--- install script of jobq, which says what the calls look like.
+-- The install script of jobq_router. A router is a database that has no jobs of its own and passes the calls of jobq on to
+-- shards. scripts/cluster_script.awk makes the script from src/sql/router/*.sql, from src/sql/router/routes, which says where
+-- each call goes, and from the install script of jobq, which has the signatures of the calls.
 -- complain if the script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION jobq_router" to load this file. \quit
 
--- Of the name that it has on a shard: a database is a router or has jobs, not both.
---: the types and views of jobq, over all shards
+-- The schema can have the same name as on a shard, because a database either is a router or has jobs, never both.
+--: the types and views of jobq; the views cover all shards
 CREATE SCHEMA jobq;
 --@ types
 
---: how calls of jobq find their shards
+--: the tables and functions that find the shards of a call
 CREATE SCHEMA jobq_router;

@@ -1,50 +1,51 @@
--- What goes wrong on the way to a shard.
+-- Errors of calls to shards.
 
---: a call that a shard has not answered as it should
+--: the error of a call to a shard
 CREATE TYPE jobq_router.fault AS (shard integer, state text, message text, detail text, hint text);
 
--- Seconds, as no setting of the session writes or reads them otherwise. That, and not until when it holds: a clock that is set back makes
--- nothing hold longer.
---: this session notes that something is so now
+-- Stores the time in seconds, because no session setting changes how a number is written or read. Stores the current time instead
+-- of the time when the note expires, so that the note does not hold longer if the clock is set back.
+--: note in this session that something is true now
 CREATE FUNCTION jobq_router.note(what text) RETURNS void
     LANGUAGE sql VOLATILE AS $$
 SELECT set_config('jobq_router.' || $1, extract(epoch FROM clock_timestamp())::numeric::text, false)
 $$;
 
---: whether this session has noted it, no longer ago than that
+--: return whether this session has noted it no longer ago than span
 CREATE FUNCTION jobq_router.has_noted(what text, span interval) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT coalesce(extract(epoch FROM clock_timestamp())::numeric - nullif(current_setting('jobq_router.' || $1, true), '')::numeric
                     BETWEEN 0 AND extract(epoch FROM $2)::numeric, false)
 $$;
 
---: what a shard has said, without what PL/Proxy writes in front of it
+--: return the message of a shard without the prefix that PL/Proxy adds
 CREATE FUNCTION jobq_router.said(message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT btrim(regexp_replace(regexp_replace($1, '^[[:alnum:]_.]+[(][0-9]+[)]: [[].*?[]] REMOTE [^[:space:]]+: ', ''), '^PL/Proxy function .*?[(][0-9]+[)]: ', ''), E' \n')
 $$;
 
---: for how long a shard that could not be reached is passed over: the setting jobq_router.pass_over
+--: return how long a session passes over a shard that could not be reached: the setting jobq_router.pass_over, or 2 seconds
 CREATE FUNCTION jobq_router.pass_over() RETURNS interval
     LANGUAGE sql STABLE AS $$
 SELECT coalesce(nullif(current_setting('jobq_router.pass_over', true), ''), '2 s')::interval
 $$;
 
---: this session passes over a shard for a moment
+--: make this session pass over a shard for a while
 CREATE FUNCTION jobq_router.note_down(shard integer) RETURNS void
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.note('down_' || $1)
 $$;
 
--- PL/Proxy writes nothing in front of a cancellation of this session, as it does where a shard has canceled the call.
---: whether the call was canceled here, before the shard had answered
+-- PL/Proxy adds no prefix to the message if this session was canceled. It adds one if the shard canceled the call.
+--: return whether the call was canceled in this session before the shard answered
 CREATE FUNCTION jobq_router.is_silent(f jobq_router.fault) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT $1.state = '57014' AND jobq_router.said($1.message) = $1.message
 $$;
 
--- The error that follows resets what the session has set. A prepared statement stays, and the server knows when it was made.
---: this session avoids a shard or queue for a while because the call that asked it was canceled
+-- Uses a prepared statement, because the error that follows rolls back the settings of the session but keeps prepared statements.
+-- PostgreSQL records when a statement was prepared.
+--: make this session avoid a shard or queue for a while, because the call that asked it was canceled
 CREATE FUNCTION jobq_router.note_silent(what text) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -57,8 +58,9 @@ BEGIN
 END
 $$;
 
--- The factor bounds the share of its time that the session loses with a shard that stays silent.
---: whether this session avoids a shard or queue because of note_silent: for ten times as long as the call had waited, at most a minute
+-- The factor limits the share of its time that the session loses to a shard that stays silent.
+--: return whether this session avoids a shard or queue because of note_silent: for ten times as long as the canceled call had
+--: waited, but at most for a minute
 CREATE FUNCTION jobq_router.was_silent(what text) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT EXISTS (SELECT FROM pg_prepared_statements p, CAST(substring(p.statement FROM '[0-9.]+$') AS numeric) waited
@@ -66,21 +68,22 @@ SELECT EXISTS (SELECT FROM pg_prepared_statements p, CAST(substring(p.statement 
                  AND extract(epoch FROM clock_timestamp() - p.prepare_time) - waited BETWEEN 0 AND least(waited * 10, 60))
 $$;
 
---: whether this session passes over a shard
+--: return whether this session passes over a shard
 CREATE FUNCTION jobq_router.is_down(shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.has_noted('down_' || $1, jobq_router.pass_over())
 $$;
 
---: whether a shard may not answer: this session passes over it, or was_silent
+--: return whether a shard may not answer: this session passes over it (is_down) or avoids it (was_silent)
 CREATE FUNCTION jobq_router.is_doubtful(shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.is_down($1) OR jobq_router.was_silent('shard_' || $1)
 $$;
 
--- PL/Proxy reports all faults of a connection as internal errors. What was begun before the fault may have been done. If another database
--- answers at the address of a shard (JQR03), then the shard itself has not been reached.
---: what a fault means: map: the maps differ; unreached: the shard has done nothing; lost: the call may have been done or not; busy: a lock was not to be had in time; error: the shard refused the call
+-- PL/Proxy reports all errors of a connection as internal errors. A call that had begun before such an error may have been done.
+-- If another database answers at the address of a shard (JQR03), the shard itself has not been reached.
+--: return what an error means; map: the router and the shard have different maps; unreached: the shard has done nothing; lost:
+--: the call may or may not have been done; busy: a lock could not be acquired in time; error: the shard rejected the call
 CREATE FUNCTION jobq_router.meaning(state text, message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not found: %' THEN 'map'
@@ -92,7 +95,7 @@ SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not foun
             ELSE 'error' END
 $$;
 
---: raises an error of a shard as the shard has said it, or what has become of the connection to it
+--: raise the error of a shard with the text of the shard, or an error that says what happened to the connection
 CREATE FUNCTION jobq_router.raise(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -124,16 +127,17 @@ BEGIN
 END
 $$;
 
---: jobq_shard.require_map of a shard
+--: call jobq_shard.require_map on a shard
 CREATE FUNCTION jobq_router.at_require_map(integer, bigint) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.require_map($2); $$;
 
---: jobq_shard.require_shard of a shard
+--: call jobq_shard.require_shard on a shard
 CREATE FUNCTION jobq_router.at_require_shard(integer) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1); $$;
 
--- A router that has only the old address of a shard cannot learn the new one from that shard. Another shard may have the newer map.
---: while a shard cannot be reached: whether another one has given this router a newer map
+-- A router that has only the old address of a shard cannot learn the new address from that shard. Another shard may have a newer
+-- map with the new address.
+--: ask another shard for a newer map because a shard cannot be reached; returns whether this router has a newer map now
 CREATE FUNCTION jobq_router.has_news(shard integer) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -152,8 +156,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- For what is tried again when it was not done: with another map, or where the job may go elsewhere.
---: after a fault: returns when the call is to be tried again, else raises
+-- For calls that are tried again if the shard has not done them: with a newer map, or on another shard if the job can go to any
+-- shard.
+--: return if the call must be tried again after an error, else raise the error
 CREATE FUNCTION jobq_router.try_again(try integer, elsewhere boolean, f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -169,8 +174,8 @@ BEGIN
 END
 $$;
 
--- What the others have done stays done: they have committed. It is said, and all of these calls may be repeated.
---: raises the first of these faults, if there is any
+-- The other shards have committed, so what they have done stays done. The error says so. All of these calls can be repeated.
+--: raise the first of these errors, if there are any
 CREATE FUNCTION jobq_router.raise_first(faults jobq_router.fault[], shards integer[]) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -186,7 +191,7 @@ BEGIN
 END
 $$;
 
---: a warning for a shard that cannot be reached; other errors are raised
+--: raise a warning if the shard cannot be reached, else raise its error
 CREATE FUNCTION jobq_router.warn(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -1,13 +1,14 @@
--- Where a job goes.
+-- Finds the shard of a job.
 
---: where jobs go: to shard, unless one of was_on has a key; free: any other shard would do, too; the keys are those that decide
+--: where jobs go: to shard, unless one of the shards in was_on already has one of their keys; free: any other shard is possible
+--: too; the keys are the keys that decide
 CREATE TYPE jobq_router.place AS (version bigint, shard integer, was_on integer[], free boolean, queue text, unique_key text, group_key text, concurrency_key text);
 
---: the shard of a job, by its id
+--: return the shard of a job, by its id
 CREATE FUNCTION jobq_router.shard_of(job_id bigint) RETURNS integer
     LANGUAGE sql IMMUTABLE AS $$ SELECT ($1 OPERATOR(pg_catalog.&) 1023)::pg_catalog.int4 $$;
 
---: raises 55000 while there are no shards
+--: raise 55000 if the router has no shards
 CREATE FUNCTION jobq_router.require_shards() RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -17,18 +18,19 @@ BEGIN
 END
 $$;
 
---: the shard of a job, by its id; of an id that no shard has it is one that can say that there is no such job
+--: return the shard of a job, by its id; if no shard has such ids, return a shard that can report that the job does not exist;
+--: NULL if job_id is NULL
 CREATE FUNCTION jobq_router.known_shard(job_id bigint) RETURNS integer
     LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN $1 IS NOT NULL THEN coalesce((SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id = ($1 & 1023)::integer),
                                               (SELECT min(s.shard_id) FROM jobq_router.shards s)) END
 $$;
 
---: whether there is a shard of that number
+--: return whether a shard with this number exists
 CREATE FUNCTION jobq_router.knows(shard integer) RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) $$;
 
---: when one of these ids is of a shard that the router does not know, it asks the others for a newer map
+--: ask the known shards for a newer map if one of these ids belongs to a shard that the router does not know
 CREATE FUNCTION jobq_router.know(job_ids bigint[]) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -39,7 +41,8 @@ BEGIN
 END
 $$;
 
---: a shard for what may go anywhere, by weight and at random, of those that are reached; job_id: that of the job
+--: return a shard for a call that can go to any shard: chosen at random, by weight, from the active shards that this session does
+--: not pass over, with doubtful shards last (is_doubtful); with job_id, return the shard of that job
 CREATE FUNCTION jobq_router.any_shard(job_id bigint DEFAULT NULL) RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -64,7 +67,7 @@ BEGIN
 END
 $$;
 
---: the shard of all these jobs; NULL: there are none; refused when they are on several
+--: return the shard of all these jobs; NULL if there are none; raises 0A000 if they are on several shards
 CREATE FUNCTION jobq_router.one_shard(job_ids bigint[], argument text) RETURNS integer
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -78,7 +81,8 @@ BEGIN
 END
 $$;
 
---: which of its keys says where a job of a spread queue goes; NULL: it has none
+--: return the key that decides where a job of a spread queue goes, and its kind; the key is NULL if the job has no keys; raises
+--: 0A000 if the keys of the job do not decide
 CREATE FUNCTION jobq_router.deciding_key(queue text, spread_by text, unique_key text, group_key text, concurrency_key text, OUT kind text, OUT key text)
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -95,7 +99,7 @@ BEGIN
 END
 $$;
 
---: where a job of a queue with these keys goes; refused where it depends on jobs of another shard
+--: return where a job with these keys goes; raises 0A000 if it depends on jobs of another shard
 CREATE FUNCTION jobq_router.place_of(queue text, unique_key text DEFAULT NULL, group_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, depends_on bigint[] DEFAULT NULL)
     RETURNS jobq_router.place
     LANGUAGE plpgsql VOLATILE AS $$
@@ -107,7 +111,7 @@ DECLARE
     key    text;
     needed integer := CASE WHEN depends_on IS NOT NULL THEN jobq_router.one_shard(depends_on, 'depends_on') END;
 BEGIN
-    -- Of a shard that is none each can say that there is no such job.
+    -- If the shard does not exist, any shard can report that the job does not exist.
     IF needed IS NOT NULL AND NOT jobq_router.knows(needed) THEN
         PERFORM jobq_router.know(depends_on);
         needed := CASE WHEN jobq_router.knows(needed) THEN needed END;
@@ -131,7 +135,7 @@ BEGIN
                 p.free := needed IS NULL;
                 p.shard := coalesce(needed, jobq_router.any_shard());
             ELSE
-                -- By one map: another may have been taken over since the look above.
+                -- Both lookups must use the same map. The router may have taken over a newer map since the lookup above.
                 SELECT b.shard_id, b.was_on INTO p.shard, p.was_on
                 FROM jobq_router.map m, jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1, key) AND m.version = p.version;
                 IF NOT FOUND THEN
@@ -156,22 +160,24 @@ BEGIN
 END
 $$;
 
--- By bucket: two queues of one bucket share what is remembered, which costs a look more or less.
---: this session has found nothing of a queue on a shard; for half a second it looks at others first
+-- Notes are kept per bucket, not per queue. Two queues in one bucket share a note, which costs or saves one lookup.
+--: note in this session that a shard had no job of a queue, so that the session looks at other shards first for half a second
 CREATE FUNCTION jobq_router.note_empty(queue text, shard integer) RETURNS void
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.note(format('empty_%s_%s', jobq_router.bucket_of($1), $2))
 $$;
 
---: whether this session has just found nothing of a queue on a shard
+--: return whether this session found no job of a queue on a shard within the last half second
 CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.has_noted(format('empty_%s_%s', jobq_router.bucket_of($1), $2), '0.5 s')
 $$;
 
--- In another order each time. Shards that have not answered lately come last, those that were found empty before them. Not in
--- SQL: that would be planned anew by each call.
---: the shards that may have jobs of a queue, in the order in which to look there; home: those where new ones are
+-- The order is random among equal shards. Shards that have not answered recently come last among the home shards and among the
+-- other shards, and shards that were found empty come before them. The function is not written in SQL, because each call would
+-- plan the query again.
+--: return the shards that may have jobs of a queue, in the order in which to look at them; home: new jobs of the queue can be on
+--: this shard
 CREATE FUNCTION jobq_router.shards_of(queue text) RETURNS TABLE (shard integer, home boolean)
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

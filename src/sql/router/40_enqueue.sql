@@ -1,7 +1,7 @@
--- Enqueue.
+-- Enqueues jobs on the shards.
 
---: the arguments and options of an enqueue as jobq_enqueue_jobs wants them; NULL for options that a shard must reject; keyless: only other jobs
---: of the call have unique keys
+--: return the arguments and options of an enqueue as a job for jobq_enqueue_jobs; NULL if a shard must reject the options;
+--: keyless: only other jobs of the call have unique keys, so options for unique keys are left out
 CREATE FUNCTION jobq_router.spec(arguments jsonb, options jsonb, keyless boolean DEFAULT false) RETURNS jsonb
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE
@@ -14,7 +14,8 @@ FROM (SELECT jsonb_object_agg(a.key, a.value) AS spec FROM jsonb_each(arguments)
 $$;
 --@ calls
 
---: enqueues jobs of the same keys on the shard that has unfinished ones of them, or else where they belong; no row: the map was another
+--: enqueue jobs with the same keys on the shard in was_on that has unfinished jobs with them, or else on the shard where they
+--: belong; returns no rows if the map was out of date, so that the caller tries again
 CREATE FUNCTION jobq_router.enqueue_moving(p jobq_router.place, specs jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -35,7 +36,7 @@ EXCEPTION WHEN OTHERS OR query_canceled THEN
 END
 $$;
 
---: jobq_shard.enqueue_known on a shard
+--: call jobq_shard.enqueue_known on a shard
 CREATE FUNCTION jobq_router.at_enqueue_known(integer, bigint, text, text, text, text, jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.job_id, r.is_new FROM jobq_shard.require_shard($1) s, jobq_shard.enqueue_known($2, $3, $4, $5, $6, $7) r; $$;
 
@@ -49,7 +50,7 @@ BEGIN
     FOR _try IN 1..2000 LOOP
         _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, depends_on);
         _spec := NULL;
-        -- What must not be NULL is for a shard to refuse.
+        -- If an argument that must not be NULL is NULL, leave it to a shard to reject the call.
         IF cardinality(_place.was_on) > 0 AND num_nulls(payload, kind, priority, on_conflict, on_dependency_failure) = 0 THEN
             _spec := jobq_router.spec(jsonb_build_object(
                 'queue', queue, 'payload', payload, 'kind', kind, 'priority', priority, 'run_at', run_at, 'max_attempts', max_attempts,
@@ -75,7 +76,7 @@ BEGIN
 END
 --@ end
 
---: raises 55P03: the map of the cluster changed again and again
+--: raise 55P03, because the map of the cluster changed again and again
 CREATE FUNCTION jobq_router.give_up() RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -83,7 +84,7 @@ BEGIN
 END
 $$;
 
--- By the queue alone where that says where they go: as they were given. Else one by one.
+-- Passes the call on as it is if the queue alone decides where the jobs go. Otherwise looks up the shard of each job.
 --@ function jobq_enqueue_many
 DECLARE
     _n       integer := cardinality(payloads);
@@ -123,7 +124,7 @@ BEGIN
 END
 --@ end
 
---: where each of these jobs goes, all by one map; what may go anywhere all to one shard
+--: return where each of these jobs goes, all by the same map; jobs that can go to any shard all go to the same shard
 CREATE FUNCTION jobq_router.places_of(specs jsonb) RETURNS jobq_router.place[]
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -153,7 +154,7 @@ BEGIN
 END
 $$;
 
---: one place for jobs that depend on each other; refused when they belong on several shards
+--: return one place for jobs that depend on each other; raises 0A000 if they belong on several shards
 CREATE FUNCTION jobq_router.common_place(places jobq_router.place[]) RETURNS jobq_router.place
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -175,7 +176,7 @@ BEGIN
 END
 $$;
 
---: jobq_enqueue_jobs, whatever the schema of that is
+--: do the work of jobq_enqueue_jobs; unlike that function, it is always in the schema jobq_router
 CREATE FUNCTION jobq_router.enqueue_jobs(specs jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -190,7 +191,7 @@ DECLARE
     _try     integer := 0;
     _fault   jobq_router.fault;
 BEGIN
-    -- What is wrong is for a shard to refuse.
+    -- Leave it to a shard to reject an invalid argument.
     IF jsonb_typeof(specs) IS DISTINCT FROM 'array' OR jsonb_array_length(specs) = 0
         OR EXISTS (SELECT FROM jsonb_array_elements(specs) s WHERE jsonb_typeof(s.value) <> 'object')
     THEN

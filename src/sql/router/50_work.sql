@@ -1,8 +1,8 @@
--- Claims, and what is like them.
+-- Claims and related calls.
 
--- A job that was retried, or put in by hand, can be on a shard where the queue is not at home (any more). Claims look there first, now and
--- then, or such a job would wait while the queue has others.
---: whether this session looks for jobs of a queue on all shards, once a second; the answer true is given once
+-- A job that was retried, or inserted with plain SQL, can be on a shard that is not (or no longer) a home shard of its queue.
+-- Claims look at such shards first from time to time, because the job would otherwise wait as long as the queue has other jobs.
+--: return whether this session must look for jobs of a queue on all shards now; returns true at most once a second
 CREATE FUNCTION jobq_router.looks_everywhere(queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -16,10 +16,11 @@ BEGIN
 END
 $$;
 
--- A shard that cannot be reached is passed over; when there is no other one where the queue is at home, that is an error. So is one that
--- answers with an error, which is raised when the others have no job either, and the queue is at home there. What has been claimed is returned
--- whatever a shard says then: the others have committed, and nobody else knows these leases.
---: jobq_claim, whatever the schema of that is
+-- Passes over a shard that cannot be reached. This is an error if no home shard of the queue has answered. If a home shard
+-- answers with an error, the claim raises that error, but only if the other shards have no job either. The claim returns the jobs
+-- that it has claimed whatever error a shard raises after that, because the other shards have committed, and no other session
+-- knows these leases.
+--: do the work of jobq_claim; unlike that function, it is always in the schema jobq_router
 CREATE FUNCTION jobq_router.claim(queue text, worker_id text, batch integer, kinds text[], versions integer[], capabilities text[], heartbeat_timeout interval)
     RETURNS SETOF jobq_router.jobq_claim_row
     LANGUAGE plpgsql VOLATILE AS $$
@@ -68,7 +69,7 @@ BEGIN
                     BEGIN
                         PERFORM jobq_router.try_again(_try, false, _fault);
                     EXCEPTION WHEN lock_not_available THEN
-                        -- A transaction there keeps the shard from taking the map.
+                        -- An open transaction on the shard keeps the shard from taking the map.
                         --@ caught _at.shard
                         PERFORM jobq_router.note_silent('shard_' || _at.shard);
                         IF _at.home THEN
@@ -77,7 +78,8 @@ BEGIN
                         EXIT;
                     END;
                 ELSE
-                    -- The caller's mistake is the same everywhere, and a caller that cancels the call waits for no other shard.
+                    -- An invalid argument is invalid on all shards, and a caller that cancels the call must not wait for another
+                    -- shard.
                     IF _fault.state LIKE '22%' OR jobq_router.is_silent(_fault) THEN
                         _errors := _fault || _errors;
                         _left := 0;
@@ -118,7 +120,8 @@ BEGIN
 END
 --@ end
 
--- A queue whose shard cannot be reached, or answers with an error, is in the way of no other: this session asks for it last for a moment, and says so when none of them has a job.
+-- A queue whose shard cannot be reached, or answers with an error, does not keep the claim from other queues. This session asks
+-- for such a queue last for a while, and raises the error only if no queue has a job.
 --@ function jobq_claim_any
 DECLARE
     _queue   text;
@@ -149,7 +152,7 @@ BEGIN
         PERFORM jobq_router.raise_first(_faults, '{}');
         RETURN;
     END IF;
-    -- What is wrong with that is for a shard to say.
+    -- Without queues, leave it to a shard to answer or to reject the call.
     FOR _try IN 1..10 LOOP
         _shard := jobq_router.any_shard();
         BEGIN
@@ -163,13 +166,14 @@ BEGIN
 END
 --@ end
 
--- On one shard in one round trip: that of the jobs, most of the time. Not always, or the jobs of the others would wait while this one has
--- any. Where more is to be claimed, what has been claimed and completed so far is answered whatever happens then.
+-- Usually completes and claims in one round trip, on the shard of the jobs. Sometimes claims from all shards, because the jobs of
+-- the other shards would otherwise wait as long as this shard has any. If the call then claims from other shards, it returns what
+-- it has claimed and completed so far whatever error follows.
 --@ function jobq_complete_and_claim
 DECLARE
     _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
     _shard   integer;
-    -- A shard refuses such arguments before it completes anything.
+    -- A shard rejects such arguments before it completes anything.
     _is_wrong boolean := $4 IS NULL OR $6 IS NULL OR $6 < 0;
     _lost    bigint[];
     _found   integer := 0;
@@ -179,7 +183,7 @@ BEGIN
         _shards := _shards[1:1];
     END IF;
     IF _is_wrong OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
-        -- Without jobs any other will do where one cannot be reached.
+        -- Without jobs to complete, another shard can take the call if a shard cannot be reached.
         FOR _try IN 1..10 LOOP
             _shard := coalesce(_shards[1], jobq_router.any_shard());
             BEGIN
@@ -188,7 +192,7 @@ BEGIN
                 EXIT;
             EXCEPTION WHEN OTHERS OR query_canceled THEN
                 --@ caught _shard
-                -- The others may have a job.
+                -- The other shards may have a job.
                 EXIT WHEN _shards[1] IS NULL AND _fault.state NOT LIKE '22%' AND NOT jobq_router.is_silent(_fault) AND jobq_router.meaning(_fault.state, _fault.message) IN ('busy', 'error');
                 PERFORM jobq_router.try_again(_try, _shards[1] IS NULL, _fault);
             END;
@@ -213,7 +217,7 @@ BEGIN
 END
 --@ end
 
--- The children are where the job is.
+-- Children are on the shard of their parent.
 --@ function jobq_spawn
 DECLARE
     _shard   integer := jobq_router.any_shard($1);

@@ -1,6 +1,6 @@
--- Operators' functions whose way is their own.
+-- Functions for operators that have a route of their own.
 
---: refuses what would hold on each shard apart
+--: raise 0A000 for a limit of a whole queue if the queue is spread, because each shard would apply the limit separately
 CREATE FUNCTION jobq_router.check_jobq_set_limit(queue text, key text, max_running integer, rate integer, per interval) RETURNS void
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -11,7 +11,8 @@ BEGIN
 END
 $$;
 
---: the shard for a schedule: where the jobs of its queue, and of the keys in its options, are; of a spread queue without keys by its name
+--: return the shard for a schedule: the shard that has the jobs of its queue and of the keys in its options; if the queue is
+--: spread and there are no keys, the name of the schedule decides
 CREATE FUNCTION jobq_router.shard_of_schedule(name text, queue text, options jsonb) RETURNS integer
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -29,7 +30,8 @@ BEGIN
     RETURN p.shard;
 END
 $$;
--- One of this name may be on another shard, for another queue; those that have none say so.
+-- Another shard may have a schedule with this name, for another queue, so the call removes it there. Shards without such a
+-- schedule raise a NOTICE, which "quiet" suppresses.
 --@ function jobq_schedule quiet
 DECLARE
     _shard   integer;
@@ -71,9 +73,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 --@ end
 
--- What a role may do is for the shards to say: each call reaches them as the role that calls. Of waits and wakes they are not told: these go by the
--- profile, as src/queues/roles.cpp has it.
---: lets a role into the router, or out of it, by what it is granted now
+-- The shards decide what a role may do, because each call reaches them as the role that calls. Shards do not receive jobq_wait
+-- and jobq_wake, so the profile of the role decides about these, as in src/queues/roles.cpp.
+--: let a role use the router, or no longer let it, according to its current grants
 CREATE FUNCTION jobq_router.admit(role text) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -98,7 +100,8 @@ BEGIN
 END
 $$;
 
---: the functions and procedures of the extension; which of them are for its owner alone; profiles: whose those are that no shard judges
+--: return the functions and procedures of the extension; of_owner: only the owner can call it; profiles: the profiles that can
+--: call a function that no shard checks
 CREATE FUNCTION jobq_router.calls() RETURNS TABLE (oid oid, of_owner boolean, profiles text[])
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT p.oid, p.proname IN ('jobq_settle', 'jobq_add_shard', 'jobq_drain_shard', 'jobq_remove_shard', 'jobq_alter_shard', 'jobq_route_queue', 'jobq_grant',

@@ -1,7 +1,9 @@
--- Waiting: by short waits. One connection cannot sleep in many servers, and PL/Proxy cannot CALL.
+-- A wait on a router is a loop of short pauses, because one connection cannot sleep on many servers, and PL/Proxy cannot CALL a
+-- procedure.
 
--- Who stops a worker calls jobq_wake on the router that the worker uses. Several rows may be of one worker: by a unique key those who wake it
--- would wait for each other. Nor does who deletes wait for a transaction that stays open.
+-- To stop a worker, call jobq_wake on the router that the worker uses. The table can have several rows for a worker, because with
+-- a unique key the sessions that wake up the worker would wait for each other. Deletes do not wait for a transaction that stays
+-- open either.
 --: workers whose next wait ends at once
 CREATE UNLOGGED TABLE jobq_router.wakes (
     worker_id text NOT NULL,
@@ -9,8 +11,8 @@ CREATE UNLOGGED TABLE jobq_router.wakes (
 );
 CREATE INDEX wakes_worker_id ON jobq_router.wakes (worker_id);
 
--- Also what nobody has taken for an hour goes.
---: writes down that the wait of a worker is to end
+-- Also deletes rows that no worker has taken for an hour.
+--: note that the wait of a worker must end
 CREATE FUNCTION jobq_router.note_wake(worker_id text) RETURNS void
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq_router.wakes (worker_id) VALUES ($1);
@@ -18,7 +20,7 @@ DELETE FROM jobq_router.wakes w
 WHERE w.ctid = ANY (ARRAY(SELECT o.ctid FROM jobq_router.wakes o WHERE o.at < clock_timestamp() - interval '1 hour' FOR UPDATE SKIP LOCKED));
 $$;
 
---: whether somebody has woken this worker; the answer true is given once
+--: return whether a session has woken up this worker; returns true only once
 CREATE FUNCTION jobq_router.take_wake(worker_id text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -30,11 +32,11 @@ BEGIN
 END
 $$;
 
---: jobq_shard.is_ready on a shard
+--: call jobq_shard.is_ready on a shard
 CREATE FUNCTION jobq_router.at_is_ready(integer, text, text[], integer[], text[]) RETURNS boolean
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.is_ready($2, $3, $4, $5) r; $$;
 
---: whether a shard that can be reached has a pending job of the queue for such a worker
+--: return whether a shard that can be reached has a pending job for a worker with these kinds, versions, and capabilities
 CREATE FUNCTION jobq_router.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -67,7 +69,8 @@ BEGIN
 END
 $$;
 
---: for how long a wait waits: no longer than a statement may take
+--: return when a wait ends: after the timeout, or after half of statement_timeout if that is sooner; raises an error if the
+--: timeout is NULL or negative
 CREATE FUNCTION jobq_router.wait_until(timeout interval) RETURNS timestamptz
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -82,8 +85,8 @@ BEGIN
 END
 $$;
 
--- Waiters of a router do not sleep in a list, so that the number does not matter to it.
---: raises what a server raises for a bad argument "batch" of jobq_wait
+-- The router does not use the value, because waits on a router do not sleep in a list.
+--: raise the error that a server raises for an invalid argument "batch" of jobq_wait
 CREATE FUNCTION jobq_router.check_wait_batch(batch integer) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -96,11 +99,12 @@ BEGIN
 END
 $$;
 
---: the next pause between two looks, in seconds
+--: return the next pause between two checks, in seconds
 CREATE FUNCTION jobq_router.next_pause(pause double precision) RETURNS double precision
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT least(pause * 1.5, 0.25) $$;
 
--- The first look comes after a pause: who waits has just found nothing, and what keeps a claim from a pending job may last.
+-- The first check comes after a pause, because the worker has just found nothing to claim, and whatever keeps claims from a
+-- pending job may last for some time.
 --@ function jobq_wait
 DECLARE
     _until timestamptz := jobq_router.wait_until(timeout);
@@ -118,7 +122,7 @@ BEGIN
 END
 --@ end
 
---: whether a job has ended, or there is none
+--: return whether a job has finished or does not exist
 CREATE FUNCTION jobq_router.has_ended(job_id bigint) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
--- Changes of the map. Each makes a whole new map, which the shards take one after the other; a router that calls by an older one is told so,
--- takes the new one over from the shard that says so, and calls again (agree).
+-- Changes of the map. Each change makes a whole new map, which the shards take one after the other. If a router calls with an
+-- older map, the shard rejects the call. The router then takes over the newer map from that shard and calls again (agree).
 
---: the map, as shards keep it
+--: return the map in the format in which shards store it
 CREATE FUNCTION jobq_router.content() RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object('cluster', (SELECT m.cluster FROM jobq_router.map m),
@@ -10,40 +10,41 @@ SELECT jsonb_build_object('cluster', (SELECT m.cluster FROM jobq_router.map m),
                           'buckets', (SELECT jsonb_agg(to_jsonb(b)) FROM jobq_router.buckets b))
 $$;
 
---: jobq_shard.get_map of a shard
+--: call jobq_shard.get_map on a shard
 CREATE FUNCTION jobq_router.at_get_map(integer, OUT version bigint, OUT content jsonb)
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.require_shard($1) s, jobq_shard.get_map() r; $$;
---: jobq_shard.join of a database that becomes a shard
+--: call jobq_shard.join on a database that becomes a shard
 CREATE FUNCTION jobq_router.at_join(integer, OUT version bigint, OUT content jsonb)
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.join($1) r; $$;
---: jobq_shard.lock_map of a shard, which the end of the call unlocks
+--: call jobq_shard.lock_map on a shard; the lock is released when the call ends
 CREATE FUNCTION jobq_router.at_lock_map(integer) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.lock_map(); $$;
---: jobq_shard.take_map of a shard
+--: call jobq_shard.take_map on a shard
 CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS bigint
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.take_map($2, $3, $4) r; $$;
---: jobq_shard.buckets_in_use of a shard
+--: call jobq_shard.buckets_in_use on a shard
 CREATE FUNCTION jobq_router.at_buckets_in_use(integer, bigint, integer[], jsonb) RETURNS SETOF integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.buckets_in_use($2, $3, $4) r; $$;
---: jobq_shard.queue_in_use of a shard
+--: call jobq_shard.queue_in_use on a shard
 CREATE FUNCTION jobq_router.at_queue_in_use(integer, bigint, text) RETURNS boolean
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.queue_in_use($2, $3) r; $$;
---: jobq_shard.still_has of a shard
+--: call jobq_shard.still_has on a shard
 CREATE FUNCTION jobq_router.at_still_has(integer, OUT jobs bigint, OUT schedules bigint)
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.jobs, r.schedules FROM jobq_shard.require_shard($1) s, jobq_shard.still_has() r; $$;
---: jobq_shard.settings of a shard
+--: call jobq_shard.settings on a shard
 CREATE FUNCTION jobq_router.at_settings(integer) RETURNS jsonb
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.settings() r; $$;
---: jobq_shard.take_settings of a shard
+--: call jobq_shard.take_settings on a shard
 CREATE FUNCTION jobq_router.at_take_settings(integer, jsonb) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.take_settings($2); $$;
---: jobq_shard.admit of a shard
+--: call jobq_shard.admit on a shard
 CREATE FUNCTION jobq_router.at_admit(integer, text, boolean) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.admit($2, $3); $$;
 
--- jobq_shard.require_map wants READ COMMITTED, whatever the defaults of the server, database and role are. libpq takes one of the two
--- backslashes away, the server the other.
---: a connection with what bounds how long a dead host is waited for, what finds the primary of several hosts, and the isolation level, where it does not say so itself
+-- jobq_shard.require_map requires READ COMMITTED, whatever the defaults of the server, database, and role are. libpq removes one
+-- of the two backslashes, and the server removes the other.
+--: return a connection string with defaults for what it does not set itself: how long to wait for a dead host, how to find the
+--: primary among several hosts, the application name, and the isolation level
 CREATE FUNCTION jobq_router.bounded(connection text) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT connection || array_to_string(ARRAY(
@@ -54,7 +55,7 @@ SELECT connection || array_to_string(ARRAY(
     WHERE connection !~ ('[[:<:]]' || d.name || '[[:space:]]*=')), '')
 $$;
 
---: makes the servers that PL/Proxy reads what the shards say
+--: make the foreign servers, which PL/Proxy reads, match jobq_router.shards
 CREATE FUNCTION jobq_router.make_servers() RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -77,7 +78,7 @@ BEGIN
         IF NOT s.is_mapped THEN
             EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I', s.name);
         END IF;
-        -- Not those that have been dropped since.
+        -- Skips roles that have been dropped since the grant.
         FOR r IN SELECT DISTINCT o.rolname FROM jobq_router.grants g JOIN pg_roles o ON o.oid = g.role WHERE NOT has_server_privilege(o.oid, s.name, 'USAGE') LOOP
             EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO %I', s.name, r.rolname);
         END LOOP;
@@ -85,8 +86,8 @@ BEGIN
 END
 $$;
 
--- A transaction of a client that has taken a map over can stay open.
---: makes this map that of the router, unless it has a newer one by now; that of another cluster is refused: 55000
+-- The lock timeout is needed because a client can keep the transaction that has taken over a map open.
+--: make this map the map of the router, unless the router has a newer map by now; raises 55000 for the map of another cluster
 CREATE FUNCTION jobq_router.adopt(version bigint, content jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 BEGIN
@@ -108,15 +109,15 @@ BEGIN
 END
 $$;
 
--- For every caller, with the rights, and by the user mapping, of the owner.
---: the router and a shard have the newer of their two maps from now on
+-- Any caller runs it with the privileges and the user mapping of the owner.
+--: make the router and a shard use the newer of their two maps
 CREATE FUNCTION jobq_router.agree(shard integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     theirs record;
     mine   bigint;
 BEGIN
-    -- One that has been removed meanwhile has told of that by itself.
+    -- If the shard has been removed in the meantime, the shard itself has already given the router the newer map.
     IF NOT jobq_router.knows(shard) THEN
         RETURN;
     END IF;
@@ -125,13 +126,14 @@ BEGIN
     IF theirs.version > mine THEN
         PERFORM jobq_router.adopt(theirs.version, theirs.content);
     ELSIF theirs.version < mine THEN
-        -- In one statement: between two another session may take a newer map over, whose content would then go by the older version.
+        -- One statement reads the version and the content. Between two statements, another session could take over a newer map,
+        -- and its content would be sent with the older version.
         PERFORM jobq_router.at_take_map(shard, m.version, jobq_router.content(), NULL) FROM jobq_router.map m;
     END IF;
 END
 $$;
 
---: agrees with every shard that can be reached
+--: call agree for every shard that can be reached
 CREATE FUNCTION jobq_router.refresh() RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -150,11 +152,13 @@ BEGIN
 END
 $$;
 
--- Of two changes of one map the deciding shard takes one, so that of each version there is one map. The other shards take what it has
--- taken, now or when they are reached. Until then they act by an older map, and moves ask them first. A shard that leaves is told, too, or a router
--- that has not heard of the change could go on by the map before. A shard that has not taken the map refuses calls by it. Hence all shards
--- are asked first whether they can take one now: while a transaction holds the map of a shard, nothing is changed.
---: gives a changed map to the shards, first to that which decides; leaves: one that is none any more, whose server is left for the caller to drop
+-- The deciding shard takes only one of two changes to the same map, so that each version has only one map. The other shards take
+-- the map that the deciding shard has taken, now or when they can be reached. Until then, they use an older map, and enqueues of
+-- keys that move ask them first. A shard that leaves the cluster gets the new map too, because a router that does not know of the
+-- change could otherwise go on with the old map. A shard that has not taken the new map rejects calls that use it. Therefore
+-- publish first asks all shards whether they can take a map now. If a transaction holds the map of a shard, nothing is changed.
+--: send a changed map to the shards, first to the shard that decides; leaves: a shard that is no longer in the cluster, and whose
+--: foreign server the caller drops
 CREATE FUNCTION jobq_router.publish(decides integer, leaves integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -202,9 +206,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- Rendezvous hashing: of each bucket every shard draws a number, the same each time, and the highest has it. So a new shard takes its
--- share from all others, and nothing moves between these.
---: gives each bucket the active shard that is its; those that move remember where they were
+-- Rendezvous hashing: for each bucket, every shard draws a number, always the same, and the shard with the highest number (by
+-- weight) gets the bucket. So a new shard takes its share from all other shards, and nothing moves between the other shards.
+--: assign each bucket to the active shard that it belongs to; buckets that move remember their previous shards in was_on
 CREATE FUNCTION jobq_router.deal() RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq_router.buckets AS b (bucket, shard_id)
@@ -217,7 +221,8 @@ ON CONFLICT (bucket) DO UPDATE SET shard_id = excluded.shard_id, was_on = array_
     WHERE b.shard_id <> excluded.shard_id
 $$;
 
---: begins a change: the newest map of all shards, alone; the shard that decides about changes of it: its first, by the number
+--: begin a change: take over the newest map of all shards and lock it against other changes on this router; returns the shard
+--: that decides about changes, which is the shard with the lowest number
 CREATE FUNCTION jobq_router.begin_change() RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -227,7 +232,7 @@ BEGIN
 END
 $$;
 
---: look which keys and queues have moved to their new shards; returns how many buckets and queues still move
+--: check which keys and queues have moved to their new shards; returns how many buckets and queues still move
 CREATE FUNCTION jobq_router.settle() RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -246,7 +251,7 @@ BEGIN
             WHERE _shard = ANY (q.was_on) AND NOT jobq_router.at_queue_in_use(_shard, (SELECT m.version FROM jobq_router.map m), q.queue);
             _moved := _moved OR FOUND;
         EXCEPTION WHEN OTHERS THEN
-            -- The next time will tell.
+            -- The next settle() asks this shard again.
             IF jobq_router.meaning(SQLSTATE, SQLERRM) = 'error' THEN
                 RAISE;
             END IF;
@@ -259,7 +264,7 @@ BEGIN
 END
 $$;
 
---: refuses a password, or what is as good as one, where everybody can read it
+--: reject passwords, other secrets, and URIs in a connection string, because every role can read the string
 CREATE FUNCTION jobq_router.check_connection(shard_id integer, connection text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -272,7 +277,8 @@ BEGIN
 END
 $$;
 
---: add a database with jobq and jobq_shard to the cluster: it gets its share of keys, queues and jobs without keys; the first of a new router may be one of a cluster, whose map it takes over
+--: add a database with jobq and jobq_shard to the cluster as a shard, which gets its share of the keys, queues, and jobs without
+--: keys; the first shard of a new router can be a shard of an existing cluster, whose map the router takes over
 CREATE FUNCTION jobq_add_shard(shard_id integer, connection text, weight integer DEFAULT 1) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -316,13 +322,13 @@ BEGIN
     BEGIN
         PERFORM jobq_router.settle();
     EXCEPTION WHEN lock_not_available THEN
-        -- The shard has been added. The next time will tell what has moved.
+        -- The shard has been added. The next settle() finds out what has moved.
         NULL;
     END;
 END
 $$;
 
---: let a shard have no new keys, queues and jobs without keys; what it has it ends
+--: give a shard no new keys, queues, or jobs without keys; it finishes the jobs that it has
 CREATE FUNCTION jobq_drain_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -340,9 +346,9 @@ BEGIN
 END
 $$;
 
--- A call that was under way, under the map before, may have left something behind the first look. When the shard has taken the map none is any
--- more: what it has then it keeps, and stays.
---: take a shard that has been drained, and has no unfinished jobs and no schedules any more, out of the cluster
+-- A call that was in progress under the previous map may have added a job after the first check. Once the shard has taken the new
+-- map, no such call is in progress. If the shard has jobs or schedules then, it keeps them and stays in the cluster.
+--: remove a drained shard from the cluster when it has no unfinished jobs and no schedules any more
 CREATE FUNCTION jobq_remove_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -379,7 +385,7 @@ BEGIN
 END
 $$;
 
---: raises 42704 when there is no such shard
+--: raise 42704 if the shard does not exist
 CREATE FUNCTION jobq_router.require_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -389,8 +395,9 @@ BEGIN
 END
 $$;
 
--- The new connection must lead to the shard before any other router hears of it.
---: change the connection or the weight of a shard; NULL: unchanged. The weight applies to new keys, new queues, and jobs without keys
+-- The new connection must lead to the shard before any other router learns of it.
+--: change the connection or the weight of a shard; NULL leaves it unchanged; the weight applies to new keys, new queues, and jobs
+--: without keys
 CREATE FUNCTION jobq_alter_shard(shard_id integer, connection text DEFAULT NULL, weight integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -415,7 +422,8 @@ BEGIN
 END
 $$;
 
---: say where a queue is: spread over all shards, its keys each on one, or on one shard; of a spread queue by which key, where a job has several
+--: set where a queue is: spread over all shards, with each key on one shard, or on one shard; spread_by: the kind of key that
+--: decides where a job of a spread queue goes
 CREATE FUNCTION jobq_route_queue(queue text, spread boolean DEFAULT NULL, spread_by text DEFAULT NULL, shard_id integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -454,6 +462,7 @@ BEGIN
 END
 $$;
 
---: look which keys and queues have moved to their new shards; how many buckets of keys, and queues, still move
+--: check which keys and queues have moved to their new shards; returns how many buckets of keys and how many queues, in total,
+--: still move
 CREATE FUNCTION jobq_settle() RETURNS integer
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$ SELECT jobq_router.settle() $$;

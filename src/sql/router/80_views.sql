@@ -1,4 +1,5 @@
--- Views over all shards, for those who watch: each reads all that the shards have. Of one job jobq_get, jobq_log and jobq_explain tell.
+-- Views of all shards, for monitoring. Each view reads all rows of all shards. For a single job, use jobq_get, jobq_log, and
+-- jobq_explain.
 
 --@ view queues (queue text, paused boolean, has_settings boolean, created_at timestamptz, {settings})
 --@ view queue_stats (queue text, {statuses}, oldest_pending_age interval, oldest_heartbeat timestamptz, paused boolean,

@@ -1,7 +1,7 @@
--- The install script of jobq_shard, which a database with jobq has beside it where it is one shard of a cluster: what
--- the routers (src/sql/router) ask it for. scripts/cluster_script.awk makes the script of src/sql/shard/*.sql.
+-- The install script of jobq_shard, which a database has in addition to jobq if it is a shard of a cluster. It has the functions
+-- that routers (src/sql/router) call. scripts/cluster_script.awk makes the script from src/sql/shard/*.sql.
 -- complain if the script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION jobq_shard" to load this file. \quit
 
---: what the routers of a cluster ask a shard for
+--: the tables and functions that a shard has for the routers of its cluster
 CREATE SCHEMA jobq_shard;

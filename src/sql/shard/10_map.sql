@@ -1,26 +1,29 @@
--- The map of the cluster: which shard has what. Routers bring it, and a shard remembers the newest that it has seen.
+-- The map of the cluster says which shard has which keys and queues. Routers bring it, and a shard remembers the newest map that
+-- it has seen.
 
 --: the newest map of the cluster that this shard has seen; one row
 CREATE TABLE jobq_shard.map (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    version  bigint NOT NULL DEFAULT 0,  --: rises with each change
-    content  jsonb NOT NULL DEFAULT '{}',  --: shards, queues and buckets, as jobq_router.content() of a router writes it
-    noted    boolean NOT NULL DEFAULT false  --: whether jobq_shard.staying has been filled since
+    version  bigint NOT NULL DEFAULT 0,  --: increases with each change
+    content  jsonb NOT NULL DEFAULT '{}',  --: shards, queues, and buckets, as returned by jobq_router.content() of a router
+    noted    boolean NOT NULL DEFAULT false  --: whether jobq_shard.staying has been filled since the last change
 );
--- Not in a dump: where one is restored the first router that calls brings the map.
+-- A dump does not include the map, because the first router that calls a restored shard brings the map.
 INSERT INTO jobq_shard.map DEFAULT VALUES;
 
--- No index finds unfinished jobs by these, and to read all jobs for each new key would take long. Of keys that move away none is enqueued
--- here any more but those that are here: so the first who asks by a map reads all jobs for all who come after.
---: concurrency keys and queues that may have unfinished jobs here, of those that move by this map; others have none
+-- No index finds unfinished jobs by concurrency key or by queue, and reading all jobs for each new key would take long. If a key
+-- moves away, this shard enqueues jobs with that key only if it has jobs with that key already. Therefore the first session that
+-- asks under a map reads all jobs, and later sessions use the result.
+--: concurrency keys and queues that move under this map and may have unfinished jobs here; the others that move have none here
 CREATE TABLE jobq_shard.staying (
     queue text COLLATE "C" NOT NULL,
-    key   text COLLATE "C" NOT NULL,  --: empty: the queue
+    key   text COLLATE "C" NOT NULL,  --: empty for the queue
     PRIMARY KEY (queue, key)
 );
 
--- What others have committed by the time a lock is there must be seen behind it: by a snapshot that is older a key would be on two shards.
---: raises 25001 in a transaction that sees what its first snapshot has
+-- Once a session holds a lock, it must see everything that other sessions have committed until then. With an older snapshot, a
+-- key could be on two shards.
+--: raise 25001 in a transaction that keeps its first snapshot (REPEATABLE READ or SERIALIZABLE)
 CREATE FUNCTION jobq_shard.require_read_committed() RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -31,9 +34,9 @@ BEGIN
 END
 $$;
 
--- A router can have the address of another shard by mistake, or after an exchange of addresses. That shard must not answer: it does not know
--- the jobs that the router asks about, and a key that it accepted would be on two shards.
---: raises JQR03 unless this database is the shard that the router means
+-- A router can have the address of another shard by mistake, or after an exchange of addresses. That shard must not answer,
+-- because it does not know the jobs that the router asks about, and a key that it accepted would be on two shards.
+--: raise JQR03 unless this database is the shard that the router means
 CREATE FUNCTION jobq_shard.require_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -47,10 +50,11 @@ BEGIN
 END
 $$;
 
--- Each call that acts by a map locks the table in ROW SHARE mode, and each change of the map locks it in EXCLUSIVE mode (lock_map). So no call
--- acts by an old map after the shard has taken a new one. It is not an advisory lock because every role that can connect could take that one
--- and keep all calls out. The lock of pg_dump conflicts with neither mode. The lock of autovacuum conflicts with EXCLUSIVE only, and autovacuum gives way.
---: raises JQR01 when the map of a router is older than that of this shard, JQR02 when it is newer
+-- Each call that uses a map locks the table in ROW SHARE mode, and each change of the map locks it in EXCLUSIVE mode (lock_map).
+-- So no call uses an old map after the shard has taken a new map. The lock is not an advisory lock, because every role that can
+-- connect could take an advisory lock and keep all calls out. The lock of pg_dump conflicts with neither mode. The lock of
+-- autovacuum conflicts only with EXCLUSIVE, and autovacuum gives way.
+--: raise JQR01 if the map of a router is older than the map of this shard, and JQR02 if it is newer
 CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -67,9 +71,10 @@ BEGIN
 END
 $$;
 
--- While an EXCLUSIVE lock is awaited, all calls queue after it, and a transaction that stays open can hold its ROW SHARE lock for as long as it
--- likes. Hence the waits are short, and calls go on between them. The waits become longer, because a call of a busy shard can take longer than the first.
---: locks the map against all calls; raises 55P03 if transactions still hold it after some 15 seconds
+-- While a session waits for an EXCLUSIVE lock, all calls queue after it, and a transaction that stays open can hold its ROW SHARE
+-- lock for any time. Therefore each wait is short, and calls continue between the waits. The waits become longer, because a call
+-- on a busy shard can take longer than the first wait.
+--: lock the map against all calls; raises 55P03 if transactions still hold it after about 15 seconds
 CREATE FUNCTION jobq_shard.lock_map() RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
 BEGIN
@@ -89,12 +94,13 @@ BEGIN
 END
 $$;
 
---: the map that this shard has seen
+--: return the newest map that this shard has seen
 CREATE FUNCTION jobq_shard.get_map() RETURNS TABLE (version bigint, content jsonb)
     LANGUAGE sql STABLE AS $$ SELECT m.version, m.content FROM jobq_shard.map m $$;
 
--- A database keeps its number, or two shards of the map could be one database. The lock lets one of two routers decide.
---: makes this database a shard, unless it is another one: 55000; returns the map that it has seen
+-- A database keeps its number, because otherwise two shards of the map could be the same database. If two routers call at the
+-- same time, the lock lets one of them decide.
+--: make this database a shard; returns the map that it has seen; raises 55000 if it is another shard already
 CREATE FUNCTION jobq_shard.join(shard_id integer) RETURNS TABLE (version bigint, content jsonb)
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -112,8 +118,9 @@ BEGIN
 END
 $$;
 
--- Waits for all transactions that act by the old one.
---: takes a newer map; a change of a map that this shard has not, or no longer, is refused: 40001; that of another cluster, 55000
+-- Waits for all transactions that use the old map.
+--: take a newer map; returns the version that this shard has then; changes: the version that the new map was made from, or NULL;
+--: raises 40001 if this shard has a newer map than that, and 55000 for the map of another cluster
 CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigint DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,14 +1,15 @@
--- Keys that move to another shard: they stay while this one has an unfinished job of theirs.
+-- Keys that move to another shard. A key stays on this shard while this shard has an unfinished job with the key.
 
--- Rows, as nobody but the owner can lock them; by bucket, as nobody can have a row for each key. Two keys of one bucket wait for each other for as
--- long as an enqueue takes, and an answer is a write; but only keys that move are asked for here.
---: what is locked in the name of a key, or of a queue: the row of its bucket (bucket_of)
+-- The locks are row locks, because only the owner can lock these rows. There is one row per bucket, because there cannot be one
+-- per key. Two keys of one bucket wait for each other for as long as an enqueue takes, and each answer is a write, but only keys
+-- that move are asked for here.
+--: the row that is locked for a key or a queue: the row of its bucket (bucket_of)
 CREATE TABLE jobq_shard.locks (
     bucket integer PRIMARY KEY
 );
 INSERT INTO jobq_shard.locks SELECT pg_catalog.generate_series(0, 1023);
 
---: whether there is a job of the queue that has not finished, or a schedule
+--: return whether a queue has unfinished jobs or schedules
 CREATE FUNCTION jobq_shard.has_queue(queue text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready AND j.queue = $1 LIMIT 1) j
@@ -17,8 +18,9 @@ SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs
     OR EXISTS (SELECT FROM jobq.schedule_settings s WHERE s.queue = $1)
 $$;
 
--- Alone, as buckets_in_use. version NULL: nobody else enqueues just now.
---: whether a queue has unfinished jobs or schedules here, or keeps keys of finished ones
+-- Looks again with the map locked, like buckets_in_use. With version NULL, looks only once, because the caller expects that no
+-- session enqueues into the queue.
+--: return whether a queue has unfinished jobs or schedules here, or keeps unique keys of finished jobs
 CREATE FUNCTION jobq_shard.queue_in_use(version bigint, queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -34,8 +36,9 @@ BEGIN
 END
 $$;
 
--- A queue that is limited as a whole stays as a whole: no shard knows how many of its jobs run on another.
---: whether an unfinished job has one of these keys, or a finished one keeps it; or the queue has a limit, and an unfinished job
+-- A queue with a limit for the whole queue stays as a whole, because no shard knows how many of its jobs run on another shard.
+--: return whether an unfinished job has one of these keys, or a finished job keeps the unique key, or the queue has both a limit
+--: for the whole queue and an unfinished job or schedule
 CREATE FUNCTION jobq_shard.has_key(queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -52,20 +55,20 @@ BEGIN
 END
 $$;
 
---: whether there may be an unfinished job of a concurrency key, or of the queue (key empty), that moves by this map
+--: return whether a concurrency key, or the queue (empty key), that moves under this map may have an unfinished job
 CREATE FUNCTION jobq_shard.may_stay(queue text, key text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT EXISTS (SELECT FROM jobq_shard.staying s WHERE s.queue = $1 AND s.key = $2)
 $$;
 
---: whether a queue is limited as a whole
+--: return whether a queue has a limit for the whole queue
 CREATE FUNCTION jobq_shard.is_limited(queue text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '')
 $$;
 
--- Behind require_map, so that all that was enqueued by an older map is seen.
---: notes which concurrency keys and queues have unfinished jobs, unless somebody has done so by this map
+-- Called after require_map, so that it sees everything that was enqueued under an older map.
+--: note which concurrency keys and queues have unfinished jobs, unless another session has already done so under this map
 CREATE FUNCTION jobq_shard.note_staying() RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -82,16 +85,19 @@ BEGIN
 END
 $$;
 
--- Two who ask for one key: the second must see what the first has enqueued, or it would take the key elsewhere. Hence the locks. Those
--- of several keys, and of the queue where it is limited as a whole, are taken in one order. A transaction that stays open can hold them: hence the timeout.
---: has_key, for who enqueues in this transaction
+-- If two sessions ask for the same key, the second session must see what the first has enqueued, because it would otherwise take
+-- the key to another shard. The locks make sure of this. The locks of several keys, and of the queue if it has a limit for the
+-- whole queue, are acquired in the same order by all sessions. A transaction that stays open can hold the locks, so there is a
+-- lock timeout.
+--: do what has_key does, for a session that enqueues in this transaction; locks the keys until the transaction ends
 CREATE FUNCTION jobq_shard.still_here(version bigint, queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
     limited boolean := jobq_shard.is_limited($2);
     noted   text[] := array_remove(ARRAY[$5, CASE WHEN limited THEN '' END], NULL);
 BEGIN
-    -- Of queues of others it tells nothing. Who enqueues is refused where the job would be; schedules are asked for, too.
+    -- Reveals nothing about queues that the role may not use. An enqueue without the privilege is rejected on the shard where the
+    -- job would be. jobq_schedule calls this function, too.
     IF NOT jobq.may_use($2, 'jobq_enqueue_jobs') AND NOT jobq.may_use($2, 'jobq_schedule') THEN
         RETURN false;
     END IF;
@@ -103,7 +109,8 @@ BEGIN
         PERFORM jobq_shard.note_staying();
     END IF;
     IF jobq_shard.has_key($2, $3, $4, $5) THEN
-        -- The job has another key that is here: so is this one from now on.
+        -- The job stays here because of one of its keys. So from now on its concurrency key is here, too, and its queue if the
+        -- queue has a limit.
         INSERT INTO jobq_shard.staying (queue, key) SELECT $2, k FROM unnest(noted) k ON CONFLICT DO NOTHING;
         RETURN true;
     END IF;
@@ -112,7 +119,7 @@ BEGIN
 END
 $$;
 
---: enqueues jobs of a key that moves, if this shard has it; no row: it has not; specs NULL: only looks
+--: enqueue jobs with a key that moves, if this shard has the key; returns no rows if it does not; with specs NULL, only looks
 CREATE FUNCTION jobq_shard.enqueue_known(version bigint, queue text, unique_key text, group_key text, concurrency_key text, specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     LANGUAGE plpgsql VOLATILE AS $$
@@ -129,9 +136,10 @@ $$;
 
 --@ bucket_of jobq_shard
 
--- Alone: what somebody has enqueued before is committed, and is seen; by that map, or an older one may have others enqueue here behind this
--- look. What is in use is so for all: only where something looks free all others wait.
---: which of these buckets this shard has unfinished jobs, schedules or kept keys of
+-- With the map locked, everything that was enqueued before is committed and visible. The map must have this version, because
+-- under an older map other sessions could enqueue here after this look. A bucket that is in use is in use without a lock, too, so
+-- other sessions wait only if a bucket looks free.
+--: return the buckets in this list of which this shard has unfinished jobs, schedules, or kept unique keys
 CREATE FUNCTION jobq_shard.buckets_in_use(version bigint, buckets integer[], queues jsonb) RETURNS SETOF integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -146,8 +154,8 @@ BEGIN
 END
 $$;
 
--- queues: those of the map.
---: which of these buckets have unfinished jobs, schedules or kept keys
+-- queues: the queues of the map.
+--: return the buckets in this list that have unfinished jobs, schedules, or kept unique keys, without a lock
 CREATE FUNCTION jobq_shard.busy_buckets(buckets integer[], queues jsonb) RETURNS integer[]
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,8 +1,8 @@
--- What else routers ask.
+-- Other functions that routers call.
 
--- Wakes nobody too seldom: what is pending may be for other workers, or under a limit, and the claim will tell. Of queues that the
--- worker was not granted it tells nothing.
---: whether there is a pending job for such a worker
+-- Can return true too often, but never too rarely: a pending job can be for other workers or be held back by a limit, which only
+-- the claim finds out. Reveals nothing about queues that the worker was not granted.
+--: return whether a queue has a pending job for a worker with these kinds, versions, and capabilities
 CREATE FUNCTION jobq_shard.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 SELECT jobq.may_use($1, 'jobq_claim')
@@ -14,28 +14,29 @@ SELECT jobq.may_use($1, 'jobq_claim')
    AND NOT EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1 AND s.paused)
 $$;
 
---: how many jobs have not finished, and how many schedules would enqueue more
+--: return how many jobs have not finished, and how many schedules would enqueue more jobs
 CREATE FUNCTION jobq_shard.still_has(OUT jobs bigint, OUT schedules bigint)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT (SELECT count(*) FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')), (SELECT count(*) FROM jobq.schedule_settings)
 $$;
 
---: the settings of queues and the limits of this shard, for another one
+--: return the queue settings and limits of this shard, for another shard
 CREATE FUNCTION jobq_shard.settings() RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object('queues', (SELECT coalesce(jsonb_agg(to_jsonb(q)), '[]') FROM jobq.queue_settings q),
                           'limits', (SELECT coalesce(jsonb_agg(to_jsonb(l)), '[]') FROM jobq.limit_settings l))
 $$;
 
---: takes the settings of queues and the limits of another shard over; what this one has of its own stays
+--: copy the queue settings and limits of another shard; what this shard has already stays as it is
 CREATE FUNCTION jobq_shard.take_settings(settings jsonb) RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq.queue_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.queue_settings, $1 -> 'queues') ON CONFLICT DO NOTHING;
 INSERT INTO jobq.limit_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.limit_settings, $1 -> 'limits') ON CONFLICT DO NOTHING;
 $$;
 
--- What jobq_grant has granted by another router counts, too.
---: lets a role ask through a router, or no longer, once it may call nothing of jobq here; what it may do is what jobq_grant has granted it
+-- Grants that jobq_grant has made through another router count, too.
+--: let a role call this shard through a router; with let_in false, no longer let it, unless it may still call a function of jobq
+--: here; jobq_grant decides what the role may do
 CREATE FUNCTION jobq_shard.admit(role text, let_in boolean) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
