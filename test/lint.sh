@@ -52,8 +52,30 @@ shell_units() { units src | grep -vE "$PURE" || true; }
 # units that include a header that has.
 changed() {
     if [ -z "${LINT_SINCE-}" ]; then cat; return; fi
-    local files headers
-    files=$({ git diff --name-only "$LINT_SINCE"; git ls-files --others --exclude-standard; } | grep -E '\.(cpp|h)$' || true)
+    changed_units "$(changed_files)"
+}
+
+# The same without files in which only comments have changed. Compilers and clang-tidy find the same in these.
+changed_code() {
+    if [ -z "${LINT_SINCE-}" ]; then cat; return; fi
+    local file
+    changed_units "$(changed_files | while read -r file; do
+        if ! git cat-file -e "$LINT_SINCE:$file" 2>/dev/null || [ ! -e "$file" ] ||
+            ! cmp -s <(git show "$LINT_SINCE:$file" | without_comments) <(without_comments <"$file"); then
+            echo "$file"
+        fi
+    done)"
+}
+
+without_comments() { "${CXX:-g++}" -x c++ -fpreprocessed -dD -E -P - 2>/dev/null | tr -s ' \n' '\n\n'; }
+
+changed_files() {
+    { git diff --name-only "$LINT_SINCE"; git ls-files --others --exclude-standard; } | grep -E '\.(cpp|h)$' || true
+}
+
+# Of the files on standard input those that are in the list $1, and the units that include one of its headers.
+changed_units() {
+    local files=$1 headers file
     headers=$(sed -n 's:^src/\(.*\.h\)$:"\1":p' <<<"$files")
     while read -r file; do
         if grep -qxF "$file" <<<"$files" || { [ -n "$headers" ] && [ "${file%.cpp}" != "$file" ] && grep -qF "$headers" "$file"; }; then
@@ -104,7 +126,7 @@ rule_tidy() {
     # The analyzer gives up a function after a third of the usual number of steps: that takes half the time.
     flags="$(compile_flags) -Xclang -analyzer-config -Xclang max-nodes=75000"
     # shellcheck disable=SC2086  # the flags are words
-    units src | changed | xargs -r -n 2 -P 2 sh -c '
+    units src | changed_code | xargs -r -n 2 -P 2 sh -c '
         tidy=$1 flags=$2; shift 2
         out=$("$tidy" --quiet "$@" -- $flags 2>&1); status=$?
         [ $status -eq 0 ] || printf "%s\n" "$out" | grep -v -E "^[0-9]+ (warning|error)s?( and [0-9]+ errors?)? (generated|treated)|^Error while processing|^Suppressed|^Use -header-filter"
@@ -115,7 +137,7 @@ rule_warnings() {
     local flags
     flags=$(compile_flags)
     # shellcheck disable=SC2086  # the flags are words
-    shell_units | changed | xargs -r -n 1 -P 2 "$CLANGXX" $flags -fsyntax-only \
+    shell_units | changed_code | xargs -r -n 1 -P 2 "$CLANGXX" $flags -fsyntax-only \
         -Wall -Wextra -Wglobal-constructors -Wexit-time-destructors -Werror
 }
 
