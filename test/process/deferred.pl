@@ -174,7 +174,7 @@ becomes_true($node, 'd', q{SELECT last_error LIKE 'promote: not at the end%' AND
 value($node, 'd', q{ALTER TABLE jobq.jobs DISABLE TRIGGER tell_remote});
 becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'told'}, 'the next one does not');
 becomes_true($node, 'd', q{SELECT last_error_over_at IS NOT NULL FROM jobq.workers WHERE database = 'd'}, 'which ends the error');
-ok(defined seconds_until(sub { count_in_log($node, qr/promoted 1/, $position) }), 'the log tells of it');
-is(count_in_log($node, qr/promoted 1/, $position), 1, 'once');
+ok(defined seconds_until(sub { count_in_log($node, qr/promote 1\b/, $position) }), 'the log tells of it');
+is(count_in_log($node, qr/promote 1\b/, $position), 1, 'once');
 
 done_testing();
