@@ -16,6 +16,8 @@ from statuses import WAITING
 
 HANDLED = "handled"     # the kind that handlers run, beside workers who take any
 KINDS = ("", "a", "b", HANDLED)
+# Attributes of a job that jobq_enqueue takes as keys of its argument options.
+OPTIONS = ("version", "requires", "heartbeat_timeout", "max_runtime")
 # What every call may meet: a deadlock that is documented (keys against keys in several calls).
 ANY = {"40P01"}
 
@@ -169,8 +171,14 @@ class Producer(Actor):
 
     def new(self, spec):
         """An enqueue as a statement that says what it did: text and parameters."""
+        options = {name: spec[name] for name in OPTIONS if name in spec}
         arguments, values = [], []
+        if options:
+            arguments.append("options => %s::jsonb")
+            values.append(json.dumps(options))
         for name, value in spec.items():
+            if name in options:
+                continue
             if name == "run_in":
                 arguments.append("run_at => clock_timestamp() + %s * interval '1 s'")
             else:

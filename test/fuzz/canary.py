@@ -1,6 +1,8 @@
 """Canaries: one job for each thing that the background worker does. As long as all of them get what they wait for, no
 duty has stopped."""
 
+import json
+
 import psycopg
 
 from support import wait_until
@@ -19,8 +21,7 @@ TICK = """SELECT to_jsonb(t), (SELECT count(*) FROM jobq.jobs), (SELECT jsonb_ag
 
 def _claim(conn, queue, kind, **options):
     """(id, lease) of a job that is just being worked on. The kind is its own: a rescued canary is not to be claimed."""
-    conn.execute(f"SELECT jobq_enqueue('{queue}', kind => '{kind}'" +
-                 "".join(f", {name} => '{value}'" for name, value in options.items()) + ")")
+    conn.execute("SELECT count(*) FROM jobq_enqueue_jobs(%s)", (json.dumps([{"queue": queue, "kind": kind, **options}]),))
     return conn.execute(f"SELECT id, lease FROM jobq_claim('{queue}', kinds => '{{{kind}}}')").fetchone()
 
 
