@@ -33,7 +33,8 @@ constexpr core::Micros kShortestPause = 2000;
 constexpr core::Micros kLongestPause = core::kSecond;
 // A search by the repair rests so many times as long as it took.
 constexpr int kSearchRest = 50;
-// jobq_tick() waits up to 3 s for the background worker, whose transactions take about a millisecond on an idle machine.
+// jobq_tick() waits up to 3 s for the background worker, whose transactions take about a millisecond on an idle
+// machine.
 constexpr int kLockTries = 3000;
 constexpr long kLockPause = 1000;
 
