@@ -21,7 +21,7 @@ struct ClaimRequest {
     int batch;
     core::WorkerFilter filter;
     core::Micros heartbeat_timeout;  // 0: the job's timeout, or else the queue's
-    bool written_once;  // no transaction but the one that reports on the job writes the row before the first heartbeat
+    bool written_once;  // until the first heartbeat, only the transaction that reports on the job writes its row again
 };
 
 // Receives the claimed jobs one by one, in their order. The job that take() gets is valid only during the call.

@@ -20,8 +20,7 @@ constexpr int kWorthTelling = 8;
 struct Guess {
     int64 lane;
     int16 priority;
-    int16
-        ahead;  // number of entries after the one that was found; 0: no guess. Doubles when the last guess was used up
+    int16 ahead;  // number of entries to read after the first match; 0: no guess. Doubles when all of them were used
     ClaimKey end;
 };
 

@@ -91,8 +91,8 @@ const char *heartbeat_answer(const HeldJob &job) {
     return "lost";
 }
 
-// Runs the body so that its commit may be asynchronous. A heartbeat that is lost in a crash is no worse than one that
-// comes too late.
+// Runs the body and lets its transaction commit asynchronously. Losing a heartbeat in a crash is no worse than
+// receiving it late.
 template <typename Body>
 void may_be_lost(Body body) {
     const bool whole = settings.async_heartbeats && is_whole_transaction();

@@ -13,8 +13,8 @@ namespace jobq {
 // other roles could stop the duties with a setting.
 bool restores(Oid owner);
 
-// Marks this session as one that restores. Waits at most 5 seconds for a batch of the tick in progress, so that a
-// restore cannot be the victim of a deadlock.
+// Marks this session as restoring a dump. Waits up to 5 seconds until a running batch of the tick ends, so that the
+// restore does not become the victim of a deadlock with it.
 void note_restore();
 
 // Returns whether no session restores. A session that has been idle for a minute has finished. Keeps restores from

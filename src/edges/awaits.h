@@ -1,6 +1,6 @@
-// Which jobs await the end of which others (the edges of kind awaits): only those of the current wait. When another job
-// has ended, the job is found by its active edges (groups/edge_ends.h): all edges if it awaits any of the jobs, the
-// edge to one that has not ended if it awaits all of them.
+// Edges of kind awaits: the jobs that a job awaits in its current wait. When a job ends, its awaiters are found by
+// their active edges (groups/edge_ends.h). If a job awaits any of its targets, all of its edges are active. If it
+// awaits all of them, one edge to a target that has not ended is active.
 //
 // The functions are called inside with_spi(), with the owner's rights.
 #pragma once

@@ -33,14 +33,14 @@ bool any_active(EdgeKind kind);
 
 // The functions below are called inside with_spi(), with the owner's rights.
 
-// Moves those of these ids to the front, in their order, that no unfinished job needs; returns their number. `others`,
-// unless nullptr, is an array that goes with ids.
+// Moves the ids that no unfinished job needs to the front, in their order, and returns their number. Reorders `others`
+// in the same way, unless it is nullptr.
 int without_needed(Datum *ids, Datum *others, int count);
 
 // Of jobs that are named by others: waits for the sessions that are deleting one of them, and keeps other sessions from
 // deleting one unnoticed until the transaction ends. Returns a job that is gone, or 0. `ids` is changed.
 int64 hold_jobs(Datum *ids, int count);
-// Moves those of these ids to the front, in their order, whose jobs exist; returns their number.
+// Moves the ids of existing jobs to the front, in their order, and returns their number.
 int jobs_there(Datum *ids, int count);
 
 // Adds edges to `children` (bigint[]). A job that is its child already stays one.

@@ -8,7 +8,7 @@
 
 namespace jobq {
 
-// Moves those of these failed jobs whose queue has a dead letter queue.
+// Moves failed jobs to the dead letter queue of their queue. Jobs of queues without a dead letter queue stay.
 void bury_jobs(const Datum *ids, int count);
 
 // Moves the dead letters among these jobs back to the queues they came from; their status stays the same.

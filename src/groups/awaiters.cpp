@@ -51,7 +51,7 @@ Statement lock_awaiting = {
     {INT8ARRAYOID}};
 
 // Of each of these jobs that awaits others: whether it need not wait any more, else the job to watch from now on; NULL:
-// the one that is watched has not ended. One that is gone has ended.
+// the watched job has not ended. A deleted job has ended.
 #define UNFINISHED_AWAITED \
     "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.target]) AND o.status <= 'processing') o"
 Statement look = {
@@ -98,8 +98,8 @@ void add_awaiters(const Rows &rows, Blocker blocker, Notes<Datum> *jobs) {
     }
 }
 
-// Locks those of these jobs, which are in order, that await something and that nobody holds, and moves them to the
-// front; returns their number. The others are looked at again. `next`, unless nullptr, goes with ids.
+// Locks the jobs that still await something, moves them to the front, and returns their number. The ids must be sorted.
+// Skips jobs that other transactions have locked; these are checked again later. Reorders `next` in the same way.
 int lock_those_awaiting(Datum *ids, Datum *next, int count) {
     if (count == 0) return 0;
     const Rows locked = run(lock_awaiting, Params().add(array_of(ids, count, INT8OID)));
@@ -116,8 +116,8 @@ int lock_those_awaiting(Datum *ids, Datum *next, int count) {
     return left;
 }
 
-// Makes the edges of these jobs to `next` the active ones. Jobs that somebody holds are left out; returns the number of
-// the others, which are moved to the front.
+// Makes the edges from these jobs to `next` active, and their other edges inactive. Skips jobs that other transactions
+// have locked. Moves the changed jobs to the front and returns their number.
 int watch_next(Datum *jobs, Datum *next, int count) {
     count = lock_those_awaiting(jobs, next, count);
     if (count == 0) return 0;
