@@ -24,7 +24,6 @@ regress       1  sql/*.sql
 plain         1  sql/*.sql
 isolation     1  test/isolation/specs/*.spec
 regress_sql   1  sql/*.sql
-plain_sql     1  sql/*.sql
 isolation_sql 1  test/isolation/specs/*.spec
 pgtap         1  test/pgtap/*.sql
 process       2  test/process/*.pl
@@ -33,7 +32,6 @@ docs          1  test/docs/*.py
 router        3  test/router/*.py
 audit         3  test/audit/run.sh
 together      3  test/audit/run.sh
-audit_sql     3  test/audit/run.sh
 calendar      2- test/calendar/croner.mjs
 broken        2+ test/planted/lease_not_checked.patch
 unpublished   2+ test/planted/jobs_not_published.patch
@@ -111,10 +109,6 @@ suite_regress_sql() {
     scratch_server regress_sql "$preloaded" "$by_sql"
     regress
 }
-suite_plain_sql() {
-    scratch_server plain_sql "$by_sql"
-    regress
-}
 suite_isolation_sql() {
     scratch_server isolation_sql "$preloaded" "$by_sql"
     isolation
@@ -161,7 +155,7 @@ suite_process() {
         for test in $JOBQ_PROCESS; do others+=("test/process/$test.pl"); done
     fi
     [ -z "$alone" ] || PGPORT=65432 in_source prove --timer "$alone" || failed=$?
-    PGPORT=65432 in_source prove --timer -j 4 "${others[@]}" || failed=$?
+    PGPORT=65432 in_source prove --timer -j 3 "${others[@]}" || failed=$?
     return $failed
 }
 
@@ -249,14 +243,6 @@ suite_monitoring() {
     cp -R "$modules/node_modules" "$SCRATCH/grafana/"
     scratch_server monitoring "$preloaded"
     JOBQ_GRAFANA=$SCRATCH/grafana in_source "${PYTHON:-/usr/bin/python3}" -B test/monitoring/check.py
-}
-
-# Both, shorter, by SQL.
-suite_audit_sql() {
-    scratch_server audit_sql "$preloaded" "$by_sql" 'max_connections = 200' 'max_prepared_transactions = 50' \
-        'wal_level = logical'
-    JOBQ_AUDIT_PARTS='stranded.py audit.py everything.py' JOBQ_AUDIT_JOBS=10000 JOBQ_AUDIT_SECONDS=30 \
-        in_source test/audit/run.sh
 }
 
 # The audit must catch a library that leaves the lease check out, and so must the promotions of standbys,
