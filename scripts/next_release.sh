@@ -25,6 +25,11 @@ upgrade_tree() {
     export JOBQ_OLD_VERSION JOBQ_OLD_LIBRARY
 }
 
+replace_line() {  # file pattern replacement
+    grep -q "^$2\$" "$1" || { echo "next_release: $1 has no line $2" >&2; return 1; }
+    sed -i "s/^$2\$/$3/" "$1"
+}
+
 make_next_release() {  # repository
     local next
     mkdir "$1"
@@ -42,8 +47,13 @@ make_next_release() {  # repository
         git commit -q -m 'Begin'
         scripts/release.sh "$JOBQ_OLD_VERSION"
         next=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
-        sed "s/NEXT_VERSION/$next/" next/statements.sql >src/sql/99_next.sql
+        cp next/statements.sql src/sql/99_next.sql
         cp next/next.cpp src/main/
+        # The library that knows the column writes the column of each job that it inserts.
+        replace_line src/job/job_columns.h '#define JOBQ_LATER_JOB_COLUMNS(COLUMN)' \
+            '& COLUMN(Next, "next_column", TEXTOID, false, Refused, Jobq)'
+        replace_line src/enqueue/enqueue.cpp '    set_column(row, kJobKind, .*' \
+            '&\n    set_column(row, kJobNext, PointerGetDatum(make_text("enqueued")));'
         awk -f scripts/install_script.awk src/job/job_status_policy.h src/queues/queue_settings_policy.h src/sql/99_next.sql |
             grep -v '^\\' >>"src/sql/upgrades/jobq--$JOBQ_OLD_VERSION--$next.sql"
         git add -A

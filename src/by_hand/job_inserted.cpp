@@ -66,10 +66,10 @@ void check_producer(JobRow *row) {
     require_known_queue(text_of(*row, kJobQueue));
     for (const JobColumn column : {kJobPayload, kJobMetadata})
         if (row->has(column)) check_json_size(row->get(column), job_column_name(column));
-    for (int i = 1; i <= kJobColumns; i++) {
-        const auto column = static_cast<JobColumn>(i);
-        const bool is_his = kFilledBy[i - 1] == FilledBy::Producer &&
-                            (column != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
+    for (int i = 0; i < kAllJobColumns; i++) {
+        const JobAttribute column = job_attribute(i);
+        const bool is_his = kFilledBy[i] == FilledBy::Producer &&
+                            (column.number != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
         if (!is_his && row->has(column)) row->clear(column);
     }
     // Not the one that the statement has given, or has drawn, which look the same from here.

@@ -24,22 +24,26 @@ class JobRow {
  public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
 
-    Datum get(JobColumn column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, column, is_null); }
-    bool has(JobColumn column) const { return !heap_attisnull(tuple_, column, desc_); }
-    Datum get(JobColumn column) const {
+    Datum get(JobAttribute column, bool *is_null) const {
+        *is_null = true;
+        return column.exists() ? SPI_getbinval(tuple_, desc_, column.number, is_null) : Datum(0);
+    }
+    bool has(JobAttribute column) const { return column.exists() && !heap_attisnull(tuple_, column.number, desc_); }
+    Datum get(JobAttribute column) const {
         bool null;
         return get(column, &null);
     }
-    void set(JobColumn column, Datum value) { set_or_clear(column, true, value); }
-    void set_or_clear(JobColumn column, bool present, Datum value) {
-        int at = column;
+    void set(JobAttribute column, Datum value) { set_or_clear(column, true, value); }
+    void set_or_clear(JobAttribute column, bool present, Datum value) {
+        if (!column.exists()) return;
+        int at = column.number;
         bool null = !present;
         MemoryContext inner = MemoryContextSwitchTo(context_);
         tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
         MemoryContextSwitchTo(inner);
     }
-    void clear(JobColumn column) { set_or_clear(column, false, Datum(0)); }
-    void default_to(JobColumn column, Datum value) {
+    void clear(JobAttribute column) { set_or_clear(column, false, Datum(0)); }
+    void default_to(JobAttribute column, Datum value) {
         if (!has(column)) set(column, value);
     }
     HeapTuple tuple() const { return tuple_; }

@@ -19,9 +19,9 @@ using core::Maybe;
 
 struct Column {
     TupleTableSlot *row;
-    JobColumn number;
+    JobAttribute attribute;
     bool none = false;
-    Datum value() { return slot_getattr(row, number, &none); }
+    Datum value() { return job_value(row, attribute, &none); }
 };
 
 core::JobStatus read_Status(Column column) { return job_status_of(column.value()); }
@@ -51,28 +51,31 @@ struct Written {
     Datum values[lengthof(columns)];
     bool nulls[lengthof(columns)];
 
-    void set_if(bool present, JobColumn column, Datum value) {
+    void add(AttrNumber column, Datum value, bool none) {
         columns[count] = column;
         values[count] = value;
-        nulls[count++] = !present;
+        nulls[count++] = none;
+    }
+    void set_if(bool present, JobAttribute column, Datum value) {
+        if (column.exists()) add(column.number, value, !present);
     }
 };
 
-void write_Status(Written *to, JobColumn column, core::JobStatus status) {
+void write_Status(Written *to, JobAttribute column, core::JobStatus status) {
     to->set_if(true, column, ObjectIdGetDatum(stored_status(status)));
 }
-void write_Count(Written *to, JobColumn column, int count) { to->set_if(true, column, Int32GetDatum(count)); }
-void write_Moment(Written *to, JobColumn column, core::Micros at) { to->set_if(true, column, Int64GetDatum(at)); }
-void write_Number(Written *to, JobColumn column, const Maybe &number) {
+void write_Count(Written *to, JobAttribute column, int count) { to->set_if(true, column, Int32GetDatum(count)); }
+void write_Moment(Written *to, JobAttribute column, core::Micros at) { to->set_if(true, column, Int64GetDatum(at)); }
+void write_Number(Written *to, JobAttribute column, const Maybe &number) {
     to->set_if(number.has_value(), column, Int64GetDatum(number.value_or(0)));
 }
-void write_Span(Written *to, JobColumn column, const Maybe &span) {
+void write_Span(Written *to, JobAttribute column, const Maybe &span) {
     to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
 }
 // Writes true or NULL, never false, because the partial index covers the rows with true.
-void write_Flag(Written *to, JobColumn column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
+void write_Flag(Written *to, JobAttribute column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
 // Clears the column if its value is not kept. If there is a new value, it is among the other columns.
-void write_Kept(Written *to, JobColumn column, bool kept) {
+void write_Kept(Written *to, JobAttribute column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
 }
 
@@ -101,7 +104,7 @@ HeapTuple with_written(HeapTuple row, TupleDesc desc, Written *written) {
 
 void collect(Written *written, const OtherColumns &others) {
     for (int i = 0; i < others.count; i++)
-        written->set_if(!others.items[i].none, others.items[i].column, others.items[i].value);
+        written->add(others.items[i].column, others.items[i].value, others.items[i].none);
 }
 
 Maybe group_of(TupleTableSlot *row, const core::Life &life) {

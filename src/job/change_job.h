@@ -37,20 +37,20 @@ bool runs_under(const JobsTable &jobs, const core::Maybe &lease);
 // Columns that are written together with the life: worker, error, result, and so on.
 struct OtherColumns {
     struct {
-        JobColumn column;
+        AttrNumber column;
         Datum value;
         bool none;
     } items[20];
     int count;
 
-    OtherColumns &set(JobColumn column, Datum value) { return set_if(true, column, value); }
+    OtherColumns &set(JobAttribute column, Datum value) { return set_if(true, column, value); }
     // Sets the column to NULL unless `present`.
-    OtherColumns &set_if(bool present, JobColumn column, Datum value) {
+    OtherColumns &set_if(bool present, JobAttribute column, Datum value) {
         Assert(count < static_cast<int>(lengthof(items)));
-        items[count++] = {column, value, !present};
+        if (column.exists()) items[count++] = {column.number, value, !present};
         return *this;
     }
-    OtherColumns &clear(JobColumn column) { return set_if(false, column, Datum(0)); }
+    OtherColumns &clear(JobAttribute column) { return set_if(false, column, Datum(0)); }
 };
 
 // Callbacks that are called once for each change while the row is written: when a job becomes claimable in this lane at

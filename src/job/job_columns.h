@@ -1,6 +1,10 @@
 // The columns of jobq.jobs: what the library knows of them, in the order in which src/sql/20_tables.sql declares them.
 // From here come their numbers, their names in messages, what is checked of the table (table/attached.h) and which of
-// them a plain INSERT by a role that does not own the table may fill in. An upgrade may add columns at the end.
+// them a plain INSERT by a role that does not own the table may fill in.
+//
+// The columns of the first release have the same numbers in every table, so their numbers are constants. A column of a
+// later release comes after any columns that a DBA has added by then, and an older table does not have it, so its
+// number is looked up by name each time the table has changed (job/jobs_table.cpp).
 #pragma once
 
 #include "compat/pg.h"
@@ -59,6 +63,8 @@ namespace jobq {
     COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                  \
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
     COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)
+// The columns of later releases. They are never NOT NULL.
+#define JOBQ_LATER_JOB_COLUMNS(COLUMN)
 // clang-format on
 
 enum JobColumn : AttrNumber {
@@ -70,10 +76,41 @@ enum JobColumn : AttrNumber {
 };
 constexpr int kJobColumns = kBehindLastJobColumn - 1;
 
-constexpr OwnColumn kOwnJobColumns[kJobColumns] = {
+enum class LaterJobColumn : uint8 {
+#define JOBQ_LATER(name, column, type, not_null, with_default, filled_by) name,
+    JOBQ_LATER_JOB_COLUMNS(JOBQ_LATER)
+#undef JOBQ_LATER
+        Count
+};
+constexpr int kLaterJobColumns = static_cast<int>(LaterJobColumn::Count);
+#define JOBQ_LATER(name, column, type, not_null, with_default, filled_by) \
+    constexpr LaterJobColumn kJob##name = LaterJobColumn::name;
+JOBQ_LATER_JOB_COLUMNS(JOBQ_LATER)
+#undef JOBQ_LATER
+
+// The numbers of the later columns in the table; InvalidAttrNumber: the table does not have the column.
+extern AttrNumber later_job_columns[kLaterJobColumns + 1];
+
+// A column of either kind. A column that the table does not have reads as NULL, and is not written.
+struct JobAttribute {
+    AttrNumber number;
+
+    constexpr JobAttribute(JobColumn column) : number(column) {}
+    JobAttribute(LaterJobColumn column) : number(later_job_columns[static_cast<int>(column)]) {}
+    constexpr bool exists() const { return number != InvalidAttrNumber; }
+};
+
+constexpr int kAllJobColumns = kJobColumns + kLaterJobColumns;
+// The columns of both lists, from 0.
+inline JobAttribute job_attribute(int i) {
+    return i < kJobColumns ? JobAttribute(static_cast<JobColumn>(i + 1))
+                           : JobAttribute(static_cast<LaterJobColumn>(i - kJobColumns));
+}
+
+constexpr OwnColumn kOwnJobColumns[kAllJobColumns] = {
 #define JOBQ_OWN(name, column, type, not_null, with_default, filled_by) \
     {column, type, not_null, OwnDefault::with_default},
-    JOBQ_JOB_COLUMNS(JOBQ_OWN)
+    JOBQ_JOB_COLUMNS(JOBQ_OWN) JOBQ_LATER_JOB_COLUMNS(JOBQ_OWN)
 #undef JOBQ_OWN
 };
 
@@ -81,9 +118,9 @@ constexpr const char *job_column_name(JobColumn column) { return kOwnJobColumns[
 
 // Who says at an INSERT what is in a column: the producer, or jobq alone.
 enum class FilledBy : uint8 { Producer, Jobq };
-constexpr FilledBy kFilledBy[kJobColumns] = {
+constexpr FilledBy kFilledBy[kAllJobColumns] = {
 #define JOBQ_FILLED(name, column, type, not_null, with_default, filled_by) FilledBy::filled_by,
-    JOBQ_JOB_COLUMNS(JOBQ_FILLED)
+    JOBQ_JOB_COLUMNS(JOBQ_FILLED) JOBQ_LATER_JOB_COLUMNS(JOBQ_FILLED)
 #undef JOBQ_FILLED
 };
 

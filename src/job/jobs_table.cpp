@@ -22,7 +22,12 @@ extern "C" {
 
 namespace jobq {
 
+AttrNumber later_job_columns[kLaterJobColumns + 1];
+
 namespace {
+
+constexpr OwnColumns kOwn = {kOwnJobColumns, kAllJobColumns, kJobColumns, later_job_columns};
+static_assert(kAllJobColumns <= kMaxOwnColumns, "the columns are in one word");
 
 // The indexes that are read directly, by their numbers: the keys, and which rows are in it.
 struct IndexLayout {
@@ -235,7 +240,7 @@ void look_up() {
     }
     require_library_for(table);
     require_no_inheritance(table);
-    known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
+    known.attached = attached_to(table, kOwn);
     if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
     known.epoch = epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);

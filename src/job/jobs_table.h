@@ -147,18 +147,28 @@ int64 next_job_id();
 Oid stored_status(core::JobStatus status);
 core::JobStatus job_status_of(Datum value);
 
-inline Datum job_value(const JobsTable &jobs, JobColumn column, bool *is_null) {
-    return column_of(jobs.table, column, is_null);
+// The value of a column of any row of the table.
+inline Datum job_value(TupleTableSlot *row, JobAttribute column, bool *is_null) {
+    *is_null = true;
+    return column.exists() ? slot_getattr(row, column.number, is_null) : Datum(0);
+}
+inline Datum job_value(const JobsTable &jobs, JobAttribute column, bool *is_null) {
+    return job_value(jobs.table.row, column, is_null);
 }
 // The value of a column that is NOT NULL.
 inline Datum job_value(const JobsTable &jobs, JobColumn column) {
     bool is_null;
     return column_of(jobs.table, column, &is_null);
 }
-inline bool job_has(const JobsTable &jobs, JobColumn column) {
+inline bool job_has(const JobsTable &jobs, JobAttribute column) {
     bool is_null;
-    column_of(jobs.table, column, &is_null);
+    job_value(jobs, column, &is_null);
     return !is_null;
+}
+// The same as set_column(TupleTableSlot *, AttrNumber, Datum).
+inline void set_column(TupleTableSlot *row, LaterJobColumn column, Datum value) {
+    const JobAttribute attribute = column;
+    if (attribute.exists()) set_column(row, attribute.number, value);
 }
 
 // Whether the job in table.row has that status.

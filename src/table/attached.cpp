@@ -91,28 +91,53 @@ void look_at_triggers(Relation table) {
 }
 
 [[noreturn]] void unknown_layout(Relation table, const OwnColumn &column, const char *what) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("column \"%s\" of table jobq.%s %s", column.name, RelationGetRelationName(table), what),
-                    errhint("jobq's own columns must stay as they are. After an upgrade: install the extension's files "
-                            "of one version and run ALTER EXTENSION jobq UPDATE."),
-                    errtable(table)));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("column \"%s\" of table jobq.%s %s", column.name, RelationGetRelationName(table), what),
+             errhint("jobq's own columns must stay as they are. Rename a column of your own that has such a name. "
+                     "After an upgrade: install the extension's files of one version and run ALTER EXTENSION "
+                     "jobq UPDATE."),
+             errtable(table)));
     pg_unreachable();
 }
 
-void check_layout(Relation table, const OwnColumn *own, int own_count) {
+void check_type(Relation table, const OwnColumn &own, const FormData_pg_attribute *column) {
+    if (OidIsValid(own.type) && column->atttypid != own.type)
+        unknown_layout(table, own, psprintf("has the type %s", format_type_be(column->atttypid)));
+}
+
+void check_fixed_columns(Relation table, const OwnColumns &own) {
     TupleDesc desc = RelationGetDescr(table);
-    for (int i = 0; i < own_count; i++) {
-        if (i >= desc->natts) unknown_layout(table, own[i], "is missing");
+    for (int i = 0; i < own.fixed; i++) {
+        const OwnColumn &expected = own.columns[i];
+        if (i >= desc->natts) unknown_layout(table, expected, "is missing");
         const FormData_pg_attribute *column = TupleDescAttr(desc, i);
-        if (column->attisdropped) unknown_layout(table, own[i], "has been dropped");
-        if (strcmp(NameStr(column->attname), own[i].name) != 0)
-            unknown_layout(table, own[i], psprintf("is called \"%s\"", NameStr(column->attname)));
-        if (OidIsValid(own[i].type) && column->atttypid != own[i].type)
-            unknown_layout(table, own[i], psprintf("has the type %s", format_type_be(column->atttypid)));
+        if (column->attisdropped) unknown_layout(table, expected, "has been dropped");
+        if (strcmp(NameStr(column->attname), expected.name) != 0)
+            unknown_layout(table, expected, psprintf("is called \"%s\"", NameStr(column->attname)));
+        check_type(table, expected, column);
     }
 }
 
-bool may_be_null_to_us(const Attached &attached, int i) { return i >= attached.own_count || !attached.own[i].not_null; }
+void find_later_columns(Relation table, const OwnColumns &own) {
+    TupleDesc desc = RelationGetDescr(table);
+    for (int i = own.fixed; i < own.count; i++) {
+        AttrNumber *number = &own.later[i - own.fixed];
+        *number = InvalidAttrNumber;
+        for (int c = own.fixed; c < desc->natts; c++) {
+            const FormData_pg_attribute *column = TupleDescAttr(desc, c);
+            if (column->attisdropped || strcmp(NameStr(column->attname), own.columns[i].name) != 0) continue;
+            check_type(table, own.columns[i], column);
+            *number = column->attnum;
+        }
+    }
+}
+
+// nullptr: somebody else has added the column.
+const OwnColumn *own_column(const Attached &attached, const FormData_pg_attribute *column) {
+    const int i = find_own(attached.own, column->attnum);
+    return i < 0 ? nullptr : &attached.own.columns[i];
+}
 
 void look_at_columns(Relation table) {
     Attached *attached = &verdict.attached;
@@ -123,7 +148,8 @@ void look_at_columns(Relation table) {
     for (int i = 0; i < desc->natts; i++) {
         Form_pg_attribute column = TupleDescAttr(desc, i);
         if (column->attisdropped) continue;
-        if (column->attnotnull && may_be_null_to_us(*attached, i)) {
+        const OwnColumn *own = own_column(*attached, column);
+        if (column->attnotnull && (own == nullptr || !own->not_null)) {
             found("column \"%s\" is NOT NULL", NameStr(column->attname));
             attached->sees_ends = true;
         }
@@ -132,7 +158,7 @@ void look_at_columns(Relation table) {
             found("column \"%s\" has a default", NameStr(column->attname));
             attached->has_defaults = true;
         }
-        if (i < attached->own_count && attached->own[i].with_default == OwnDefault::Refused && column->atthasdef)
+        if (own != nullptr && own->with_default == OwnDefault::Refused && column->atthasdef)
             attached->refused_default = column->attnum;
     }
 }
@@ -152,11 +178,18 @@ void look_at_indexes(Relation table) {
 
 }  // namespace
 
-Attached attached_to(Relation table, const OwnColumn *own, int own_count) {
-    check_layout(table, own, own_count);
+int find_own(const OwnColumns &own, AttrNumber number) {
+    if (number <= own.fixed) return number - 1;
+    for (int i = own.fixed; i < own.count; i++)
+        if (number_of(own, i) == number) return i;
+    return -1;
+}
+
+Attached attached_to(Relation table, const OwnColumns &own) {
+    check_fixed_columns(table, own);
+    find_later_columns(table, own);
     verdict = {};
     verdict.attached.own = own;
-    verdict.attached.own_count = own_count;
     look_at_storage(table);
     look_at_rules(table);
     look_at_triggers(table);
@@ -178,7 +211,7 @@ void require_no_rules(Relation table, const Attached &attached) {
 
 void require_known_defaults(Relation table, const Attached &attached) {
     if (attached.refused_default == InvalidAttrNumber) return;
-    const char *name = attached.own[attached.refused_default - 1].name;
+    const char *name = NameStr(TupleDescAttr(RelationGetDescr(table), attached.refused_default - 1)->attname);
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("column \"%s\" of table jobq.%s has a default, which jobq cannot honour", name,
                            RelationGetRelationName(table)),
@@ -189,9 +222,9 @@ void require_known_defaults(Relation table, const Attached &attached) {
 }
 
 bool default_counts(const Attached &attached, Form_pg_attribute column) {
-    return !column->attisdropped && column->attgenerated == '\0' &&
-           (column->attnum > attached.own_count ||
-            attached.own[column->attnum - 1].with_default == OwnDefault::Honoured);
+    if (column->attisdropped || column->attgenerated != '\0') return false;
+    const OwnColumn *own = own_column(attached, column);
+    return own == nullptr || own->with_default == OwnDefault::Honoured;
 }
 
 Node *default_of(Relation table, Form_pg_attribute column) {

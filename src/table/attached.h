@@ -22,10 +22,22 @@ struct OwnColumn {
     OwnDefault with_default;
 };
 
+// The columns that the library knows. The first `fixed` ones have the numbers 1, 2 and so on in every table. A column
+// after these may be missing; `later` has the numbers of these columns, InvalidAttrNumber for one that is missing.
+struct OwnColumns {
+    const OwnColumn *columns;
+    int count, fixed;
+    AttrNumber *later;
+};
+// The number of a column of these, from 0, and back. -1: not a column of these.
+inline AttrNumber number_of(const OwnColumns &own, int i) {
+    return i < own.fixed ? static_cast<AttrNumber>(i + 1) : own.later[i - own.fixed];
+}
+int find_own(const OwnColumns &own, AttrNumber number);
+
 // Nothing may be attached that only SQL honours where rows are to be read and written below it (table/table.h).
 struct Attached {
-    const OwnColumn *own;
-    int own_count;
+    OwnColumns own;
     const char *reason;  // the first thing that takes SQL, in words; nullptr: there is none. Good until the next answer
     bool sees_ends;      // somebody learns of a row's last change, or of its end: neither may be left out
     bool has_rule;       // for INSERT or UPDATE
@@ -33,8 +45,9 @@ struct Attached {
     AttrNumber refused_default;  // of a column that must not have one; InvalidAttrNumber: none
 };
 
-// 55000 when one of our columns is missing, has another name, place or type: nothing works then. The table is locked.
-Attached attached_to(Relation table, const OwnColumn *own, int own_count);
+// Looks up the numbers of the later columns. 55000 when a fixed column is missing, has another name or place, or when
+// any of our columns has another type: nothing works then. The table is locked.
+Attached attached_to(Relation table, const OwnColumns &own);
 
 // 0A000 when rules are attached: the server refuses INSERT ... ON CONFLICT then.
 void require_no_rules(Relation table, const Attached &attached);

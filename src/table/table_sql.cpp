@@ -27,22 +27,25 @@ constexpr int kPlaceParameters = 2;
 // one may be running, further out.
 struct Made {
     struct {
-        uint64 change, columns;  // the columns are a set of numbers
+        uint64 change, columns;
     } key;
     Statement statement;
 };
 HTAB *made = nullptr;
 
-uint64 bit_of(AttrNumber column) {
-    Assert(column > 0 && column <= kMaxWrittenColumn);
-    return uint64(1) << (column - 1);
+// A set of columns consists of their places among the library's own columns. Another table, after the extension has
+// been created again, may have other numbers for the later ones.
+uint64 bit_of(const Table &table, AttrNumber column) {
+    const int i = find_own(table.attached.own, column);
+    Assert(i >= 0 && i < kMaxOwnColumns);
+    return uint64(1) << i;
 }
 
-// In the order of their numbers.
+// In the order of their places.
 template <typename Body>
-void for_each_column(uint64 columns, Body body) {
+void for_each_column(const Table &table, uint64 columns, Body body) {
     for (uint64 left = columns; left != 0; left &= left - 1)
-        body(static_cast<AttrNumber>(pg_rightmost_one_pos64(left) + 1));
+        body(number_of(table.attached.own, pg_rightmost_one_pos64(left)));
 }
 
 const char *column_name(const Table &table, AttrNumber column) {
@@ -59,7 +62,7 @@ char *update_text(const Table &table, uint64 columns, const char *returned) {
     initStringInfo(&sql);
     appendStringInfo(&sql, "UPDATE %s AS j SET ", table_name(table));
     int parameter = kPlaceParameters;
-    for_each_column(columns, [&](AttrNumber column) {
+    for_each_column(table, columns, [&](AttrNumber column) {
         const char *separator = parameter > kPlaceParameters ? ", " : "";
         appendStringInfo(&sql, "%s%s = $%d", separator, column_name(table, column), ++parameter);
     });
@@ -72,7 +75,7 @@ char *insert_text(const Table &table, uint64 columns) {
     StringInfoData into, from;
     initStringInfo(&into);
     initStringInfo(&from);
-    for_each_column(columns, [&](AttrNumber column) {
+    for_each_column(table, columns, [&](AttrNumber column) {
         const bool is_json = TupleDescAttr(RelationGetDescr(table.relation), column - 1)->atttypid == JSONBOID;
         const char *separator = into.len > 0 ? ", " : "";
         const char *name = column_name(table, column);
@@ -94,7 +97,8 @@ void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
     types[0] = TupleDescAttr(desc, table.key - 1)->atttypid;
     types[1] = TIDOID;
     int count = kPlaceParameters;
-    for_each_column(columns, [&](AttrNumber column) { types[count++] = TupleDescAttr(desc, column - 1)->atttypid; });
+    for_each_column(table, columns,
+                    [&](AttrNumber column) { types[count++] = TupleDescAttr(desc, column - 1)->atttypid; });
     Assert(count < kMaxParameters);
 }
 
@@ -205,10 +209,10 @@ bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
     if (table->attached.has_rule && !lock_by_sql(table, LockWaitBlock)) return false;
     uint64 written = 0;
     for (int i = 0; i < column_count; i++)
-        if (!is_unchanged(*table, columns[i])) written |= bit_of(columns[i]);
+        if (!is_unchanged(*table, columns[i])) written |= bit_of(*table, columns[i]);
     if (written == 0) return lock_by_sql(table, LockWaitBlock);
     Params params = place_of(*table);
-    for_each_column(written, [&](AttrNumber column) {
+    for_each_column(*table, written, [&](AttrNumber column) {
         params.add_if(!table->changed->tts_isnull[column - 1], table->changed->tts_values[column - 1]);
     });
     const Change change = may_be_made_another(*table) ? Change::UpdateOfOthers : Change::Update;
@@ -241,8 +245,10 @@ void insert_by_sql(Table *table, int count) {
         uint64 columns = 0;
         for (int i = 0; i < count; i++) {
             const TupleTableSlot *row = table->added[i];
-            for (int c = 0; c < table->attached.own_count; c++)
-                if (!row->tts_isnull[c]) columns |= bit_of(static_cast<AttrNumber>(c + 1));
+            for (int c = 0; c < table->attached.own.count; c++) {
+                const AttrNumber column = number_of(table->attached.own, c);
+                if (column != InvalidAttrNumber && !row->tts_isnull[column - 1]) columns |= uint64(1) << c;
+            }
             rows[i] = composite_of(desc, row);
         }
         ArrayType *array = construct_array(rows, count, table->relation->rd_rel->reltype, -1, false, TYPALIGN_DOUBLE);

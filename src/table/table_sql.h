@@ -12,8 +12,8 @@
 
 namespace jobq {
 
-// Columns that we write have numbers up to this.
-constexpr AttrNumber kMaxWrittenColumn = 64;
+// Maximum number of columns that the library knows, because a set of them is a word.
+constexpr int kMaxOwnColumns = 64;
 
 // What a statement reads of a row `j`, for store_row().
 #define JOBQ_WHOLE_ROW "j.ctid, j.*"

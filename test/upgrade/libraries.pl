@@ -56,6 +56,15 @@ my $new = value($node, 'postgres', q{SELECT default_version FROM pg_available_ex
 $node->safe_psql('postgres', "CREATE DATABASE work");
 value($node, 'work', "CREATE EXTENSION jobq VERSION '$old'");
 is(value($node, 'work', 'SELECT jobq_version()'), $old, "the server has the library $old");
+# Columns of a DBA, most of which are gone again: those of the next release come after them, with numbers beyond 64.
+value($node, 'work', <<'SQL');
+DO $$ BEGIN
+    FOR n IN 1..30 LOOP EXECUTE format('ALTER TABLE jobq.jobs ADD COLUMN dba_%s text', n); END LOOP;
+    FOR n IN 2..30 LOOP EXECUTE format('ALTER TABLE jobq.jobs DROP COLUMN dba_%s', n); END LOOP;
+END $$;
+SELECT jobq_enqueue('before') FROM generate_series(1, 30);
+UPDATE jobq.jobs SET dba_1 = 'theirs' WHERE queue = 'before';
+SQL
 prepare_load($node, 'work');
 my $load = begin_load($node, 'work');
 
@@ -92,16 +101,55 @@ $load = begin_load($node, 'work');
 load_goes_on($load, 'which it serves');
 value($node, 'work', 'ALTER EXTENSION jobq UPDATE');
 load_goes_on($load, 'the load goes on after the update');
+is_installed('work', $new, "the SQL is $new");
+
+# The column that the update has added.
+is(value($node, 'work', q{SELECT attnum > 64 FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'next_column'}), 't',
+    'the new column comes after those of the DBA');
+for my $access (qw(direct sql))
+{
+    my $with = "SET jobq.access = $access";
+    is(value($node, 'work', "$with; SELECT jobq_enqueue('added $access') > 0"), 't', "$access: a job is enqueued");
+    is(value($node, 'work', "SELECT next_column FROM jobq.jobs WHERE queue = 'added $access'"), 'enqueued', 'with a value in the new column');
+    is(value($node, 'work', "$with; SELECT jobq.next(id, '$access') FROM jobq.jobs WHERE queue = 'added $access'"), 'enqueued', 'which is read');
+    is(value($node, 'work', "$with; SELECT jobq.next(id, NULL) FROM jobq.jobs WHERE queue = 'added $access'"), $access, 'written, and read again');
+    is(value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE queue = 'added $access' AND next_column IS NULL"), '1', 'and cleared');
+}
+is(value($node, 'work', q{SELECT count(*), count(jobq.next(id, 'added')) FROM jobq.jobs WHERE queue = 'before'}), '30|0', 'jobs from before the update have none');
+becomes_true($node, 'work', q{SELECT count(jobq.next(id, 'touched')) > 0 FROM
+    (SELECT id FROM jobq.jobs WHERE queue = 'load' AND next_column = 'enqueued' AND status IN ('pending', 'processing') LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED) found},
+    'those that the load makes and takes have it');
+value($node, 'work', 'GRANT INSERT, SELECT ON jobq.jobs TO load_producer');
+value($node, 'work', q{SET ROLE load_producer; INSERT INTO jobq.jobs (queue, next_column) VALUES ('given', 'given')});
+is(value($node, 'work', q{SELECT next_column IS NULL FROM jobq.jobs WHERE queue = 'given'}), 't', 'a producer cannot fill it');
+load_goes_on($load, 'all that time the load goes on');
 is(end_load($load), '', 'no client met an error');
 check_load($load);
-is_installed('work', $new, "the SQL is $new");
+value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column SET DEFAULT 'x'});
+my (undef, $errors) = run_sql($node, 'work', q{SELECT jobq_enqueue('default')});
+like($errors, qr/column "next_column" of table jobq\.jobs has a default, which jobq cannot honour/, 'a default of the DBA is refused');
+value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column DROP DEFAULT, ALTER next_column TYPE varchar});
+(undef, $errors) = run_sql($node, 'work', q{SELECT jobq_enqueue('type')});
+like($errors, qr/column "next_column" of table jobq\.jobs has the type character varying/, 'so is another type');
+value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column TYPE text});
 
 # ---- old library, new SQL: somebody went back to the old package, or promoted a standby that still had it
 
 install($old_library);
 $node->restart;
 is(value($node, 'work', 'SELECT jobq_version()'), $old, 'the old library, and the new SQL');
-# The table may have jobs that it would get wrong: src/sql/20_tables.sql, follow_job.
+my $touched = value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE next_column = 'touched'});
+$load = begin_load($node, 'work');
+load_goes_on($load, 'it serves the table that has a column more');
+is(end_load($load), '', 'no client met an error');
+check_load($load);
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE next_column = 'touched'}), $touched, 'and keeps what the column has');
+is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('before', batch => 30)}), '30', 'also in jobs that it claims and completes');
+is(value($node, 'work', q{SELECT DISTINCT next_column || ' ' || dba_1 || ' ' || status FROM jobq.jobs WHERE queue = 'before'}), 'added theirs completed', 'next to what the DBA wrote');
+
+# A table may have jobs that it would get wrong: src/sql/20_tables.sql, follow_job.
+value($node, 'work', qq{CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.follow_job('$new')});
 refused('work', $_, "refused: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
     q{UPDATE jobq.jobs SET priority = 1 WHERE queue = 'crash'};
 becomes_true($node, 'work', qq{SELECT note LIKE 'the extension is version $new, the library $old: install that library and restart%' FROM jobq.workers WHERE database = current_database()},

@@ -8,14 +8,9 @@ SELECT w.*, 1 AS next_column FROM jobq.background_workers() w;
 COMMENT ON VIEW jobq.workers IS 'a view that has one more column in the next release';
 
 --: a function of the next release
-CREATE FUNCTION jobq.next(argument text DEFAULT NULL)
+CREATE FUNCTION jobq.next(job_id bigint, value text DEFAULT NULL)
     RETURNS text
     AS 'MODULE_PATHNAME', 'jobq_next'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 REVOKE ALL ON FUNCTION jobq.next FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION jobq.next TO pg_monitor;
-
--- A library of the release before must refuse this table.
-CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
-    WHEN (jobq.by_hand())
-    EXECUTE FUNCTION jobq.follow_job('NEXT_VERSION');
