@@ -82,7 +82,7 @@ objects_of = $(patsubst src/%.cpp,$(objects)/%.o,$(sort $(wildcard $(1))))
 
 MODULE_big = jobq
 # What decides, without a server.
-policies := $(call objects_of,src/base/*.cpp src/*/*_policy.cpp)
+policies := $(call objects_of,src/core/*.cpp src/*/*_policy.cpp)
 OBJS = $(policies) $(filter-out $(policies),$(call objects_of,src/*/*.cpp))
 SHLIB_EXPORTS = build/exports.txt
 # What was released stays installable, and the ways up from it; docs: CONTRIBUTING.md, "Releases".
@@ -115,7 +115,7 @@ $(shlib): build/server
 build/server: FORCE
 	@mkdir -p build; echo $(server) | cmp -s - $@ || echo $(server) >$@
 
-jobq--$(version).sql: $(wildcard src/sql/*.sql src/*/*_policy.h) scripts/install_script.sh scripts/install_script.awk jobq.control
+jobq--$(version).sql: $(wildcard src/sql/*.sql src/core/*.h) scripts/install_script.sh scripts/install_script.awk jobq.control
 	sh scripts/install_script.sh > $@.new
 	mv $@.new $@
 

@@ -4,7 +4,7 @@
 #   make bench                            everything, two and a half hours
 #   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
 #   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
-#   make bench ONLY=ablation              what each mechanism of src/base/ablation.h buys; WITHOUT="PlaceCache SlotBounds": these
+#   make bench ONLY=ablation              what each mechanism of src/core/ablation.h buys; WITHOUT="PlaceCache SlotBounds": these
 #   make bench BASE=HEAD~1                beside another commit of this repository, on a server of its own; BASE=/some/checkout
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -60,14 +60,14 @@ base_server() {  # commit or directory
 ablated_servers() {
     local name from host=$PGHOST tree=$SCRATCH/tree major
     major=$(cat build/server)
-    export BENCH_WITHOUT=${WITHOUT-$(sed -n 's/^    \([A-Z][A-Za-z]*\),$/\1/p' src/base/ablation.h | grep -vx None)}
+    export BENCH_WITHOUT=${WITHOUT-$(sed -n 's/^    \([A-Z][A-Za-z]*\),$/\1/p' src/core/ablation.h | grep -vx None)}
     for name in $BENCH_WITHOUT; do
         from=$SCRATCH/source-$name
         mkdir "$from"
         # With what has been compiled: only what includes the header is compiled again.
         cp -a --parents Makefile jobq*.control META.json.in src scripts jobq*--*.sql build/exports.txt build/server \
             "build/$major" "$from"
-        touch "$from/src/base/ablation.h"
+        touch "$from/src/core/ablation.h"
         cp -al "$tree" "$SCRATCH/tree-$name"
         SCRATCH_BIN=$SCRATCH/tree-$name${SCRATCH_BIN#"$tree"}
         make -s -j"$(nproc)" -C "$from" PG_CONFIG="$SCRATCH_BIN/pg_config" COPT="-DJOBQ_WITHOUT=$name" all install \

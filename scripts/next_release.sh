@@ -50,11 +50,11 @@ make_next_release() {  # repository
         cp next/statements.sql src/sql/99_next.sql
         cp next/next.cpp src/main/
         # The library that knows the column writes the column of each job that it inserts.
-        replace_line src/job/job_columns.h '#define JOBQ_LATER_JOB_COLUMNS(COLUMN)' \
+        replace_line src/row/job_columns.h '#define JOBQ_LATER_JOB_COLUMNS(COLUMN)' \
             '& COLUMN(Next, "next_column", TEXTOID, false, Refused, Jobq)'
         replace_line src/enqueue/enqueue.cpp '    set_column(row, kJobKind, .*' \
             '&\n    set_column(row, kJobNext, PointerGetDatum(make_text("enqueued")));'
-        awk -f scripts/install_script.awk src/job/job_status_policy.h src/queues/queue_settings_policy.h src/sql/99_next.sql |
+        awk -f scripts/install_script.awk src/core/job_status.h src/core/queue_settings.h src/sql/99_next.sql |
             grep -v '^\\' >>"src/sql/upgrades/jobq--$JOBQ_OLD_VERSION--$next.sql"
         git add -A
         git commit -q -m 'Change the SQL'

@@ -14,29 +14,38 @@ CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
 CLANGXX=${CLANGXX:-clang++}
 
-# The rooms of src/, from the bottom up. A file may include files of its own room and of rooms on lines above its own;
-# rooms on one line know nothing of each other. What decides without a server (*_policy) stands in the room of its subject and
-# below all of them: it includes base/ and other policies only, and anybody may include it.
+# The directories of src/, from the bottom up. A file may include files of its own directory and of directories on lines above
+# its own; directories on the same line do not include each other.
 readonly ROOMS='
-base
+core
 compat
 shmem
 table
+row
+log
 job
 identity
 queues
-lanes keys edges leases steps
-stats limits metrics
-ending
-enqueue claim groups
+lanes edges steps
+leases
+limits
+waiters
+metrics
+finish
+enqueue
+groups
+claim
 schedules handlers
-wait duties operate workflows
-by_hand bgw exposition
+wait
+commit
+duties
+workflows admin
+triggers processes
 main
 '
-# Who writes to the log of the transaction, the door among them, knows none of its readers.
-readonly WRITERS='src/job/transaction_log\.h|src/job/change_job\.(h|cpp)'
-readonly PURE='^src/(base/|[a-z_]+/[a-z_]+_policy\.)'
+# The files that write to the log of the transaction. They must not know the log's readers.
+readonly WRITERS='src/log/transaction_log\.h|src/job/change_job\.(h|cpp)'
+readonly PURE='^src/(core/|[a-z_]+/[a-z_]+_policy\.)'
 export ROOMS WRITERS PURE
 
 # ---- what the rules look at
@@ -154,10 +163,8 @@ rule_layers() {
                 my ($header) = /^\s*#\s*include\s*"([^"]*)"/ or next;
                 next unless -e "src/$header";
                 my ($other) = $header =~ m{^([^/]+)/};
-                my $pure = "src/$header" =~ /$ENV{PURE}/;
-                my $fits = $file =~ /$ENV{PURE}/ ? $pure : $pure || $other eq $room || $level{$other} < $level{$room};
-                $fits = 0 if $room eq "base" && $other ne "base";
-                $fits = 0 if $file =~ /^(?:$ENV{WRITERS})$/ && $header eq "job/logged.h";
+                my $fits = $other eq $room || $level{$other} < $level{$room};
+                $fits = 0 if $file =~ /^(?:$ENV{WRITERS})$/ && $header eq "log/logged.h";
                 print "$file: must not include \"$header\"\n" unless $fits;
             }
         }' < <(sources src) | none
@@ -167,7 +174,7 @@ rule_layers() {
 rule_pure() {
     {
         pure_sources | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
-            grep -vE 'include[[:space:]]*("(base/[a-z_0-9]+|[a-z_]+/[a-z_0-9]+_policy)\.h"|<[a-z_0-9]+>)' || true
+            grep -vE 'include[[:space:]]*("(core/[a-z_0-9]+|[a-z_]+/[a-z_0-9]+_policy)\.h"|<[a-z_0-9]+>)' || true
         pure_sources |
             code_grep '#\s*include\s*<(chrono|ctime|random|thread|mutex|atomic|iostream|fstream|cstdio|cstdlib)>'
     } | none
@@ -288,8 +295,8 @@ rule_exports() {
 # of a change.
 rule_door() {
     local life others
-    life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/job/life_policy.h | grep -vxE 'Error|Result' | paste -sd'|')
-    others=$(shell_sources | grep -vE '^src/(job/(transaction_log|change_job)|table/table|lanes/lanes|groups/groups)\.(cpp|h)$')
+    life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/core/life.h | grep -vxE 'Error|Result' | paste -sd'|')
+    others=$(shell_sources | grep -vE '^src/(log/transaction_log|job/change_job|table/table|lanes/lanes|groups/groups)\.(cpp|h)$')
     {
         code_grep "\\b(set_column|clear_column|set|set_if|set_or_clear|clear|default_to)\\(.*\\bkJob($life)\\b" <<<"$others"
         code_grep '\b(update_row|tell_ready|publish_group_waits|slot_freed_at_commit|count_(inserts_|move_)?at_commit)\(' <<<"$others"
@@ -352,8 +359,8 @@ rule_docker() {
 # ---- the self-test: a violation for each rule, in files whose names begin with lint_planted
 
 plant() {
-    mkdir -p src/base src/job src/operate src/sql test
-    local unit=src/operate/lint_planted.cpp
+    mkdir -p src/core src/job src/admin src/sql test
+    local unit=src/admin/lint_planted.cpp
     case $1 in
         format) printf '#include "compat/pg.h"\nint  x ;\n' >$unit ;;
         tidy)
@@ -363,10 +370,10 @@ plant() {
             find src -name '*.cpp' -delete
             printf '#include "compat/pg.h"\nstruct Loud {\n    Loud();\n};\nLoud loud;\n' >$unit ;;
         layers)
-            printf '#pragma once\n' >src/operate/lint_planted.h
-            printf '#include "compat/pg.h"\n#include "operate/lint_planted.h"\n' >src/job/lint_planted.cpp ;;
-        pure) printf '#include "postgres.h"\n' >src/base/lint_planted.cpp ;;
-        pure_time) printf '#include <chrono>\n' >src/base/lint_planted.cpp ;;
+            printf '#pragma once\n' >src/admin/lint_planted.h
+            printf '#include "compat/pg.h"\n#include "admin/lint_planted.h"\n' >src/job/lint_planted.cpp ;;
+        pure) printf '#include "postgres.h"\n' >src/core/lint_planted.cpp ;;
+        pure_time) printf '#include <chrono>\n' >src/core/lint_planted.cpp ;;
         forbidden) printf '#include "compat/pg.h"\nvoid f() { std::vector<int> v; }\n' >$unit ;;
         forbidden_throw) printf '#include "compat/pg.h"\nvoid f() { throw 1; }\n' >$unit ;;
         setjmp) printf '#include "compat/pg.h"\ntemplate <typename Body>\nvoid f(Body body) {\n    PG_TRY();\n    { body(); }\n    PG_FINALLY();\n    { done(); }\n    PG_END_TRY();\n}\n' >$unit ;;
@@ -395,8 +402,8 @@ plant() {
 
 # What looks like a violation and is none.
 plant_near_misses() {
-    mkdir -p src/operate src/sql
-    cat >src/operate/lint_allowed.cpp <<'NEAR'
+    mkdir -p src/admin src/sql
+    cat >src/admin/lint_allowed.cpp <<'NEAR'
 // Never throw a std::string here; SPI_execute is not for this file, nor are PG_VERSION_NUM and #include <iostream>.
 #include "compat/pg.h"
 

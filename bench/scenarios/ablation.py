@@ -1,4 +1,4 @@
-# What the mechanisms of src/base/ablation.h buy: a build without each, beside the full one, in the scenario that the mechanism is
+# What the mechanisms of src/core/ablation.h buy: a build without each, beside the full one, in the scenario that the mechanism is
 # there for, in many short turns. Runs when it is named only: make bench ONLY=ablation, WITHOUT="PlaceCache SlotBounds" for some.
 # run.sh has started a server for each such build.
 

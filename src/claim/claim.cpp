@@ -1,6 +1,6 @@
 // See claim.h. A claim goes to the first index entry where a job can be, locks the row, and marks it as claimed.
 //
-// The claim takes jobs lane by lane (job/jobs_table.h), in the order of the first job of each lane. It skips a row that
+// The claim takes jobs lane by lane (row/jobs_table.h), in the order of the first job of each lane. It skips a row that
 // another transaction has locked or has changed since the claim's snapshot; a row that it has locked is therefore the
 // version that its snapshot saw.
 #include "compat/pg.h"
@@ -10,10 +10,8 @@
 #include "claim/read_ahead.h"
 #include "claim/round_robin.h"
 #include "claim/take_from_lane.h"
-#include "claim/waiters.h"
 #include "compat/args.h"
 #include "compat/memory.h"
-#include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
@@ -21,7 +19,9 @@
 #include "leases/young_leases.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
+#include "log/transaction_log.h"
 #include "shmem/database_state.h"
+#include "waiters/waiters.h"
 
 #include <algorithm>
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/job_policy.h"
-#include "job/jobs_table.h"
-#include "lanes/lane_policy.h"
+#include "core/job.h"
+#include "core/lane.h"
 #include "queues/directory.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

@@ -5,10 +5,11 @@
 #include "compat/args.h"
 #include "compat/async_commit.h"
 #include "compat/settings.h"
+#include "core/retry.h"
 #include "identity/identity.h"
-#include "job/retry_policy.h"
+#include "job/job_arguments.h"
+#include "metrics/recent_filters.h"
 #include "queues/granted.h"
-#include "stats/recent_filters.h"
 
 namespace jobq {
 

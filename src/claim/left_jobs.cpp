@@ -3,12 +3,12 @@
 
 #include "claim/left_jobs.h"
 #include "claim/recent_claims.h"
-#include "claim/waiters.h"
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
+#include "waiters/waiters.h"
 
 namespace jobq {
 

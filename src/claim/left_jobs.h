@@ -1,4 +1,4 @@
-// Wakes the next worker that sleeps in jobq_wait() when a claim leaves claimable jobs: see claim/waiters.h.
+// Wakes the next worker that sleeps in jobq_wait() when a claim leaves claimable jobs: see waiters/waiters.h.
 // Only claim.cpp may call this.
 #pragma once
 

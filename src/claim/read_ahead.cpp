@@ -1,8 +1,8 @@
 // See read_ahead.h.
 #include "compat/pg.h"
 
-#include "base/stable_hash.h"
 #include "claim/read_ahead.h"
+#include "core/stable_hash.h"
 #include "lanes/empty_ranges.h"
 
 namespace jobq {

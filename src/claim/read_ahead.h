@@ -1,13 +1,13 @@
 // Guesses how far the scans of a claim are likely to go, so that they read no more of the index than they need
-// (job/ready_scan.h). If a guess is wrong, the scan reads on.
+// (row/ready_scan.h). If a guess is wrong, the scan reads on.
 //
 // Sessions share one guess per lane (lanes/empty_ranges.h), because all of them take the lane's first job next. Under
 // priority_ageing a claim looks at the first entry of each priority, and most of these entries stay where they are, so
 // a session also keeps its own guess for each priority.
 #pragma once
 
-#include "job/ready_scan.h"
-#include "lanes/claim_key_policy.h"
+#include "core/claim_key.h"
+#include "row/ready_scan.h"
 
 namespace jobq {
 

@@ -2,9 +2,9 @@
 // bits of the epoch, and 16 bits of the time in milliseconds.
 #include "compat/pg.h"
 
-#include "base/ablation.h"
-#include "base/stable_hash.h"
 #include "claim/recent_claims.h"
+#include "core/ablation.h"
+#include "core/stable_hash.h"
 #include "shmem/spread.h"
 
 extern "C" {

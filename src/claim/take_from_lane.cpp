@@ -1,10 +1,10 @@
 // See take_from_lane.h.
 #include "compat/pg.h"
 
-#include "base/ablation.h"
 #include "claim/read_ahead.h"
 #include "claim/recent_claims.h"
 #include "claim/take_from_lane.h"
+#include "core/ablation.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/ready_walk.h"
 #include "limits/throttle.h"

@@ -3,10 +3,10 @@
 // Only claim.cpp may call this.
 #pragma once
 
-#include "claim/fairness_policy.h"
 #include "claim/take_job.h"
 #include "compat/pg.h"
-#include "lanes/claim_key_policy.h"
+#include "core/claim_key.h"
+#include "core/fairness.h"
 
 namespace jobq {
 

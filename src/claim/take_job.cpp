@@ -5,10 +5,10 @@
 #include "claim/take_job.h"
 #include "compat/args.h"
 #include "job/change_job.h"
-#include "job/transaction_log.h"
 #include "leases/rescue_index.h"
 #include "leases/suspects.h"
 #include "leases/young_leases.h"
+#include "log/transaction_log.h"
 
 extern "C" {
 #include "common/pg_prng.h"

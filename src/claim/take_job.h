@@ -4,8 +4,8 @@
 
 #include "claim/claim.h"
 #include "compat/pg.h"
-#include "job/jobs_table.h"
 #include "limits/limiter.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

@@ -8,12 +8,12 @@
 #include "compat/result_set.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
-#include "ending/held_jobs.h"
+#include "finish/held_jobs.h"
 #include "identity/identity.h"
-#include "job/owner.h"
-#include "job/payload.h"
-#include "job/status.h"
 #include "queues/granted.h"
+#include "row/owner.h"
+#include "row/payload.h"
+#include "row/status.h"
 
 #include <algorithm>
 

@@ -1,14 +1,10 @@
 // See args.h.
 #include "compat/pg.h"
 
-#include "base/clock.h"
-#include "base/interval.h"
 #include "compat/args.h"
 #include "compat/transaction.h"
-#include "groups/group_policy.h"
-#include "keys/unique_policy.h"
-#include "limits/limit_policy.h"
-#include "queues/queue_settings_policy.h"
+#include "core/clock.h"
+#include "core/interval.h"
 
 extern "C" {
 #include "access/detoast.h"
@@ -40,15 +36,10 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
     return PG_GETARG_TEXT_PP(n);
 }
 
-namespace {
-
-// Returns a description such as 'argument "kind"' or 'element 2 of argument "kinds"'.
 const char *described(ArgumentName name) {
     return name.element == 0 ? psprintf("argument \"%s\"", name.name)
                              : psprintf("element %d of argument \"%s\"", name.element, name.name);
 }
-
-}  // namespace
 
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty) {
     if (value.empty() && !allow_empty)
@@ -130,64 +121,6 @@ core::Micros check_span(const Interval *value, const char *name, Zero zero) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be zero", name),
                         errhint("Use an interval such as '30 seconds'.")));
     return span;
-}
-
-namespace {
-
-// Returns a span such as '10 ms' or '365 days'.
-const char *described_span(core::Micros span) {
-    if (span % core::kDay == 0) return psprintf("%lld days", static_cast<long long>(span / core::kDay));
-    return psprintf("%lld ms", static_cast<long long>(span / core::kMillisecond));
-}
-
-}  // namespace
-
-core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value) {
-    const bool may_be_zero = bounds.removable || bounds.lowest == 0;
-    const core::Micros span = check_span(value, bounds.name, may_be_zero ? Zero::Allowed : Zero::Refused);
-    if ((span < bounds.lowest || span > bounds.highest) && !(bounds.removable && span == 0))
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("argument \"%s\" must be between %s and %s%s", bounds.name, described_span(bounds.lowest),
-                        described_span(bounds.highest), bounds.removable ? ", or 0" : ""),
-                 errhint("Leave it out to take the default, or to keep what is set.")));
-    return span;
-}
-
-core::Micros check_heartbeat_timeout(const Interval *value) {
-    return check_span_within(core::kHeartbeatTimeout, value);
-}
-
-// 0 does not remove the limit of a single job; the caller leaves the argument out for that.
-core::Micros check_max_runtime(const Interval *value) {
-    core::QueueSetting bounds = core::kMaxRuntime;
-    bounds.removable = false;
-    return check_span_within(bounds, value);
-}
-
-void check_unique_key(std::string_view key, ArgumentName name) {
-    check_name(key, name, core::kMaxUniqueKeyBytes, false);
-}
-
-void check_concurrency_key(std::string_view key, ArgumentName name) {
-    check_name(key, name, core::kMaxConcurrencyKeyBytes, false);
-    if (key == core::kEachKey)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be \"*\"", described(name)),
-                        errhint("In jobq_set_limit() it stands for each key of a queue.")));
-}
-
-void check_group_key(std::string_view key, ArgumentName name) { check_name(key, name, core::kMaxGroupKeyBytes, false); }
-
-void check_unique_for(const Interval *value, bool has_key) {
-    const core::Micros span = check_span(value, "unique_for", Zero::Allowed);
-    if (span > core::kMaxUniqueFor)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" must be at most 36500 days"),
-                 errhint("Use an interval such as '1 hour'.")));
-    if (!has_key)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" needs a \"unique_key\""),
-                 errhint("Give the key that is to stay taken.")));
 }
 
 Interval *make_interval(core::Micros micros) {

@@ -3,10 +3,9 @@
 // nothing.
 #pragma once
 
-#include "base/choice.h"
 #include "compat/pg.h"
-#include "job/job_policy.h"
-#include "queues/queue_settings_policy.h"
+#include "core/choice.h"
+#include "core/job.h"
 
 #include <string_view>
 
@@ -19,6 +18,8 @@ struct ArgumentName {
     int element;  // number of the element, from 1; 0: the argument itself
 };
 
+// Returns a description such as 'argument "kind"' or 'element 2 of argument "kinds"'.
+const char *described(ArgumentName name);
 // Raises 22004 "argument must not be NULL".
 [[noreturn]] void null_argument(const char *name);
 
@@ -68,20 +69,6 @@ TimestampTz check_moment(TimestampTz value, const char *name);
 enum class Zero { Allowed, Refused };
 // Returns the span in microseconds; raises 22023 if it is negative or infinite, or if it is zero and zero is refused.
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
-// Calls check_span(), and raises 22023 outside the bounds of the setting; 0 may remove the setting.
-core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value);
-// Call check_span_within() for settings that a job or claim may also give.
-core::Micros check_heartbeat_timeout(const Interval *value);
-core::Micros check_max_runtime(const Interval *value);
-// Raises 42602 if the key is empty, and 42622 if it is longer than 1024 bytes.
-void check_unique_key(std::string_view key, ArgumentName name);
-// Does the same for a group key.
-void check_group_key(std::string_view key, ArgumentName name);
-// Calls check_span() for unique_for; raises 22023 above 36500 days, and if there is no key.
-void check_unique_for(const Interval *value, bool has_key);
-// Raises 42602 if the key is empty, 42622 if it is longer than 255 bytes, and 22023 if it is '*', which stands for
-// every key.
-void check_concurrency_key(std::string_view key, ArgumentName name);
 // Returns a palloc'd interval of this many microseconds.
 Interval *make_interval(core::Micros micros);
 // Returns the microseconds of an interval; a month counts as 30 days.

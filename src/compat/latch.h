@@ -1,8 +1,8 @@
 // Waits for the latch of the process, with an event that pg_stat_activity shows.
 #pragma once
 
-#include "base/clock.h"
 #include "compat/pg.h"
+#include "core/clock.h"
 
 namespace jobq {
 

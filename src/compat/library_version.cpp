@@ -1,8 +1,8 @@
 // See library_version.h. The one file that is compiled anew for another version.
 #include "compat/pg.h"
 
-#include "base/version.h"
 #include "compat/library_version.h"
+#include "core/version.h"
 
 // From PostgreSQL 18 on pg_get_loaded_modules() shows both.
 extern "C" {

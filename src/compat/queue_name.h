@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/job_policy.h"
+#include "core/job.h"
 
 extern "C" {
 #include "common/hashfn.h"

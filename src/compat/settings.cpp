@@ -3,7 +3,7 @@
 #include "compat/pg.h"
 
 #include "compat/settings.h"
-#include "job/job_policy.h"
+#include "core/job.h"
 
 extern "C" {
 #include "utils/varlena.h"

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/job_policy.h"
+#include "core/job.h"
 
 namespace jobq {
 
-// jobq.access: how the rows of jobq.jobs are read and written (job/jobs_table.h).
+// jobq.access: how the rows of jobq.jobs are read and written (row/jobs_table.h).
 struct Access {
     enum Way : int { Auto, Sql, Direct };
 };

@@ -5,13 +5,13 @@
 #include "compat/spi.h"
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
-#include "ending/ending.h"
+#include "finish/ending.h"
 #include "groups/groups.h"
-#include "job/rows.h"
 #include "lanes/refresh.h"
 #include "leases/young_leases.h"
+#include "log/rows.h"
+#include "metrics/counters.h"
 #include "shmem/database_state.h"
-#include "stats/counters.h"
 
 namespace jobq {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "core/job.h"
 #include "job/duty_outcome.h"
-#include "job/job_policy.h"
 
 namespace jobq {
 

@@ -1,7 +1,7 @@
 // The part of the repair that numbers jobs again (lanes/own_numbers.h) whose rows came from another database while the
 // triggers that do so were disabled, as pg_restore --disable-triggers disables them.
 //
-// Such rows have been committed before the next epoch of the triggers begins (job/jobs_table.h), so one look at the
+// Such rows have been committed before the next epoch of the triggers begins (row/jobs_table.h), so one look at the
 // whole table in each epoch finds them. The look goes through the primary key in pieces. What it finds is changed in
 // one transaction: while one half of a group has other numbers than the other half, the group has two heads.
 #include "compat/pg.h"
@@ -11,10 +11,10 @@
 #include "compat/subtransaction.h"
 #include "duties/change_jobs.h"
 #include "duties/renumber.h"
-#include "job/jobs_table.h"
-#include "job/transaction_log.h"
 #include "lanes/lanes.h"
 #include "lanes/own_numbers.h"
+#include "log/transaction_log.h"
+#include "row/jobs_table.h"
 #include "shmem/database_state.h"
 
 namespace jobq {

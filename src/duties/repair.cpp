@@ -8,15 +8,15 @@
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
 #include "duties/renumber.h"
-#include "duties/running_ids.h"
 #include "groups/unblock.h"
-#include "job/jobs_table.h"
-#include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
 #include "lanes/refresh.h"
 #include "lanes/retire.h"
+#include "leases/running_ids.h"
 #include "limits/limit_settings.h"
+#include "log/transaction_log.h"
+#include "row/jobs_table.h"
 #include "shmem/database_state.h"
 
 namespace jobq {

@@ -6,17 +6,17 @@
 #include "compat/spi.h"
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
-#include "duties/orphans.h"
-#include "duties/running_ids.h"
-#include "ending/ending.h"
-#include "ending/overrun.h"
-#include "job/rows.h"
-#include "job/transaction_log.h"
+#include "finish/ending.h"
+#include "finish/overrun.h"
+#include "handlers/orphans.h"
 #include "leases/horizon.h"
 #include "leases/lease_sql.h"
 #include "leases/rescue_index.h"
+#include "leases/running_ids.h"
 #include "leases/suspects.h"
 #include "leases/young_leases.h"
+#include "log/rows.h"
+#include "log/transaction_log.h"
 #include "queues/directory.h"
 #include "shmem/database_state.h"
 
@@ -26,7 +26,7 @@ namespace {
 
 // When a lease expires: one timeout after the last heartbeat. A lease that is older than $2, the start of the grace
 // (server start, promotion, clock step, end of a lock on jobq.jobs), gets one timeout from there, because its worker
-// could not reach the server or the table. The lease of an executor has no clock (duties/orphans.h).
+// could not reach the server or the table. The lease of an executor has no clock (handlers/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \

@@ -3,18 +3,18 @@
 
 #include "compat/settings.h"
 #include "compat/spi.h"
+#include "core/job.h"
 #include "duties/dump_restore.h"
 #include "duties/duties.h"
 #include "duties/tick.h"
 #include "groups/unblock.h"
 #include "identity/identity.h"
-#include "job/job_policy.h"
-#include "job/jobs_table.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
+#include "metrics/counters.h"
+#include "metrics/counts.h"
+#include "row/jobs_table.h"
 #include "schedules/firing.h"
 #include "shmem/database_state.h"
-#include "stats/counters.h"
-#include "stats/counts.h"
 
 namespace jobq {
 

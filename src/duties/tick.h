@@ -3,8 +3,8 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "core/duty.h"
 #include "duties/duties.h"
-#include "duties/duty_policy.h"
 
 namespace jobq {
 

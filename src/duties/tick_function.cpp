@@ -6,9 +6,9 @@
 #include "compat/spi.h"
 #include "duties/tick.h"
 #include "identity/identity.h"
-#include "job/owner.h"
 #include "queues/granted.h"
 #include "queues/scope.h"
+#include "row/owner.h"
 #include "shmem/wall_clock.h"
 #include "table/attached.h"
 

@@ -4,10 +4,10 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "edges/dependencies.h"
-#include "job/jobs_table.h"
-#include "job/owner.h"
-#include "job/rows.h"
-#include "job/transaction_log.h"
+#include "log/rows.h"
+#include "log/transaction_log.h"
+#include "row/jobs_table.h"
+#include "row/owner.h"
 
 namespace jobq {
 

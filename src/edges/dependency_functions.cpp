@@ -6,8 +6,8 @@
 #include "compat/spi.h"
 #include "edges/dependencies.h"
 #include "edges/dependency_policy.h"
-#include "job/owner.h"
 #include "queues/scope.h"
+#include "row/owner.h"
 
 extern "C" {
 #include "lib/stringinfo.h"

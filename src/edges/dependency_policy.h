@@ -1,7 +1,7 @@
 // Dependencies: what the end of one job means to those that wait for it, and how a graph is written. Pure decisions.
 #pragma once
 
-#include "job/job_policy.h"
+#include "core/job.h"
 
 #include <string_view>
 

@@ -5,7 +5,7 @@
 #include "compat/memory.h"
 #include "compat/spi.h"
 #include "edges/edges.h"
-#include "job/jobs_table.h"
+#include "row/jobs_table.h"
 #include "table/table_in_use.h"
 
 #include <algorithm>

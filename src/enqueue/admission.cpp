@@ -6,8 +6,8 @@
 #include "compat/spi.h"
 #include "enqueue/admission.h"
 #include "enqueue/enqueue_keyed.h"
-#include "job/owner.h"
-#include "keys/unique.h"
+#include "enqueue/unique.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

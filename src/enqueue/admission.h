@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "core/unique_key.h"
 #include "enqueue/depth.h"
-#include "keys/unique_policy.h"
 
 namespace jobq {
 

@@ -1,12 +1,12 @@
-// See enqueue.h. Jobs are inserted (job/jobs_table.h) many at once.
+// See enqueue.h. Jobs are inserted (row/jobs_table.h) many at once.
 #include "compat/pg.h"
 
 #include "compat/args.h"
 #include "enqueue/enqueue.h"
 #include "job/change_job.h"
-#include "job/numbers.h"
 #include "lanes/lanes.h"
 #include "queues/directory.h"
+#include "row/numbers.h"
 
 namespace jobq {
 

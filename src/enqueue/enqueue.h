@@ -3,12 +3,12 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
+#include "core/job.h"
+#include "core/life.h"
+#include "core/unique_key.h"
 #include "edges/dependency_policy.h"
-#include "job/job_policy.h"
-#include "job/jobs_table.h"
-#include "job/life_policy.h"
-#include "keys/unique_policy.h"
 #include "queues/directory.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

@@ -9,9 +9,10 @@
 #include "enqueue/enqueue_keyed.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
-#include "job/payload.h"
+#include "job/job_arguments.h"
 #include "queues/directory.h"
 #include "queues/scope.h"
+#include "row/payload.h"
 
 namespace jobq {
 

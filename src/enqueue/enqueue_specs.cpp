@@ -7,9 +7,10 @@
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
 #include "job/change_job.h"
-#include "job/owner.h"
-#include "job/payload.h"
+#include "job/job_arguments.h"
 #include "queues/directory.h"
+#include "row/owner.h"
+#include "row/payload.h"
 
 #include <algorithm>
 

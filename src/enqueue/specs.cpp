@@ -5,7 +5,7 @@
 #include "compat/json_keys.h"
 #include "compat/memory.h"
 #include "enqueue/specs.h"
-#include "job/payload.h"
+#include "row/payload.h"
 
 #include <algorithm>
 

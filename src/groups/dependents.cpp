@@ -6,13 +6,13 @@
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "edges/awaited_jobs.h"
-#include "edges/edges.h"
 #include "edges/dependency_policy.h"
-#include "ending/ending.h"
+#include "edges/edges.h"
+#include "finish/ending.h"
 #include "groups/dependents.h"
 #include "groups/groups.h"
 #include "job/change_job.h"
-#include "job/rows.h"
+#include "log/rows.h"
 
 #include <algorithm>
 

@@ -13,7 +13,7 @@
 #include "groups/line.h"
 #include "groups/line_start.h"
 #include "groups/successors.h"
-#include "job/jobs_table.h"
+#include "row/jobs_table.h"
 
 extern "C" {
 #include "access/relscan.h"

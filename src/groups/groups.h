@@ -5,7 +5,7 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "groups/group_policy.h"
+#include "core/group.h"
 #include "groups/unblock.h"
 
 namespace jobq {

@@ -2,8 +2,8 @@
 #include "compat/pg.h"
 
 #include "groups/line_start.h"
-#include "job/jobs_table.h"
-#include "job/logged.h"
+#include "log/logged.h"
+#include "row/jobs_table.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "shmem/spread.h"

@@ -7,13 +7,13 @@
 // for the moment between, no job stands in front of where it is said to begin. A look announces itself before it takes
 // its snapshot, and stays announced until its transaction has committed and noted what it has found: the ids of who
 // tells meanwhile, whether the snapshot sees them or not, limit that. As all this rests on being told, it is of an
-// epoch of the triggers (job/jobs_table.h). Groups share places in shared memory, each of which knows one: that of
+// epoch of the triggers (row/jobs_table.h). Groups share places in shared memory, each of which knows one: that of
 // whose line most entries were passed lately, so that many groups of a few jobs leave alone what a few groups of many
 // need. Without preload nothing is known.
 #pragma once
 
 #include "compat/pg.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
 
 namespace jobq {
 

@@ -10,8 +10,8 @@
 #include "groups/line_start.h"
 #include "groups/successors.h"
 #include "job/change_job.h"
-#include "job/logged.h"
 #include "lanes/lanes.h"
+#include "log/logged.h"
 #include "shmem/memory.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
 
 namespace jobq {
 

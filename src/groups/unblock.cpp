@@ -5,7 +5,7 @@
 #include "groups/edge_ends.h"
 #include "groups/groups.h"
 #include "groups/unblock.h"
-#include "job/logged.h"
+#include "log/logged.h"
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 #include "compat/pg.h"
 #include "groups/unblocked_list.h"
 #include "job/duty_outcome.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
 
 namespace jobq {
 

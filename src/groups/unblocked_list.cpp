@@ -4,7 +4,7 @@
 
 #include "groups/line_start.h"
 #include "groups/unblocked_list.h"
-#include "job/logged.h"
+#include "log/logged.h"
 #include "shmem/memory.h"
 
 namespace jobq {

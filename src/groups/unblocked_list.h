@@ -8,7 +8,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
 #include "shmem/database_state.h"
 
 namespace jobq {

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "handlers/call_executors.h"
-#include "job/logged.h"
+#include "log/logged.h"
 #include "shmem/executors.h"
 
 namespace jobq {

@@ -2,9 +2,9 @@
 #include "compat/pg.h"
 
 #include "compat/memory.h"
-#include "handlers/executor_policy.h"
+#include "core/executor.h"
 #include "handlers/handler.h"
-#include "job/owner.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "compat/args.h"
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "lanes/lane_policy.h"
+#include "core/lane.h"
 
 #include <string_view>
 

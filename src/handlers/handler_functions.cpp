@@ -6,14 +6,14 @@
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/settings.h"
-#include "handlers/executor_policy.h"
+#include "core/executor.h"
 #include "handlers/handler.h"
 #include "handlers/handler_state.h"
-#include "job/owner.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
+#include "row/owner.h"
 
 extern "C" {
 #include "catalog/pg_namespace_d.h"

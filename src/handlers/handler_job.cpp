@@ -5,13 +5,13 @@
 #include "compat/args.h"
 #include "compat/json_object.h"
 #include "compat/transaction_fate.h"
-#include "ending/held_jobs.h"
+#include "core/retry.h"
+#include "finish/held_jobs.h"
 #include "handlers/handler_job.h"
-#include "job/owner.h"
-#include "job/payload.h"
-#include "job/retry_policy.h"
+#include "metrics/recent_filters.h"
+#include "row/owner.h"
+#include "row/payload.h"
 #include "shmem/executors.h"
-#include "stats/recent_filters.h"
 
 namespace jobq {
 

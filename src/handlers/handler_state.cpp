@@ -3,10 +3,10 @@
 
 #include "compat/served.h"
 #include "compat/settings.h"
-#include "handlers/executor_policy.h"
+#include "core/executor.h"
 #include "handlers/handler_state.h"
 #include "identity/identity.h"
-#include "job/owner.h"
+#include "row/owner.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
 

@@ -5,7 +5,7 @@
 #include "compat/relation_changes.h"
 #include "handlers/known_handlers.h"
 #include "identity/identity.h"
-#include "job/owner.h"
+#include "row/owner.h"
 
 namespace jobq {
 

@@ -8,7 +8,7 @@
 
 #include "compat/latch.h"
 #include "compat/transaction.h"
-#include "handlers/executor_policy.h"
+#include "core/executor.h"
 #include "handlers/handler_job.h"
 #include "handlers/handler_session.h"
 #include "handlers/known_handlers.h"

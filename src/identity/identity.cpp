@@ -9,7 +9,7 @@
 #include "compat/spi.h"
 #include "identity/data_directory.h"
 #include "identity/identity.h"
-#include "job/owner.h"
+#include "row/owner.h"
 
 extern "C" {
 #include "access/xlog.h"

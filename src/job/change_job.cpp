@@ -2,10 +2,10 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "core/retry.h"
 #include "job/change_job.h"
-#include "job/numbers.h"
-#include "job/retry_policy.h"
-#include "job/transaction_log.h"
+#include "log/transaction_log.h"
+#include "row/numbers.h"
 
 namespace jobq {
 
@@ -13,7 +13,7 @@ namespace {
 
 const DoorReaders *readers = nullptr;
 
-// ---- Columns of a life: one function to read and one to write for each type in job/life_policy.h.
+// ---- Columns of a life: one function to read and one to write for each type in core/life.h.
 
 using core::Maybe;
 

@@ -1,14 +1,14 @@
-// The only module that changes a job. job/life_policy.h decides what an event does to the job, this module writes the
+// The only module that changes a job. core/life.h decides what an event does to the job, this module writes the
 // result into the row, and the difference between the old and the new row determines which notifications follow. No
 // other file writes the columns of a job's life (the lint checks this) or calls the functions that publish and count a
 // change.
 //
-// The rows come from job/jobs_table.h: the job is the one in table.row.
+// The rows come from row/jobs_table.h: the job is the one in table.row.
 #pragma once
 
 #include "compat/pg.h"
-#include "job/jobs_table.h"
-#include "job/life_policy.h"
+#include "core/life.h"
+#include "row/jobs_table.h"
 
 #include <string_view>
 

@@ -5,20 +5,20 @@
 // Empty ranges are hints with one guarantee: no committed claimable job lies in a range that is called empty, but for
 // the moment between its transaction's commit and that session's next instruction. It rests on two rules.
 //  - Whatever makes a job claimable publishes the job's key after its transaction has become visible
-//    (wait/at_commit.h), which takes the key out of the ranges.
+//    (commit/at_commit.h), which takes the key out of the ranges.
 //  - A range comes from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
 //    anybody holds, or has changed without having committed, still counts as a job. The reader says so before it
 //    takes the snapshot, and what is published from then on limits what it may add.
 // By hand, triggers publish. So empty ranges are of an epoch, the time between two changes of the table's triggers, and
 // hold in no other; while a trigger that publishes is switched off there are none. See trigger_epoch() in
-// job/jobs_table.h.
+// row/jobs_table.h.
 //
 // Without preload or without a running launcher there are no empty ranges: the same answers, only slower.
 #pragma once
 
 #include "compat/pg.h"
+#include "core/key_space.h"
 #include "lanes/empty_ranges_policy.h"
-#include "lanes/key_space_policy.h"
 #include "shmem/database_state.h"
 
 namespace jobq {

@@ -3,7 +3,7 @@
 // literature calls a low-water mark; the others lie behind jobs that somebody holds for long, or between priorities.
 #pragma once
 
-#include "lanes/claim_key_policy.h"
+#include "core/claim_key.h"
 
 #include <type_traits>
 

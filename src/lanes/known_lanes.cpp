@@ -2,8 +2,8 @@
 // the list of its kinds, a kind that of its lanes.
 #include "compat/pg.h"
 
-#include "base/stable_hash.h"
 #include "compat/memory.h"
+#include "core/stable_hash.h"
 #include "lanes/known_lanes.h"
 
 namespace jobq {

@@ -2,8 +2,8 @@
 // and when it must be read is lanes.cpp's, which alone may call this.
 #pragma once
 
-#include "compat/pg.h"
 #include "compat/args.h"
+#include "compat/pg.h"
 #include "compat/queue_name.h"
 
 namespace jobq {

@@ -4,20 +4,20 @@
 // itself goes into the cache at once; when it rolls back, to a savepoint too, all is read again.
 #include "compat/pg.h"
 
-#include "base/wide_xid.h"
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/queue_name.h"
 #include "compat/readers_lock.h"
 #include "compat/relation_changes.h"
 #include "compat/spi.h"
-#include "job/logged.h"
-#include "job/numbers.h"
-#include "job/owner.h"
+#include "core/wake.h"
+#include "core/wide_xid.h"
 #include "lanes/known_lanes.h"
 #include "lanes/lanes.h"
+#include "log/logged.h"
 #include "queues/known_queues.h"
-#include "wait/wake_policy.h"
+#include "row/numbers.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

@@ -8,10 +8,10 @@
 
 #include "compat/args.h"
 #include "compat/pg.h"
-#include "job/jobs_table.h"
-#include "lanes/claim_key_policy.h"
-#include "lanes/lane_policy.h"
-#include "wait/wake_policy.h"
+#include "core/claim_key.h"
+#include "core/lane.h"
+#include "core/wake.h"
+#include "row/jobs_table.h"
 
 #include <string_view>
 

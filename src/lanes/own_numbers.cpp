@@ -2,11 +2,11 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "job/job_columns.h"
-#include "job/numbers.h"
+#include "core/limit.h"
 #include "lanes/lanes.h"
 #include "lanes/own_numbers.h"
-#include "limits/limit_policy.h"
+#include "row/job_columns.h"
+#include "row/numbers.h"
 
 #include <algorithm>
 

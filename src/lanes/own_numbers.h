@@ -1,5 +1,5 @@
 // The numbers that a row of jobq.jobs should carry in this database. A row brings other numbers if it comes from
-// another database, which has another secret, and no trigger fires that makes the numbers again: job/numbers.h.
+// another database, which has another secret, and no trigger fires that makes the numbers again: row/numbers.h.
 #pragma once
 
 #include "compat/pg.h"

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/jobs_table.h"
-#include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/empty_ranges_policy.h"
+#include "log/transaction_log.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

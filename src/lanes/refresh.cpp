@@ -1,9 +1,9 @@
 // See refresh.h.
 #include "compat/pg.h"
 
-#include "job/logged.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
+#include "log/logged.h"
 
 #include <algorithm>
 

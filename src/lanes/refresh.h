@@ -2,9 +2,9 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/jobs_table.h"
+#include "core/key_space.h"
 #include "lanes/empty_ranges_policy.h"
-#include "lanes/key_space_policy.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

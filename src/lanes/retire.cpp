@@ -13,9 +13,9 @@
 #include "compat/memory.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
-#include "job/jobs_table.h"
 #include "lanes/lanes.h"
 #include "lanes/retire.h"
+#include "row/jobs_table.h"
 
 extern "C" {
 #include "storage/lmgr.h"

@@ -1,8 +1,8 @@
 // See horizon.h.
 #include "compat/pg.h"
 
-#include "job/logged.h"
 #include "leases/horizon.h"
+#include "log/logged.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 

@@ -1,7 +1,7 @@
 // What statements say of leases, of a job `j`, in one place: what core and suspects.h say of rows in C++.
 #pragma once
 
-#include "job/job_policy.h"
+#include "core/job.h"
 
 // Whatever came into a row behind the triggers, no sum or difference may overflow: one row would stop the statement for
 // all.

@@ -5,9 +5,9 @@
 #include "compat/memory.h"
 #include "compat/spi.h"
 #include "job/change_job.h"
-#include "job/transaction_log.h"
 #include "leases/rescue_index.h"
 #include "leases/young_leases.h"
+#include "log/transaction_log.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 
@@ -120,7 +120,7 @@ constexpr int kLookRest = 50;
 constexpr int kHeldLookRest = 10;
 
 // When they must be looked for in the whole table, and that this has been done, begun at `begin`. `epoch`: of the
-// triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes behind the triggers' back has
+// triggers, as the look has seen it (trigger_epoch() in row/jobs_table.h). What comes behind the triggers' back has
 // been committed before the next epoch begins: one look in each finds it; and where they are switched off for long, one
 // now and then. `held`: some were held by others, it must be done again before long.
 TimestampTz next_look_for_unindexed(uint64 epoch) {

@@ -4,8 +4,8 @@
 
 #include "compat/pg.h"
 #include "compat/subtransaction.h"
-#include "job/jobs_table.h"
 #include "leases/young_leases.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

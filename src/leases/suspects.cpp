@@ -1,17 +1,17 @@
 // See suspects.h.
 #include "compat/pg.h"
 
-#include "base/stable_hash.h"
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/own_locks.h"
+#include "core/queue_settings.h"
+#include "core/retry.h"
+#include "core/stable_hash.h"
 #include "job/change_job.h"
-#include "job/owner.h"
-#include "job/retry_policy.h"
 #include "leases/lease_sql.h"
 #include "leases/rescue_index.h"
 #include "leases/suspects.h"
-#include "queues/queue_settings_policy.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

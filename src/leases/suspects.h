@@ -4,7 +4,7 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "job/jobs_table.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

@@ -4,9 +4,9 @@
 // are copied, judged without a lock, and then changed under the lock if they are still what they were.
 #include "compat/pg.h"
 
-#include "base/ablation.h"
 #include "compat/settings.h"
 #include "compat/transaction_fate.h"
+#include "core/ablation.h"
 #include "leases/young_leases.h"
 #include "shmem/database_state.h"
 #include "shmem/set_table.h"

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/job_policy.h"
+#include "core/job.h"
 
 namespace jobq {
 

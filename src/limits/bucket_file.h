@@ -6,7 +6,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "limits/limit_policy.h"
+#include "core/limit.h"
 
 namespace jobq {
 

@@ -4,14 +4,14 @@
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
-#include "job/numbers.h"
-#include "job/owner.h"
-#include "limits/limit_policy.h"
+#include "core/limit.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_state.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
+#include "row/numbers.h"
+#include "row/owner.h"
 #include "shmem/memory.h"
 
 namespace jobq {

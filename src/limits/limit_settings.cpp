@@ -4,14 +4,14 @@
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "job/change_job.h"
-#include "job/jobs_table.h"
-#include "job/numbers.h"
-#include "job/transaction_log.h"
 #include "leases/rescue_index.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_slots.h"
 #include "limits/limiter.h"
+#include "log/transaction_log.h"
 #include "queues/directory.h"
+#include "row/jobs_table.h"
+#include "row/numbers.h"
 
 namespace jobq {
 

@@ -12,10 +12,10 @@
 
 #include "compat/args.h"
 #include "compat/own_locks.h"
+#include "compat/spi.h"
 #include "leases/rescue_index.h"
 #include "limits/limit_slots.h"
 #include "limits/limit_state.h"
-#include "compat/spi.h"
 
 #include <algorithm>
 

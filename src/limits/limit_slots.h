@@ -5,8 +5,8 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/jobs_table.h"
-#include "limits/limit_policy.h"
+#include "core/limit.h"
+#include "row/jobs_table.h"
 
 namespace jobq {
 

@@ -2,14 +2,14 @@
 // database with the most limits, the limit that was used longest ago.
 #include "compat/pg.h"
 
-#include "base/ablation.h"
 #include "compat/queue_name.h"
 #include "compat/settings.h"
-#include "job/logged.h"
+#include "core/ablation.h"
 #include "lanes/empty_ranges.h"
 #include "limits/bucket_file.h"
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
+#include "log/logged.h"
 #include "shmem/set_table.h"
 #include "shmem/wall_clock.h"
 

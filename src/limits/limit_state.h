@@ -1,4 +1,4 @@
-// What the sessions of a server know together of limits (limits/limit_policy.h): which slots are free, when the next
+// What the sessions of a server know together of limits (core/limit.h): which slots are free, when the next
 // token comes.
 //
 // Of slots these are hints; the truth is who holds them in jobq.jobs (limits/limit_slots.h). A number that is handed
@@ -16,7 +16,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "limits/limit_policy.h"
+#include "core/limit.h"
 
 #include <string_view>
 

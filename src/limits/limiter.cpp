@@ -2,10 +2,10 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "job/numbers.h"
 #include "limits/limit_state.h"
 #include "limits/limiter.h"
 #include "limits/throttled_ranges.h"
+#include "row/numbers.h"
 #include "shmem/memory.h"
 #include "table/table_sql.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/life_policy.h"
-#include "limits/limit_policy.h"
+#include "core/life.h"
+#include "core/limit.h"
 #include "limits/limit_slots.h"
 #include "queues/directory.h"
 

@@ -2,14 +2,14 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "job/numbers.h"
-#include "job/transaction_log.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "limits/limit_state.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
+#include "log/transaction_log.h"
+#include "row/numbers.h"
 
 #include <algorithm>
 

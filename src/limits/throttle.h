@@ -3,9 +3,9 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/jobs_table.h"
 #include "lanes/empty_ranges_policy.h"
 #include "queues/directory.h"
+#include "row/jobs_table.h"
 
 #include <string_view>
 

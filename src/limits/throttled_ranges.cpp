@@ -1,9 +1,9 @@
 // See throttled_ranges.h.
 #include "compat/pg.h"
 
-#include "base/ablation.h"
 #include "compat/queue_name.h"
-#include "limits/limit_policy.h"
+#include "core/ablation.h"
+#include "core/limit.h"
 #include "limits/throttled_ranges.h"
 #include "shmem/memory.h"
 

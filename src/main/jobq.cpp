@@ -1,13 +1,10 @@
 // The library's entry point, _PG_init, and the functions that run at the end of a transaction, in their order.
 #include "compat/pg.h"
 
-#include "bgw/database_commands.h"
-#include "bgw/drop_extension.h"
-#include "bgw/launcher.h"
-#include "bgw/triggers_changed.h"
 #include "claim/recent_claims.h"
 #include "claim/round_robin.h"
-#include "claim/waiters.h"
+#include "commit/at_commit.h"
+#include "commit/prepared.h"
 #include "compat/async_commit.h"
 #include "compat/library_version.h"
 #include "compat/settings.h"
@@ -22,32 +19,35 @@
 #include "handlers/handler_job.h"
 #include "identity/data_directory.h"
 #include "job/change_job.h"
-#include "job/inheritance.h"
-#include "job/logged.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
 #include "leases/rescue_index.h"
 #include "leases/young_leases.h"
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
+#include "log/logged.h"
+#include "metrics/counters.h"
+#include "metrics/recent_filters.h"
 #include "metrics/totals.h"
+#include "processes/database_commands.h"
+#include "processes/drop_extension.h"
+#include "processes/launcher.h"
+#include "processes/triggers_changed.h"
+#include "row/inheritance.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
-#include "stats/counters.h"
-#include "stats/recent_filters.h"
 #include "table/early_toast.h"
-#include "wait/at_commit.h"
 #include "wait/job_waiters.h"
 #include "wait/notices.h"
-#include "wait/prepared.h"
 #include "wait/wake_notes.h"
+#include "waiters/waiters.h"
 
 namespace jobq {
 
 namespace {
 
-// The only list of the functions that read the log of the transaction (job/logged.h). docs/design.md, "The end of a
+// The only list of the functions that read the log of the transaction (log/logged.h). docs/design.md, "The end of a
 // transaction", gives the reasons for the order.
 constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, promote_successors},

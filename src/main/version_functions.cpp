@@ -1,8 +1,8 @@
 // SQL functions about versions: jobq_version() and a check that the library fits the extension.
 #include "compat/pg.h"
 
-#include "bgw/extension.h"
 #include "compat/library_version.h"
+#include "processes/extension.h"
 
 namespace jobq {
 

@@ -4,7 +4,7 @@
 #include "compat/memory.h"
 #include "compat/settings.h"
 #include "compat/transaction.h"
-#include "job/logged.h"
+#include "log/logged.h"
 #include "metrics/totals.h"
 #include "shmem/database_state.h"
 #include "shmem/hash_table.h"

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "metrics/series_policy.h"
+#include "core/series.h"
 
 namespace jobq {
 

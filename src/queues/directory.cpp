@@ -11,9 +11,9 @@
 #include "compat/relation_changes.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
-#include "job/owner.h"
 #include "queues/directory.h"
 #include "queues/queue_settings.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "limits/limit_policy.h"
-#include "queues/queue_settings_policy.h"
+#include "core/limit.h"
+#include "core/queue_settings.h"
 
 #include <string_view>
 

@@ -3,6 +3,7 @@
 
 #include "compat/args.h"
 #include "compat/memory.h"
+#include "job/job_arguments.h"
 #include "queues/queue_settings.h"
 
 namespace jobq {

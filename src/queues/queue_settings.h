@@ -4,7 +4,7 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "queues/queue_settings_policy.h"
+#include "core/queue_settings.h"
 
 namespace jobq {
 

@@ -5,7 +5,7 @@
 
 #include "compat/args.h"
 #include "compat/spi.h"
-#include "lanes/lane_policy.h"
+#include "core/lane.h"
 #include "queues/roles.h"
 #include "queues/scope.h"
 

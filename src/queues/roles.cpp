@@ -2,8 +2,8 @@
 #include "compat/pg.h"
 
 #include "compat/spi.h"
-#include "job/owner.h"
 #include "queues/roles.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 #include "compat/relation_changes.h"
 #include "compat/spi.h"
 #include "compat/transaction.h"
-#include "job/owner.h"
 #include "queues/roles.h"
 #include "queues/scope.h"
+#include "row/owner.h"
 
 #include <algorithm>
 

@@ -13,7 +13,7 @@
 
 #include "compat/args.h"
 #include "compat/pg.h"
-#include "job/jobs_table.h"
+#include "row/jobs_table.h"
 
 #include <string_view>
 

@@ -6,7 +6,7 @@
 // if one of the two fields begins with *, it must match both.
 #pragma once
 
-#include "base/clock.h"
+#include "core/clock.h"
 
 #include <cstdint>
 #include <string_view>

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/memory.h"
-#include "ending/ending.h"
+#include "finish/ending.h"
 #include "schedules/overlap.h"
 
 namespace jobq {

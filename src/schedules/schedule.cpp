@@ -1,8 +1,8 @@
 // See schedule.h.
 #include "compat/pg.h"
 
-#include "base/choice.h"
 #include "compat/json_object.h"
+#include "core/choice.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
 #include "schedules/schedule.h"

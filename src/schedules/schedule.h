@@ -4,8 +4,8 @@
 #include "compat/args.h"
 #include "compat/pg.h"
 #include "compat/spi.h"
+#include "core/life.h"
 #include "enqueue/enqueue.h"
-#include "job/life_policy.h"
 #include "queues/scope.h"
 #include "schedules/timing_policy.h"
 

@@ -3,7 +3,7 @@
 
 #include "compat/args.h"
 #include "compat/json_keys.h"
-#include "job/payload.h"
+#include "row/payload.h"
 #include "schedules/schedule_arguments.h"
 
 namespace jobq {

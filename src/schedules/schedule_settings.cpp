@@ -1,9 +1,9 @@
 // See schedule_settings.h.
 #include "compat/pg.h"
 
-#include "base/stable_hash.h"
 #include "compat/own_locks.h"
-#include "job/transaction_log.h"
+#include "core/stable_hash.h"
+#include "log/transaction_log.h"
 #include "schedules/overlap.h"
 #include "schedules/schedule_settings.h"
 

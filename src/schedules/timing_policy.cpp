@@ -1,8 +1,8 @@
 // See timing_policy.h.
 #include "schedules/timing_policy.h"
 
-#include "base/clock.h"
-#include "base/stable_hash.h"
+#include "core/clock.h"
+#include "core/stable_hash.h"
 
 #include <algorithm>
 

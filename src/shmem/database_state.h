@@ -7,10 +7,10 @@
 // late. No error may be raised while the lock is held.
 #pragma once
 
-#include "bgw/launch_policy.h"
 #include "compat/pg.h"
-#include "duties/duty_policy.h"
-#include "lanes/key_space_policy.h"
+#include "core/duty.h"
+#include "core/key_space.h"
+#include "core/launch.h"
 #include "shmem/horizon.h"
 
 extern "C" {
@@ -37,7 +37,7 @@ static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 
 enum class Presence : uint8 { Unknown, Absent, Present };
 
-// The epoch of the triggers (job/jobs_table.h) in which the triggers do not report manual changes.
+// The epoch of the triggers (row/jobs_table.h) in which the triggers do not report manual changes.
 constexpr uint64 kNoEpoch = 0;
 
 struct StepReport {

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
-#include "handlers/executor_policy.h"
+#include "core/executor.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
 

@@ -11,7 +11,7 @@
 
 #include "compat/pg.h"
 #include "compat/settings.h"
-#include "job/job_policy.h"
+#include "core/job.h"
 #include "shmem/database_state.h"
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // Lists, in shared memory, of sessions that sleep until other sessions wake them: the common part of the waiters for
-// claimable jobs (claim/waiters.h) and for a job's end (wait/job_waiters.h). The users' own locks guard the lists.
+// claimable jobs (waiters/waiters.h) and for a job's end (wait/job_waiters.h). The users' own locks guard the lists.
 #pragma once
 
 #include "compat/pg.h"

@@ -2,7 +2,7 @@
 // clocks is in shared memory, so that the first process that checks detects a step for all.
 #include "compat/pg.h"
 
-#include "base/clock.h"
+#include "core/clock.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "shmem/wall_clock.h"

@@ -2,8 +2,8 @@
 // Only code that decides about leases may call this, and the launcher before it sleeps or starts a process.
 #pragma once
 
-#include "base/interval.h"
 #include "compat/pg.h"
+#include "core/interval.h"
 
 namespace jobq {
 

@@ -182,7 +182,7 @@ CREATE INDEX jobs_group_active_idx ON jobq.jobs (_group_active) WITH (deduplicat
 
 
 -- A queue has a row here only when somebody created, altered or paused it. NULL: the built-in default. The settings, with
--- their defaults and bounds, are the table in src/queues/queue_settings_policy.h.
+-- their defaults and bounds, are the table in src/core/queue_settings.h.
 --: queues with settings of their own; any other name works with the defaults
 CREATE TABLE jobq.queue_settings (
     queue             text PRIMARY KEY CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),

@@ -5,7 +5,7 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "job/job_policy.h"
+#include "core/job.h"
 
 namespace jobq {
 

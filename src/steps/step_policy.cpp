@@ -1,7 +1,7 @@
 // See step_policy.h.
 #include "steps/step_policy.h"
 
-#include "base/stable_hash.h"
+#include "core/stable_hash.h"
 
 namespace jobq::core {
 

@@ -1,8 +1,8 @@
 // Durable steps: what a name stands for, and what a call that waits is answered. Pure decisions.
 #pragma once
 
-#include "job/job_policy.h"
-#include "job/life_policy.h"
+#include "core/job.h"
+#include "core/life.h"
 
 #include <string_view>
 

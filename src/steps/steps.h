@@ -7,7 +7,7 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "job/jobs_table.h"
+#include "row/jobs_table.h"
 #include "steps/step_policy.h"
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // What others have attached to a table of ours, and hence which way its rows must go: the one place that decides it.
-// Asked once per version of the table's entry in the relation cache (job/jobs_table.cpp keeps the answer), never per
+// Asked once per version of the table's entry in the relation cache (row/jobs_table.cpp keeps the answer), never per
 // row.
 #pragma once
 

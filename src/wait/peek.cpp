@@ -5,7 +5,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "lanes/claim_key_policy.h"
+#include "core/claim_key.h"
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
 #include "leases/suspects.h"

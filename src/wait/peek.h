@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "lanes/lane_policy.h"
+#include "core/lane.h"
 
 #include <string_view>
 

@@ -5,19 +5,19 @@
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
-#include "claim/waiters.h"
 #include "compat/args.h"
 #include "compat/latch.h"
 #include "compat/spi.h"
+#include "core/job.h"
 #include "identity/identity.h"
-#include "job/job_policy.h"
+#include "metrics/recent_filters.h"
 #include "queues/granted.h"
 #include "shmem/memory.h"
 #include "shmem/wall_clock.h"
-#include "stats/recent_filters.h"
 #include "wait/peek.h"
 #include "wait/sleep.h"
 #include "wait/wake_notes.h"
+#include "waiters/waiters.h"
 
 namespace jobq {
 

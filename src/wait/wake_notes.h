@@ -1,12 +1,12 @@
-// Notes, in shared memory, of wakes of workers that did not sleep at that time (wait/wake_notes_policy.h). They end the
-// next wait of a worker that has just checked whether it should stop and is about to wait.
+// Notes, in shared memory, of wakes of workers that did not sleep at that time (waiters/wake_notes_policy.h). They end
+// the next wait of a worker that has just checked whether it should stop and is about to wait.
 //
 // No wake is lost: the waking session first leaves a note, then looks for sleepers (end_waits), and takes the note back
 // if it has found one. A sleeper enters itself first, then looks for a note. Without preload all of this does nothing.
 #pragma once
 
 #include "compat/pg.h"
-#include "wait/wake_notes_policy.h"
+#include "waiters/wake_notes_policy.h"
 
 namespace jobq {
 

@@ -5,8 +5,8 @@
 #include "compat/result_set.h"
 #include "identity/identity.h"
 #include "job/change_job.h"
-#include "job/owner.h"
 #include "queues/scope.h"
+#include "row/owner.h"
 #include "steps/steps.h"
 #include "workflows/step_arguments.h"
 

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/settings.h"
-#include "job/payload.h"
+#include "row/payload.h"
 #include "workflows/step_arguments.h"
 
 namespace jobq {

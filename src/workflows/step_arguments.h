@@ -3,7 +3,7 @@
 
 #include "compat/args.h"
 #include "compat/pg.h"
-#include "ending/held_jobs.h"
+#include "finish/held_jobs.h"
 #include "steps/steps.h"
 
 namespace jobq {

@@ -1,4 +1,4 @@
-# Transactions that do more than the log of a transaction has room for (src/job/transaction_log.h): what they tell
+# Transactions that do more than the log of a transaction has room for (src/log/transaction_log.h): what they tell
 # others is less precise then, and never too little; and their memory does not grow.
 #
 # The tick interval of a minute keeps the repair out: whatever follows, follows from the commit.

@@ -1,5 +1,5 @@
 // Admission to a queue with a greatest depth.
-#include "enqueue/backpressure_policy.h"
+#include "core/backpressure.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The order of claim keys, and what comes next: across ids, times and priorities, up to the very last.
-#include "lanes/claim_key_policy.h"
+#include "core/claim_key.h"
 #include "print_claim_key.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Steps of the wall clock: time is an argument, so nothing here sleeps.
-#include "base/clock.h"
+#include "core/clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The arithmetic of the counters.
-#include "base/wide_xid.h"
-#include "stats/counts_policy.h"
+#include "core/counts.h"
+#include "core/wide_xid.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/choice.h"
+#include "core/choice.h"
 #include "edges/dependency_policy.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Who runs handlers: which executor is started, which makes room, and who is to blame for a lost job.
-#include "handlers/executor_policy.h"
+#include "core/executor.h"
 
 #include <gtest/gtest.h>
 

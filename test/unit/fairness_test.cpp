@@ -1,7 +1,7 @@
 // The orders of queues with priority ageing or round_robin, against brute force.
-#include "claim/fairness_policy.h"
+#include "core/fairness.h"
 #include "hash_key.h"
-#include "queues/queue_settings_policy.h"
+#include "core/queue_settings.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

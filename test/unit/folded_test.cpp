@@ -1,4 +1,4 @@
-#include "base/folded.h"
+#include "core/folded.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // core/group: the number of a group, and the place of a job in it after a change by hand.
-#include "groups/group_policy.h"
+#include "core/group.h"
 
 #include "hash_key.h"
 

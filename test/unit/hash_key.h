@@ -1,7 +1,7 @@
 // The secret under which tests hash: the key of SipHash's published test vectors, bytes 0x00 to 0x0f.
 #pragma once
 
-#include "base/keyed_hash.h"
+#include "core/keyed_hash.h"
 
 namespace jobq::core {
 

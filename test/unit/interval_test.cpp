@@ -1,5 +1,5 @@
 // The server's intervals made one number.
-#include "base/interval.h"
+#include "core/interval.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // States, limits, leases and saturating arithmetic.
-#include "job/job_policy.h"
+#include "core/job.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// base/keyed_hash: SipHash-2-4 against the published test vectors.
-#include "base/keyed_hash.h"
+// core/keyed_hash: SipHash-2-4 against the published test vectors.
+#include "core/keyed_hash.h"
 
 #include "hash_key.h"
 

@@ -1,5 +1,5 @@
 // The hash of lanes, which tables store, and which worker may take which lane.
-#include "lanes/lane_policy.h"
+#include "core/lane.h"
 
 #include "hash_key.h"
 

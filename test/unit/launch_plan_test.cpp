@@ -1,5 +1,5 @@
 // When the launcher starts which worker: single decisions, then whole days under a virtual clock.
-#include "bgw/launch_policy.h"
+#include "core/launch.h"
 
 #include <gtest/gtest.h>
 

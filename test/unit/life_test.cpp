@@ -1,6 +1,6 @@
 // What becomes of a job in each status by each event.
-#include "job/life_policy.h"
-#include "queues/queue_settings_policy.h"
+#include "core/life.h"
+#include "core/queue_settings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // core/limit: slots and their numbers, what is left of a limit that was lowered, token buckets.
-#include "limits/limit_policy.h"
+#include "core/limit.h"
 
 #include "hash_key.h"
 

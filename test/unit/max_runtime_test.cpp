@@ -1,5 +1,5 @@
 // The second clock of a running job.
-#include "job/max_runtime_policy.h"
+#include "core/max_runtime.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What the totals count, when, and how it is told.
-#include "exposition/families_policy.h"
-#include "exposition/text_policy.h"
-#include "metrics/series_policy.h"
+#include "core/series.h"
+#include "metrics/families_policy.h"
+#include "metrics/text_policy.h"
 
 #include <gtest/gtest.h>
 

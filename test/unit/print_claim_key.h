@@ -1,7 +1,7 @@
 // How the messages of failed tests show a claim key.
 #pragma once
 
-#include "lanes/claim_key_policy.h"
+#include "core/claim_key.h"
 
 #include <ostream>
 

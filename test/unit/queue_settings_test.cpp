@@ -1,5 +1,5 @@
 // The table of settings of queues.
-#include "queues/queue_settings_policy.h"
+#include "core/queue_settings.h"
 
 #include <gtest/gtest.h>
 

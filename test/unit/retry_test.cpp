@@ -1,6 +1,6 @@
 // Backoff and what becomes of a job whose attempt ended.
-#include "job/retry_policy.h"
-#include "queues/queue_settings_policy.h"
+#include "core/queue_settings.h"
+#include "core/retry.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A search that goes on where the last one began, and begins anew after a rest.
-#include "base/search_start.h"
+#include "core/search_start.h"
 
 #include <gtest/gtest.h>
 

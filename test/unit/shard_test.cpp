@@ -1,5 +1,5 @@
 // Which ids a shard gives.
-#include "job/shard_policy.h"
+#include "row/shard_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // core/unique: what becomes of an enqueue whose key another job has.
-#include "base/choice.h"
-#include "keys/unique_policy.h"
+#include "core/choice.h"
+#include "core/unique_key.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/version.h"
+#include "core/version.h"
 
 #include <gtest/gtest.h>
 

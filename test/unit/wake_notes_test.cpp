@@ -1,4 +1,4 @@
-#include "wait/wake_notes_policy.h"
+#include "waiters/wake_notes_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Whom a commit wakes: lanes that are known, lanes that are new, and what does not fit into shared memory.
-#include "wait/wake_policy.h"
+#include "core/wake.h"
 
 #include <gtest/gtest.h>
 

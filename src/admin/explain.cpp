@@ -1,0 +1,402 @@
+// Why a job does not run: see explain.h.
+#include "compat/pg.h"
+
+#include "admin/chain.h"
+#include "admin/explain.h"
+#include "compat/args.h"
+#include "compat/settings.h"
+#include "handlers/handler_state.h"
+#include "leases/lease_sql.h"
+#include "log/rows.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+#include "steps/steps.h"
+
+extern "C" {
+#include "access/xlog.h"
+#include "lib/stringinfo.h"
+}
+
+namespace jobq {
+
+namespace {
+
+enum Column {
+    kStatus = 1,
+    kQueue,
+    kKind,
+    kVersion,
+    kRequires,
+    kPriority,
+    kRunAt,
+    kTable,
+    kPlace,
+    kWorkerId,
+    kLastHeartbeat,
+    kLeaseTimeout,
+    kMustEndAt,
+    kCancelRequestedAt,
+    kFinishedAt,
+    kError,
+    kGroupKey,
+    kGroupWaiting,
+    kConcurrencyKey,
+    kAttempts,
+    kMaxAttempts,
+    kDeadFrom,
+    kSuspect
+};
+Statement read_subject = {
+    R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
+              j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
+              j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
+              )" IS_SUSPECT R"(
+       FROM jobq.jobs j WHERE j.id = $1)",
+    {INT8OID}};
+
+// Selects the unfinished jobs to which edges of kind $2 lead.
+Statement read_unfinished = {
+    R"(SELECT e.target FROM jobq.edges e JOIN jobq.jobs j ON j.id = e.target
+       WHERE e.job_id = $1 AND e.kind = $2 AND j.status <= 'processing'
+       ORDER BY e.target LIMIT $3)",
+    {INT8OID, TEXTOID, INT8OID}};
+
+Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.edges e WHERE e.job_id = $1 AND e.kind = 'depends')",
+                       {INT8OID}};
+
+// OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
+Statement read_group_head = {
+    R"(SELECT h.id FROM (SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 OFFSET 0) h ORDER BY h.id LIMIT 1)",
+    {INT8OID}};
+Statement count_group_before = {
+    R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
+    {INT8OID, INT8OID, INT8OID}};
+
+// Claimable jobs of the queue in front of a place, of whatever lane.
+Statement count_before = {
+    R"(SELECT count(*)
+       FROM (SELECT FROM (SELECT DISTINCT d.lane
+                          FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d) l,
+                  LATERAL (SELECT FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready AND (j.priority, j.run_at, j.id) < ($2, $3, $4)
+                           LIMIT $5) j
+             LIMIT $5) w)",
+    {TEXTOID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
+
+struct Subject {
+    int64 id;
+    Row row;
+    core::JobStatus status;
+    std::string_view queue_name;
+    const Queue *queue;
+    TimestampTz now;
+    ReasonSink *sink;
+};
+
+bool has(const Subject &job, int column) { return !job.row.is_null(column); }
+TimestampTz time_at(const Subject &job, int column) {
+    return has(job, column) ? DatumGetTimestampTz(job.row.get(column)) : DT_NOEND;
+}
+const char *string_at(const Subject &job, int column) {
+    return has(job, column) ? TextDatumGetCString(job.row.get(column)) : "";
+}
+
+void explain_finished(const Subject &job) {
+    const char *detail =
+        job.status == core::JobStatus::Completed
+            ? "it has completed"
+            : psprintf("%s%s%s", core::status_name(job.status), has(job, kError) ? ": " : "", string_at(job, kError));
+    job.sink->take({"finished", psprintf("%s; jobq_retry runs it again", detail), 0, 0, DT_NOEND});
+    if (has(job, kDeadFrom))
+        job.sink->take({"dead_letter",
+                        psprintf("it failed in queue \"%s\"; jobq_redrive or jobq_retry runs it there again",
+                                 string_at(job, kDeadFrom)),
+                        0, 0, DT_NOEND});
+}
+
+// Whether its handler is run by an executor.
+bool has_executor(const Subject &job) {
+    return has(job, kLeaseTimeout) && span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) >= core::kEndlessLease;
+}
+
+// When it is taken from its worker.
+TimestampTz lease_end(const Subject &job) {
+    const TimestampTz must_end = time_at(job, kMustEndAt);
+    if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
+    const core::Micros span =
+        has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) : core::kUsualLease;
+    return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
+}
+
+void explain_running(const Subject &job) {
+    const TimestampTz end = lease_end(job);
+    const char *until = has_executor(job) ? "its lease ends with the process that runs its handler"
+                                          : "its lease ends then unless a heartbeat comes";
+    job.sink->take({"running",
+                    psprintf("attempt %d of %d, held by worker \"%s\"; %s", job.row.int32_at(kAttempts),
+                             job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId), until),
+                    0, 0, end});
+    const TimestampTz asked = time_at(job, kCancelRequestedAt);
+    const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());
+    if (asked != DT_NOEND)
+        job.sink->take({"cancelling", "it has been asked to stop; then it is taken from its worker", 0, 0, forced});
+    if (Min(end, forced) < job.now) explain_unserved("its time is over", job.sink);
+}
+
+// So long a duty may take.
+constexpr core::Micros kLate = 5 * core::kSecond;
+
+void explain_scheduled(const Subject &job) {
+    const TimestampTz run_at = time_at(job, kRunAt);
+    const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
+    const bool late = run_at < job.now - kLate;
+    job.sink->take({"scheduled",
+                    run_at <= job.now && !worker_comes_by() ? "it is due"
+                    : late              ? "it was due then: jobq.workers says in note and last_error what keeps it"
+                    : run_at <= job.now ? "it is due, and becomes claimable in a moment"
+                    : retries           ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
+                                        : "it is not due before then",
+                    0, 0, run_at});
+    if (run_at <= job.now) explain_unserved("it is due", job.sink);
+}
+
+// Returns rows (id): one more than an answer names.
+Rows unfinished_targets(const Subject &job, const char *kind) {
+    return read(read_unfinished,
+                Params().add(Int64GetDatum(job.id)).add(CStringGetTextDatum(kind)).add(Int64GetDatum(kNamedJobs + 1)));
+}
+
+bool explain_dependencies(const Subject &job) {
+    const Rows blockers = unfinished_targets(job, "depends");
+    if (blockers.size() == 0) return false;
+    const bool more = blockers.size() > kNamedJobs;
+    const auto count = static_cast<int>(Min(blockers.size(), static_cast<uint64>(kNamedJobs)));
+    job.sink->take({"dependency",
+                    psprintf("it depends on %s%d job%s that %s not finished", more ? "more than " : "", count,
+                             count == 1 ? "" : "s", count == 1 ? "has" : "have"),
+                    ids_in(blockers), 0, DT_NOEND});
+    return true;
+}
+
+bool explain_group(const Subject &job) {
+    if (!has(job, kGroupWaiting)) return false;
+    const Datum group = job.row.get(kGroupWaiting);
+    const Rows head = read(read_group_head, Params().add(group));
+    const int64 before =
+        read(count_group_before, Params().add(group).add(Int64GetDatum(job.id)).add(Int64GetDatum(kCounted + 1)))[0]
+            .int64_at(1);
+    if (head.size() == 0 && before == 0) return false;
+    const char *waiting = psprintf("%s wait%s before it", count_text(before), before == 1 ? "s" : "");
+    job.sink->take({"group",
+                    head.size() > 0
+                        ? psprintf("job %lld is the head of group \"%s\"; %s",
+                                   static_cast<long long>(head[0].int64_at(1)), string_at(job, kGroupKey), waiting)
+                        : psprintf("in group \"%s\" %s", string_at(job, kGroupKey), waiting),
+                    head.size() > 0 ? ids_in(head) : 0, 0, DT_NOEND});
+    return true;
+}
+
+void explain_awaited_jobs(const Subject &job, const Row &wait) {
+    const Rows unfinished = unfinished_targets(job, "awaits");
+    const bool more = unfinished.size() > kNamedJobs;
+    const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
+    const int of = wait.int32_at(3);
+    job.sink->take({"awaiting",
+                    psprintf("it awaits the end of %s of %d job%s, of which %s%d %s not finished",
+                             TextDatumGetCString(wait.get(1)), of, of == 1 ? "" : "s", more ? "more than " : "", count,
+                             count == 1 ? "has" : "have"),
+                    ids_in(unfinished), 0, time_at(job, kMustEndAt)});
+    if (count == 0) explain_unserved("what it awaits has ended", job.sink);
+}
+
+void explain_awaiting(const Subject &job) {
+    const Rows awaited = read_awaited(job.id);
+    if (awaited.size() > 0 && awaited[0].is_null(2)) return explain_awaited_jobs(job, awaited[0]);
+    const bool known = awaited.size() > 0;
+    const auto event = known ? awaited[0].text_at(2) : std::string_view();
+    job.sink->take({"awaiting",
+                    known ? psprintf("it awaits the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
+                          : "it awaits something that jobq.steps does not have: set it to pending",
+                    0, 0, time_at(job, kMustEndAt)});
+}
+
+void explain_blocked(const Subject &job) {
+    if (has(job, kMustEndAt) && !has(job, kGroupWaiting)) {
+        explain_awaiting(job);
+        if (time_at(job, kMustEndAt) <= job.now) explain_unserved("its time is over", job.sink);
+        return;
+    }
+    const bool depends = explain_dependencies(job);
+    if (explain_group(job) || depends) return;
+    if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {
+        job.sink->take(
+            {"blocked", "somebody has set it to blocked, and it stays so until it is set back", 0, 0, DT_NOEND});
+        return;
+    }
+    job.sink->take({"unblocking",
+                    worker_comes_by() ? "what it waited for has ended, and it becomes claimable in a moment, unless "
+                                        "jobq.workers has a note or an error"
+                                      : "what it waited for has ended",
+                    0, 0, DT_NOEND});
+    explain_unserved("what it waited for has ended", job.sink);
+}
+
+// Keeps the word of the first reason.
+class FirstWord : public ReasonSink {
+ public:
+    void take(const Reason &reason) override {
+        if (any) return;
+        any = true;
+        word = reason.word;
+    }
+    bool any = false;
+    const char *word = "deleted";
+};
+
+// Maximum number of jobs at the beginning of a chain for which the answer gives the reason.
+constexpr int kToldRoots = 5;
+
+// Names the jobs at which the chain of waits begins, if the jobs that this job waits for wait for others.
+void explain_chain(const Subject &job) {
+    const Chain chain = walk_chain(job.id);
+    if (!chain.any) return;
+    const char *detail = nullptr;
+    if (chain.deep) {
+        StringInfoData text;
+        initStringInfo(&text);
+        appendStringInfoString(&text, "the chain begins at ");
+        const int told = Min(chain.root_count, kToldRoots);
+        for (int i = 0; i < told; i++) {
+            FirstWord first;
+            explain_job(chain.roots[i], job.now, &first);
+            appendStringInfo(&text, "%sjob %lld (%s)",
+                             i == 0                      ? ""
+                             : i == chain.root_count - 1 ? " and "
+                                                         : ", ",
+                             static_cast<long long>(chain.roots[i]), first.word);
+        }
+        if (chain.root_count > told) appendStringInfo(&text, " and %d more jobs", chain.root_count - told);
+        if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of it were checked", kVisitedJobs);
+        detail = text.data;
+    } else if (chain.root_count == 0) {
+        detail = chain.unvisited == 0 ? "the jobs that it waits for wait for each other"
+                                      : psprintf("the chain goes on with job %lld; only %d jobs of it were checked",
+                                                 static_cast<long long>(chain.unvisited), kVisitedJobs);
+    }
+    if (detail == nullptr) return;
+    Datum jobs[kNamedJobs];
+    int count = 0;
+    while (count < chain.root_count && count < kNamedJobs) {
+        jobs[count] = Int64GetDatum(chain.roots[count]);
+        count++;
+    }
+    if (count == 0 && chain.unvisited != 0) jobs[count++] = Int64GetDatum(chain.unvisited);
+    job.sink->take({"chain", detail, count == 0 ? 0 : array_of(jobs, count, INT8OID), 0, DT_NOEND});
+}
+
+// Its queue and kind have a handler for which no executor is free.
+void explain_handler(const Subject &job) {
+    if (!shared_memory_ready() || RecoveryInProgress()) return;
+    const std::string_view kind = job.row.text_at(kKind);
+    const Handlers handlers = read_handlers(nullptr);
+    for (const Handler *handler = handlers.items; handler < handlers.items + handlers.count; handler++) {
+        if (handler->queue != job.queue_name || handler->kind != kind) continue;
+        const HandlerState state = state_of_handler(*handler);
+        if (strcmp(state.state, "waiting") == 0)
+            job.sink->take(
+                {"handler", psprintf("its handler waits for an executor: %s", state.reason), 0, 0, DT_NOEND});
+    }
+}
+
+// `requests`: when workers asked for such jobs last.
+void explain_place(const Subject &job, bool stopped, const char *requests) {
+    const int64 before = read(count_before, Params()
+                                                .add(job.row.get(kQueue))
+                                                .add(job.row.get(kPriority))
+                                                .add(job.row.get(kRunAt))
+                                                .add(Int64GetDatum(job.id))
+                                                .add(Int64GetDatum(kCounted + 1)))[0]
+                             .int64_at(1);
+    const char *order = job.queue->round_robin           ? "; but its concurrency_keys take turns"
+                        : job.queue->priority_ageing > 0 ? "; but waiting counts too, by priority_ageing"
+                                                         : "";
+    if (before > 0)
+        job.sink->take({"behind",
+                        psprintf("%s claimable job%s of the queue come%s before it by priority, run_at and id%s%s",
+                                 count_text(before), before == 1 ? "" : "s", before == 1 ? "s" : "", order,
+                                 stopped ? "" : requests),
+                        0, 0, DT_NOEND});
+    else if (!stopped)
+        job.sink->take({"claimable", psprintf("the next claim that may take it gets it%s", requests), 0, 0, DT_NOEND});
+}
+
+// Notes whether anything was said.
+class NotingSink : public ReasonSink {
+ public:
+    explicit NotingSink(ReasonSink *to) : to_(to) {}
+    void take(const Reason &reason) override {
+        any = true;
+        to_->take(reason);
+    }
+    bool any = false;
+
+ private:
+    ReasonSink *to_;
+};
+
+void explain_pending(Subject job) {
+    NotingSink noting(job.sink);
+    job.sink = &noting;
+    explain_refusal(job.sink);
+    const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
+    if (has(job, kConcurrencyKey))
+        explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
+    explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
+    const RecentFilters recent = recent_filters(job.queue_name, job.now);
+    const Demand demand = demand_at(job.row, kKind);
+    // No worker needs to ask while the queue is paused.
+    if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
+    if (!paused) explain_handler(job);
+    // It is no reason by itself: nobody may be on trial.
+    bool stopped = noting.any;
+    if (job.row.bool_at(kSuspect))
+        stopped |=
+            explain_suspects(job.queue_name, has(job, kWorkerId) ? DatumGetTextPP(job.row.get(kWorkerId)) : nullptr, 1,
+                             job.now, job.sink);
+    LastRequest last = kNoRequest;
+    add_last_request(recent, demand, &last);
+    explain_place(job, stopped, describe_requests(job.queue_name, recent, last, job.now));
+}
+
+}  // namespace
+
+void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
+    const Rows rows = read(read_subject, Params().add(Int64GetDatum(job_id)));
+    if (rows.size() == 0) return;
+    const Row row = rows[0];
+    const Queue queue = kept_queue(*find_queue(row.text_at(kQueue)));
+    const Subject job = {job_id, row, status_at(row, kStatus), row.text_at(kQueue), &queue, now, sink};
+    if (core::is_finished(job.status)) return explain_finished(job);
+    switch (job.status) {
+        case core::JobStatus::Processing:
+            explain_running(job);
+            return;
+        case core::JobStatus::Scheduled:
+            explain_scheduled(job);
+            break;
+        case core::JobStatus::Blocked:
+            explain_blocked(job);
+            explain_chain(job);
+            break;
+        case core::JobStatus::Pending:
+            explain_pending(job);
+            return;
+        default:
+            sink->take(
+                {core::status_name(job.status), psprintf("it %s", core::what_it_does(job.status)), 0, 0, DT_NOEND});
+    }
+    if (queue.paused) explain_queue_stops(job.queue_name, queue, now, sink);
+    explain_holders(holders_of_row(DatumGetObjectId(row.get(kTable)), row.get(kPlace)), 0, 1, sink);
+}
+
+}  // namespace jobq

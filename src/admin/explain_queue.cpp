@@ -1,0 +1,325 @@
+// Why a queue stands still: see explain.h.
+#include "compat/pg.h"
+
+#include "admin/explain.h"
+#include "compat/args.h"
+#include "leases/lease_sql.h"
+#include "metrics/counts.h"
+#include "queues/known_queues.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr int kLanes = 100;
+constexpr int kKeys = 20;
+// The search for a concurrency key with room under its limits checks this many keys at most.
+constexpr int kCheckedKeys = 1000;
+// So many jobs at the head are looked at for locks.
+constexpr int kHead = 20;
+
+// The lanes of queue $1. OFFSET 0, because a plan that is ordered by lane would pass the lanes of all queues.
+#define LANES_OF_QUEUE \
+    "(SELECT DISTINCT d.lane FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d)"
+
+// Lanes with claimable jobs, those with the first jobs first.
+Statement read_lanes = {
+    R"(SELECT l.kind, l.version, l.requires, n.jobs
+       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires
+             FROM (SELECT d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d
+             ORDER BY d.lane) l,
+            LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.run_at) AS run_at
+                     FROM (SELECT j.priority, j.run_at FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready LIMIT $2) j) n
+       WHERE n.jobs > 0 ORDER BY n.priority, n.run_at LIMIT $3)",
+    {TEXTOID, INT8OID, INT8OID}};
+
+Statement read_head = {
+    R"(SELECT h.id, h.tableoid, h.ctid
+       FROM )" LANES_OF_QUEUE R"( l,
+            LATERAL (SELECT j.id, j.tableoid, j.ctid, j.priority, j.run_at FROM jobq.jobs j
+                     WHERE j._lane = l.lane AND j._ready
+                     ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) h
+       ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
+    {TEXTOID, INT8OID}};
+
+// The keys of running jobs that hold a slot of their key's limit, and those of the jobs at the head: a rate stops keys
+// of which none runs.
+Statement read_limited_keys = {
+    R"(SELECT k.key
+       FROM ((SELECT j.concurrency_key AS key, count(*) AS running FROM jobq.jobs j
+              WHERE j._key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
+              GROUP BY j.concurrency_key ORDER BY count(*) DESC, j.concurrency_key COLLATE "C" LIMIT $2)
+             UNION ALL
+             SELECT h.key, 0
+             FROM (SELECT h.concurrency_key AS key
+                   FROM )" LANES_OF_QUEUE R"( l,
+                        LATERAL (SELECT j.id, j.priority, j.run_at, j.concurrency_key FROM jobq.jobs j
+                                 WHERE j._lane = l.lane AND j._ready
+                                 ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $3) h
+                   ORDER BY h.priority, h.run_at, h.id LIMIT $3) h
+             WHERE h.key IS NOT NULL) k
+       GROUP BY k.key ORDER BY max(k.running) DESC, k.key COLLATE "C")",
+    {TEXTOID, INT8OID, INT8OID},
+    Planning::Free};
+
+// Of the jobs that are promoted next, in whatever queue, the first of this one.
+Statement read_next_due = {
+    R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due AND j.status = 'scheduled'
+                             ORDER BY j.run_at, j.id LIMIT $2) n
+       WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
+    {TEXTOID, INT8OID}};
+
+// Whether a claimable job has no key, and how many jobs were looked at: $2 at most.
+Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL), false), count(*)
+       FROM (SELECT j.concurrency_key
+             FROM )" LANES_OF_QUEUE R"( l,
+                  LATERAL (SELECT j.concurrency_key FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready
+                           ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
+             LIMIT $2) j)",
+                          {TEXTOID, INT8OID}};
+
+// The keys of claimable jobs, each once per lane. Each step looks up the next key in the index, so that many jobs of
+// one key cost no more than one.
+#define NEXT_KEY(condition)                                       \
+    "(SELECT j.concurrency_key FROM jobq.jobs j WHERE " condition \
+    " AND j.concurrency_key IS NOT NULL AND j._ready"             \
+    " ORDER BY j._lane, j.concurrency_key COLLATE \"C\" LIMIT 1)"
+Statement read_keys = {
+    R"(WITH RECURSIVE keys(lane, key) AS (
+           SELECT l.lane, )" NEXT_KEY("j._lane = l.lane") R"( FROM )" LANES_OF_QUEUE R"( l
+           UNION ALL
+           SELECT k.lane, )" NEXT_KEY(R"(j._lane = k.lane AND j.concurrency_key COLLATE "C" > k.key)") R"(
+           FROM keys k WHERE k.key IS NOT NULL)
+       SELECT k.key FROM keys k WHERE k.key IS NOT NULL LIMIT $2)",
+    {TEXTOID, INT8OID}};
+
+// Of the queue's claimable jobs, as far as they are counted, how many are suspects.
+Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(), count(*)
+       FROM (SELECT j.lost_attempts, j._company_lease
+             FROM )" LANES_OF_QUEUE R"( l,
+                  LATERAL (SELECT j.lost_attempts, j._company_lease FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready
+                           ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
+             LIMIT $2) j)",
+                            {TEXTOID, INT8OID}};
+
+const char *jobs_text(int64 count) {
+    return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
+}
+
+int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
+    return Max(numbers.jobs[static_cast<int>(status)], 0);
+}
+
+// Returns for how many of the claimable jobs workers have asked, as far as they were counted. `requests`: when.
+int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
+    const Rows lanes =
+        read(read_lanes,
+             Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes + 1)));
+    const RecentFilters recent = recent_filters(name, now);
+    int64 wanted = 0;
+    LastRequest last = kNoRequest;
+    const auto checked = static_cast<int>(Min(lanes.size(), static_cast<uint64>(kLanes)));
+    for (int i = 0; i < checked; i++) {
+        const Demand demand = demand_at(lanes[i], 1);
+        const int64 jobs = lanes[i].int64_at(4);
+        if (!explain_unasked(recent, demand, jobs, now, sink)) wanted += jobs;
+        add_last_request(recent, demand, &last);
+    }
+    if (wanted == 0 && lanes.size() > kLanes)
+        sink->take(
+            {"unasked",
+             psprintf("there are jobs of other kinds, versions, or capabilities than these %d, which were not checked",
+                      kLanes),
+             0, 0, DT_NOEND});
+    *requests = describe_requests(name, recent, last, now);
+    return wanted;
+}
+
+RowHolders holders_at(const Row &place) { return holders_of_row(DatumGetObjectId(place.get(2)), place.get(3)); }
+
+Rows read_first(text *queue, int64 most) {
+    return read(read_head, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(most)));
+}
+
+// Whether others hold all jobs, as far as it is looked.
+bool all_are_held(text *queue) {
+    const Rows jobs = read_first(queue, kCounted);
+    if (jobs.size() == static_cast<uint64>(kCounted)) return false;
+    for (uint64 i = 0; i < jobs.size(); i++)
+        if (holders_at(jobs[i]).count == 0) return false;
+    return true;
+}
+
+// Returns whether others hold all jobs.
+bool explain_head(text *queue, ReasonSink *sink) {
+    const Rows head = read_first(queue, kHead);
+    RowHolders all = {};
+    Datum held[kHead];
+    int count = 0;
+    for (uint64 i = 0; i < head.size(); i++) {
+        const RowHolders holders = holders_at(head[i]);
+        if (holders.count > 0) held[count++] = head[i].get(1);
+        for (int h = 0; h < holders.count; h++) {
+            const TransactionId *end = all.xids + all.count;
+            if (all.count < kMaxHolders &&
+                std::find(static_cast<const TransactionId *>(all.xids), end, holders.xids[h]) == end)
+                all.xids[all.count++] = holders.xids[h];
+        }
+    }
+    if (count > 0) explain_holders(all, array_of(held, count, INT8OID), count, sink);
+    return head.size() > 0 && count == static_cast<int>(head.size()) && (count < kHead || all_are_held(queue));
+}
+
+// Returns whether all claimable jobs are suspects, and a worker is on trial.
+bool explain_suspected(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows counts = read(count_suspects, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+    const int64 suspects = counts[0].int64_at(1);
+    return suspects > 0 && explain_suspects(name, nullptr, suspects, now, sink) && suspects == counts[0].int64_at(2);
+}
+
+// Keys whose limits let no more of their jobs start. A row of the answer names each.
+struct StoppedKeys {
+    std::string_view items[kKeys + kHead];
+    int count;
+};
+
+bool contains(const StoppedKeys &keys, std::string_view key) {
+    const std::string_view *end = keys.items + keys.count;
+    return std::find(static_cast<const std::string_view *>(keys.items), end, key) != end;
+}
+
+void explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, StoppedKeys *stopped,
+                  ReasonSink *sink) {
+    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return;
+    const Rows keys =
+        read(read_limited_keys,
+             Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)).add(Int64GetDatum(kHead)));
+    for (uint64 i = 0; i < keys.size(); i++)
+        if (explain_key_stops(name, keys[i].text_at(1), queue, now, sink))
+            stopped->items[stopped->count++] = keys[i].text_at(1);
+}
+
+class SilentSink : public ReasonSink {
+ public:
+    void take(const Reason &) override {}
+};
+
+// Looks for claimable jobs that the limits of keys let start. Returns which, as the end of a sentence. If none was
+// found, returns nullptr and tells the sink of what was not listed or not checked.
+const char *find_startable(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now,
+                           const StoppedKeys &stopped, ReasonSink *sink) {
+    const Rows first = read(find_keyless, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)));
+    if (first[0].bool_at(1)) return "; jobs without a concurrency_key may start";
+    const Rows rows = read(read_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCheckedKeys + 1)));
+    const auto found = static_cast<int>(rows.size());
+    auto *keys = static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found, 1)));
+    for (int i = 0; i < found; i++) keys[i] = rows[i].text_at(1);
+    std::sort(keys, keys + found);
+    const auto count = static_cast<int>(std::unique(keys, keys + found) - keys);
+    SilentSink silent;
+    int more = 0;
+    for (int i = 0; i < count; i++) {
+        if (contains(stopped, keys[i])) continue;
+        if (!explain_key_stops(name, keys[i], queue, now, &silent))
+            return psprintf("; jobs of concurrency_key \"%.*s\" may start", static_cast<int>(keys[i].size()),
+                            keys[i].data());
+        more++;
+    }
+    const int64 looked_at = first[0].int64_at(2);
+    if (found > kCheckedKeys || looked_at > kCounted)
+        sink->take({"limit",
+                    psprintf("limits stop every job that was checked (jobs: %lld, concurrency_keys: %d); other jobs "
+                             "were not checked",
+                             static_cast<long long>(looked_at), count),
+                    0, 0, DT_NOEND});
+    else if (more > 0)
+        sink->take({"limit",
+                    psprintf("the limits let no job of %d more concurrency_key%s start", more, more == 1 ? "" : "s"), 0,
+                    0, DT_NOEND});
+    return nullptr;
+}
+
+void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+    const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
+    sink->take(
+        {"scheduled",
+         psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then", jobs_text(count)), 0,
+         0, next});
+    if (next <= now) explain_unserved("jobs are due", sink);
+}
+
+void explain_blocked(int64 count, ReasonSink *sink) {
+    sink->take({"blocked",
+                psprintf("%s for dependencies, a signal or behind the head of a group: jobq_explain of one of them",
+                         psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : "")),
+                0, 0, DT_NOEND});
+    explain_unserved("jobs are blocked", sink);
+}
+
+// All but the pending ones.
+void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
+    for (const core::StatusRow &row : core::kJobStatuses) {
+        const int64 count = in_status(numbers, row.status);
+        if (count == 0 || !core::is_waiting(row.status) || row.status == core::JobStatus::Pending) continue;
+        if (row.status == core::JobStatus::Scheduled)
+            explain_scheduled(count, queue, now, sink);
+        else if (row.status == core::JobStatus::Blocked)
+            explain_blocked(count, sink);
+        else
+            sink->take({row.label, psprintf("%s: each %s", jobs_text(count), row.does), 0, 0, DT_NOEND});
+    }
+}
+
+}  // namespace
+
+void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
+    text *queue_text = make_text(name);
+    const char *quoted = psprintf("queue \"%.*s\"", static_cast<int>(name.size()), name.data());
+    if (!queue_is_known(name)) {
+        sink->take({"unknown", psprintf("%s has neither jobs nor settings", quoted), 0, 0, DT_NOEND});
+        return;
+    }
+    const Queue queue = kept_queue(*find_queue(name));
+    const QueueNumbers numbers = read_unfinished(name);
+    const int64 pending = in_status(numbers, core::JobStatus::Pending);
+    const int64 running = in_status(numbers, core::JobStatus::Processing);
+    bool stopped = explain_refusal(sink);
+    stopped |= explain_queue_stops(name, queue, now, sink);
+    StoppedKeys stopped_keys = {};
+    explain_keys(name, queue, queue_text, now, &stopped_keys, sink);
+    int64 waiting = 0;
+    for (const core::StatusRow &row : core::kJobStatuses)
+        if (core::is_waiting(row.status)) waiting += in_status(numbers, row.status);
+    if (queue.max_depth > 0 && waiting >= queue.max_depth)
+        sink->take(
+            {"full",
+             psprintf("%s wait, max_depth is %d: %s", jobs_text(waiting), queue.max_depth,
+                      queue.on_full == core::FullPolicy::Reject ? "enqueues are refused" : "enqueues drop the oldest"),
+             0, 0, DT_NOEND});
+    if (pending > 0) {
+        const char *requests = "";
+        // No worker needs to ask while the queue is paused.
+        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, &requests, sink);
+        if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
+        const char *startable = "";
+        if (!stopped && stopped_keys.count > 0)
+            startable = find_startable(name, queue, queue_text, now, stopped_keys, sink);
+        if (startable == nullptr) stopped = true;
+        if (explain_suspected(name, queue_text, now, sink)) stopped = true;
+        if (!stopped)
+            sink->take(
+                {"claimable",
+                 psprintf("%s pending, %s running%s%s", jobs_text(pending), jobs_text(running), startable, requests), 0,
+                 0, DT_NOEND});
+    }
+    explain_waiting(numbers, queue_text, now, sink);
+    if (waiting == 0) sink->take({"empty", psprintf("no job waits, %s running", jobs_text(running)), 0, 0, DT_NOEND});
+}
+
+}  // namespace jobq

@@ -1,0 +1,252 @@
+// Operators' functions on jobs: one by its id, or many of a queue by a filter.
+#include "compat/pg.h"
+
+#include "admin/filter_keys.h"
+#include "admin/operate.h"
+#include "admin/retry.h"
+#include "admin/statuses_argument.h"
+#include "compat/args.h"
+#include "compat/result_set.h"
+#include "queues/directory.h"
+#include "queues/granted.h"
+#include "queues/known_queues.h"
+#include "row/current_status.h"
+#include "row/owner.h"
+#include "row/status.h"
+#include "steps/step_policy.h"
+
+#include <cmath>
+
+namespace jobq {
+
+namespace {
+
+// A retried dead letter goes home.
+bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
+    return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
+}
+
+// Applies an operation to one job; the job's status afterwards, NULL when it is unknown.
+Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz run_at) {
+    Datum id = Int64GetDatum(require_int64(fcinfo, 0, "job_id"));
+    const QueueScope *scope = scope_of(fcinfo);
+    bool found = false;
+    core::JobStatus status = core::JobStatus::Pending;
+    with_owner_spi([&] {
+        const Operated operated = operate(operation, array_of(&id, 1, INT8OID), scope, run_at, GetCurrentTimestamp());
+        status = operated.status;
+        found = operated.count == 1 ||
+                (may_operate(operation, scope, DatumGetInt64(id)) && current_status(DatumGetInt64(id), &status));
+    });
+    if (!found) PG_RETURN_NULL();
+    PG_RETURN_DATUM(status_datum(status));
+}
+
+// The statuses that a set operation covers when the caller names none.
+bool covered_by_default(Operation operation, core::JobStatus status) {
+    switch (operation) {
+        case Operation::Retry:
+            return status == core::JobStatus::Failed;
+        case Operation::Delete:
+            return core::is_finished(status);
+        case Operation::Cancel:
+        case Operation::Reschedule:
+            break;
+    }
+    return operation_applies(operation, status);
+}
+
+int32 required_max_jobs(FunctionCallInfo fcinfo, int n) {
+    require(fcinfo, n, "max_jobs");
+    return check_max_jobs(PG_GETARG_INT32(n));
+}
+
+// LIKE itself would complain only if it met a text that it compares so far.
+void check_like_pattern(std::string_view pattern, const char *name) {
+    const size_t last = pattern.find_last_not_of('\\');
+    const size_t escapes = pattern.size() - (last == std::string_view::npos ? 0 : last + 1);
+    if (escapes % 2 != 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_ESCAPE_SEQUENCE),
+                        errmsg("argument \"%s\" must not end with an escape character", name),
+                        errhint("Write two backslashes for one.")));
+}
+
+// 0 when it is absent.
+double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
+    if (!given(fcinfo, n)) return 0;
+    const double rate = PG_GETARG_FLOAT8(n);
+    if (!(rate > 0) || !std::isfinite(rate))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"%s\" must be a finite number above 0", name),
+                        errhint("It is how many jobs become claimable in a second. Leave it out for all at once.")));
+    return rate;
+}
+
+// The parameters from kind on are the same in all set operations; `first` is the position of kind.
+JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
+    JobFilter filter = {};
+    filter.queue = granted_queue(fcinfo, 0, "queue");
+    filter.scope = scope_of(fcinfo);
+    if (given(fcinfo, first)) {
+        filter.kind = PG_GETARG_TEXT_PP(first);
+        check_name(view(filter.kind), "kind", core::kMaxKindBytes, true);
+    }
+    filter.statuses = read_statuses(fcinfo, first + 1, operation, covered_by_default);
+    if (given(fcinfo, first + 2)) {
+        filter.error_like = PG_GETARG_TEXT_PP(first + 2);
+        check_like_pattern(view(filter.error_like), "error_like");
+    }
+    filter.has_created_before = given(fcinfo, first + 3);
+    if (filter.has_created_before) {
+        const core::Micros age = check_span(PG_GETARG_INTERVAL_P(first + 3), "older_than", Zero::Allowed);
+        filter.created_before = core::saturating_add(GetCurrentTimestamp(), -age);
+    }
+    filter.has_metadata = given(fcinfo, first + 4);
+    if (filter.has_metadata) filter.metadata = PG_GETARG_DATUM(first + 4);
+    filter.max_jobs = required_max_jobs(fcinfo, first + 5);
+    if (given(fcinfo, first + 6)) read_filter_keys(PG_GETARG_JSONB_P(first + 6), &filter);
+    return filter;
+}
+
+Datum operate_on_matching(const JobFilter &filter, Operation operation, TimestampTz run_at) {
+    PG_RETURN_INT64(with_owner_spi([&] {
+        require_known_queue(view(filter.queue));
+        const TimestampTz now = GetCurrentTimestamp();
+        const Rows matching = lock_matching(filter, operation, run_at, now);
+        if (matching.size() == 0) {
+            warn_of_unknown_queue(view(filter.queue), filter.scope);
+            return INT64CONST(0);
+        }
+        auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
+        for (uint64 i = 0; i < matching.size(); i++) ids[i] = matching[i].get(1);
+        const Datum array = array_of(ids, static_cast<int>(matching.size()), INT8OID);
+        return operate_on_many(operation, array, run_at, now);
+    }));
+}
+
+TimestampTz required_run_at(FunctionCallInfo fcinfo, int n) {
+    require(fcinfo, n, "run_at");
+    return check_finite(PG_GETARG_TIMESTAMPTZ(n), "run_at");
+}
+
+// Returns the rows that read_rows(job_id) finds, as they are.
+Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
+    ResultSet results(fcinfo);
+    with_owner_spi([&] {
+        if (job_is_in_scope(scope, id)) results.rows(read_rows(id));
+    });
+    return results.done();
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_get);
+PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_job); }
+
+PG_FUNCTION_INFO_V1(jobq_log);
+PGDLLEXPORT Datum jobq_log(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_log); }
+
+PG_FUNCTION_INFO_V1(jobq_result);
+PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
+    bool none = true;
+    const Datum result = with_owner_spi([&] {
+        if (!job_is_in_scope(scope, id)) return Datum(0);
+        const Rows rows = read_result(id);
+        const Datum value = rows.size() == 1 ? rows[0].get(1, &none) : Datum(0);
+        return none ? Datum(0) : SPI_datumTransfer(value, false, -1);
+    });
+    if (none) PG_RETURN_NULL();
+    PG_RETURN_DATUM(result);
+}
+
+PG_FUNCTION_INFO_V1(jobq_cancel);
+PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_one(fcinfo, Operation::Cancel, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_retry);
+PGDLLEXPORT Datum jobq_retry(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_one(fcinfo, Operation::Retry, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_retry_from);
+PGDLLEXPORT Datum jobq_retry_from(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    text *step = require_text(fcinfo, 1, "step");
+    check_name(view(step), "step", core::kMaxStepBytes, false);
+    const QueueScope *scope = scope_of(fcinfo);
+    bool found = false;
+    core::JobStatus status = core::JobStatus::Pending;
+    with_owner_spi([&] {
+        retry_from(id, step, scope, GetCurrentTimestamp());
+        found = may_operate(Operation::Retry, scope, id) && current_status(id, &status);
+    });
+    if (!found) PG_RETURN_NULL();
+    PG_RETURN_DATUM(status_datum(status));
+}
+
+PG_FUNCTION_INFO_V1(jobq_reschedule);
+PGDLLEXPORT Datum jobq_reschedule(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "job_id");
+    return operate_on_one(fcinfo, Operation::Reschedule, required_run_at(fcinfo, 1));
+}
+
+PG_FUNCTION_INFO_V1(jobq_delete);
+PGDLLEXPORT Datum jobq_delete(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_one(fcinfo, Operation::Delete, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_cancel_jobs);
+PGDLLEXPORT Datum jobq_cancel_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_matching(read_filter(fcinfo, 1, Operation::Cancel), Operation::Cancel, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_retry_jobs);
+PGDLLEXPORT Datum jobq_retry_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_matching(read_filter(fcinfo, 1, Operation::Retry), Operation::Retry, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_reschedule_jobs);
+PGDLLEXPORT Datum jobq_reschedule_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const TimestampTz run_at = required_run_at(fcinfo, 1);
+    return operate_on_matching(read_filter(fcinfo, 2, Operation::Reschedule), Operation::Reschedule, run_at);
+}
+
+PG_FUNCTION_INFO_V1(jobq_delete_jobs);
+PGDLLEXPORT Datum jobq_delete_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_matching(read_filter(fcinfo, 1, Operation::Delete), Operation::Delete, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_redrive);
+PGDLLEXPORT Datum jobq_redrive(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    text *queue = granted_queue(fcinfo, 0, "queue");
+    const QueueScope *scope = scope_of(fcinfo);
+    const int32 max_jobs = required_max_jobs(fcinfo, 1);
+    const double per_second = rate_argument(fcinfo, 2, "per_second");
+    PG_RETURN_INT64(with_owner_spi([&] {
+        require_known_queue(view(queue));
+        const int64 redriven = redrive(queue, scope, max_jobs, per_second, GetCurrentTimestamp());
+        if (redriven == 0) warn_of_unknown_queue(view(queue), scope);
+        return redriven;
+    }));
+}
+
+}  // extern "C"
+
+}  // namespace jobq

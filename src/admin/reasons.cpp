@@ -1,0 +1,478 @@
+// See reasons.h.
+#include "compat/pg.h"
+
+#include "admin/reasons.h"
+#include "compat/args.h"
+#include "compat/readers_lock.h"
+#include "identity/identity.h"
+#include "lanes/lanes.h"
+#include "leases/lease_sql.h"
+#include "limits/limit_settings.h"
+#include "limits/limit_state.h"
+#include "limits/limiter.h"
+#include "row/numbers.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+#include "waiters/waiters.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "lib/stringinfo.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// All that is read for an explanation.
+constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
+                                   "edges", "steps",          "identity"};
+
+// The jobs that hold slots from $1 up to below $2, oldest start first.
+Statement find_in_queue_slots = {
+    "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
+    {INT8OID, INT8OID, INT8OID}};
+Statement find_in_key_slots = {
+    "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
+    {INT8OID, INT8OID, INT8OID}};
+
+// Suspects that run, as leases/suspects.cpp has it.
+Statement find_on_trial = {
+    R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
+       FROM jobq.jobs j,
+            LATERAL (SELECT )" BOUNDED_TIME("j.started_at") " + " LEASE_TIMEOUT R"( AS ends_at) t
+       WHERE j._rescue_indexed AND j.status = 'processing' AND )" RUNS_AS_SUSPECT R"(
+         AND (j.queue = $1 OR j.worker_id = $2) AND j.last_heartbeat < t.ends_at
+       ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, t.ends_at, j.id LIMIT $3)",
+    {TEXTOID, TEXTOID, INT8OID},
+    Planning::Free};
+
+Statement find_session = {
+    R"(SELECT l.pid, nullif(a.application_name, ''), a.state, a.xact_start
+       FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+       WHERE l.locktype = 'transactionid' AND l.transactionid = $1 AND l.mode = 'ExclusiveLock' AND l.granted
+         AND l.pid IS NOT NULL)",
+    {XIDOID},
+    Planning::Free};
+Statement find_prepared = {
+    "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
+
+// Who keeps readers of the table $1 waiting, or with $2 also every change: CREATE INDEX without CONCURRENTLY, LOCK
+// TABLE, ALTER TABLE, REINDEX ...; who only asks for that does, too, and stands behind somebody. A prepared transaction
+// has no process.
+Statement find_table_locks = {
+    R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start, l.granted,
+              l.relation::pg_catalog.regclass::text, p.gid
+       FROM pg_catalog.pg_locks l
+            LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+            LEFT JOIN pg_catalog.pg_locks x
+                 ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+                 AND x.virtualtransaction = l.virtualtransaction
+            LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid
+       WHERE l.locktype = 'relation'
+         AND (l.relation = $1 AND (l.mode = 'AccessExclusiveLock'
+                                   OR $2 AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock'))
+              OR l.relation IN (SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = $1)
+                 AND l.mode = 'AccessExclusiveLock')
+         AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                           WHERE d.datname = pg_catalog.current_database())
+         AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+       ORDER BY l.relation <> $1, NOT l.granted, a.xact_start, l.pid LIMIT 10)",
+    {OIDOID, BOOLOID},
+    Planning::Free};
+Statement find_blocking = {
+    R"(SELECT DISTINCT ON (b.pid) b.pid, nullif(a.application_name, ''), a.state, a.xact_start
+       FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b(pid)
+            LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid
+       ORDER BY b.pid LIMIT 10)",
+    {INT4OID},
+    Planning::Free};
+
+char *copy_of(std::string_view text) { return pnstrdup(text.data(), text.size()); }
+
+void refused(const FailureText &failure, ReasonSink *sink) {
+    sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
+}
+
+// "process 12 (psql), idle in transaction, in its transaction since ...": from three columns of pg_stat_activity.
+void describe_session(StringInfo text, int32 pid, const Row &row, int name_column) {
+    appendStringInfo(text, "process %d", pid);
+    if (!row.is_null(name_column)) appendStringInfo(text, " (%s)", copy_of(row.text_at(name_column)));
+    if (!row.is_null(name_column + 1)) appendStringInfo(text, ", %s", copy_of(row.text_at(name_column + 1)));
+    if (!row.is_null(name_column + 2))
+        appendStringInfo(text, ", in its transaction since %s",
+                         timestamptz_to_str(DatumGetTimestampTz(row.get(name_column + 2))));
+}
+
+// The processes that a row is about, each once.
+struct Pids {
+    Datum items[200];
+    int count;
+};
+
+bool add_pid(Pids *pids, int32 pid) {
+    const Datum *end = pids->items + pids->count;
+    if (pids->count == static_cast<int>(lengthof(pids->items)) ||
+        std::find(static_cast<const Datum *>(pids->items), end, Int32GetDatum(pid)) != end)
+        return false;
+    pids->items[pids->count++] = Int32GetDatum(pid);
+    return true;
+}
+
+// ", behind process 12 (psql), active": whom a process that waits for a lock waits for.
+void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
+    const Rows blocking = read(find_blocking, Params().add(Int32GetDatum(pid)));
+    for (uint64 i = 0; i < blocking.size(); i++) {
+        const int32 other = blocking[i].int32_at(1);
+        appendStringInfoString(text, i == 0 ? ", behind " : " and ");
+        if (other == 0) {
+            appendStringInfoString(text, "a prepared transaction");
+            continue;
+        }
+        describe_session(text, other, blocking[i], 2);
+        add_pid(pids, other);
+    }
+}
+
+// A lock on the table, or on an index of it, that somebody has or waits for.
+void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
+    const char *mode = copy_of(lock.text_at(2));
+    const char *table = copy_of(lock.text_at(7));
+    if (lock.is_null(1)) {
+        appendStringInfo(text, "%s is locked by %s of the prepared transaction \"%s\"", table, mode,
+                         lock.is_null(8) ? "" : copy_of(lock.text_at(8)));
+        return;
+    }
+    const int32 pid = lock.int32_at(1);
+    if (lock.bool_at(6)) {
+        appendStringInfo(text, "%s is locked by %s of ", table, mode);
+        describe_session(text, pid, lock, 3);
+        return;
+    }
+    describe_session(text, pid, lock, 3);
+    appendStringInfo(text, ", waits for %s on %s", mode, table);
+    describe_blocking(text, pid, pids);
+}
+
+Oid table_called(const char *name) { return get_relname_relid(name, get_namespace_oid("jobq", false)); }
+
+bool has_jobs(const char *table) { return strcmp(table, kTables[0]) == 0; }
+
+const char *what_a_lock_does(const char *table) {
+    return has_jobs(table) ? "every claim waits: " : "it cannot be looked up: ";
+}
+
+bool explain_table_locks(const char *table, ReasonSink *sink) {
+    const Rows locks =
+        read(find_table_locks, Params().add(ObjectIdGetDatum(table_called(table))).add(BoolGetDatum(has_jobs(table))));
+    if (locks.size() == 0) return false;
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfoString(&text, what_a_lock_does(table));
+    auto *pids = static_cast<Pids *>(palloc0(sizeof(Pids)));
+    for (uint64 i = 0; i < locks.size(); i++) {
+        // Those of indexes come after those of the table.
+        if (!locks[i].is_null(1) && !add_pid(pids, locks[i].int32_at(1)) && locks[i].text_at(7) != locks[0].text_at(7))
+            continue;
+        if (i > 0) appendStringInfoString(&text, "; ");
+        describe_table_lock(&text, locks[i], pids);
+    }
+    sink->take({"locked", text.data, 0, pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0, DT_NOEND});
+    return true;
+}
+
+// How many of the limit's places are taken, by claims that are not committed, too; -1: a claim would fail, which the
+// sink is told.
+int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
+    int taken = 0;
+    const auto count = [&] {
+        JobsTable jobs;
+        open_jobs_for_reading(&jobs);
+        Slots slots = {&jobs, {}, nullptr};
+        taken = held_numbers(&slots, of, id).count;
+        close_slots(&slots);
+        close_jobs_for_reading(&jobs);
+    };
+    FailureText failure;
+    if (attempt(count, &failure)) return taken;
+    refused(failure, sink);
+    return -1;
+}
+
+// `subject`: 'queue "api"' or 'concurrency_key "customer 1"'. Returns whether the limit lets no job start.
+bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of, int64 id,
+                   int64 running, TimestampTz now, ReasonSink *sink) {
+    bool stops = false;
+    if (limit.max_running >= 0 && running >= limit.max_running) {
+        Statement &find = of == SlotOf::Queue ? find_in_queue_slots : find_in_key_slots;
+        const Rows holders = read(find, Params()
+                                            .add(Int64GetDatum(id))
+                                            .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
+                                            .add(Int64GetDatum(kNamedJobs)));
+        sink->take(
+            {"limit",
+             psprintf("%s: %lld of max_running %d run", subject, static_cast<long long>(running), limit.max_running),
+             ids_in(holders), 0, DT_NOEND});
+        stops = true;
+    } else if (limit.max_running > 0) {
+        const int taken = taken_places(of, id, sink);
+        stops = taken < 0;
+        if (taken >= limit.max_running) {
+            sink->take({"limit",
+                        psprintf("%s: %lld of max_running %d run, the other places are taken by claims that are not "
+                                 "committed; jobq_explain_queue says whose",
+                                 subject, static_cast<long long>(running), limit.max_running),
+                        0, 0, DT_NOEND});
+            stops = true;
+        }
+    }
+    TimestampTz next;
+    if (limit.rate.interval > 0 && shared_memory_ready() &&
+        peek_tokens(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
+        sink->take({"rate", psprintf("%s: its rate lets no job start before then", subject), 0, 0, next});
+        stops = true;
+    }
+    return stops;
+}
+
+// "kind "video", version 2, requires {gpu,ffmpeg}": what is out of the ordinary.
+const char *describe_kind(std::string_view kind) {
+    return kind.empty() ? "no kind" : psprintf("kind \"%s\"", copy_of(kind));
+}
+
+char *describe(const Demand &demand) {
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfoString(&text, describe_kind(demand.kind));
+    if (demand.version != 0) appendStringInfo(&text, ", version %d", demand.version);
+    for (int i = 0; i < demand.required_count; i++)
+        appendStringInfo(&text, "%s%s", i == 0 ? ", requires {" : ",", copy_of(demand.required[i]));
+    if (demand.required_count > 0) appendStringInfoChar(&text, '}');
+    return text.data;
+}
+
+core::Fit fit_of(const RecentFilter &recent, const Demand &demand) {
+    return core::fit_of(recent.filter, demand.kind, demand.version, demand.required, demand.required_count);
+}
+
+// So long the table of recent filters must go back.
+constexpr core::Micros kWorthTelling = 10 * core::kSecond;
+
+// Requests that are younger are not told apart, because sessions note them only every few seconds.
+constexpr core::Micros kToldApart = 2 * kNoteEvery;
+
+// How long it does, for people.
+char *describe_span(TimestampTz since, TimestampTz now) {
+    const core::Micros span = Max(now - since, 0);
+    if (span >= 2 * core::kMinute) return psprintf("%lld minutes", static_cast<long long>(span / core::kMinute));
+    return psprintf("%lld seconds", static_cast<long long>(span / core::kSecond));
+}
+
+}  // namespace
+
+const char *count_text(int64 count) {
+    return count > kCounted ? psprintf("more than %lld", static_cast<long long>(kCounted))
+                            : psprintf("%lld", static_cast<long long>(count));
+}
+
+Datum ids_in(const Rows &rows) {
+    const int count = static_cast<int>(Min(rows.size(), static_cast<uint64>(kNamedJobs)));
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
+    for (int i = 0; i < count; i++) ids[i] = rows[i].get(1);
+    return array_of(ids, count, INT8OID);
+}
+
+bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
+    if (queue.paused)
+        sink->take({"paused", psprintf("queue \"%s\" is paused: jobq_resume_queue", copy_of(name)), 0, 0, DT_NOEND});
+    TimestampTz due;
+    FailureText failure;
+    if (!attempt([&] { require_known_queue(name); }, &failure)) {
+        refused(failure, sink);
+        return true;
+    }
+    // Without shared memory a claim refuses a queue with a rate.
+    if (!shared_memory_ready() && !attempt([&] { queue_may_run(queue, name, now, &due); }, &failure)) {
+        refused(failure, sink);
+        return true;
+    }
+    const QueueLimit *limit = limit_of_queue(queue);
+    if (limit == nullptr) return queue.paused;
+    const int64 running = running_under(make_text(name), nullptr);
+    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), name, *limit, SlotOf::Queue, queue_limit_id(name),
+                         running, now, sink) ||
+           queue.paused;
+}
+
+bool explain_key_stops(std::string_view name, std::string_view key, const Queue &queue, TimestampTz now,
+                       ReasonSink *sink) {
+    const QueueLimit *limit = limit_of_key(queue, key);
+    if (limit == nullptr) return false;
+    const int64 running = running_under(make_text(name), make_text(key));
+    return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), name, *limit, SlotOf::Key,
+                         key_limit_id(name, key), running, now, sink);
+}
+
+Demand demand_at(const Row &row, int kind_column) {
+    const int requires_column = kind_column + 2;
+    const Names required =
+        canonical_requires(row.is_null(requires_column) ? nullptr : DatumGetArrayTypeP(row.get(requires_column)));
+    return {row.text_at(kind_column), row.int32_at(kind_column + 1), required.items, required.count};
+}
+
+// Names the kinds that workers have asked for, at most kNamedKinds of them.
+constexpr int kNamedKinds = 10;
+const char *asked_kinds(const RecentFilters &recent) {
+    StringInfoData text;
+    initStringInfo(&text);
+    int named = 0;
+    for (int i = 0; i < recent.count; i++) {
+        const core::WorkerFilter &filter = recent.items[i].filter;
+        for (int k = 0; filter.kinds != nullptr && k < filter.kind_count && named < kNamedKinds; k++) {
+            const char *kind = describe_kind(filter.kinds[k]);
+            if (strstr(text.data, kind) != nullptr) continue;
+            appendStringInfo(&text, "%s%s", named++ == 0 ? ", only for " : ", ", kind);
+        }
+    }
+    return text.data;
+}
+
+bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
+    // A memory that is too short proves nothing.
+    if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
+    auto best = core::Fit::NotKind;
+    for (int i = 0; i < recent.count; i++) {
+        if (!recent.items[i].known) return false;
+        best = std::max(best, fit_of(recent.items[i], demand));
+    }
+    if (best == core::Fit::Takes) return false;
+    const char *missing =
+        recent.count == 0               ? "no worker has asked for jobs of the queue"
+        : best == core::Fit::NotKind    ? psprintf("no worker has asked for this kind%s", asked_kinds(recent))
+        : best == core::Fit::NotVersion ? "workers have asked for this kind, not for this version"
+                                        : "no worker that takes this kind has all of these capabilities";
+    const char *who = jobs > 0 ? psprintf("%s job%s of %s", count_text(jobs), jobs == 1 ? "" : "s", describe(demand))
+                               : describe(demand);
+    sink->take(
+        {"unasked", psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now)), 0, 0, DT_NOEND});
+    return true;
+}
+
+void add_last_request(const RecentFilters &recent, const Demand &demand, LastRequest *last) {
+    for (int i = 0; i < recent.count; i++) {
+        const RecentFilter &one = recent.items[i];
+        if (!one.known)
+            last->unknown = Max(last->unknown, one.asked_at);
+        else if (fit_of(one, demand) == core::Fit::Takes)
+            last->fitting = Max(last->fitting, one.asked_at);
+    }
+}
+
+const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
+                              TimestampTz now) {
+    if (recent.since == DT_NOEND) return "";
+    int sessions = 0, queues;
+    const QueueSleepers *sleepers = read_sleepers(&queues);
+    for (int i = 0; i < queues; i++)
+        if (queue_view(sleepers[i].queue) == queue) sessions = sleepers[i].count;
+    const char *waiting = psprintf("%s session%s for jobs of this queue",
+                                   sessions == 0 ? "no" : psprintf("%d", sessions), sessions > 1 ? "s wait" : " waits");
+    const TimestampTz at = Max(last.fitting, last.unknown);
+    if (at == DT_NOBEGIN)
+        return psprintf("; no worker has asked for such a job in the last %s, and %s", describe_span(recent.since, now),
+                        waiting);
+    return psprintf("; a worker last asked for %s %s ago, and %s",
+                    last.fitting == at ? "such a job" : "jobs of this queue, with names too long to be compared,",
+                    now - at < kToldApart ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)),
+                    waiting);
+}
+
+bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink) {
+    const Rows trials = read(find_on_trial, Params()
+                                                .add(PointerGetDatum(make_text(name)))
+                                                .add(PointerGetDatum(worker == nullptr ? make_text("") : worker))
+                                                .add(Int64GetDatum(kNamedJobs)));
+    StringInfoData text;
+    initStringInfo(&text);
+    if (count > 1)
+        appendStringInfo(&text, "%lld jobs have lost a worker before, and are handed out one at a time",
+                         static_cast<long long>(count));
+    else
+        appendStringInfoString(&text, "it has lost a worker before, and is handed out alone");
+    TimestampTz until = DT_NOEND;
+    if (trials.size() > 0) {
+        const auto more = static_cast<long long>(trials[0].int64_at(4) - 1);
+        appendStringInfo(&text, "; worker \"%s\"", copy_of(trials[0].text_at(2)));
+        if (more > 0) appendStringInfo(&text, " and %lld more", more);
+        appendStringInfoString(&text, more > 0 ? " have such jobs on trial, and get no others"
+                                               : " has such a job on trial, and gets no other");
+        for (uint64 i = 0; i < trials.size(); i++) until = Min(until, DatumGetTimestampTz(trials[i].get(3)));
+    }
+    // What is late waits for a heartbeat.
+    sink->take({"suspect", text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
+    return trials.size() > 0;
+}
+
+void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink) {
+    if (holders.count == 0) return;
+    StringInfoData text;
+    initStringInfo(&text);
+    if (count > 1)
+        appendStringInfo(&text, "%lld jobs are locked by", static_cast<long long>(count));
+    else
+        appendStringInfoString(&text, "its row is locked by");
+    auto *pids = static_cast<Datum *>(palloc(sizeof(Datum) * kMaxHolders));
+    int pid_count = 0;
+    for (int i = 0; i < holders.count; i++) {
+        const Datum xid = TransactionIdGetDatum(holders.xids[i]);
+        const Rows sessions = read(find_session, Params().add(xid));
+        appendStringInfoString(&text, i > 0 ? "; " : " ");
+        if (sessions.size() > 0) {
+            pids[pid_count++] = sessions[0].get(1);
+            describe_session(&text, sessions[0].int32_at(1), sessions[0], 2);
+            continue;
+        }
+        const Rows prepared = read(find_prepared, Params().add(xid));
+        if (prepared.size() > 0)
+            appendStringInfo(&text, "the prepared transaction \"%s\"", copy_of(prepared[0].text_at(1)));
+        else
+            appendStringInfo(&text, "transaction %u", holders.xids[i]);
+    }
+    sink->take({"locked", text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
+}
+
+bool explain_refusal(ReasonSink *sink) {
+    FailureText failure;
+    const bool copy = leaves_jobs_alone();
+    if (copy)
+        sink->take(
+            {"copy", psprintf("the database is a copy, see jobq_adopt(). %s", describe_origin()), 0, 0, DT_NOEND});
+    const bool locked = explain_table_locks(kTables[0], sink) || copy;
+    if (attempt(require_usable_jobs, &failure)) return locked;
+    refused(failure, sink);
+    return true;
+}
+
+bool explain_unreadable(ReasonSink *sink) {
+    for (const char *name : kTables) {
+        const Oid table = table_called(name);
+        // Locks that the statements take anyway. The SQL of a release before may lack a table.
+        if (!OidIsValid(table) || lock_for_reading(table)) continue;
+        // Whoever it was may have gone.
+        if (!explain_table_locks(name, sink))
+            sink->take({"locked", psprintf("%sjobq.%s has been locked just now", what_a_lock_does(name), name), 0, 0,
+                        DT_NOEND});
+        return true;
+    }
+    return false;
+}
+
+void explain_unserved(const char *what, ReasonSink *sink) {
+    if (worker_comes_by()) return;
+    sink->take({"unserved",
+                psprintf("%s: no background worker serves this database (see jobq.workers), call jobq_tick()", what), 0,
+                0, DT_NOEND});
+}
+
+}  // namespace jobq

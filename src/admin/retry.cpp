@@ -1,0 +1,297 @@
+// See retry.h.
+#include "compat/pg.h"
+
+#include "admin/operate.h"
+#include "admin/retry.h"
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/subtransaction.h"
+#include "core/retry.h"
+#include "core/unique_key.h"
+#include "edges/awaits.h"
+#include "edges/edges.h"
+#include "enqueue/unique.h"
+#include "finish/dead_letters.h"
+#include "finish/kept_keys.h"
+#include "groups/deadlock.h"
+#include "groups/dependents.h"
+#include "job/change_job.h"
+#include "log/transaction_log.h"
+#include "queues/directory.h"
+#include "row/locked_jobs.h"
+#include "steps/steps.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
+       WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL
+         AND ($4 IS NULL OR j.dead_from = ANY ($4)) AND )" KEY_IS_FREE("$3") R"(
+       ORDER BY j.id
+       LIMIT $2
+       FOR NO KEY UPDATE SKIP LOCKED)",
+                          {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
+                          Planning::Free};
+
+// Jobs that are locked, and how they are to run again.
+struct Retries {
+    const Rows &locked;
+    TimestampTz now;
+    // Of jobq_redrive; nullptr: as jobq_retry does, now, with the attempts that they had.
+    Datum *paced;  // the ids in the order in which they become due
+    int paced_count;
+    double per_second;
+    core::Maybe last_step = {};  // of those that stay
+};
+
+bool wants_before(const WantedKey &a, const WantedKey &b) {
+    const std::string_view queue_a = view(a.queue), key_a = view(a.unique_key);
+    const std::string_view queue_b = view(b.queue), key_b = view(b.unique_key);
+    if (core::key_before(queue_a, key_a, queue_b, key_b)) return true;
+    return queue_a == queue_b && key_a == key_b && a.own < b.own;
+}
+
+// That a locked job has given up.
+WantedKey wanted_key(const Row &row) {
+    WantedKey key = {};
+    key.queue = make_text(row.text_at(kLockedQueue));
+    key.unique_key = make_text(row.text_at(kLockedWantsKey));
+    key.own = row.int64_at(kLockedId);
+    return key;
+}
+
+// Who has the keys that these jobs have given up: another job, or the first of these themselves that wants it.
+// Returns how many there are in `keys`, which has room for all.
+int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
+    int count = 0;
+    for (uint64 i = 0; i < locked.size(); i++) {
+        if (locked[i].is_null(kLockedWantsKey)) continue;
+        keys[count++] = wanted_key(locked[i]);
+    }
+    find_holders(keys, count, now);
+    std::sort(keys, keys + count, wants_before);
+    for (int i = 1; i < count; i++) {
+        const WantedKey &before = keys[i - 1];
+        if (keys[i].holder != 0 || view(keys[i].unique_key) != view(before.unique_key) ||
+            view(keys[i].queue) != view(before.queue))
+            continue;
+        keys[i].holder = before.holder != 0 ? before.holder : before.own;
+    }
+    return count;
+}
+
+// Jobs that would wait permanently in the line of their group, because its head awaits them.
+struct Deadlocked {
+    Rows rows;  // id, head
+    bool has(int64 id) const {
+        for (uint64 i = 0; i < rows.size(); i++)
+            if (rows[i].int64_at(1) == id) return true;
+        return false;
+    }
+};
+
+Deadlocked find_deadlocked(const Rows &locked) {
+    if (!any_active(EdgeKind::Awaits)) return {Rows(nullptr, 0)};
+    ArrayColumn jobs(static_cast<int>(locked.size())), lines(static_cast<int>(locked.size()));
+    for (uint64 i = 0; i < locked.size(); i++) {
+        if (locked[i].is_null(kLockedLine)) continue;
+        jobs.add(locked[i].get(kLockedId));
+        lines.add(locked[i].get(kLockedLine));
+    }
+    return {find_rings_by_line(jobs.array(INT8OID), lines.array(INT8OID))};
+}
+
+void report_deadlocked(const Deadlocked &found, int level) {
+    if (found.rows.size() == 0) return;
+    const auto job = static_cast<long long>(found.rows[0].int64_at(1));
+    const auto head = static_cast<long long>(found.rows[0].int64_at(2));
+    ereport(level, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("job %lld was not retried because job %lld waits for it", job, head),
+                    errdetail("Job %lld would stand in the line of its group after job %lld, and neither could run.",
+                              job, head),
+                    errhint("Retry it when job %lld has ended.", head)));
+}
+
+// The ids of locked jobs, those first that need no key. Keys are taken in their own order, as everywhere.
+struct Retriable {
+    Datum *ids;
+    int without_key;
+    int count;
+};
+
+Retriable retriable(const Rows &locked, TimestampTz now, bool refuse) {
+    const Deadlocked deadlocked = find_deadlocked(locked);
+    report_deadlocked(deadlocked, refuse ? ERROR : NOTICE);
+    auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * (locked.size() + 1), MCXT_ALLOC_HUGE));
+    Retriable found = {static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE)), 0,
+                       0};
+    for (uint64 i = 0; i < locked.size(); i++)
+        if (locked[i].is_null(kLockedWantsKey) && !deadlocked.has(locked[i].int64_at(kLockedId)))
+            found.ids[found.count++] = locked[i].get(kLockedId);
+    found.without_key = found.count;
+    const int keyed = find_contenders(locked, now, keys);
+    for (int i = 0; i < keyed; i++) {
+        if (deadlocked.has(keys[i].own)) continue;
+        if (keys[i].holder == 0)
+            found.ids[found.count++] = Int64GetDatum(keys[i].own);
+        else if (refuse)
+            key_taken(keys[i], "Retry it when that job has finished, or delete that one.");
+    }
+    return found;
+}
+
+void send_letters_home(const Rows &locked, const Datum *ids, int count) {
+    auto *letters = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (count + 1), MCXT_ALLOC_HUGE));
+    int letter_count = 0;
+    for (int i = 0; i < count; i++)
+        if (locked_row(locked, DatumGetInt64(ids[i])).bool_at(kLockedIsDeadLetter)) letters[letter_count++] = ids[i];
+    send_home(letters, letter_count);
+}
+
+void check_pacing(int count, double per_second) {
+    if (core::paced(0, count - 1, per_second) > core::kLongestPacing)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("argument \"per_second\" is too small: the last of %d jobs would run later than in ten years",
+                        count),
+                 errhint("Use a higher rate, or a lower max_jobs.")));
+}
+
+bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
+
+// When a job runs again: the n-th in the order of the ids.
+TimestampTz paced_run_at(const Retries &retries, int64 id) {
+    const Datum wanted = Int64GetDatum(id);
+    const auto place =
+        std::lower_bound(retries.paced, retries.paced + retries.paced_count, wanted, lower_id) - retries.paced;
+    return core::paced(retries.now, place, retries.per_second);
+}
+
+// What was repaired meanwhile may fail again, and shall then have all its attempts and short delays: a redrive starts
+// over. What they were the first time is in jobq.attempts.
+core::Event event_of(const Retries &retries, int64 id) {
+    core::Event event = {core::EventKind::Retried, retries.now};
+    event.last_step = retries.last_step;
+    if (retries.paced == nullptr) return event;
+    event.kind = core::EventKind::StartedOver;
+    event.run_at = paced_run_at(retries, id);
+    return event;
+}
+
+// They have their keys again, by the index. A job may have ended since we looked, while we waited for it there, that
+// keeps its key: as an enqueue does, look with a later snapshot.
+void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
+    if (!any_kept_key()) return;
+    auto *keys = room_for<WantedKey>(static_cast<uint64>(count));
+    int keyed = 0;
+    for (int i = 0; i < count; i++) {
+        const Row row = locked_row(retries.locked, DatumGetInt64(ids[i]));
+        if (!row.is_null(kLockedWantsKey)) keys[keyed++] = wanted_key(row);
+    }
+    find_kept_by_latest(keys, keyed, retries.now);
+    for (const WantedKey *key = keys; key < keys + keyed; key++) {
+        if (key->holder == 0) continue;
+        if (IsolationUsesXactSnapshot()) kept_since_snapshot();
+        key_taken(*key, "");
+    }
+}
+
+// Makes jobs that are locked run again, in the order of `ids`.
+Operated retry_locked(const Retries &retries, Datum *ids, int count) {
+    Operated operated = {count, core::JobStatus::Pending};
+    Notes<Datum> waiting = {}, anew = {};
+    Edges edges = {};
+    send_letters_home(retries.locked, ids, count);
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            core::Event event = event_of(retries, before.id);
+            if (!core::applies(event.kind, before.life)) return true;
+            // A job that has never started may have been cancelled for one of its dependencies: it waits for them
+            // again. Then a job of a group gets into its line. The head gives its place up only where it has to wait.
+            event.waits = !before.life.started_at && has_edges_from(&edges, before.id, EdgeKind::Depends) &&
+                          (!before.life.group_active || has_reason_to_wait(before.id));
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
+            if (event.waits) waiting.add(Int64GetDatum(before.id));
+            // A head that began to await this job in the meantime is woken up (groups/deadlock.h).
+            if (after.group_waiting) log_unblocked(Blocker::Edge, -before.id);
+            if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
+            operated.status = after.status;
+            return true;
+        });
+    close_edges(&edges);
+    refuse_kept_keys(retries, ids, count);
+    drop_all_steps_of(anew.items, anew.count);
+    forget_edges_from(anew.items, anew.count, EdgeKind::Child);
+    if (waiting.count > 0) {
+        const Datum jobs = array_of(waiting.items, waiting.count, INT8OID);
+        lock_dependents(jobs);
+        settle_dependents(jobs);
+    }
+    drop_own_kept_keys(ids, count);
+    return operated;
+}
+
+// The same without those whose keys have been taken a moment ago. Any other failure is raised.
+int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found) {
+    Datum *keyed = found.ids + found.without_key;
+    int64 done = found.without_key;
+    if (found.without_key > 0) retry_locked(retries, found.ids, found.without_key);
+    change_all_or_each(
+        found.count - found.without_key, [&](int first, int n) { retry_locked(retries, keyed + first, n); },
+        [&](int) { done++; },
+        [&](int i, const FailureText &failure) {
+            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += retry_locked(retries, keyed + i, 1).count;
+        });
+    return done;
+}
+
+}  // namespace
+
+Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now) {
+    const Rows locked = lock_applicable(Operation::Retry, ids, scope);
+    const Retriable found = retriable(locked, now, true);
+    return retry_locked({locked, now, nullptr, 0, 0}, found.ids, found.count);
+}
+
+void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) {
+    Datum job = Int64GetDatum(id);
+    const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID), scope);
+    if (locked.size() == 0) return;
+    const int64 number = number_of_step(id, step);
+    if (number == 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
+                        errhint("jobq_log() has its steps.")));
+    const Retriable found = retriable(locked, now, true);
+    const int64 last_step = drop_steps_from(id, number);
+    forget_waits_without_step(id);
+    retry_locked({locked, now, nullptr, 0, 0, last_step}, found.ids, found.count);
+}
+
+int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
+    const Rows locked = lock_applicable(Operation::Retry, ids, nullptr);
+    return retry_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
+}
+
+int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now) {
+    const Rows locked = run(lock_letters, Params()
+                                              .add(PointerGetDatum(queue))
+                                              .add(Int64GetDatum(max_jobs))
+                                              .add(TimestampTzGetDatum(now))
+                                              .add_if(scope != nullptr, scope_array(scope)));
+    for (uint64 i = 0; i < locked.size(); i++) require_known_queue(locked[i].text_at(kLockedQueue));
+    const Retriable found = retriable(locked, now, false);
+    check_pacing(found.count, per_second);
+    auto *paced = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (found.count + 1), MCXT_ALLOC_HUGE));
+    std::copy(found.ids, found.ids + found.count, paced);
+    std::sort(paced, paced + found.count, lower_id);
+    return retry_those_with_free_keys({locked, now, paced, found.count, per_second}, found);
+}
+
+}  // namespace jobq

@@ -1,0 +1,106 @@
+// See executor_policy.h.
+#include "core/executor.h"
+
+#include "core/stable_hash.h"
+
+namespace jobq::core {
+
+namespace {
+
+bool is_of(const ExecutorFacts &executor, std::uint32_t database, std::uint32_t role) {
+    return executor.database == database && executor.role == role;
+}
+
+// Returns whether an executor of the pool is idle or starting, because it will look for a job anyway.
+bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count) {
+    for (int i = 0; i < count; i++)
+        if (is_of(executors[i], database, role) && !executors[i].leaving &&
+            (executors[i].idle || executors[i].starting))
+            return true;
+    return false;
+}
+
+// Returns whether `a` should leave before `b`: an idle executor first, then the one with the longest time in its state.
+bool rather(const ExecutorFacts &a, const ExecutorFacts &b) {
+    if (a.idle != b.idle) return a.idle;
+    return a.since < b.since;
+}
+
+// Returns the executor that must make room. Returns -1 if none can, or if one is already leaving. `surplus` means that
+// more executors run than jobq.max_executors allows.
+int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count, bool surplus,
+               Micros now) {
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        const ExecutorFacts &executor = executors[i];
+        const Micros asked_for = now - executor.asked;
+        if (executor.leaving && asked_for >= 0 && asked_for < kSlice) return -1;
+        if (executor.leaving || executor.starting) continue;
+        const bool may_go = surplus || (!is_of(executor, database, role) &&
+                                        (executor.idle || executor.since <= saturating_subtract(now, kSlice)));
+        if (may_go && (best < 0 || rather(executor, executors[best]))) best = i;
+    }
+    return best;
+}
+
+// `seen` may be slightly later than the caller's `now`, because another worker wrote it.
+bool still_waits(const ExecutorWaitFacts &wait, Micros kept, Micros now) {
+    return wait.database != 0 && wait.seen <= now + kSecond && now - wait.seen <= kept;
+}
+
+}  // namespace
+
+std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexcept {
+    StableHash hash;
+    hash.add_part(queue);
+    hash.add_part(kind);
+    return static_cast<std::uint64_t>(hash.value());
+}
+
+int longest_wait(const ExecutorWaitFacts *waits, int count, Micros kept, Micros now) noexcept {
+    int longest = -1;
+    for (int i = 0; i < count; i++)
+        if (still_waits(waits[i], kept, now) && (longest < 0 || waits[i].since < waits[longest].since)) longest = i;
+    return longest;
+}
+
+int databases_ahead(std::uint32_t database, const ExecutorWaitFacts *waits, int count, Micros kept,
+                    Micros now) noexcept {
+    Micros since = now;
+    for (int i = 0; i < count; i++)
+        if (waits[i].database == database && still_waits(waits[i], kept, now)) since = waits[i].since;
+    int ahead = 0;
+    for (int i = 0; i < count; i++)
+        ahead += waits[i].database != database && still_waits(waits[i], kept, now) &&
+                 (waits[i].since < since || (waits[i].since == since && waits[i].database < database));
+    return ahead;
+}
+
+ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int pool_count,
+                            const ExecutorFacts *executors, int executor_count, int max_executors, int ahead,
+                            Micros now) noexcept {
+    ExecutorPlan plan = {-1, -1, false};
+    int wanting = -1;
+    for (int i = 0; i < pool_count && wanting < 0; i++)
+        if (pools[i].wants_one && !pools[i].rests && !has_one_free(database, pools[i].role, executors, executor_count))
+            wanting = i;
+    const bool surplus = executor_count > max_executors;
+    if (wanting >= 0 && executor_count + ahead < max_executors) {
+        plan.start = wanting;
+    } else if (wanting >= 0 && executor_count < max_executors) {
+        plan.shortage = true;
+    } else if (wanting >= 0 || surplus) {
+        plan.shortage = wanting >= 0;
+        plan.leave =
+            who_leaves(database, wanting >= 0 ? pools[wanting].role : 0, executors, executor_count, surplus, now);
+    }
+    return plan;
+}
+
+OrphanEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran) noexcept {
+    if (blameless) return OrphanEnd::GivenBack;
+    if (overran) return OrphanEnd::Overran;
+    return orphans == 1 || suspect ? OrphanEnd::Lost : OrphanEnd::LostInCompany;
+}
+
+}  // namespace jobq::core

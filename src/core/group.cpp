@@ -1,0 +1,36 @@
+// See group_policy.h.
+#include "core/group.h"
+
+namespace jobq::core {
+
+std::int64_t group_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept {
+    KeyedHash hash(secret, Numbered::Group);
+    hash.add_part(queue);
+    hash.add_part(key);
+    return hash.value();
+}
+
+bool place_inserted(JobStatus status, bool restored, bool active, GroupPlace *place) noexcept {
+    const bool runs = status == JobStatus::Processing;
+    if (runs && !restored) return false;
+    if (is_finished(status))
+        *place = GroupPlace::None;
+    else if (status == JobStatus::Blocked)
+        *place = GroupPlace::Waiting;
+    else
+        *place = restored && (active || runs) ? GroupPlace::Active : GroupPlace::Waiting;
+    return true;
+}
+
+bool place_updated(GroupPlace before, JobStatus status, GroupPlace *place) noexcept {
+    if (status == JobStatus::Processing && before != GroupPlace::Active) return false;
+    if (is_finished(status))
+        *place = GroupPlace::None;
+    else if (status == JobStatus::Blocked)
+        *place = GroupPlace::Waiting;
+    else
+        *place = before == GroupPlace::Active ? GroupPlace::Active : GroupPlace::Waiting;
+    return true;
+}
+
+}  // namespace jobq::core

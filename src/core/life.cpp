@@ -1,0 +1,397 @@
+// See life_policy.h.
+#include "core/life.h"
+
+#include "core/retry.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+namespace {
+
+// Sets what follows from the status, whatever the event. This function releases the unique key but does not take it;
+// only the events that say so take a key, because a row that bypassed the triggers may want a key that another job
+// holds.
+void follow_status(Life *life, Micros now) {
+    const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
+    life->ready = life->status == JobStatus::Pending;
+    if (life->status != JobStatus::Blocked) life->group_waiting.reset();
+    if (!runs) {
+        life->lease.reset();
+        life->rescue_indexed = false;
+        life->queue_slot.reset();
+        life->key_slot.reset();
+        if (!awaits(*life)) life->must_end_at.reset();
+    }
+    life->due = life->status == JobStatus::Scheduled || (awaits(*life) && *life->must_end_at != kForever);
+    if (finished) {
+        if (!life->finished_at) life->finished_at = now;
+        life->group_active.reset();
+        life->holds_key = false;
+    } else {
+        life->finished_at.reset();
+        if (!runs) life->cancel_requested_at.reset();
+    }
+}
+
+void wait_until(Life *life, Micros run_at, Micros now) {
+    life->run_at = run_at;
+    life->status = waiting_status(run_at, now);
+}
+
+bool waits_for_group(const Life &life) { return life.group && !life.group_active; }
+
+void claim(Life *life, const Event &event) {
+    life->status = JobStatus::Processing;
+    life->attempts = next_attempt(life->attempts);
+    life->started_at = life->last_heartbeat = event.now;
+    life->lease = event.lease;
+    // NULL stands for the usual timeout, which saves 16 bytes in each version of the row.
+    life->lease_timeout = event.timeout == kUsualLease ? Maybe() : Maybe(event.timeout);
+    life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
+    life->rescue_indexed = event.rescue_indexed;
+    life->cancel_requested_at.reset();
+    life->queue_slot = event.queue_slot;
+    life->key_slot = event.key_slot;
+    if (event.slot_seq) life->slot_seq = event.slot_seq;
+}
+
+void give_slots(Life *life, const Event &event) {
+    if (event.queue_slot) life->queue_slot = event.queue_slot;
+    if (event.key_slot) life->key_slot = event.key_slot;
+    // The job may already hold a slot and have a higher number from it, and the number must not decrease.
+    if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
+}
+
+void complete(Life *life) {
+    life->status = JobStatus::Completed;
+    // Lets a late heartbeat learn that its own worker has completed the job.
+    life->completed_lease = life->lease;
+    life->has_result = false;
+}
+
+// Ends the attempt as failed. The job is retried after a delay if the status is Scheduled.
+void fail(Life *life, JobStatus status, const Event &event) {
+    life->status = status;
+    if (status == JobStatus::Scheduled) wait_until(life, saturating_add(event.now, event.delay), event.now);
+}
+
+void release(Life *life, const Event &event) {
+    life->attempts = std::max(life->attempts - 1, 0);
+    wait_until(life, event.delay > 0 ? saturating_add(event.now, event.delay) : life->run_at, event.now);
+    if (life->cancel_requested_at) life->status = JobStatus::Cancelled;
+}
+
+// Keeps the progress of the job. Workers that it lost before this step no longer count.
+void save_step(Life *life, const Event &event) {
+    life->last_heartbeat = event.now;
+    life->lost_attempts = 0;
+    life->company_lease.reset();
+    life->steps = event.last_step;
+}
+
+void wait(Life *life, const Event &event) {
+    save_step(life, event);
+    life->attempts = std::max(life->attempts - 1, 0);
+    if (life->cancel_requested_at) {
+        life->status = JobStatus::Cancelled;
+    } else if (event.sleeps) {
+        wait_until(life, event.run_at, event.now);
+    } else {
+        life->status = JobStatus::Blocked;
+        life->must_end_at = event.deadline.value_or(kForever);
+        // The promotion finds the job by run_at.
+        if (event.deadline) life->run_at = *event.deadline;
+    }
+}
+
+void lose(Life *life, const Event &event) {
+    // 0 stands for a job without a lease, which was set to processing manually.
+    if (event.in_company)
+        life->company_lease = life->lease.value_or(0);
+    else if (life->lost_attempts < kMaxAttempts)
+        life->lost_attempts++;
+    life->status = after_loss(life->attempts, life->max_attempts, life->lost_attempts, event.max_lost, event.in_company,
+                              life->cancel_requested_at.has_value());
+}
+
+void cancel(Life *life, const Event &event) {
+    if (!life->cancel_requested_at) life->cancel_requested_at = event.now;
+    if (life->status == JobStatus::Processing)
+        life->rescue_indexed = true;
+    else
+        life->status = JobStatus::Cancelled;
+}
+
+void block(Life *life) {
+    life->status = JobStatus::Blocked;
+    life->group_waiting.reset();
+    // Dependencies come before the group: the job that this one waits for may be behind it in the line of the group.
+    life->group_active.reset();
+}
+
+// Puts the job into the line of its group, unless the job is the head; otherwise it can start as soon as it is due.
+void unblock(Life *life, const Event &event) {
+    if (waits_for_group(*life))
+        life->group_waiting = life->group;
+    else
+        wait_until(life, life->run_at, event.now);
+}
+
+void become_group_head(Life *life, const Event &event) {
+    life->group_active = life->group_waiting;
+    wait_until(life, life->run_at, event.now);
+}
+
+// Makes a finished job, or one that waits for a retry, run again. Saved steps stay, unless the job starts over or has
+// completed.
+void start_again(Life *life, Micros run_at, const Event &event) {
+    if (event.last_step)
+        life->steps = *event.last_step > 0 ? event.last_step : Maybe();
+    else if (life->status == JobStatus::Completed)
+        life->steps.reset();
+    // If the job never ran, the error says why the job was cancelled, which no longer applies.
+    if (!life->started_at) life->has_error = false;
+    life->has_result = false;
+    life->lost_attempts = 0;
+    life->company_lease.reset();
+    life->holds_key = life->has_key;
+    wait_until(life, run_at, event.now);
+    // See block().
+    if (event.waits) life->group_active.reset();
+    if (event.waits || waits_for_group(*life)) life->status = JobStatus::Blocked;
+    if (!event.waits && waits_for_group(*life)) life->group_waiting = life->group;
+}
+
+void retry(Life *life, const Event &event) {
+    start_again(life, event.now, event);
+    life->max_attempts = std::max(life->max_attempts, std::min(life->attempts, INT32_MAX - 1) + 1);
+}
+
+void start_over(Life *life, const Event &event) {
+    start_again(life, event.run_at, event);
+    life->attempts = 0;
+}
+
+// Makes the job look as if it had just been enqueued, except for its place.
+void replace(Life *life, const Event &event) {
+    if (life->status == JobStatus::Blocked)
+        life->run_at = event.run_at;
+    else
+        wait_until(life, event.run_at, event.now);
+    life->max_attempts = event.max_attempts;
+    life->attempts = life->lost_attempts = 0;
+    life->company_lease.reset();
+    life->started_at.reset();
+    life->last_heartbeat.reset();
+    life->lease_timeout.reset();
+    life->has_error = false;
+}
+
+void take_key(Life *life) {
+    // The job gives up its key permanently, so that a retry does not want the key back.
+    if (life->status == JobStatus::Processing || life->steps) life->has_key = false;
+    life->holds_key = false;
+}
+
+void move(Life *life, const Event &event) {
+    life->group = event.group;
+    if (life->group_waiting) life->group_waiting = event.group;
+}
+
+void happen(Life *life, const Event &event) {
+    const bool asked = life->cancel_requested_at.has_value();
+    switch (event.kind) {
+        case EventKind::Claimed:
+            return claim(life, event);
+        case EventKind::RescueIndexed:
+            life->rescue_indexed = true;
+            return;
+        case EventKind::SlotsGiven:
+            return give_slots(life, event);
+        case EventKind::InCompany:
+            life->company_lease = life->lease;
+            return;
+        case EventKind::Heartbeat:
+            life->last_heartbeat = event.now;
+            return;
+        case EventKind::Completed:
+            return complete(life);
+        case EventKind::Failed:
+            return fail(life, after_failure(life->attempts, life->max_attempts, event.wants_retry, asked), event);
+        case EventKind::Released:
+            return release(life, event);
+        case EventKind::StepSaved:
+            return save_step(life, event);
+        case EventKind::Waited:
+            return wait(life, event);
+        case EventKind::Lost:
+            return lose(life, event);
+        case EventKind::Overran:
+            return fail(life, after_overrun(life->attempts, life->max_attempts, event.on_max_runtime, asked), event);
+        case EventKind::CancelForced:
+        case EventKind::Dropped:
+            life->status = JobStatus::Cancelled;
+            return;
+        case EventKind::Cancelled:
+            return cancel(life, event);
+        case EventKind::Due:
+            life->status = JobStatus::Pending;
+            return;
+        case EventKind::Blocked:
+        case EventKind::LeftLine:
+            return block(life);
+        case EventKind::DependenciesDone:
+            return unblock(life, event);
+        case EventKind::BecameGroupHead:
+            return become_group_head(life, event);
+        case EventKind::WaitOver:
+            // The job has already begun, so it does not go behind jobs that have not.
+            life->run_at = std::min(life->run_at, event.now);
+            life->status = JobStatus::Pending;
+            return;
+        case EventKind::Rescheduled:
+            return wait_until(life, event.run_at, event.now);
+        case EventKind::Retried:
+            return retry(life, event);
+        case EventKind::StartedOver:
+            return start_over(life, event);
+        case EventKind::Replaced:
+            return replace(life, event);
+        case EventKind::KeyTaken:
+            return take_key(life);
+        case EventKind::Moved:
+            return move(life, event);
+    }
+}
+
+}  // namespace
+
+std::uint32_t differing(const Life &a, const Life &b) noexcept {
+    std::uint32_t mask = 0;
+#define JOBQ_COMPARE(name, member, type) \
+    if (a.member != b.member) mask |= 1U << kLife##name;
+    JOBQ_LIFE_COLUMNS(JOBQ_COMPARE)
+#undef JOBQ_COMPARE
+    return mask;
+}
+
+bool applies(EventKind kind, const Life &before) noexcept {
+    const JobStatus status = before.status;
+    switch (kind) {
+        case EventKind::Claimed:
+            return status == JobStatus::Pending;
+        case EventKind::RescueIndexed:
+        case EventKind::SlotsGiven:
+        case EventKind::InCompany:
+        case EventKind::Heartbeat:
+        case EventKind::Completed:
+        case EventKind::Failed:
+        case EventKind::Released:
+        case EventKind::StepSaved:
+        case EventKind::Waited:
+        case EventKind::Lost:
+        case EventKind::Overran:
+        case EventKind::CancelForced:
+            return status == JobStatus::Processing;
+        case EventKind::Cancelled:
+            return !is_finished(status);
+        case EventKind::Dropped:
+            // A job that waits for its dependencies is cancelled with them even if it has begun, because an operator
+            // has blocked it.
+            if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
+            return status == JobStatus::Pending && !before.steps;
+        case EventKind::Due:
+            return status == JobStatus::Scheduled || awaits(before);
+        case EventKind::Blocked:
+            if (before.steps) return false;
+            [[fallthrough]];
+        case EventKind::Rescheduled:
+            return status == JobStatus::Pending || status == JobStatus::Scheduled;
+        case EventKind::LeftLine:
+        case EventKind::BecameGroupHead:
+            return status == JobStatus::Blocked && before.group_waiting;
+        case EventKind::DependenciesDone:
+            return status == JobStatus::Blocked && !before.group_waiting && !awaits(before);
+        case EventKind::WaitOver:
+            return awaits(before);
+        case EventKind::Retried:
+        case EventKind::StartedOver:
+            return is_finished(status) || status == JobStatus::Scheduled;
+        case EventKind::Replaced:
+            return is_waiting(status) && !before.steps;
+        case EventKind::KeyTaken:
+        case EventKind::Moved:
+            return true;
+    }
+    return false;
+}
+
+Life after_event(const Life &before, const Event &event) noexcept {
+    if (!applies(event.kind, before)) return before;
+    Life after = before;
+    happen(&after, event);
+    after.cause = Cause{event.kind, event.now};
+    follow_status(&after, event.now);
+    return after;
+}
+
+Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcept {
+    Life life = before;
+    wait_until(&life, run_at, now);
+    life.holds_key = life.has_key;
+    if (waits || waits_for_group(life)) life.status = JobStatus::Blocked;
+    if (!waits && waits_for_group(life)) life.group_waiting = life.group;
+    follow_status(&life, now);
+    return life;
+}
+
+Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
+    Life life = written;
+    life.group_waiting = facts.place == GroupPlace::Waiting ? life.group : Maybe();
+    life.group_active = facts.place == GroupPlace::Active ? life.group : Maybe();
+    const bool can_start = life.status == JobStatus::Pending || life.status == JobStatus::Scheduled ||
+                           (life.status == JobStatus::Blocked && facts.has_left);
+    if (life.group_waiting)
+        life.status = JobStatus::Blocked;
+    else if (can_start)
+        wait_until(&life, life.run_at, now);
+    life.holds_key = life.has_key;
+    if (life.status != JobStatus::Completed) life.has_result = false;
+    // For a running job, must_end_at limits the run; it must not become the limit of a wait.
+    if (life.lease || life.rescue_indexed) life.must_end_at.reset();
+    if (life.status == JobStatus::Processing) {
+        // A job without a lease from jobq still gets a deadline, so that it cannot run forever. A job with a lease
+        // keeps what its claim has set, where no timeout stands for the usual timeout.
+        life.rescue_indexed = true;
+        if (!life.last_heartbeat) life.last_heartbeat = now;
+        const bool endless = life.lease_timeout == kEndlessLease;
+        if ((!life.lease_timeout || endless) && !life.lease) life.lease_timeout = facts.timeout;
+        const Micros start = life.started_at.value_or(*life.last_heartbeat);
+        life.must_end_at = facts.keeps_end         ? facts.end
+                           : facts.max_runtime > 0 ? Maybe(saturating_add(start, facts.max_runtime))
+                                                   : Maybe();
+    }
+    follow_status(&life, now);
+    return life;
+}
+
+Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
+    Life life = changed_by_hand(written, facts, now);
+    if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
+    // Only a claim or the tick assigns slots, because they know which slots are free.
+    life.queue_slot = life.key_slot = life.slot_seq = Maybe();
+    return life;
+}
+
+Micros deadline_of(const Life &life) noexcept {
+    // The last heartbeat is unknown, so the lease expires at once.
+    if (!life.last_heartbeat) return INT64_MIN;
+    // Whether the holder of an endless lease still exists is unknown until the rescue checks, so a check is due at
+    // once.
+    if (life.lease && life.lease_timeout == kEndlessLease) return INT64_MIN;
+    const Micros lost = saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kUsualLease));
+    return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;
+}
+
+}  // namespace jobq::core

@@ -1,0 +1,87 @@
+// Decides which totals of a queue and kind count a change of a job, from the job before and after the change alone.
+// Waiting and running times go into histograms whose bounds double. Pure; job/change_job.cpp calls it for every change.
+//
+// Each claim ends in exactly one of five ways (Tally::Attempt...), and each job is enqueued once and deleted at most
+// once. So at any moment, over all committed transactions:
+//   existing jobs = enqueued - deleted
+//   running jobs  = claimed - the sum of the five ends
+#pragma once
+
+#include "core/life.h"
+
+namespace jobq::core {
+
+// (name, its family in metrics/families_policy.h, value of its label "outcome").
+// clang-format off
+#define JOBQ_TALLIES(TALLY)                                 \
+    TALLY(Enqueued, JobsEnqueued, "")                       \
+    TALLY(Claimed, JobsClaimed, "")                         \
+    TALLY(AttemptCompleted, AttemptsEnded, "completed")     \
+    TALLY(AttemptFailed, AttemptsEnded, "failed")           \
+    TALLY(AttemptLost, AttemptsEnded, "lost")               \
+    TALLY(AttemptReleased, AttemptsEnded, "released")       \
+    TALLY(AttemptWithdrawn, AttemptsEnded, "withdrawn")     \
+    TALLY(Completed, JobsCompleted, "")                     \
+    TALLY(Failed, JobsFailed, "")                           \
+    TALLY(Cancelled, JobsCancelled, "")                     \
+    TALLY(Dropped, JobsDropped, "")                         \
+    TALLY(Retried, JobsRetried, "")                         \
+    TALLY(Deleted, JobsDeleted, "")
+// clang-format on
+
+enum class Tally : std::uint8_t {
+#define JOBQ_TALLY(name, family, outcome) name,
+    JOBQ_TALLIES(JOBQ_TALLY)
+#undef JOBQ_TALLY
+};
+#define JOBQ_TALLY(name, family, outcome) +1
+constexpr int kTallies = 0 JOBQ_TALLIES(JOBQ_TALLY);
+#undef JOBQ_TALLY
+
+using Tallies = std::uint32_t;  // one bit per Tally
+constexpr Tallies bit_of(Tally tally) noexcept { return 1U << static_cast<unsigned>(tally); }
+
+// The tallies and times of one change of a job.
+struct Happened {
+    Tallies tallies;
+    Maybe waited;  // for a claim: time since the job was due
+    Maybe ran;     // for the end of an attempt by a worker or by max_runtime: how long it ran
+};
+Happened what_happened(const Life &before, const Life &after) noexcept;
+Happened what_happened_to_new(const Life &job) noexcept;
+Happened what_happened_to_gone(JobStatus before) noexcept;
+
+// ---- histograms
+
+// Number of upper bounds: 1 ms, 2 ms, 4 ms, ..., 2.3 hours. One more bucket counts longer spans.
+constexpr int kBounds = 24;
+constexpr int kBuckets = kBounds + 1;
+constexpr Micros bound_of(int bucket) noexcept { return kMillisecond << bucket; }
+// Returns the first bucket whose bound is at least the span.
+int bucket_of(Micros span) noexcept;
+
+enum class Span : std::uint8_t { Wait, Run };
+constexpr int kSpans = 2;
+
+// The totals of a queue and kind, or the changes to them: the tallies and, for each kind of span, its buckets and the
+// sum of its microseconds. They are one array because they are added, stored, and read together.
+struct SeriesNumbers {
+    static constexpr int kPerSpan = kBuckets + 1;
+    static constexpr int kCount = kTallies + kSpans * kPerSpan;
+    std::int64_t values[kCount];
+
+    static constexpr int of(Tally tally) noexcept { return static_cast<int>(tally); }
+    static constexpr int of(Span span, int bucket) noexcept {
+        return kTallies + static_cast<int>(span) * kPerSpan + bucket;
+    }
+    static constexpr int sum_of(Span span) noexcept { return of(span, kBuckets); }
+};
+static_assert(std::is_trivially_copyable_v<SeriesNumbers>, "is copied from and to shared memory, and a file");
+
+// Returns the sum of two numbers of a series. A sum holds about 300,000 spans of one year; it then stays at the
+// maximum, because a counter must not become negative.
+std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept;
+void note(SeriesNumbers *numbers, const Happened &happened) noexcept;
+void add_numbers(SeriesNumbers *to, const SeriesNumbers &more) noexcept;
+
+}  // namespace jobq::core

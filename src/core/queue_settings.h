@@ -1,0 +1,113 @@
+// The table of all queue settings. Everything that treats settings uniformly is generated from it: the struct below,
+// the bounds, and what jobq_create_queue and jobq_alter_queue check, store, and read back. scripts/install_script.awk
+// generates the columns of jobq.queue_settings with their CHECK constraints and comments, the arguments of these
+// functions, and the columns of the view jobq.queues. Pure.
+#pragma once
+
+#include "core/backpressure.h"
+#include "core/job.h"
+#include "core/max_runtime.h"
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace jobq::core {
+
+// Bounds of settings without a maximum.
+constexpr std::int32_t kAnyNumber = INT32_MAX;
+constexpr Micros kAnySpan = INT64_MAX;
+
+//   NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals, or kAnyNumber
+//   SPAN(name, default, lowest, highest, text):   an interval; 0, kDay, 14 * kDay and the like, or kAnySpan
+//   CHOICE(name, enum, default, words, text):     a text, one of the words; the enum has them in the same order
+//   QUEUE(name, text):                            the name of another queue; not set by default
+//   SWITCH(name, text):                           a boolean; false by default
+//
+// A default of 0 below the lowest value means "none", as does NULL in the table. Then the value 0, or the empty name of
+// a queue, removes the setting. The order is that of the arguments. An upgrade may add settings at the end.
+// clang-format off
+#define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
+    NUMBER(max_attempts, 20, 1, kAnyNumber, "for jobs enqueued without one") \
+    SPAN(backoff_base, kSecond, 0, kAnySpan, "delay after the first failed attempt, doubled each time") \
+    SPAN(backoff_max, kHour, 0, kAnySpan, "longest delay between attempts") \
+    SPAN(heartbeat_timeout, 60 * kSecond, 10 * kMillisecond, 365 * kDay, "for jobs and claims that name none: time without a heartbeat after which a worker is presumed dead") \
+    NUMBER(max_lost, 3, 1, kAnyNumber, "a job fails for good when it has lost its worker this often") \
+    SPAN(keep_completed, kDay, 0, kAnySpan, "how long completed jobs stay, 0: deleted on completion") \
+    SPAN(keep_failed, 14 * kDay, 0, kAnySpan, "how long failed and cancelled jobs stay") \
+    NUMBER(max_depth, 0, 1, kAnyNumber, "about so many jobs may wait") \
+    CHOICE(on_full, FullPolicy, Reject, "reject drop_oldest", "what happens to an enqueue beyond max_depth: reject, or drop_oldest, which cancels pending jobs for it") \
+    QUEUE(dead_letter_queue, "where jobs go that failed for good") \
+    SPAN(max_runtime, 0, 10 * kMillisecond, 365 * kDay, "for claims of jobs that name none: longest time one attempt may take") \
+    CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer: fail, the attempt has failed, or cancel, the job is cancelled") \
+    SPAN(priority_ageing, 0, kMillisecond, 365 * kDay, "each such time of waiting counts like one step of priority") \
+    SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
+// clang-format on
+
+// These macros give rows of all kinds the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING per row, which the
+// user of the macro defines.
+#define JOBQ_NUMBER_SETTING(name, otherwise, lowest, highest, text) \
+    JOBQ_SETTING(name, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
+#define JOBQ_SPAN_SETTING(name, otherwise, lowest, highest, text) \
+    JOBQ_SETTING(name, Span, Micros, otherwise, "", lowest, highest, otherwise < lowest, text)
+#define JOBQ_CHOICE_SETTING(name, type, otherwise, words, text) \
+    JOBQ_SETTING(name, Choice, type, type::otherwise, words, 0, 0, false, text)
+#define JOBQ_QUEUE_SETTING(name, text) JOBQ_SETTING(name, Queue, std::string_view, {}, "", 0, 0, true, text)
+#define JOBQ_SWITCH_SETTING(name, text) JOBQ_SETTING(name, Switch, bool, false, "", 0, 0, false, text)
+#define JOBQ_EACH_SETTING                                                                                \
+    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_CHOICE_SETTING, JOBQ_QUEUE_SETTING, \
+                        JOBQ_SWITCH_SETTING)
+
+// The settings in effect, including defaults.
+struct QueueSettings {
+#define JOBQ_SETTING(name, kind, type, otherwise, ...) type name = otherwise;
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
+};
+static_assert(std::is_trivially_copyable_v<QueueSettings>, "may live where a longjmp skips destructors");
+constexpr QueueSettings kDefaultSettings = {};
+
+enum class SettingType : std::uint8_t { Number, Span, Choice, Queue, Switch };
+
+struct QueueSetting {
+    const char *name;
+    const char *words;  // words of a choice
+    const char *text;
+    std::int64_t lowest;  // bounds of a number, or of a span in microseconds
+    std::int64_t highest;
+    SettingType type;
+    bool removable;  // 0, or the empty name, removes the setting
+};
+
+// The number of each setting, in the order of the table.
+enum class SettingNumber : std::uint8_t {
+#define JOBQ_SETTING(name, ...) name,
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
+        Count
+};
+constexpr int kQueueSettings = static_cast<int>(SettingNumber::Count);
+
+constexpr QueueSetting kQueueSettingTable[kQueueSettings] = {
+#define JOBQ_SETTING(name, kind, type, otherwise, words, lowest, highest, removable, text) \
+    {#name, words, text, lowest, highest, SettingType::kind, removable},
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
+};
+
+constexpr const QueueSetting &setting_of(SettingNumber number) { return kQueueSettingTable[static_cast<int>(number)]; }
+
+// Settings that a job or a claim may override.
+constexpr QueueSetting kHeartbeatTimeout = setting_of(SettingNumber::heartbeat_timeout);
+constexpr QueueSetting kMaxRuntime = setting_of(SettingNumber::max_runtime);
+
+constexpr int kMostChoices = 8;
+// Splits the words and returns their number.
+int split_choices(std::string_view words, std::string_view (&choices)[kMostChoices]) noexcept;
+// Returns the index of the word, or -1.
+int choice_of(std::string_view words, std::string_view word) noexcept;
+
+// Returns `span` clamped to the bounds of the setting, because an UPDATE with plain SQL may have stored any value.
+Micros bounded(const QueueSetting &setting, Micros span) noexcept;
+
+}  // namespace jobq::core

@@ -1,0 +1,99 @@
+// See retry_policy.h.
+#include "core/retry.h"
+
+namespace jobq::core {
+
+namespace {
+
+// Returns base * 2^(attempt-1), at most `max`; both are treated as at least 0.
+Micros doubled(Micros base, Micros max, int attempt) {
+    if (base <= 0 || max <= 0) return 0;
+    Micros delay = base;
+    // The loop ends after at most 63 iterations, however many attempts there were, because the delay doubles until it
+    // exceeds `max`.
+    for (int i = 1; i < attempt && delay < max; i++) {
+        if (delay > max / 2) return max;
+        delay *= 2;
+    }
+    return delay < max ? delay : max;
+}
+
+// Returns floor(range * random / 2^32) without a wider type.
+std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
+    return (range >> 32) * random + (((range & UINT32_MAX) * random) >> 32);
+}
+
+// Stands for "no earlier sign". No saturated sum has this value.
+constexpr Micros kNoReach = INT64_MIN;
+
+}  // namespace
+
+int next_attempt(int attempts) noexcept {
+    if (attempts < 0) return 1;
+    return attempts < kMaxAttempts ? attempts + 1 : kMaxAttempts;
+}
+
+Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept {
+    const Micros delay = doubled(policy.base, policy.max, attempt);
+    const Micros spread = delay / 10;
+    const auto choices = static_cast<std::uint64_t>(2 * spread) + 1;
+    return saturating_add(delay - spread, static_cast<Micros>(scale(choices, random)));
+}
+
+JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool cancel_requested) noexcept {
+    if (cancel_requested) return JobStatus::Cancelled;
+    return wants_retry && attempts < max_attempts ? JobStatus::Scheduled : JobStatus::Failed;
+}
+
+JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool in_company,
+                     bool cancel_requested) noexcept {
+    if (cancel_requested) return JobStatus::Cancelled;
+    return attempts < max_attempts && (in_company || lost_attempts < max_lost) ? JobStatus::Pending : JobStatus::Failed;
+}
+
+bool earlier_sign(const LastSign &a, const LastSign &b) noexcept {
+    return a.worker != b.worker ? a.worker < b.worker : a.at < b.at;
+}
+
+void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
+    // Until when a later sign counts as together with the same worker's earlier signs: with any of them, and with the
+    // lost ones.
+    Micros any = kNoReach, lost = kNoReach;
+    for (int i = 0; i < count; i++) {
+        const LastSign &sign = signs[i];
+        if (i == 0 || signs[i - 1].worker != sign.worker) any = lost = kNoReach;
+        const Micros earlier = sign.lost ? any : lost;
+        in_company[i] = earlier != kNoReach && sign.at <= earlier;
+        const Micros reach = saturating_add(sign.at, sign.timeout / 2);
+        if (reach > any) any = reach;
+        if (sign.lost && reach > lost) lost = reach;
+    }
+    // The next sign of the same worker: any, and lost.
+    const LastSign *next = nullptr, *next_lost = nullptr;
+    for (int i = count - 1; i >= 0; i--) {
+        const LastSign &sign = signs[i];
+        if (next != nullptr && next->worker != sign.worker) next = next_lost = nullptr;
+        const LastSign *other = sign.lost ? next : next_lost;
+        if (other != nullptr && other->at <= saturating_add(sign.at, sign.timeout / 2)) in_company[i] = true;
+        next = &sign;
+        if (sign.lost) next_lost = &sign;
+    }
+}
+
+bool is_on_trial(Micros started_at, Micros last_heartbeat, Micros timeout) noexcept {
+    return last_heartbeat < saturating_add(started_at, timeout);
+}
+
+JobStatus waiting_status(Micros run_at, Micros now) noexcept {
+    return run_at <= now ? JobStatus::Pending : JobStatus::Scheduled;
+}
+
+Micros paced(Micros first, std::int64_t n, double per_second) noexcept {
+    if (n <= 0 || !(per_second > 0)) return first;
+    const double offset = static_cast<double>(n) * static_cast<double>(kSecond) / per_second;
+    // Compared before the conversion, because a double that is too large must not be converted.
+    if (!(offset < static_cast<double>(kLatest))) return kLatest;
+    return saturating_add(first, static_cast<Micros>(offset));
+}
+
+}  // namespace jobq::core

@@ -1,0 +1,217 @@
+// See ending.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/spi.h"
+#include "core/retry.h"
+#include "edges/awaits.h"
+#include "edges/edges.h"
+#include "finish/dead_letters.h"
+#include "finish/ending.h"
+#include "log/rows.h"
+#include "log/transaction_log.h"
+#include "row/owner.h"
+#include "steps/steps.h"
+
+extern "C" {
+#include "common/pg_prng.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Records attempts of existing jobs, because a user's trigger may have deleted a job. Returns the number of these
+// attempts and the number of recorded rows.
+Statement record_attempts = {
+    R"(WITH there AS (
+           SELECT u.* FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
+                           AS u(job_id, lease, attempt, outcome, worker_id, started_at, error, reported)
+           WHERE EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.job_id]))),
+       recorded AS (
+           INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error, reported)
+           SELECT t.job_id, t.lease, t.attempt, t.outcome, t.worker_id, t.started_at, $9, t.error, t.reported FROM there t
+           RETURNING 1)
+       SELECT (SELECT count(*) FROM there), (SELECT count(*) FROM recorded))",
+    {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,
+     BOOLARRAYOID, TIMESTAMPTZOID}};
+
+Statement delete_all_of = {
+    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
+    "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind",
+    {INT8ARRAYOID}};
+// Maximum number of jobs per DELETE, because the returned rows need memory.
+constexpr int kDeletedAtOnce = 10000;
+
+Statement move_attempts_of = {"UPDATE jobq.attempts a SET job_id = $2 WHERE a.job_id = $1", {INT8OID, INT8OID}};
+Statement delete_attempts_of = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_every_attempt = {"DELETE FROM jobq.attempts", {}, Planning::Free};
+
+void record(const Notes<EndedAttempt> &attempts, TimestampTz now) {
+    const int count = attempts.count;
+    if (count == 0) return;
+    ArrayColumn jobs(count), leases(count), numbers(count), outcomes(count), workers(count), started(count),
+        errors(count), reported(count);
+    for (int i = 0; i < count; i++) {
+        const EndedAttempt &one = attempts.items[i];
+        jobs.add(Int64GetDatum(one.job));
+        leases.add(Int64GetDatum(one.lease));
+        numbers.add(Int32GetDatum(one.attempt));
+        outcomes.add(CStringGetTextDatum(outcome_name(one.outcome)));
+        workers.add_if(one.worker_id != nullptr, PointerGetDatum(one.worker_id));
+        started.add_if(one.started_at.has_value(), TimestampTzGetDatum(one.started_at.value_or(0)));
+        errors.add_if(one.error != nullptr, PointerGetDatum(one.error));
+        reported.add(BoolGetDatum(one.reported));
+    }
+    const Rows counts = run(record_attempts, Params()
+                                                 .add(jobs.array(INT8OID))
+                                                 .add(leases.array(INT8OID))
+                                                 .add(numbers.array(INT4OID))
+                                                 .add(outcomes.array(TEXTOID))
+                                                 .add(workers.array(TEXTOID))
+                                                 .add(started.array(TIMESTAMPTZOID))
+                                                 .add(errors.array(TEXTOID))
+                                                 .add(reported.array(BOOLOID))
+                                                 .add(TimestampTzGetDatum(now)));
+    require_changed(counts[0].int64_at(2), counts[0].int64_at(1));
+}
+
+bool is_empty(const Endings &endings) {
+    return endings.attempts.count == 0 && endings.keys.count == 0 && endings.unkept.count == 0 &&
+           endings.buried.count == 0 && endings.waited.count == 0;
+}
+
+// Counts the event of an attempt. Changes of a job's status are counted elsewhere.
+void count_event(std::string_view queue, AttemptOutcome outcome) {
+    if (outcome == AttemptOutcome::Failed) count_event_at_commit(queue, core::CountedEvent::Failed, 1);
+    if (outcome == AttemptOutcome::Lost) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
+}
+
+// Removes the edges of deleted jobs and tells the jobs that still need them what they have to know.
+void forget_edges_of(const Rows &gone) {
+    if (!any_edge()) return;
+    for (uint64 i = 0; i < gone.size(); i++) {
+        bool none;
+        const Datum result = gone[i].get(5, &none);
+        forget_edges(gone[i].int64_at(3), status_at(gone[i], 2) == core::JobStatus::Completed,
+                     none ? nullptr : &result);
+    }
+}
+
+// Returns rows (queue, status, id, group_active, result, kind).
+Rows delete_rows(Datum *ids, int count) {
+    delete_attempts(ids, count);
+    const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
+    for (uint64 i = 0; i < gone.size(); i++)
+        tell_of_deletion(gone[i].text_at(1), gone[i].text_at(6), status_at(gone[i], 2));
+    delete_steps(ids, count);
+    forget_edges_of(gone);
+    return gone;
+}
+
+}  // namespace
+
+core::Micros retry_delay(const Queue &queue, int attempts) {
+    return core::backoff({queue.backoff_base, queue.backoff_max}, attempts, pg_prng_uint32(&pg_global_prng_state));
+}
+
+bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
+                 TimestampTz now, Endings *endings) {
+    OtherColumns others = {};
+    if (end.error != nullptr) others.set(kJobError, PointerGetDatum(end.error));
+    core::Life left = after;
+    if (!write_life(jobs, before, after, others, &left)) return false;
+    bool anonymous;
+    const Datum worker_id = job_value(*jobs, kJobWorkerId, &anonymous);
+    endings->attempts.add({before.id, before.life.lease.value_or(0), before.life.attempts, end.outcome,
+                           anonymous ? nullptr : make_text(view(DatumGetTextPP(worker_id))), end.error,
+                           before.life.started_at, end.reported});
+    count_event(before.queue, end.outcome);
+    note_end(*jobs, before, left, now, endings);
+    return true;
+}
+
+void note_end(const JobsTable &jobs, const JobState &before, const core::Life &after, TimestampTz now,
+              Endings *endings) {
+    if (!core::is_finished(after.status) || core::is_finished(before.life.status)) return;
+    if (keeps_key(jobs)) endings->keys.add(kept_key(jobs, now));
+    const Queue *queue = find_queue(before.queue);
+    const bool completed = after.status == core::JobStatus::Completed;
+    // The worker may have left a wait undecided. A completed job has usually decided all of its waits.
+    if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
+        endings->waited.add(Int64GetDatum(before.id));
+    if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())
+        endings->buried.add(Int64GetDatum(before.id));
+    else if ((completed ? queue->keep_completed : queue->keep_failed) == 0)
+        endings->unkept.add(Int64GetDatum(before.id));
+}
+
+void settle_endings(const Endings &endings, TimestampTz now) {
+    record(endings.attempts, now);
+    keep_keys(endings.keys.items, endings.keys.count);
+    disarm_steps(endings.waited.items, endings.waited.count);
+    forget_waits(endings.waited.items, endings.waited.count);
+    delete_jobs_and_attempts(endings.unkept.items, endings.unkept.count);
+    bury_jobs(endings.buried.items, endings.buried.count);
+}
+
+void settle_endings_as_owner(const Endings &endings, TimestampTz now) {
+    if (is_empty(endings)) return;
+    as_owner([&] { with_spi([&] { settle_endings(endings, now); }); });
+}
+
+Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings) {
+    Operated operated = {0, core::JobStatus::Pending};
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            if (!core::applies(event.kind, before.life)) return true;
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
+            operated = {operated.count + 1, after.status};
+            note_end(*jobs, before, after, event.now, endings);
+            return true;
+        });
+    return operated;
+}
+
+Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event) {
+    Endings endings = {};
+    const Operated operated = let_happen_and_note(ids, count, event, &endings);
+    settle_endings(endings, event.now);
+    return operated;
+}
+
+void delete_attempts(Datum *ids, int count) {
+    if (count > 0) run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID)));
+}
+
+void move_attempts(int64 from, int64 to) {
+    run(move_attempts_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+}
+
+void delete_all_attempts() { run(delete_every_attempt, Params()); }
+
+void delete_jobs_and_attempts(Datum *ids, int count) {
+    count = without_needed(ids, nullptr, count);
+    if (count > 0) delete_rows(ids, count);
+}
+
+int64 delete_jobs(Datum *ids, int count) {
+    int64 deleted = 0;
+    for (int first = 0; first < count; first += kDeletedAtOnce) {
+        Rows gone = delete_rows(ids + first, Min(count - first, kDeletedAtOnce));
+        for (uint64 i = 0; i < gone.size(); i++) {
+            log_finished(gone[i].int64_at(3));
+            if (!gone[i].is_null(4)) publish_group_free(gone[i].int64_at(4));
+        }
+        deleted += static_cast<int64>(gone.size());
+        gone.free();
+        CHECK_FOR_INTERRUPTS();
+    }
+    return deleted;
+}
+
+}  // namespace jobq

@@ -1,0 +1,74 @@
+// What follows when an attempt ends or a job finishes: the attempt is recorded, the unique key is kept (unique_for),
+// and the job is deleted if its queue does not keep it, or moved to the dead letter queue. These actions are noted
+// while rows are written and carried out together with SQL afterwards.
+#pragma once
+
+#include "compat/memory.h"
+#include "compat/pg.h"
+#include "finish/attempt_outcome.h"
+#include "finish/kept_keys.h"
+#include "job/change_job.h"
+#include "queues/directory.h"
+#include "row/locked_jobs.h"
+
+namespace jobq {
+
+// One row of jobq.attempts.
+struct EndedAttempt {
+    int64 job;
+    int64 lease;  // 0 if the job was set to processing with plain SQL
+    int32 attempt;
+    AttemptOutcome outcome;
+    text *worker_id, *error;  // nullptr if none
+    core::Maybe started_at;
+    bool reported;  // by the worker that held the lease
+};
+
+// Must be zeroed before use.
+struct Endings {
+    Notes<EndedAttempt> attempts;
+    Notes<KeptKey> keys;
+    Notes<Datum> unkept, buried, waited;  // waited: jobs whose waits are over
+};
+
+// Returns the delay before the next attempt of a failed job, by its queue's backoff.
+core::Micros retry_delay(const Queue &queue, int attempts);
+
+// How an attempt ends without completing.
+struct AttemptEnd {
+    AttemptOutcome outcome;
+    text *error;  // nullptr if none
+    bool reported;
+};
+
+// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must look
+// again, as write_life() does.
+bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
+                 TimestampTz now, Endings *endings);
+
+// Notes that the job in table.row has changed to `after`, finished or not.
+void note_end(const JobsTable &jobs, const JobState &before, const core::Life &after, TimestampTz now,
+              Endings *endings);
+
+// Carries out the noted actions after the table is closed. Call the first function inside with_spi(); the second one
+// takes the owner's rights itself.
+void settle_endings(const Endings &endings, TimestampTz now);
+void settle_endings_as_owner(const Endings &endings, TimestampTz now);
+
+// Apply an event that may end jobs to locked jobs, where the event is applicable. They note what follows, or carry it
+// out. Call them inside with_spi().
+Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
+Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event);
+
+// Delete the attempts of jobs that were deleted with plain SQL, delete all attempts, or move the attempts of a job that
+// gets another id.
+void delete_attempts(Datum *ids, int count);
+void delete_all_attempts();
+void move_attempts(int64 from, int64 to);
+
+// Deletes jobs in any status and their attempts, except jobs that unfinished jobs need. Changes `ids`.
+void delete_jobs_and_attempts(Datum *ids, int count);
+// Deletes locked jobs even if other jobs need them. Returns the number of deleted jobs.
+int64 delete_jobs(Datum *ids, int count);
+
+}  // namespace jobq

@@ -1,0 +1,28 @@
+// Checks of the attributes of jobs that functions take as arguments or keys. Errors name the argument and change
+// nothing.
+#pragma once
+
+#include "compat/args.h"
+#include "compat/pg.h"
+#include "core/queue_settings.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// Calls check_span(), and raises 22023 outside the bounds of the setting; 0 may remove the setting.
+core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value);
+// Call check_span_within() for settings that a job or claim may also give.
+core::Micros check_heartbeat_timeout(const Interval *value);
+core::Micros check_max_runtime(const Interval *value);
+// Raises 42602 if the key is empty, and 42622 if it is longer than 1024 bytes.
+void check_unique_key(std::string_view key, ArgumentName name);
+// Does the same for a group key.
+void check_group_key(std::string_view key, ArgumentName name);
+// Calls check_span() for unique_for; raises 22023 above 36500 days, and if there is no key.
+void check_unique_for(const Interval *value, bool has_key);
+// Raises 42602 if the key is empty, 42622 if it is longer than 255 bytes, and 22023 if it is '*', which stands for
+// every key.
+void check_concurrency_key(std::string_view key, ArgumentName name);
+
+}  // namespace jobq

@@ -1,0 +1,158 @@
+// The log of the transaction (log/transaction_log.h) as its readers see it, which notify others, and its lifetime. Code
+// that writes to the log does not include this file.
+#pragma once
+
+#include "compat/pg.h"
+#include "compat/queue_name.h"
+#include "core/counts.h"
+#include "core/folded.h"
+#include "core/limit.h"
+#include "core/series.h"
+#include "log/transaction_log.h"
+
+namespace jobq {
+
+// Change of a queue's counters by the transaction, at one level of nested transactions.
+struct QueueChange {
+    QueueName queue;
+    uint32 hash;  // hash_of_queue()
+    int level;
+    core::Counts counts;
+};
+
+// A queue with jobs that become claimable, with changed settings, or with slots that are taken or freed.
+struct LoggedQueue {
+    QueueName name;
+    bool notify;      // a NOTIFY must name the queue
+    bool settings;    // the settings have changed
+    int undescribed;  // number of lanes that become claimable whose traits were not logged, so the sleepers must look
+    int64 claimed;    // maximum number of jobs claimed
+    SubTransactionId claimed_in;  // the last subtransaction that claimed jobs
+};
+// Returns whether the queue's sleepers must look for themselves.
+inline bool sleepers_look(const LoggedQueue &queue) { return queue.settings || queue.undescribed > 0; }
+using QueueIndex = int16;
+constexpr QueueIndex kNoQueue = -1;
+
+// Jobs of one lane and priority that become claimable. All their keys are between first and last.
+struct LoggedReady {
+    int64 lane;
+    core::ClaimKey first, last;
+    int64 count;
+    QueueIndex queue;  // kNoQueue: there were too many queues
+    int16 traits;      // index of the lane's traits; kNoTraits: the queue's sleepers must look for themselves
+};
+constexpr int16 kNoTraits = -1;
+
+// A slot that was taken, freed, or both.
+struct LoggedSlot {
+    int64 slot;
+    int64 seq;
+    uint64 ticket;  // ticket with which to raise the bound; 0: none
+    int32 key_begin;
+    uint8 key_bytes;  // 0: a slot of the whole queue
+    QueueIndex queue;
+    bool taken;
+    bool freed;
+    bool tried;    // freed, and then offered to a claim of this transaction
+    bool unheard;  // freed, and no claim of this transaction has been told of its key yet
+};
+static_assert(core::kMaxConcurrencyKeyBytes <= 255, "the length of a key fits");
+
+struct EndedHead {
+    int64 group, job;
+};
+
+// Keys of rows that have entered a key space of the whole database. All of them are between first and last.
+struct LoggedKeys {
+    bool any;
+    core::ClaimKey first, last;
+};
+
+// What the background worker does next.
+struct LoggedRound {
+    bool any;        // false: the other members are meaningless
+    bool extension;  // jobq.announce() was called
+    TimestampTz due;
+    TimestampTz lease_deadline;  // earliest deadline of the jobs that have become rescue-indexed
+    Horizon horizon;             // result of a look at all rescue-indexed jobs
+    uint64 horizon_version;      // 0: there was no such look
+    SubTransactionId looked_in;
+};
+
+constexpr int kMaxLoggedTraits = 256;
+constexpr int kMaxLoggedFinished = 4096;
+constexpr int kMaxLoggedUnblocked = 4096;
+constexpr int kRecentlyUnblocked = 256;
+constexpr int kMaxEndedHeads = 1024;
+constexpr int kMaxLoggedKeyBytes = 30000;
+
+// The log. A member ...unknown is set if entries did not fit or if the change could not be identified. Readers must
+// then assume everything that is possible.
+struct TransactionLog {
+    // A stack: only the innermost subtransaction changes entries, and the levels never decrease.
+    core::Folded<QueueChange, 1024, 256> changes;
+    core::SeriesLog series;
+
+    core::Folded<LoggedQueue, 256, 64> queues;
+    core::Folded<LoggedReady, 1024, 512> ready;
+    int traits_count;
+    core::LaneTraits traits[kMaxLoggedTraits];
+    bool counts_unknown;  // some of `changes` are missing
+    bool ready_unknown;
+    bool claimed_before;  // some of the jobs that become claimable may have been claimed before
+    bool queues_unknown;
+    bool claims;            // the transaction has claimed jobs
+    bool claims_unknown;    // some of the claimed jobs belong to queues that are not in `queues`
+    bool finished_unknown;  // some of the finished jobs below are missing
+
+    // Jobs that have ended.
+    int finished_count;
+    int64 finished[kMaxLoggedFinished];
+    bool completed[kMaxLoggedFinished];
+
+    int unblocked_count;
+    Unblocked unblocked[kMaxLoggedUnblocked];
+    uint16 recently_unblocked[kRecentlyUnblocked];  // index of the last entry for a key, by the low bits of the key
+    Blockers unblocked_unknown;
+    bool unblocking;  // see unblocking_until_commit()
+    bool heads_left;  // see leave_next_heads()
+    uint16 ended_heads_count;
+    EndedHead ended_heads[kMaxEndedHeads];
+
+    core::Folded<LoggedSlot, 1024, 256> slots;
+    int key_bytes;
+    char keys[kMaxLoggedKeyBytes];
+    int unheard_keys;
+    bool slots_taken_unknown, slots_freed_unknown;
+
+    LoggedKeys places[core::kKeySpaces];
+    LoggedRound round;
+    bool databases;  // pg_database has changed
+
+    // The last subtransaction that has changed the directory of lanes, or InvalidSubTransactionId.
+    SubTransactionId lanes_in;
+    bool news_sent;  // the message about all changed lanes has been sent, so later changes need their own message
+
+    std::string_view key_of(const LoggedSlot &slot) const { return {keys + slot.key_begin, slot.key_bytes}; }
+};
+// Maximum size of the log. Each status accounts for 8 kB.
+constexpr Size kLargestLog = 737280;
+static_assert(sizeof(TransactionLog) <= kLargestLog, "what a transaction of any size costs");
+
+const TransactionLog &transaction_log();
+
+// Marks the message about the transaction's lanes as sent, for lanes/lanes.cpp at the end of the transaction. Returns
+// false if no message is needed.
+bool begin_sending_news();
+
+// Removes the note that the group's head has ended, because the group already has its next head. For
+// groups/successors.cpp.
+void unlog_free_group(int64 group);
+
+// The lifetime of the log, for main/jobq.cpp.
+void hand_log_to_parent();
+void roll_back_log();  // discards what the current subtransaction has counted
+void clear_log();
+
+}  // namespace jobq

@@ -1,0 +1,30 @@
+// Small helpers that statements share.
+#pragma once
+
+#include "compat/pg.h"
+#include "compat/spi.h"
+#include "core/job.h"
+#include "log/transaction_log.h"
+
+namespace jobq {
+
+// Raises an error unless a statement has changed as many rows as expected, because a user's trigger or rule may
+// suppress changes.
+inline void require_changed(int64 changed, int64 expected) {
+    if (changed == expected) return;
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                    errmsg("a statement on jobq's tables changed %lld rows instead of %lld",
+                           static_cast<long long>(changed), static_cast<long long>(expected)),
+                    errhint("Is there a trigger or rule on jobq.jobs or jobq.attempts that suppresses changes?")));
+}
+
+// Returns the status in a column of type text.
+inline core::JobStatus status_at(const Row &row, int column) {
+    const std::string_view label = row.text_at(column);
+    core::JobStatus status = core::JobStatus::Pending;
+    if (!core::parse_status(label, &status))
+        elog(ERROR, "jobq: unknown status \"%.*s\"", static_cast<int>(label.size()), label.data());
+    return status;
+}
+
+}  // namespace jobq

@@ -1,0 +1,294 @@
+// See counts.h. metrics/counters.h explains why a recount is exact.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/queue_name.h"
+#include "lanes/lanes.h"
+#include "lanes/ready_walk.h"
+#include "leases/rescue_index.h"
+#include "log/logged.h"
+#include "log/rows.h"
+#include "metrics/counters.h"
+#include "metrics/counts.h"
+#include "row/jobs_table.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+#define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
+
+Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
+// Uses a hashed anti-join, because "<> ALL" compares each job with each name.
+Statement count_others = {COUNT_JOBS
+                          "WHERE NOT EXISTS (SELECT FROM pg_catalog.unnest($1) n(queue) WHERE n.queue = j.queue) "
+                          "GROUP BY j.queue, j.status ORDER BY j.queue",
+                          {TEXTARRAYOID},
+                          Planning::Free};
+
+// Counts the unfinished jobs of one queue, using indexes that contain only such jobs. $2: jobs that were claimed a
+// moment ago and are not in the rescue index yet. The part for _due includes jobs that wait with a timeout.
+Statement count_unfinished = {
+    R"(SELECT u.queue, u.status::text, count(*)
+       FROM (SELECT j.queue, j.status FROM jobq.jobs j
+             WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1))
+               AND j._ready AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j WHERE j._due AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j WHERE j._group_waiting IS NOT NULL AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status
+             FROM (SELECT d.job_id FROM jobq.edges d WHERE d.kind = 'depends' AND d.active
+                   UNION SELECT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) d,
+                  LATERAL (SELECT j.queue, j.status FROM jobq.jobs j
+                           WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked' AND j._due IS NOT TRUE
+                             AND j._group_waiting IS NULL AND j.queue = $1 OFFSET 0) j
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j
+             WHERE j._rescue_indexed AND j.status = 'processing' AND j.queue = $1
+             UNION ALL
+             SELECT j.queue, j.status FROM jobq.jobs j
+             WHERE j.id = ANY ($2) AND j._rescue_indexed IS NOT TRUE AND j.status = 'processing' AND j.queue = $1) u
+       GROUP BY u.queue, u.status ORDER BY u.queue)",
+    {TEXTOID, INT8ARRAYOID}};
+
+// Selects all queues. A queue with settings may have no lane, and a queue with lanes may have no settings.
+Statement get_queues = {
+    R"(SELECT n.queue, bool_or(n.paused)
+       FROM (SELECT d.queue, false AS paused FROM jobq.lane_directory d
+             UNION ALL SELECT s.queue, s.paused FROM jobq.queue_settings s) n
+       GROUP BY n.queue)",
+    {},
+    Planning::Free};
+
+// Considers only the heap. Counting 64 MB takes about 0.1 s.
+Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
+
+Statement get_lanes = {
+    "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
+
+// Selects from the rescue-indexed jobs and from jobs that were claimed a moment ago, whose ids are $1. A queue may
+// appear twice. Jobs of executors are left out, because executors need no heartbeats.
+Statement get_oldest_heartbeats = {
+    R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
+       WHERE j._rescue_indexed AND j.status = 'processing'
+         AND coalesce(j._lease_timeout < )" ENDLESS_LEASE R"(, true) GROUP BY j.queue
+       UNION ALL
+       SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status = 'processing'
+         AND coalesce(j._lease_timeout < )" ENDLESS_LEASE R"(, true) GROUP BY j.queue)",
+    {INT8ARRAYOID}};
+
+// Reads rows (queue, status, count), which are ordered by queue. `add` returns the numbers of the next queue.
+template <typename Add>
+void collect(const Rows &rows, Add add) {
+    int64 *jobs = nullptr;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        if (i == 0 || rows[i].text_at(1) != rows[i - 1].text_at(1)) jobs = add(rows[i].text_at(1));
+        if (jobs != nullptr) jobs[static_cast<int>(status_at(rows[i], 2))] = rows[i].int64_at(3);
+    }
+}
+
+void append_counted(const Rows &rows, QueueList *list) {
+    list->items = static_cast<QueueNumbers *>(
+        list->items == nullptr ? palloc_extended(sizeof(QueueNumbers) * (rows.size() + 1), MCXT_ALLOC_HUGE)
+                               : repalloc_huge(list->items, sizeof(QueueNumbers) * (list->count + rows.size() + 1)));
+    collect(rows, [&](std::string_view queue) {
+        QueueNumbers *added = &list->items[list->count++];
+        *added = {queue, {}, {}, false, false};
+        return added->jobs;
+    });
+}
+
+// Adds the uncommitted changes of this transaction to the numbers from counters. Numbers from rows include them
+// already. `complete` means that the counters have all queues.
+void add_own_changes(QueueList *list, bool complete) {
+    for (const QueueChange &change : transaction_log().changes) {
+        QueueNumbers *found = nullptr;
+        for (int q = 0; q < list->count && found == nullptr; q++)
+            if (list->items[q].queue == queue_view(change.queue)) found = &list->items[q];
+        if (found == nullptr ? !complete : !found->counted) continue;
+        if (found == nullptr) {
+            found = &list->items[list->count++];
+            *found = {queue_view(change.queue), {}, {}, true, false};
+        }
+        for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += change.counts.jobs[s];
+    }
+}
+
+QueueList list_counters(const CountedQueues &counters) {
+    const int own = transaction_log().changes.count;
+    QueueList list = {static_cast<QueueNumbers *>(
+                          palloc_extended(sizeof(QueueNumbers) * (counters.count + own + 1), MCXT_ALLOC_HUGE)),
+                      0};
+    for (int i = 0; i < counters.count; i++) {
+        QueueNumbers *added = &list.items[list.count++];
+        *added = {queue_view(counters.queues[i].queue), {}, {}, true, false};
+        memcpy(added->jobs, counters.queues[i].jobs, sizeof(added->jobs));
+        memcpy(added->rates, counters.queues[i].rates, sizeof(added->rates));
+    }
+    return list;
+}
+
+Datum names_of_list(const QueueList &list) {
+    auto *names = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (list.count + 1), MCXT_ALLOC_HUGE));
+    for (int i = 0; i < list.count; i++) names[i] = PointerGetDatum(make_text(list.items[i].queue));
+    return array_of(names, list.count, TEXTOID);
+}
+
+struct Counted {
+    QueueCount *queues;
+    int count;
+    bool complete;
+};
+
+Counted count_table(Snapshot snapshot) {
+    const Rows rows = read(count_all, Params(), snapshot);
+    Counted counted = {static_cast<QueueCount *>(
+                           palloc_extended(sizeof(QueueCount) * (rows.size() + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO)),
+                       0, true};
+    collect(rows, [&](std::string_view queue) -> int64 * {
+        QueueCount *added = &counted.queues[counted.count];
+        if (!copy_queue(added->queue, queue)) {
+            counted.complete = false;
+            return nullptr;
+        }
+        counted.count++;
+        return added->jobs;
+    });
+    return counted;
+}
+
+// Notes the changes of this transaction. The snapshot sees them, but they are counted only when the transaction
+// commits.
+void note_own_changes(Counted *counted) {
+    const auto &changes = transaction_log().changes;
+    if (changes.count == 0) return;
+    counted->queues = static_cast<QueueCount *>(
+        repalloc_huge(counted->queues, sizeof(QueueCount) * (counted->count + changes.count)));
+    for (const QueueChange &change : changes) {
+        QueueCount *found = nullptr;
+        for (int q = 0; q < counted->count && found == nullptr; q++)
+            if (same_queue(counted->queues[q].queue, change.queue)) found = &counted->queues[q];
+        if (found == nullptr) {
+            found = &counted->queues[counted->count++];
+            *found = {};
+            memcpy(found->queue, change.queue, sizeof(QueueName));
+        }
+        for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += change.counts.jobs[s];
+    }
+}
+
+bool has_jobs(const QueueNumbers &queue) {
+    return std::any_of(queue.jobs, queue.jobs + core::kJobStatusCount, [](int64 number) { return number != 0; });
+}
+
+// Returns the queues of the view jobq.queues, and queues whose jobs have no lane, for example because they came by
+// replication.
+QueueList list_names(QueueList *numbers, bool counted) {
+    const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
+    std::sort(numbers->items, numbers->items + numbers->count, by_name);
+    const Rows names = read(get_queues, Params());
+    QueueList list = {room_for<QueueNumbers>(names.size() + static_cast<uint64>(numbers->count)), 0};
+    for (uint64 i = 0; i < names.size(); i++) {
+        QueueNumbers queue = {names[i].text_at(1), {}, {}, counted, false};
+        const QueueNumbers *end = numbers->items + numbers->count;
+        const QueueNumbers *found = std::lower_bound(numbers->items, numbers->items + numbers->count, queue, by_name);
+        if (found != end && found->queue == queue.queue) queue = *found;
+        queue.paused = names[i].bool_at(2);
+        list.items[list.count++] = queue;
+    }
+    const int named = list.count;
+    std::sort(list.items, list.items + named, by_name);
+    for (const QueueNumbers *queue = numbers->items; queue < numbers->items + numbers->count; queue++)
+        if (has_jobs(*queue) && !std::binary_search(list.items, list.items + named, *queue, by_name))
+            list.items[list.count++] = *queue;
+    return list;
+}
+
+// Returns the due time of the oldest job of a lane, which is the first job of one of its priorities, or DT_NOEND.
+TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
+    TimestampTz oldest = DT_NOEND;
+    walk_priorities(jobs, lane, may_skip_empty_ranges(lane),
+                    [&](const core::ClaimKey &key) { oldest = Min(oldest, key.run_at); });
+    return oldest;
+}
+
+}  // namespace
+
+QueueList read_queue_numbers() {
+    const CountedQueues counters = read_counters();
+    QueueList list = {nullptr, 0};
+    if (!counters.known || counts_unknown_here()) {
+        append_counted(read(count_all, Params()), &list);
+        return list_names(&list, false);
+    }
+    list = list_counters(counters);
+    if (!counters.complete) append_counted(read(count_others, Params().add(names_of_list(list))), &list);
+    add_own_changes(&list, counters.complete);
+    return list_names(&list, counters.complete);
+}
+
+QueueNumbers read_unfinished(std::string_view name) {
+    QueueNumbers numbers = {name, {}, {}, false, false};
+    const CountedQueues counters = read_counters();
+    if (counters.known && !counts_unknown_here()) {
+        CountedQueue *end = counters.queues + counters.count;
+        CountedQueue *found = std::find_if(
+            counters.queues, end, [&](const CountedQueue &counted) { return queue_view(counted.queue) == name; });
+        if (found != end || counters.complete) {
+            if (found != end) memcpy(numbers.jobs, found->jobs, sizeof(numbers.jobs));
+            numbers.counted = true;
+            for (const QueueChange &change : transaction_log().changes) {
+                if (queue_view(change.queue) != name) continue;
+                for (int s = 0; s < core::kJobStatusCount; s++) numbers.jobs[s] += change.counts.jobs[s];
+            }
+            return numbers;
+        }
+    }
+    collect(read(count_unfinished, Params().add(PointerGetDatum(make_text(name))).add(unindexed_jobs())),
+            [&](std::string_view) { return numbers.jobs; });
+    return numbers;
+}
+
+DutyOutcome reconcile_counters() {
+    DutyOutcome outcome = {};
+    if (counts_unknown_here() || !recount_due_by_hand(GetCurrentTimestamp())) return outcome;
+    Snapshot snapshot = begin_recount();
+    if (snapshot == nullptr) return outcome;
+    Counted counted = count_table(snapshot);
+    UnregisterSnapshot(snapshot);
+    note_own_changes(&counted);
+    outcome.done = end_recount(counted.queues, counted.count, counted.complete);
+    return outcome;
+}
+
+bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
+
+bool oldest_ready(text *queue, TimestampTz *run_at) {
+    const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
+    auto *ids = room_for<int64>(lanes.size());
+    for (uint64 i = 0; i < lanes.size(); i++) ids[i] = lanes[i].int64_at(1);
+    *run_at = DT_NOEND;
+    JobsTable jobs;
+    open_jobs_for_reading(&jobs);
+    const int count = static_cast<int>(lanes.size());
+    if (count <= kFewLanes) {
+        for (int i = 0; i < count; i++) *run_at = Min(*run_at, oldest_in_lane(&jobs, ids[i]));
+    } else {
+        LaneWalk walk = {ids, count, 0};
+        int64 lane;
+        core::ClaimKey first;
+        while (next_lane_with_entries(&jobs, &walk, &lane, &first)) *run_at = Min(*run_at, oldest_in_lane(&jobs, lane));
+    }
+    close_jobs_for_reading(&jobs);
+    return *run_at != DT_NOEND;
+}
+
+Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unindexed_jobs())); }
+
+}  // namespace jobq

@@ -1,0 +1,88 @@
+// The catalog of the metrics: their names, types, labels, and help. jobq_metrics() and jobq_prometheus() return exactly
+// these metrics, and jobq.metric_families() lists them for people who configure exporters. Names follow the conventions
+// of Prometheus: base units, and "_total" for counters. Pure.
+#pragma once
+
+#include "core/metrics.h"
+
+namespace jobq::core {
+
+// (identifier, name, type, labels, help). Every metric of a queue has "queue" as its first label. "overflow" is "true"
+// for the sum of all queues and kinds that found no place of their own; their other labels are empty. Otherwise,
+// "overflow" is empty.
+// clang-format off
+#define JOBQ_FAMILIES(FAMILY)                                                                                          \
+    FAMILY(Jobs, "jobq_jobs", Gauge, "queue,status,overflow", "Jobs in each status.")                                  \
+    FAMILY(OldestPending, "jobq_queue_oldest_pending_seconds", Gauge, "queue", "For how long the oldest claimable job has been due; 0: there is none.") \
+    FAMILY(OldestHeartbeat, "jobq_queue_oldest_heartbeat_seconds", Gauge, "queue", "Since the oldest heartbeat of a running job.") \
+    FAMILY(Paused, "jobq_queue_paused", Gauge, "queue", "Whether the queue is paused.")                                \
+    FAMILY(Workers, "jobq_busy_workers", Gauge, "queue", "Workers that hold jobs, by their names.")                    \
+    FAMILY(Waiting, "jobq_waiting_sessions", Gauge, "queue", "Sessions that sleep in jobq_wait().")                    \
+    FAMILY(JobsEnqueued, "jobq_jobs_enqueued_total", Counter, "queue,kind,overflow", "Jobs that came: enqueued, inserted by hand, restored from a dump.") \
+    FAMILY(JobsClaimed, "jobq_jobs_claimed_total", Counter, "queue,kind,overflow", "Claims: attempts that were started.") \
+    FAMILY(AttemptsEnded, "jobq_attempts_ended_total", Counter, "queue,kind,outcome,overflow", "Attempts that have ended: completed; failed; lost, their workers fell silent; released, given back; withdrawn, cancelled or changed by hand.") \
+    FAMILY(JobsCompleted, "jobq_jobs_completed_total", Counter, "queue,kind,overflow", "Jobs that were done.")         \
+    FAMILY(JobsFailed, "jobq_jobs_failed_total", Counter, "queue,kind,overflow", "Jobs that failed for good.")         \
+    FAMILY(JobsCancelled, "jobq_jobs_cancelled_total", Counter, "queue,kind,overflow", "Jobs that somebody cancelled.") \
+    FAMILY(JobsDropped, "jobq_jobs_dropped_total", Counter, "queue,kind,overflow", "Jobs that jobq cancelled: a dependency had failed, or the queue was full.") \
+    FAMILY(JobsRetried, "jobq_jobs_retried_total", Counter, "queue,kind,overflow", "Finished jobs that were made to run again.") \
+    FAMILY(JobsDeleted, "jobq_jobs_deleted_total", Counter, "queue,kind,overflow", "Jobs that were deleted: pruned, not kept, or by hand.") \
+    FAMILY(JobWait, "jobq_job_wait_seconds", Histogram, "queue,kind,overflow", "From the time a job was due (run_at) to its claim.") \
+    FAMILY(JobRun, "jobq_job_run_seconds", Histogram, "queue,kind,overflow", "From a claim to the end of the attempt, but for those that were lost.") \
+    FAMILY(StatsReset, "jobq_stats_reset_timestamp_seconds", Gauge, "", "When the totals and histograms began.")       \
+    FAMILY(Missed, "jobq_missed_transactions_total", Counter, "", "Transactions that are not, or not wholly, in the totals.") \
+    FAMILY(SeriesTaken, "jobq_metric_series", Gauge, "", "Queues and kinds with totals of their own, in the whole server.") \
+    FAMILY(SeriesMax, "jobq_max_metric_series", Gauge, "", "How many there may be: the setting of that name.")          \
+    FAMILY(BucketsForgotten, "jobq_rate_buckets_forgotten_total", Counter, "", "Token buckets of rates that made room for others before they were full, in the whole server: with more, fewer jobs start than the rates allow.") \
+    FAMILY(Schedules, "jobq_schedules", Gauge, "state", "Schedules: active, paused, failing.")                         \
+    FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "For how long the schedule that is due longest has not fired.") \
+    FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Runs that were not fired, of the schedules that there are.") \
+    FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
+    FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "How many there may be in the whole server: the setting of that name.") \
+    FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \
+    FAMILY(Databases, "jobq_databases", Gauge, "", "Databases with a place in shared memory: those that use jobq, and those that the launcher looks into.") \
+    FAMILY(DatabasesMax, "jobq_max_databases", Gauge, "", "How many there may be: no background worker serves the others.") \
+    FAMILY(RoundOverdue, "jobq_round_overdue_seconds", Gauge, "", "How late the next round of the duties is.")         \
+    FAMILY(Rounds, "jobq_rounds_total", Counter, "", "Rounds of the duties since the server started.")                 \
+    FAMILY(DutyJobs, "jobq_duty_jobs_total", Counter, "duty", "Jobs that each duty has changed since the server started.") \
+    FAMILY(DutyFailures, "jobq_duty_failures", Gauge, "duty", "Times in a row that a duty has failed; 0: it works.")   \
+    FAMILY(Copy, "jobq_copy", Gauge, "", "Whether the database is a copy whose jobs are left alone.")                  \
+    FAMILY(Info, "jobq_info", Gauge, "version,library,preloaded", "1, with the versions of the extension and of the library.")
+// clang-format on
+
+enum class Family : std::uint8_t {
+#define JOBQ_FAMILY(name, metric, type, labels, help) name,
+    JOBQ_FAMILIES(JOBQ_FAMILY)
+#undef JOBQ_FAMILY
+};
+
+enum class FamilyType : std::uint8_t { Gauge, Counter, Histogram };
+const char *type_name(FamilyType type) noexcept;
+
+struct FamilyRow {
+    const char *name;
+    FamilyType type;
+    const char *labels;  // separated by commas
+    const char *help;
+};
+constexpr FamilyRow kFamilies[] = {
+#define JOBQ_FAMILY(name, metric, type, labels, help) {metric, FamilyType::type, labels, help},
+    JOBQ_FAMILIES(JOBQ_FAMILY)
+#undef JOBQ_FAMILY
+};
+constexpr int kFamilyCount = static_cast<int>(sizeof(kFamilies) / sizeof(kFamilies[0]));
+constexpr const FamilyRow &row_of(Family family) noexcept { return kFamilies[static_cast<int>(family)]; }
+
+// The family that shows a total, and the value of its label "outcome", if any.
+struct ToldTally {
+    Family family;
+    const char *outcome;
+};
+constexpr ToldTally kToldTallies[] = {
+#define JOBQ_TALLY(name, family, outcome) {Family::family, outcome},
+    JOBQ_TALLIES(JOBQ_TALLY)
+#undef JOBQ_TALLY
+};
+constexpr Family family_of(Span span) noexcept { return span == Span::Wait ? Family::JobWait : Family::JobRun; }
+
+}  // namespace jobq::core

@@ -1,0 +1,204 @@
+// Collects the current state of each queue from the counters. Where the counters know nothing, it reads the partial
+// indexes, which contain only unfinished jobs. Nothing here reads rows of finished jobs.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "leases/rescue_index.h"
+#include "metrics/counters.h"
+#include "metrics/counts.h"
+#include "metrics/samples.h"
+#include "row/jobs_table.h"
+#include "waiters/waiters.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Counts jobs without counters: rows (queue, status, jobs). Blocked jobs are missing because no index contains all of
+// them. $1: running jobs that are not in the rescue index yet.
+Statement count_unfinished = {
+    R"(SELECT j.queue, 'pending', count(*) FROM jobq.jobs j WHERE j._ready GROUP BY j.queue
+       UNION ALL
+       SELECT j.queue, 'scheduled', count(*) FROM jobq.jobs j WHERE j._due AND j.status = 'scheduled' GROUP BY j.queue
+       UNION ALL
+       SELECT r.queue, 'processing', count(*) FROM (
+           SELECT j.id, j.queue FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing'
+           UNION SELECT j.id, j.queue FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status = 'processing') r
+       GROUP BY r.queue)",
+    {INT8ARRAYOID}};
+
+Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORDER BY s.queue", {}};
+
+// Selects the running jobs as jobq.queue_stats sees them. Executors need no heartbeats, so their jobs are left out of
+// last_heartbeat.
+Statement get_running = {
+    R"(SELECT r.queue, count(DISTINCT r.worker_id),
+              min(r.last_heartbeat) FILTER (WHERE coalesce(r._lease_timeout < )" ENDLESS_LEASE R"(, true))
+       FROM (SELECT j.id, j.queue, j.worker_id, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
+             WHERE j._rescue_indexed AND j.status = 'processing'
+             UNION
+             SELECT j.id, j.queue, j.worker_id, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
+             WHERE j.id = ANY ($1) AND j.status = 'processing') r
+       GROUP BY r.queue ORDER BY r.queue)",
+    {INT8ARRAYOID}};
+
+// Returns the maximum number of queues with samples of their own.
+int max_queues() { return settings.max_metric_series > 0 ? settings.max_metric_series : kDefaultMetricSeries; }
+
+bool is_seen(const Samples &samples, std::string_view queue) {
+    return samples.scope == nullptr || is_in_scope(samples.scope, queue);
+}
+
+std::string_view kept(std::string_view name) { return keep(CurrentMemoryContext, name); }
+
+struct QueueJobs {
+    std::string_view queue;
+    int64 jobs[core::kJobStatusCount];
+    bool known[core::kJobStatusCount];
+};
+
+int index_of(core::JobStatus status) { return static_cast<int>(status); }
+
+void note_counter(const Samples &samples, const CountedQueue &counted, Notes<QueueJobs> *queues) {
+    const std::string_view name = queue_view(counted.queue);
+    if (!is_seen(samples, name)) return;
+    QueueJobs one = {kept(name), {}, {}};
+    for (int s = 0; s < core::kJobStatusCount; s++) {
+        // The count can be negative for a moment if a completion becomes visible before its claim.
+        one.jobs[s] = Max(counted.jobs[s], 0);
+        one.known[s] = true;
+    }
+    queues->add(one);
+}
+
+void note_rows(const Samples &samples, Notes<QueueJobs> *queues) {
+    const Rows rows = read(count_unfinished, Params().add(unindexed_jobs()));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const std::string_view name = rows[i].text_at(1);
+        if (!is_seen(samples, name)) continue;
+        QueueJobs one = {kept(name), {}, {}};
+        for (const core::JobStatus status :
+             {core::JobStatus::Pending, core::JobStatus::Scheduled, core::JobStatus::Processing})
+            one.known[index_of(status)] = true;
+        core::JobStatus status = core::JobStatus::Pending;
+        core::parse_status(rows[i].text_at(2), &status);
+        one.jobs[index_of(status)] = rows[i].int64_at(3);
+        queues->add(one);
+    }
+}
+
+bool has_counters(const QueueJobs &queue) { return queue.known[index_of(core::JobStatus::Completed)]; }
+
+// Sorts by name and keeps one entry per queue. An entry from counters replaces one from rows, because counters know
+// more.
+void put_together(Notes<QueueJobs> *queues) {
+    std::sort(queues->items, queues->items + queues->count, [](const QueueJobs &a, const QueueJobs &b) {
+        return a.queue != b.queue ? a.queue < b.queue : has_counters(a) && !has_counters(b);
+    });
+    int count = 0;
+    for (int i = 0; i < queues->count; i++) {
+        const QueueJobs &one = queues->items[i];
+        QueueJobs *known = count == 0 ? nullptr : &queues->items[count - 1];
+        if (known == nullptr || known->queue != one.queue)
+            queues->items[count++] = one;
+        else if (!has_counters(*known))
+            for (int s = 0; s < core::kJobStatusCount; s++) known->jobs[s] += one.jobs[s];
+    }
+    queues->count = count;
+}
+
+// Returns the jobs of each queue, ordered by name.
+Notes<QueueJobs> count_jobs(const Samples &samples) {
+    Notes<QueueJobs> queues = {};
+    const CountedQueues counters = read_counters();
+    for (int i = 0; counters.known && i < counters.count; i++) note_counter(samples, counters.queues[i], &queues);
+    if (!counters.known || !counters.complete) note_rows(samples, &queues);
+    put_together(&queues);
+    return queues;
+}
+
+void add_jobs(Samples *samples, const QueueJobs &queue) {
+    for (const core::StatusRow &row : core::kJobStatuses) {
+        const int s = index_of(row.status);
+        if (!queue.known[s]) continue;
+        Sample sample = sample_of(core::Family::Jobs, static_cast<double>(queue.jobs[s]));
+        sample.with("queue", queue.queue).with("status", row.label);
+        samples->add(queue.queue.empty() ? sample.with("overflow", "true") : sample);
+    }
+}
+
+void add_oldest_pending(Samples *samples, const QueueJobs &queue) {
+    double seconds = 0;
+    TimestampTz run_at = 0;
+    // Uses a recent snapshot; a job that has just been added is not old.
+    if (queue.jobs[index_of(core::JobStatus::Pending)] > 0 && oldest_ready(make_text(queue.queue), &run_at))
+        seconds = seconds_since(run_at);
+    samples->add(sample_of(core::Family::OldestPending, seconds).with("queue", queue.queue));
+}
+
+void add_rest(QueueJobs *rest, const QueueJobs &queue) {
+    for (int s = 0; s < core::kJobStatusCount; s++) {
+        rest->jobs[s] += queue.jobs[s];
+        rest->known[s] |= queue.known[s];
+    }
+}
+
+void add_paused(Samples *samples) {
+    const Rows rows = read(get_paused, Params());
+    int left = max_queues();
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const std::string_view name = rows[i].text_at(1);
+        if (!is_seen(*samples, name) || left-- <= 0) continue;
+        samples->add(sample_of(core::Family::Paused, rows[i].bool_at(2) ? 1 : 0).with("queue", kept(name)));
+    }
+}
+
+void add_running(Samples *samples) {
+    const Rows rows = read(get_running, Params().add(unindexed_jobs()));
+    int left = max_queues();
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        if (!is_seen(*samples, row.text_at(1)) || left-- <= 0) continue;
+        const std::string_view name = kept(row.text_at(1));
+        samples->add(sample_of(core::Family::Workers, static_cast<double>(row.int64_at(2))).with("queue", name));
+        if (row.is_null(3)) continue;
+        const double age = seconds_since(DatumGetTimestampTz(row.get(3)));
+        samples->add(sample_of(core::Family::OldestHeartbeat, age).with("queue", name));
+    }
+}
+
+void add_sleepers(Samples *samples) {
+    int queues;
+    const QueueSleepers *sleepers = read_sleepers(&queues);
+    int left = max_queues();
+    for (int i = 0; i < queues; i++) {
+        const std::string_view name = queue_view(sleepers[i].queue);
+        if (!is_seen(*samples, name) || left-- <= 0) continue;
+        samples->add(sample_of(core::Family::Waiting, sleepers[i].count).with("queue", name));
+    }
+}
+
+}  // namespace
+
+void collect_queues(Samples *samples) {
+    const Notes<QueueJobs> queues = count_jobs(*samples);
+    QueueJobs rest = {};
+    for (int i = 0; i < queues.count; i++) {
+        if (i >= max_queues()) {
+            add_rest(&rest, queues.items[i]);
+            continue;
+        }
+        add_jobs(samples, queues.items[i]);
+        add_oldest_pending(samples, queues.items[i]);
+    }
+    if (queues.count > max_queues()) add_jobs(samples, rest);
+    add_paused(samples);
+    add_running(samples);
+    add_sleepers(samples);
+}
+
+}  // namespace jobq

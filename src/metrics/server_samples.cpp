@@ -1,0 +1,101 @@
+// Collects the samples without a queue: schedules, executors, background workers, and versions.
+#include "compat/pg.h"
+
+#include "compat/library_version.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "identity/identity.h"
+#include "limits/limit_state.h"
+#include "metrics/samples.h"
+#include "shmem/database_state.h"
+#include "shmem/executors.h"
+#include "shmem/memory.h"
+
+extern "C" {
+#include "access/xlog.h"
+}
+
+namespace jobq {
+
+namespace {
+
+using core::Family;
+
+// Returns one row: the number of failing, paused, and active schedules, the earliest due time, and the number of
+// skipped runs.
+Statement count_schedules = {
+    R"(SELECT count(*) FILTER (WHERE s.error IS NOT NULL), count(*) FILTER (WHERE s.paused AND s.error IS NULL),
+              count(*) FILTER (WHERE NOT s.paused AND s.error IS NULL),
+              min(s.next_run), coalesce(sum(s.skipped), 0)::float8
+       FROM jobq.schedule_settings s)",
+    {},
+    Planning::Free};
+
+Statement get_version = {"SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq'", {}};
+
+void add_schedules(Samples *samples) {
+    const Row row = read(count_schedules, Params())[0];
+    constexpr const char *kStates[] = {"failing", "paused", "active"};
+    for (int i = 0; i < static_cast<int>(lengthof(kStates)); i++)
+        samples->add(sample_of(Family::Schedules, static_cast<double>(row.int64_at(i + 1))).with("state", kStates[i]));
+    samples->gauge(Family::SchedulesOverdue, row.is_null(4) ? 0 : seconds_since(DatumGetTimestampTz(row.get(4))));
+    samples->gauge(Family::RunsSkipped, DatumGetFloat8(row.get(5)));
+}
+
+void add_executors(Samples *samples) {
+    auto *slots = static_cast<ExecutorSlot *>(palloc(sizeof(ExecutorSlot) * kMaxExecutors));
+    read_executors(slots);
+    int idle = 0, busy = 0;
+    for (const ExecutorSlot *slot = slots; slot < slots + kMaxExecutors; slot++) {
+        if (slot->database != MyDatabaseId) continue;
+        idle += slot->state == ExecutorState::Idle || slot->state == ExecutorState::Starting;
+        busy += slot->state == ExecutorState::Busy;
+    }
+    samples->add(sample_of(Family::Executors, idle).with("state", "idle"));
+    samples->add(sample_of(Family::Executors, busy).with("state", "busy"));
+    samples->gauge(Family::ExecutorsMax, settings.max_executors);
+}
+
+void add_duties(Samples *samples) {
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    auto *steps = static_cast<StepReport *>(palloc(sizeof(StepReport) * kStepCount));
+    LWLockAcquire(database_states_lock(), LW_SHARED);
+    memcpy(steps, db->steps, sizeof(StepReport) * kStepCount);
+    const TimestampTz due = db->in_round ? db->round_due : due_of(db);
+    const int64 rounds = db->rounds;
+    LWLockRelease(database_states_lock());
+    const core::Micros late = due == kNothingDue ? 0 : core::saturating_subtract(GetCurrentTimestamp(), due);
+    samples->gauge(Family::RoundOverdue, Max(static_cast<double>(late) / core::kSecond, 0));
+    samples->gauge(Family::Rounds, static_cast<double>(rounds));
+    for (int i = 0; i < core::kDutyCount; i++) {
+        const char *name = core::kDuties[i].name;
+        samples->add(sample_of(Family::DutyJobs, static_cast<double>(steps[i].done)).with("duty", name));
+        samples->add(sample_of(Family::DutyFailures, steps[i].failures).with("duty", name));
+    }
+}
+
+void add_versions(Samples *samples) {
+    const Rows rows = read(get_version, Params());
+    Sample sample = sample_of(Family::Info, 1);
+    if (rows.size() > 0) sample.with("version", keep(CurrentMemoryContext, rows[0].text_at(1)));
+    samples->add(sample.with("library", kLibraryVersion).with("preloaded", shared_memory_ready() ? "true" : "false"));
+}
+
+}  // namespace
+
+void collect_server(Samples *samples) {
+    add_schedules(samples);
+    samples->gauge(Family::Copy, leaves_jobs_alone() ? 1 : 0);
+    add_versions(samples);
+    // Nothing of jobq runs on a standby.
+    if (!shared_memory_ready() || RecoveryInProgress()) return;
+    samples->gauge(Family::BucketsForgotten, static_cast<double>(forgotten_buckets()));
+    add_executors(samples);
+    samples->gauge(Family::Databases, count_databases());
+    samples->gauge(Family::DatabasesMax, kMaxDatabases);
+    samples->gauge(Family::LauncherUp, shared_state()->launcher_pid != 0 ? 1 : 0);
+    add_duties(samples);
+}
+
+}  // namespace jobq

@@ -1,0 +1,105 @@
+// An executor: a process that runs handlers as their role, started by the worker of its database: the postmaster looks
+// up jobq_executor_main by name. It connects as that role and is never more; it waits for jobs in its slot
+// (shmem/executors.h), and leaves when it has been idle for long, when others need its place or the database, and when
+// it has done so much that a fresh one is better.
+#include "compat/pg.h"
+
+#include "compat/latch.h"
+#include "compat/settings.h"
+#include "core/executor.h"
+#include "handlers/handler_session.h"
+#include "handlers/known_handlers.h"
+#include "handlers/run_handler.h"
+#include "processes/process.h"
+#include "processes/supervise.h"
+#include "shmem/executors.h"
+
+extern "C" {
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "utils/backend_status.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Maximum sleep, because some changes are not reported.
+constexpr core::Micros kLook = core::kSecond;
+// Number of jobs between two measurements of the process's memory.
+constexpr int kMeasured = 1000;
+
+int jobs_done = 0;
+
+// Returns whether a command needs the database without sessions.
+bool must_make_room() {
+    const DatabaseState *db = known_session_database();
+    return db != nullptr && db->keep_out > 0;
+}
+
+// Returns whether the executor may continue with another job.
+bool may_go_on() {
+    return !ProcDiePending && !ConfigReloadPending && !own_executor_slot()->leave && !must_make_room() &&
+           settings.enabled && settings.max_executors > 0;
+}
+
+// Returns whether the process has used so much memory that a new one is better, because sessions keep what they once
+// needed.
+bool is_worn_out(int jobs) {
+    const int before = jobs_done;
+    jobs_done += jobs;
+    if (jobs_done >= core::kJobsOfExecutor) return true;
+    if (before / kMeasured == jobs_done / kMeasured) return false;
+    return static_cast<int64>(MemoryContextMemAllocated(TopMemoryContext, true)) > core::kBytesOfExecutor;
+}
+
+void run_executor() {
+    TimestampTz idle_since = GetCurrentTimestamp();
+    for (;;) {
+        if (asked_to_stop()) return;
+        if (reload_settings()) {
+            forget_handlers();
+            if (!database_served()) return;
+        }
+        if (!may_go_on()) return;
+        const Served served = serve_handlers(may_go_on);
+        if (served.leave || is_worn_out(served.jobs)) return;
+        const TimestampTz now = GetCurrentTimestamp();
+        if (served.jobs > 0) {
+            idle_since = now;
+            continue;
+        }
+        if (now - idle_since > core::kWarm || now < idle_since) return;
+        pgstat_report_activity(STATE_IDLE, nullptr);
+        wait_for_latch(kLook, WaitEvent::ExecutorMain);
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+PGDLLEXPORT void jobq_executor_main(Datum index) {
+    install_signal_handlers();
+    ExecutorArguments arguments;
+    memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
+    if (!enter_executor_slot(DatumGetInt32(index), arguments.generation)) proc_exit(0);
+    // Whoever keeps us out looks for us after it has said so.
+    const DatabaseState *db = find_database_state(arguments.database);
+    if (db != nullptr && db->keep_out > 0) {
+        executor_is_ready();
+        proc_exit(0);
+    }
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(arguments.database, arguments.role, kConnectWithoutLogin);
+    use_settings_of_executors();
+    read_settings();
+    executor_is_ready();
+    run_executor();
+    proc_exit(0);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,407 @@
+// The launcher: see launcher.h. core::plan_launch decides what to start, this gathers the facts and does it.
+// Its latch means "look again", never "go": every worker's start and exit sets it. It keeps no state that a restart
+// may not lose: an unexpected error ends the process and the postmaster starts it again after a second.
+#include "compat/pg.h"
+
+#include "compat/latch.h"
+#include "compat/settings.h"
+#include "core/launch.h"
+#include "edges/awaited_jobs.h"
+#include "groups/unblocked_list.h"
+#include "leases/young_leases.h"
+#include "metrics/counters.h"
+#include "metrics/totals.h"
+#include "processes/databases.h"
+#include "processes/launcher.h"
+#include "processes/process.h"
+#include "shmem/database_state.h"
+#include "shmem/executors.h"
+#include "shmem/wall_clock.h"
+
+extern "C" {
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
+// How early a worker is started before its round, because connecting takes a few milliseconds.
+constexpr core::Micros kLead = 30000;
+// Minimum time between two starts in one database, so that a worker that cannot stay does not make the launcher spin.
+constexpr core::Micros kMinRestart = 30000;
+// The maximum sleep limits how late a step of the clock is detected; the minimum sleep limits the cost of a wrong plan.
+constexpr core::Micros kMaxSleep = 5 * core::kSecond;
+constexpr core::Micros kMinSleep = 5000;
+// How often pg_database is read without a notification of a change.
+constexpr core::Micros kScanInterval = core::kMinute;
+// Maximum backoff after max_worker_processes was found exhausted, because other extensions release their workers
+// without notification.
+constexpr int kMaxRefusalBackoff = 3;
+// Time without a refusal after which the shortage is over.
+constexpr core::Micros kCalm = core::kMinute;
+
+struct Launcher {
+    BackgroundWorkerHandle *handles[kMaxDatabases];  // handles of the started workers, by database state
+    TimestampTz last_scan;
+    int refusals;  // number of refusals by the postmaster in a row
+    TimestampTz refused_till;
+    TimestampTz last_refusal;
+    TimestampTz full_till;  // until then, databases without a state are skipped, because no state is free
+    bool told_table_full;
+};
+Launcher self;
+
+// One line of the plan: a database and the index of its state, or -1 if it has none yet.
+struct Plan {
+    core::DatabaseFacts facts[kMaxDatabases + 1];
+    int states[kMaxDatabases + 1];
+    int count;
+    int running;
+    bool unknown_database;  // there is a database that the last scan did not find
+};
+
+int index_of(const DatabaseState *db) { return static_cast<int>(db - shared_state()->databases); }
+
+void leave_shared_memory(int, Datum) {
+    SharedState *state = shared_state();
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    if (state->launcher_pid == MyProcPid) {
+        state->launcher = nullptr;
+        state->launcher_pid = 0;
+    }
+    LWLockRelease(database_states_lock());
+}
+
+void enter_shared_memory() {
+    SharedState *state = shared_state();
+    on_shmem_exit(leave_shared_memory, Datum(0));
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    state->launcher_pid = MyProcPid;
+    state->launcher = MyProc;
+    // Whatever our predecessor registered will attach, or never will.
+    for (DatabaseState &db : state->databases) db.starting = false;
+    LWLockRelease(database_states_lock());
+    // The server was a standby until now, maybe.
+    writing_since();
+}
+
+// Forgets the workers that have exited.
+void collect_workers(TimestampTz now) {
+    for (int i = 0; i < kMaxDatabases; i++) {
+        pid_t pid;
+        if (self.handles[i] == nullptr || GetBackgroundWorkerPid(self.handles[i], &pid) != BGWH_STOPPED) continue;
+        pfree(self.handles[i]);
+        self.handles[i] = nullptr;
+        self.refused_till = 0;
+        DatabaseState *db = &shared_state()->databases[i];
+        LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+        if (db->starting) {
+            // The worker never attached, because the server could not fork it.
+            db->starting = false;
+            db->failures++;
+            db->not_before = now + core::launch_backoff(db->failures);
+        }
+        LWLockRelease(database_states_lock());
+    }
+}
+
+bool is_occupied(const DatabaseState &db) {
+    return db.pid != 0 || db.starting || self.handles[index_of(&db)] != nullptr;
+}
+
+// Returns whether a process or command still needs the state of the database.
+bool is_held(const DatabaseState &db) { return is_occupied(db) || db.recount_pid != 0 || db.keep_out > 0; }
+
+// Drops what other parts of the shared memory hold for a database whose state is released. The caller must hold the
+// lock of the database states.
+void forget_what_is_of(DatabaseState *db, Oid database) {
+    drop_counters(database);
+    forget_awaited_jobs(database);
+    forget_executors_of(database);
+    forget_leases_of(database);
+    reset_unblocked(db);
+}
+
+// Notes that a state has become free, so that the log reports it if the table is full again later.
+void note_free_state() {
+    pg_atomic_write_u32(&shared_state()->table_full, 0);
+    self.told_table_full = false;
+}
+
+// Releases the states of databases without the extension, including a database that is being dropped.
+void tidy_states() {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : shared_state()->databases) {
+        const Oid oid = pg_atomic_read_u32(&db.database);
+        if (oid == InvalidOid || is_held(db)) continue;
+        Database *database = find_database(oid);
+        if (database == nullptr) continue;
+        if (db.extension != Presence::Unknown) database->visited = true;
+        const bool unused = db.extension != Presence::Present && database->visited;
+        if (!unused || due_of(&db) != kNothingDue || !release_database_state(&db)) continue;
+        forget_what_is_of(&db, oid);
+        note_free_state();
+    }
+    LWLockRelease(database_states_lock());
+}
+
+// Frees the states of dropped databases: databases that already had a state when pg_database was read and were not in
+// it.
+void free_states_of_dropped(const Oid *had_state) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (int i = 0; i < kMaxDatabases; i++) {
+        DatabaseState &db = shared_state()->databases[i];
+        const Oid oid = pg_atomic_read_u32(&db.database);
+        if (oid == InvalidOid || oid != had_state[i] || find_database(oid) != nullptr) continue;
+        if (is_held(db)) continue;
+        forget_what_is_of(&db, oid);
+        pg_atomic_write_u64(&db.next_due, static_cast<uint64>(kNothingDue));
+        pg_atomic_write_u32(&db.database, InvalidOid);
+        note_free_state();
+    }
+    LWLockRelease(database_states_lock());
+}
+
+// Drops the totals of databases that already had totals when pg_database was read and were not in it.
+void forget_totals_of_dropped(const Oid *had_totals, int count) {
+    for (int i = 0; i < count; i++)
+        if (find_database(had_totals[i]) == nullptr) drop_totals(had_totals[i]);
+}
+
+// Notifies the sessions of databases that were removed from or added to jobq.databases.
+void note_served() {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : shared_state()->databases) {
+        const Database *database = find_database(pg_atomic_read_u32(&db.database));
+        if (database != nullptr) db.unserved = !database->served;
+    }
+    LWLockRelease(database_states_lock());
+}
+
+void scan_databases(TimestampTz now) {
+    pg_atomic_write_u32(&shared_state()->databases_changed, 0);
+    Oid had_state[kMaxDatabases], had_totals[kMaxDatabases];
+    const int totals = databases_with_totals(had_totals);
+    for (int i = 0; i < kMaxDatabases; i++) had_state[i] = pg_atomic_read_u32(&shared_state()->databases[i].database);
+    pg_memory_barrier();
+    read_databases();
+    free_states_of_dropped(had_state);
+    forget_totals_of_dropped(had_totals, totals);
+    note_served();
+    self.last_scan = now;
+}
+
+// Adds the database of a state to the plan, with what is due there; kNever if no worker may be started there.
+void add_database_state(Plan *plan, DatabaseState *db, const Database *database, TimestampTz now) {
+    const int i = index_of(db);
+    core::DatabaseFacts &facts = plan->facts[plan->count];
+    facts.database = database->oid;
+    facts.next_due = due_of(db);
+    if (db->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
+    // After its last round the database queues up behind the others, as plan_launch requires.
+    const TimestampTz last_round = Min(db->last_round, now);
+    const TimestampTz restart = bounded(db->started_at + kMinRestart, now, kMinRestart);
+    facts.not_before = Max(bounded(db->not_before, now, core::kLongestLaunchBackoff), Max(last_round, restart));
+    if (db->keep_out > 0) facts.not_before = core::kNever;
+    facts.running = is_occupied(*db);
+    plan->states[plan->count++] = i;
+}
+
+void make_plan(Plan *plan, TimestampTz now) {
+    plan->count = 0;
+    plan->running = 0;
+    plan->unknown_database = false;
+    LWLockAcquire(database_states_lock(), LW_SHARED);
+    for (DatabaseState &db : shared_state()->databases) {
+        const Oid oid = pg_atomic_read_u32(&db.database);
+        if (oid == InvalidOid) continue;
+        if (is_occupied(db)) plan->running++;
+        const Database *database = find_database(oid);
+        if (database == nullptr) {
+            if (due_of(&db) != kNothingDue) plan->unknown_database = true;
+        } else if (database->served) {
+            add_database_state(plan, &db, database, now);
+        }
+    }
+    // One unvisited database per plan is enough; the next plan takes the next one.
+    const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
+    if (unvisited != nullptr) {
+        plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
+        plan->states[plan->count++] = -1;
+    }
+    LWLockRelease(database_states_lock());
+}
+
+void tell_table_full(TimestampTz now) {
+    self.full_till = now + kScanInterval;
+    if (self.told_table_full) return;
+    self.told_table_full = true;
+    ereport(WARNING,
+            (errmsg("jobq: more than %d databases use jobq, the others get no background worker", kMaxDatabases),
+             errhint("Call jobq_tick() in them every few seconds.")));
+}
+
+// Notes that the postmaster has no room for another worker.
+void note_refusal(TimestampTz now) {
+    SharedState *state = shared_state();
+    self.refusals = Min(self.refusals + 1, kMaxRefusalBackoff);
+    self.refused_till = now + core::launch_backoff(self.refusals);
+    self.last_refusal = now;
+    if (state->out_of_worker_slots) return;
+    state->out_of_worker_slots = true;
+    ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                      errmsg("jobq: no background worker can be started, max_worker_processes is exhausted"),
+                      errhint("Increase \"max_worker_processes\", or lower \"jobq.max_workers\".")));
+}
+
+// Notes that there is room. One successful start is not enough to end the shortage, because workers take turns while
+// others wait.
+void note_room(TimestampTz now) {
+    SharedState *state = shared_state();
+    if (!state->out_of_worker_slots || now < bounded(self.last_refusal + kCalm, now, kCalm)) return;
+    state->out_of_worker_slots = false;
+    ereport(LOG, (errmsg("jobq: background workers can be started again")));
+}
+
+bool register_worker(const Database *database, const DatabaseState *db, BackgroundWorkerHandle **handle) {
+    char name[BGW_MAXLEN];
+    snprintf(name, sizeof(name), "%s for %s", kWorker.type, database->name);
+    return start_process(kWorker, name, db, database->oid, handle);
+}
+
+void start_worker(Oid oid, TimestampTz now) {
+    const Database *database = find_database(oid);
+    DatabaseState *db = obtain_database_state(oid);
+    if (db == nullptr) {
+        tell_table_full(now);
+        return;
+    }
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    // A command may have asked to keep workers out since the plan was made.
+    const bool free = db->keep_out == 0 && db->pid == 0 && !db->starting;
+    if (free) {
+        db->starting = true;
+        db->started_at = now;
+        db->leave = false;
+    }
+    LWLockRelease(database_states_lock());
+    if (!free) return;
+
+    const int i = index_of(db);
+    // The handle must outlive every transaction.
+    MemoryContextSwitchTo(TopMemoryContext);
+    if (register_worker(database, db, &self.handles[i])) {
+        self.refusals = 0;
+        return;
+    }
+    self.handles[i] = nullptr;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->starting = false;
+    LWLockRelease(database_states_lock());
+    note_refusal(now);
+}
+
+// Returns whether `a` should exit rather than `b`: the worker that has been idle longest, before a busy worker.
+bool rather(DatabaseState *a, DatabaseState *b) {
+    if (a->in_round != b->in_round) return b->in_round;
+    return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
+}
+
+// Asks one worker to make room, unless a worker that was asked will exit at once. A worker that is starting is asked as
+// well, because nothing wakes the launcher when it has attached.
+void ask_one_to_leave() {
+    DatabaseState *best = nullptr;
+    bool asked_one = false;
+    bool one_is_leaving = false;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : shared_state()->databases) {
+        if (db.pid == 0 && !db.starting) continue;
+        if (db.leave) {
+            asked_one = true;
+            one_is_leaving |= !db.in_round;
+        } else if (best == nullptr || rather(&db, best)) {
+            best = &db;
+        }
+    }
+    if (best != nullptr && !one_is_leaving && !(asked_one && best->in_round)) {
+        best->leave = true;
+        if (best->worker != nullptr) SetLatch(&best->worker->procLatch);
+    }
+    LWLockRelease(database_states_lock());
+}
+
+// Starts the workers that are due. Returns when to look again.
+TimestampTz start_due_workers(TimestampTz now) {
+    for (;;) {
+        Plan plan;
+        make_plan(&plan, now);
+        if (plan.unknown_database && now >= self.last_scan + core::kSecond) {
+            scan_databases(now);
+            continue;
+        }
+        self.refused_till = bounded(self.refused_till, now, core::kLongestLaunchBackoff);
+        const bool refused = now < self.refused_till;
+        const core::LaunchPlan launch =
+            core::plan_launch(plan.facts, plan.count, plan.running, refused ? 0 : settings.max_workers, now, kLead);
+        if ((launch.starved && plan.running > 0) || plan.running > settings.max_workers) ask_one_to_leave();
+        TimestampTz wake_at = refused ? Min(launch.wake_at, self.refused_till) : launch.wake_at;
+        if (plan.unknown_database) wake_at = Min(wake_at, self.last_scan + core::kSecond);
+        if (launch.start < 0) return wake_at;
+        start_worker(plan.facts[launch.start].database, now);
+    }
+}
+
+[[noreturn]] void run_launcher() {
+    for (;;) {
+        if (asked_to_stop()) proc_exit(1);
+        const bool reloaded = reload_settings();
+        const TimestampTz now = checked_now();
+        // Deadlines may depend on settings.
+        if (reloaded) everything_is_due(now);
+        collect_workers(now);
+        note_room(now);
+        // The scan also reads jobq.databases. A clock that stepped back makes it early, not late.
+        if (reloaded || pg_atomic_read_u32(&shared_state()->databases_changed) != 0 || now < self.last_scan ||
+            now >= self.last_scan + kScanInterval)
+            scan_databases(now);
+        tidy_states();
+        const TimestampTz wake_at = settings.enabled ? start_due_workers(now) : kNothingDue;
+        wait_for_latch(core::clamp_sleep(now, wake_at, kMinSleep, kMaxSleep), WaitEvent::LauncherMain);
+    }
+}
+
+}  // namespace
+
+void register_launcher() {
+    if (IsBinaryUpgrade || !IsPostmasterEnvironment) return;
+    BackgroundWorker worker = {};
+    strlcpy(worker.bgw_name, "jobq launcher", sizeof(worker.bgw_name));
+    strlcpy(worker.bgw_type, "jobq launcher", sizeof(worker.bgw_type));
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time = 1;
+    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
+    strlcpy(worker.bgw_function_name, "jobq_launcher_main", sizeof(worker.bgw_function_name));
+    RegisterBackgroundWorker(&worker);
+}
+
+extern "C" {
+
+PGDLLEXPORT void jobq_launcher_main(Datum) {
+    install_signal_handlers();
+    enter_shared_memory();
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
+    use_own_settings();
+    read_settings();
+    ereport(DEBUG1, (errmsg_internal("jobq launcher started")));
+    run_launcher();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

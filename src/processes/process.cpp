@@ -1,0 +1,124 @@
+// Signals, settings and waiting of background processes: see process.h.
+#include "compat/pg.h"
+
+#include "compat/served.h"
+#include "compat/settings.h"
+#include "processes/process.h"
+
+extern "C" {
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+}
+
+#include <csignal>
+
+namespace jobq {
+
+namespace {
+
+struct OwnSetting {
+    const char *name;
+    const char *value;
+};
+
+constexpr OwnSetting kOwnSettings[] = {
+    {"role", "none"},
+    {"search_path", "pg_catalog, pg_temp"},
+    // Nothing the duties write may be lost unnoticed: a crash undoes it and the next round does it again, and whoever
+    // builds on it flushes it with its own commit. So no commit waits for the disk or for a synchronous standby, and
+    // a standby that is gone cannot hold up the rescue or the shutdown.
+    {"synchronous_commit", "off"},
+    // Shorter than the default deadlock_timeout: where DDL and a duty block each other, the duty gives way.
+    {"lock_timeout", "500ms"},
+    // Batches arm a timeout of their own: this one belongs to the main loop of client sessions.
+    {"statement_timeout", "0"},
+    {"idle_in_transaction_session_timeout", "0"},
+    {"transaction_timeout", "0"},
+    {"default_transaction_isolation", "read committed"},
+    {"default_transaction_read_only", "off"},
+    {"default_transaction_deferrable", "off"},
+    {"session_replication_role", "origin"},
+    {"row_security", "on"},
+    {"max_parallel_workers_per_gather", "0"},
+};
+
+}  // namespace
+
+bool register_process(const ProcessKind &kind, const char *name, Datum argument, const void *extra, Size bytes,
+                      BackgroundWorkerHandle **handle) {
+    BackgroundWorker worker = {};
+    strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
+    strlcpy(worker.bgw_type, kind.type, sizeof(worker.bgw_type));
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time = BGW_NEVER_RESTART;
+    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
+    strlcpy(worker.bgw_function_name, kind.main_function, sizeof(worker.bgw_function_name));
+    worker.bgw_main_arg = argument;
+    Assert(bytes <= sizeof(worker.bgw_extra));
+    memcpy(worker.bgw_extra, extra, bytes);
+    if (handle != nullptr) worker.bgw_notify_pid = MyProcPid;
+    return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+bool start_process(const ProcessKind &kind, const char *name, const DatabaseState *db, Oid database,
+                   BackgroundWorkerHandle **handle) {
+    const Datum index = Int32GetDatum(static_cast<int32>(db - shared_state()->databases));
+    return register_process(kind, name, index, &database, sizeof(database), handle);
+}
+
+void begin_process(Datum database_index, bool (*attach)(DatabaseState *db, Oid database)) {
+    install_signal_handlers();
+    Oid database;
+    memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
+    if (shared_state() == nullptr || !attach(&shared_state()->databases[DatumGetInt32(database_index)], database))
+        proc_exit(0);
+
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    use_own_settings();
+    read_settings();
+}
+
+void install_signal_handlers() {
+    pqsignal(SIGHUP, SignalHandlerForConfigReload);
+    // die() ends every wait of the server, also one for a lock or a synchronous standby; a flag of our own would not.
+    pqsignal(SIGTERM, die);
+}
+
+void use_own_settings() {
+    for (const OwnSetting &setting : kOwnSettings) {
+        // transaction_timeout came with PostgreSQL 17.
+        if (GetConfigOption(setting.name, true, false) == nullptr) continue;
+        SetConfigOption(setting.name, setting.value, PGC_SUSET, PGC_S_OVERRIDE);
+    }
+}
+
+void read_settings() {
+    ConfigReloadPending = false;
+    ProcessConfigFile(PGC_SIGHUP);
+}
+
+bool asked_to_stop() {
+    if (ProcDiePending) return true;
+    QueryCancelPending = false;
+    CHECK_FOR_INTERRUPTS();
+    return false;
+}
+
+bool reload_settings() {
+    if (!ConfigReloadPending) return false;
+    read_settings();
+    return true;
+}
+
+bool database_served() {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    const bool served = why_unserved(MyDatabaseId) == Unserved::No;
+    CommitTransactionCommand();
+    return served;
+}
+
+}  // namespace jobq

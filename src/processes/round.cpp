@@ -1,0 +1,259 @@
+// A worker's round: see round.h. A step that fails backs off; the others go on.
+#include "compat/pg.h"
+
+#include "commit/prepared.h"
+#include "compat/settings.h"
+#include "edges/awaited_jobs.h"
+#include "groups/unblock.h"
+#include "groups/unblocked_list.h"
+#include "metrics/counters.h"
+#include "metrics/totals.h"
+#include "processes/notify.h"
+#include "processes/recount.h"
+#include "processes/round.h"
+#include "processes/step.h"
+#include "processes/supervise.h"
+#include "shmem/executors.h"
+#include "shmem/wall_clock.h"
+
+extern "C" {
+#include "pgstat.h"
+#include "utils/backend_status.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// So many batches of each duty before the next round is planned and other databases may have their turn.
+constexpr int kPassesPerRound = 10;
+// How often a copy is visited that nobody has adopted: somebody may have changed jobq.identity by hand.
+constexpr core::Micros kCopyInterval = core::kMinute;
+// Rounds keep this distance, so that jobs that become due one after the other are promoted together.
+constexpr core::Micros kRoundGap = 10000;
+
+// Looks after executors, each of which a commit may call for, keep this one.
+constexpr core::Micros kSupervisionGap = 5000;
+
+// Is run apart: run_unblocking().
+bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock); }
+
+// The rest of the round can wait: somebody cannot.
+bool interrupted(const DatabaseState *db) { return must_make_room(db) || ProcDiePending; }
+
+bool recount_wanted(const DatabaseState *db, TimestampTz now) {
+    return recount_due(false) <= now && may_start_recount(db, now);
+}
+
+bool chores_due(const DatabaseState *db, TimestampTz now) {
+    return now - db->last_chores >= tick_interval() || now < db->last_chores;
+}
+
+struct Duties {
+    bool wanted[kDutyCount];
+    int64 done[kDutyCount];
+    bool chores;
+    bool any_wanted;  // left over
+    bool any_done;
+    bool unread;  // the prune goes on where it stopped, or the repair
+};
+
+// False: no extension.
+bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
+    const TimestampTz begin = checked_now();
+    duties->chores = chores_due(db, begin);
+    for (int i = 0; i < kDutyCount; i++) {
+        const bool allowed = bounded(db->steps[i].not_before, begin, core::kLongestLaunchBackoff) <= begin;
+        duties->wanted[i] = allowed && !is_unblocking(i) && (!core::kDuties[i].chore || duties->chores) &&
+                            (!is_recount(i) || recount_wanted(db, begin));
+    }
+    duties->any_wanted = true;
+    // One batch of each in turn: a backlog of one duty must not delay another.
+    for (int pass = 0; pass < kPassesPerRound && duties->any_wanted; pass++) {
+        duties->any_wanted = false;
+        for (int i = 0; i < kDutyCount; i++) {
+            if (!duties->wanted[i]) continue;
+            if (interrupted(db)) return true;
+            Step step;
+            prepare_step(&step, i);
+            run_step(db, &step, state->context);
+            if (step.outcome == StepOutcome::NoExtension) return false;
+            if (step.too_long) start_recount(db, step.now);
+            duties->done[i] += step.duty.done;
+            duties->any_done |= step.duty.done > 0;
+            duties->wanted[i] = step.duty.more;
+            duties->unread |= step.duty.goes_on || (step.duty.unread && !step.duty.more);
+            duties->any_wanted |= step.duty.more;
+            send_notices(db, step.now);
+            run_unblocking(db, state);
+        }
+    }
+    return true;
+}
+
+// Logs how many jobs each duty has changed, those that have changed none left out.
+void log_duties(const DatabaseState *db, Duties *duties, RoundState *state) {
+    int64 *unblocked = &duties->done[static_cast<int>(Duty::Unblock)];
+    *unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
+    state->unblocked += *unblocked;
+    if (!duties->any_done && *unblocked == 0) return;
+    StringInfoData done;
+    initStringInfo(&done);
+    for (int i = 0; i < kDutyCount; i++)
+        if (duties->done[i] > 0)
+            appendStringInfo(&done, "%s%s " INT64_FORMAT, done.len > 0 ? ", " : "", core::kDuties[i].name,
+                             duties->done[i]);
+    ereport(settings.log_duties, (errmsg("%s: %s", MyBgworkerEntry->bgw_name, done.data)));
+    pfree(done.data);
+}
+
+// When the next round is due, by what the duties left and what the database says.
+TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step &plan, RoundState *state) {
+    const TimestampTz now = plan.now;
+    if (duties.any_wanted) return now;
+    if (db->rests == Rest::Copy) return now + kCopyInterval;
+    const core::Micros tick = tick_interval();
+    TimestampTz next = plan.outcome == StepOutcome::Failed ? db->steps[kPlanStep].not_before : plan.deadline;
+    // Claims that come again and again and find nothing rely on the repair.
+    const bool relied_on = bounded(db->relied_on + 2 * tick, now, 2 * tick) > now;
+    if (plan.outcome == StepOutcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
+    for (int i = 0; i < kDutyCount; i++) {
+        if (db->steps[i].failures == 0) continue;
+        TimestampTz again = bounded(db->steps[i].not_before, now, core::kLongestLaunchBackoff);
+        if (core::kDuties[i].chore) again = Max(again, now + tick);
+        next = Min(next, Max(again, now + kRoundGap));
+    }
+    // A deadline that stays in the past belongs to a row that somebody holds: look again, but ever more slowly.
+    state->stalled = next <= now && !duties.any_done ? Min(state->stalled + 1, 16) : 0;
+    const core::Micros longest = Min(tick, core::kSecond);
+    const core::Micros pause = state->stalled == 0 ? kRoundGap : Min(longest, kRoundGap << (state->stalled - 1));
+    return Max(next, now + pause);
+}
+
+void begin_round(DatabaseState *db) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = true;
+    // Commits from here on that this round may not see lower it again, and are not overwritten at the end.
+    db->round_due = static_cast<TimestampTz>(pg_atomic_exchange_u64(&db->next_due, static_cast<uint64>(kNothingDue)));
+    LWLockRelease(database_states_lock());
+}
+
+void end_round(DatabaseState *db, const Duties &duties, const Step &plan, TimestampTz next) {
+    const TimestampTz now = GetCurrentTimestamp();
+    lower_due(db, next);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = false;
+    db->rounds++;
+    db->last_round = now;
+    if (duties.chores) db->last_chores = now;
+    db->failures = 0;
+    db->not_before = 0;
+    show_end_of_error(db, kWorkerStep, now);
+    if (OidIsValid(plan.extension.oid)) {
+        db->extension = Presence::Present;
+        strlcpy(db->version, plan.extension.version, sizeof(db->version));
+    } else if (db->extension == Presence::Unknown) {
+        // Not even that could be found out: the visit is to be repeated, but not at once.
+        db->failures = db->steps[kPlanStep].failures;
+        db->not_before = db->steps[kPlanStep].not_before;
+    }
+    LWLockRelease(database_states_lock());
+}
+
+void end_without_extension(DatabaseState *db) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = false;
+    db->extension = Presence::Absent;
+    db->failures = 0;
+    db->not_before = 0;
+    memset(db->steps, 0, sizeof(db->steps));
+    show_end_of_error(db, db->last_error_step, GetCurrentTimestamp());
+    LWLockRelease(database_states_lock());
+    reset_unblocked(db);
+    forget_awaited_jobs(MyDatabaseId);
+    forget_executors_of(MyDatabaseId);
+    drop_counters(MyDatabaseId);
+    drop_totals(MyDatabaseId);
+}
+
+}  // namespace
+
+bool must_make_room(const DatabaseState *db) { return db->keep_out > 0; }
+
+TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
+    // That a copy has been adopted only a round finds out.
+    if (db->rests == Rest::Copy) return kNothingDue;
+    const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
+    for (int pass = 0; pass < kPassesPerRound; pass++) {
+        const TimestampTz now = checked_now();
+        const TimestampTz due = Max(next_unblocking(now), bounded(report.not_before, now, core::kLongestLaunchBackoff));
+        if (due > now || interrupted(db)) return due;
+        Step step;
+        prepare_step(&step, static_cast<int>(Duty::Unblock));
+        run_step(db, &step, state->context);
+        if (step.outcome == StepOutcome::NoExtension) return kNothingDue;
+        pgstat_report_stat(false);
+        pgstat_report_activity(STATE_IDLE, nullptr);
+    }
+    return GetCurrentTimestamp();
+}
+
+TimestampTz run_supervision(DatabaseState *db, RoundState *state) {
+    if (pg_atomic_read_u32(&db->supervision) == 0 || interrupted(db) || db->extension != Presence::Present)
+        return kNothingDue;
+    const TimestampTz now = checked_now();
+    state->supervised_at = bounded(state->supervised_at, now, kSupervisionGap);
+    const TimestampTz due = Max(bounded(db->steps[kExecutorsStep].not_before, now, core::kLongestLaunchBackoff),
+                                state->supervised_at + kSupervisionGap);
+    if (due > now) return due;
+    pg_atomic_write_u32(&db->supervision, 0);
+    state->supervised_at = now;
+    Step step;
+    prepare_step(&step, kExecutorsStep);
+    run_step(db, &step, state->context);
+    pgstat_report_stat(false);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    return kNothingDue;
+}
+
+void give_up_round(DatabaseState *db) {
+    if (!db->in_round) return;
+    lower_due(db, Min(db->round_due, GetCurrentTimestamp()));
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = false;
+    LWLockRelease(database_states_lock());
+}
+
+bool run_round(DatabaseState *db, RoundState *state) {
+    begin_round(db);
+    settle_prepared();
+    Duties duties = {};
+    Step plan = {};
+    plan.outcome = StepOutcome::Skipped;
+    bool present = run_duties(db, &duties, state);
+    if (present && !interrupted(db)) {
+        LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+        db->extension = Presence::Present;
+        LWLockRelease(database_states_lock());
+        pg_atomic_write_u32(&db->supervision, 1);
+        run_supervision(db, state);
+    }
+    if (present && !interrupted(db)) {
+        prepare_step(&plan, kPlanStep);
+        run_step(db, &plan, state->context);
+        present = plan.outcome != StepOutcome::NoExtension;
+    }
+    if (!present)
+        end_without_extension(db);
+    else if (plan.outcome == StepOutcome::Skipped)
+        give_up_round(db);
+    else
+        end_round(db, duties, plan, next_round(db, duties, plan, state));
+    log_duties(db, &duties, state);
+    pgstat_report_stat(false);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    MemoryContextReset(state->context);
+    return present;
+}
+
+}  // namespace jobq

@@ -1,0 +1,245 @@
+// See step.h. An error ends the transaction of the step, is recorded, and makes that step back off.
+#include "compat/pg.h"
+
+#include "compat/transaction.h"
+#include "core/launch.h"
+#include "identity/identity.h"
+#include "log/transaction_log.h"
+#include "metrics/counters.h"
+#include "processes/step.h"
+#include "processes/supervise.h"
+#include "shmem/wall_clock.h"
+#include "table/attached.h"
+
+extern "C" {
+#include "common/hashfn.h"
+#include "pgstat.h"
+#include "utils/backend_status.h"
+#include "utils/timeout.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// A batch that takes longer is stopped: its snapshot would hold back vacuum in the whole database.
+constexpr int kBatchTimeoutMs = 300000;
+// A duty that fails is tried again at least so often: what it is there for must not wait much longer than its error.
+constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
+// The search for lanes that the directory lacks costs by the number of lanes, for what hardly ever happens: it rests so
+// many times as long as it took.
+constexpr int kRepairRest = 50;
+// A lock in the way is worth a line in the log only when it stays: DDL takes its time.
+constexpr int kPassingFailures = 5;
+
+const char *step_name(int index) {
+    if (index == kPlanStep) return "planning";
+    return index == kExecutorsStep ? "executors" : core::kDuties[index].name;
+}
+
+// Whether it rests while jobs are to be left alone.
+bool changes_jobs(int index) { return index < kDutyCount ? core::kDuties[index].changes_jobs : index != kPlanStep; }
+
+void add_step_context(void *step) {
+    errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));
+}
+
+void work(Step *step) {
+    step->outcome = StepOutcome::Done;
+    if (step->index == kPlanStep) {
+        step->deadline = next_deadline(step->now, step->grace);
+        step->in_use = database_in_use();
+    } else if (is_recount(step->index) && !step->apart && recount_takes_long()) {
+        step->too_long = true;
+    } else if (changes_jobs(step->index) && (step->rest = rest_of_duties()) != Rest::None) {
+        step->outcome = StepOutcome::Rests;
+    } else if (step->index == kExecutorsStep) {
+        supervise_executors(step->now);
+    } else {
+        // A job that fails one is left out.
+        check_deferred_constraints();
+        // To the unblocking that follows, which takes out a job that cannot be changed.
+        leave_next_heads();
+        const auto duty = static_cast<Duty>(step->index);
+        step->duty = run_duty(duty, step->now, step->grace);
+        step->fails_still = step->failed_before && step->duty.failed == 0 && leaves_out_still(duty);
+    }
+}
+
+// As the owner of the extension: triggers and functions of other roles must not get a superuser's rights from us,
+// nor may what they SET stay behind.
+void work_as_owner(Step *step) {
+    Oid user;
+    int context;
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(step->extension.owner,
+                           context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+    const int nest_level = NewGUCNestLevel();
+    work(step);
+    AtEOXact_GUC(false, nest_level);
+    SetUserIdAndSecContext(user, context);
+}
+
+void run_transaction(Step *step) {
+    ErrorContextCallback context;
+    context.callback = add_step_context;
+    context.arg = step;
+    context.previous = error_context_stack;
+    error_context_stack = &context;
+
+    pgstat_report_activity(STATE_RUNNING, step_name(step->index));
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    enable_timeout_after(STATEMENT_TIMEOUT, kBatchTimeoutMs);
+    step->extension = lock_extension();
+    if (OidIsValid(step->extension.oid)) {
+        PushActiveSnapshot(GetTransactionSnapshot());
+        work_as_owner(step);
+        PopActiveSnapshot();
+    } else {
+        step->outcome = StepOutcome::NoExtension;
+    }
+    disable_timeout(STATEMENT_TIMEOUT, false);
+    CommitTransactionCommand();
+
+    error_context_stack = context.previous;
+}
+
+// Somebody's lock was in the way: that ends soon, and then the duty is late.
+bool is_passing(int sqlstate) {
+    return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
+           sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
+}
+
+uint32 fingerprint_of(const char *message) {
+    return hash_bytes(reinterpret_cast<const unsigned char *>(message), static_cast<int>(strlen(message))) | 1;
+}
+
+// Shows an error in jobq.workers. Under the lock.
+void show_error(DatabaseState *db, int index, const char *message, TimestampTz now) {
+    const char *name = step_name(index);
+    const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));
+    // Cut at a character boundary.
+    const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
+    snprintf(db->last_error, sizeof(db->last_error), "%s: %.*s", name, length, message);
+    db->last_error_at = now;
+    db->last_error_step = index;
+    db->last_error_over_at = 0;
+}
+
+// Records the error being handled, and ends its transaction. It goes to the log when it is another than the last time.
+void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
+    MemoryContextSwitchTo(memory);
+    const ErrorData *error = CopyErrorData();
+    const char *message = error->message != nullptr ? error->message : "unknown error";
+    const uint32 fingerprint = fingerprint_of(message);
+    StepReport *report = &db->steps[step->index];
+    const bool passing = is_passing(error->sqlerrcode);
+    const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
+    if (to_log && report->logged != fingerprint) EmitErrorReport();
+    // Whatever lock of shared memory is held is let go before another is taken.
+    abort_after_error();
+
+    const TimestampTz now = GetCurrentTimestamp();
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    if (to_log) report->logged = fingerprint;
+    report->failures++;
+    report->not_before = now + (passing ? core::kSecond : Min(core::launch_backoff(report->failures), kMaxStepBackoff));
+    show_error(db, step->index, message, now);
+    LWLockRelease(database_states_lock());
+}
+
+void record_success(DatabaseState *db, const Step *step) {
+    StepReport *report = &db->steps[step->index];
+    const uint32 logged = report->logged;
+    const TimestampTz now = GetCurrentTimestamp();
+    const bool left_out = step->duty.failed > 0;
+    const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : step->fails_still ? logged : 0;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool rested = db->rests != Rest::None && changes_jobs(step->index);
+    if (rested) db->rests = Rest::None;
+    report->failures = 0;
+    report->not_before =
+        step->index == static_cast<int>(Duty::Repair) ? now + kRepairRest * Max(now - step->now, 0) : 0;
+    report->logged = fingerprint;
+    report->done += step->duty.done;
+    if (left_out)
+        show_error(db, step->index, step->duty.error, now);
+    else if (!step->fails_still && !step->too_long)
+        show_end_of_error(db, step->index, now);
+    LWLockRelease(database_states_lock());
+    if (rested) {
+        // What a restore has brought, nobody may have counted.
+        forget_counters(MyDatabaseId);
+        ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
+    }
+    if (left_out && logged != fingerprint)
+        ereport(WARNING,
+                (errmsg("%s, %s: left out " INT64_FORMAT " rows that could not be changed: %s",
+                        MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
+    if (logged != 0 && fingerprint == 0)
+        ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
+}
+
+// Nothing tells of the end of a restore; an adoption asks for a round.
+void rest(DatabaseState *db, const Step *step) {
+    const Rest why = step->rest;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool begins = db->rests != why;
+    db->rests = why;
+    if (why == Rest::Restore) db->steps[step->index].not_before = GetCurrentTimestamp() + core::kSecond;
+    LWLockRelease(database_states_lock());
+    if (begins && why == Rest::Copy)
+        ereport(WARNING, (errmsg("%s leaves the jobs alone: the database is a copy", MyBgworkerEntry->bgw_name),
+                          errhint("%s", adoption_hint())));
+    if (begins && why == Rest::Restore)
+        ereport(LOG, (errmsg("%s rests while a dump is being restored", MyBgworkerEntry->bgw_name),
+                      errdetail("It goes on when the session that restores has disconnected, or has been idle for a "
+                                "minute.")));
+}
+
+}  // namespace
+
+void show_end_of_error(DatabaseState *db, int index, TimestampTz now) {
+    if (db->last_error_at != 0 && db->last_error_over_at == 0 && db->last_error_step == index)
+        db->last_error_over_at = now;
+}
+
+bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); }
+
+void prepare_step(Step *step, int index, bool apart) {
+    step->index = index;
+    step->apart = apart;
+    // In this order: the grace must not be older than the time that leases are judged by.
+    step->now = checked_now();
+    step->grace = grace_start();
+}
+
+void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
+    step->outcome = StepOutcome::Failed;
+    step->too_long = false;
+    step->duty = {};
+    step->failed_before = db->steps[step->index].logged != 0;
+    step->fails_still = false;
+    PG_TRY();
+    { run_transaction(step); }
+    PG_CATCH();
+    {
+        HOLD_INTERRUPTS();
+        disable_all_timeouts(false);
+        QueryCancelPending = false;
+        record_error(db, step, memory);
+        FlushErrorState();
+        step->outcome = StepOutcome::Failed;
+        // It may have failed at its commit only.
+        step->duty = {};
+        step->too_long = false;
+        RESUME_INTERRUPTS();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(memory);
+    if (step->outcome == StepOutcome::Done) record_success(db, step);
+    if (step->outcome == StepOutcome::Rests) rest(db, step);
+}
+
+}  // namespace jobq

@@ -1,0 +1,133 @@
+// The worker of one database, started by the launcher: the postmaster looks up jobq_worker_main by name. It connects,
+// does its rounds while the next one is due within about a second, then leaves: a session that stayed would be in the
+// way of DROP DATABASE. Everything that anybody else must know stands in the state of its database, and is put in order
+// by an exit callback, whatever ended the process.
+#include "compat/pg.h"
+
+#include "compat/latch.h"
+#include "compat/settings.h"
+#include "core/launch.h"
+#include "groups/unblock.h"
+#include "groups/unblocked_list.h"
+#include "processes/notify.h"
+#include "processes/process.h"
+#include "processes/round.h"
+#include "shmem/database_state.h"
+#include "shmem/wall_clock.h"
+#include "wait/notices.h"
+
+extern "C" {
+#include "pgstat.h"
+#include "storage/ipc.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Staying this long costs less than coming back: the tick interval's default fits in.
+constexpr core::Micros kLinger = core::kSecond + 100000;
+constexpr core::Micros kMinWait = 1000;
+
+DatabaseState *own = nullptr;
+bool leaving_in_order = false;
+
+// Runs after the process has left the list of sessions (callbacks run last in, first out, and this one is registered
+// before it joins the list): once the state has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here
+// too.
+void detach(int, Datum) {
+    if (own == nullptr) return;
+    const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
+    give_up_round(own);
+    stop_unblocking();
+    const TimestampTz now = GetCurrentTimestamp();
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    if (counts_as_failure) {
+        own->failures++;
+        own->not_before = now + core::launch_backoff(own->failures);
+        strlcpy(own->last_error, "the worker ended before its time, see the server's log", kErrorBytes);
+        own->last_error_at = now;
+        own->last_error_step = kWorkerStep;
+        own->last_error_over_at = 0;
+    }
+    own->worker = nullptr;
+    own->pid = 0;
+    own->leave = false;
+    LWLockRelease(database_states_lock());
+    // Only now: what a commit lowered without telling anybody is there for the launcher to see.
+    pg_memory_barrier();
+    if (notices_waiting(own) || (unblocked_waiting(own) && own->rests != core::Rest::Copy)) lower_due(own, now);
+    wake_launcher();
+}
+
+// False when there is no work for this process: its predecessor is still there, or the database must be left alone.
+bool attach(DatabaseState *db, Oid database) {
+    on_shmem_exit(detach, Datum(0));
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool mine = pg_atomic_read_u32(&db->database) == database && db->pid == 0;
+    const bool welcome = mine && db->keep_out == 0;
+    if (mine) db->starting = false;
+    if (welcome) {
+        db->pid = MyProcPid;
+        db->worker = MyProc;
+        db->in_round = false;
+        own = db;
+    }
+    LWLockRelease(database_states_lock());
+    if (welcome) start_unblocking(db);
+    return welcome;
+}
+
+[[noreturn]] void leave_in_order() {
+    leaving_in_order = true;
+    proc_exit(0);
+}
+
+// Rounds until nothing is due soon, or somebody wants us to go.
+void run_rounds() {
+    RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0,
+                        own->steps[static_cast<int>(core::Duty::Unblock)].done, 0};
+    bool done_one = false;
+    for (;;) {
+        if (asked_to_stop()) return;
+        if (reload_settings()) {
+            // What a round has found by the old settings: the launcher may have read the new ones before that.
+            everything_is_due(checked_now());
+            if (!database_served()) return;
+        }
+        if (!settings.enabled || must_make_room(own)) return;
+        const TimestampTz now = checked_now();
+        const TimestampTz notices_due = send_notices(own, now);
+        // Others want our place: not before we did what we came for.
+        if (own->leave && done_one) return;
+        const TimestampTz supervision_due = run_supervision(own, &state);
+        const TimestampTz unblock_due = own->extension == Presence::Present ? run_unblocking(own, &state) : kNothingDue;
+
+        const bool first_visit = !done_one && own->extension == Presence::Unknown;
+        const TimestampTz due = due_of(own);
+        if (first_visit || due <= now) {
+            if (!run_round(own, &state)) return;
+            done_one = true;
+            continue;
+        }
+        const bool far_off = due == kNothingDue || due - now > kLinger;
+        const TimestampTz next = Min(Min(notices_due, unblock_due), supervision_due);
+        if (far_off && next == kNothingDue && !more_notices_likely(now)) return;
+        wait_for_latch(core::clamp_sleep(now, Min(due, next), kMinWait, kLinger), WaitEvent::WorkerMain);
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+PGDLLEXPORT void jobq_worker_main(Datum database_index) {
+    begin_process(database_index, attach);
+    // The launcher may not have read the settings yet that this process was born with.
+    if (database_served()) run_rounds();
+    leave_in_order();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

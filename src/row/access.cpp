@@ -1,0 +1,24 @@
+// The SQL function jobq_access().
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/result_set.h"
+#include "row/jobs_table.h"
+
+namespace jobq {
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_access);
+PGDLLEXPORT Datum jobq_access(PG_FUNCTION_ARGS) {
+    ResultSet results(fcinfo);
+    const JobsAccess access = jobs_access();
+    const char *reason = access.reason != nullptr ? access.reason : "nothing is attached to jobq.jobs that takes SQL";
+    results.row({CStringGetTextDatum(access.by_sql ? "sql" : "direct"), CStringGetTextDatum(reason),
+                 BoolGetDatum(!access.refused)});
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,12 @@
+// The status of a job, looked up by its id.
+#pragma once
+
+#include "compat/pg.h"
+#include "core/job.h"
+
+namespace jobq {
+
+// Returns false if the job does not exist. Must be called inside with_spi().
+bool current_status(int64 job_id, core::JobStatus *status);
+
+}  // namespace jobq

@@ -1,0 +1,22 @@
+// The numbers of lanes, groups, limits, and round-robin keys that rows of jobq.jobs contain: hashes of names under the
+// secret of the database (jobq.hash_secret, core/keyed_hash.h), so that a role that chooses the names in its own queues
+// cannot construct the numbers of other queues. Each session reads the secret once. Raises 55000 if the table has lost
+// its row.
+#pragma once
+
+#include "compat/args.h"
+#include "compat/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// `requires_sorted` must be a canonical set.
+int64 lane_number(std::string_view queue, std::string_view kind, int32 version, const Names &requires_sorted);
+int64 group_number(std::string_view queue, std::string_view key);
+int64 queue_limit_id(std::string_view queue);
+int64 key_limit_id(std::string_view queue, std::string_view key);
+// `concurrency_key` is empty for a job without one.
+int64 round_robin_key_of(std::string_view concurrency_key);
+
+}  // namespace jobq

@@ -1,0 +1,26 @@
+// See payload.h.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "row/payload.h"
+
+extern "C" {
+#include "access/detoast.h"
+}
+
+namespace jobq {
+
+void check_json_size(Datum value, const char *name, int limit_kb, const char *setting) {
+    const Size size = toast_raw_datum_size(value);
+    if (size > static_cast<Size>(limit_kb) * 1024)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"%s\" is too large: %zu bytes", name, size),
+                 errhint("The limit is %s, now %d kB. Store large data elsewhere and pass a reference.", setting,
+                         limit_kb)));
+}
+
+void check_json_size(Datum value, const char *name) {
+    check_json_size(value, name, settings.max_payload_kb, "jobq.max_payload");
+}
+
+}  // namespace jobq

@@ -1,0 +1,291 @@
+// The triggers of an UPDATE, DELETE or TRUNCATE of jobq.jobs: what follows from a change by hand, and from a replicated
+// one.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "core/group.h"
+#include "edges/edges.h"
+#include "enqueue/enqueue.h"
+#include "finish/dead_letters.h"
+#include "finish/ending.h"
+#include "finish/kept_keys.h"
+#include "groups/dependents.h"
+#include "leases/rescue_index.h"
+#include "limits/limit_settings.h"
+#include "log/transaction_log.h"
+#include "queues/directory.h"
+#include "row/numbers.h"
+#include "row/shard.h"
+#include "steps/steps.h"
+#include "triggers/job_row.h"
+
+namespace jobq {
+
+namespace {
+
+[[noreturn]] void refuse_move() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("a running job cannot be moved to another group"),
+                    errdetail("Another job may be the head of that group."),
+                    errhint("Change queue or group_key when it does not run.")));
+    pg_unreachable();
+}
+
+// Of a column that is passed by value.
+bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
+    return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
+}
+
+bool same_text(const JobRow &a, const JobRow &b, JobColumn column) {
+    return a.has(column) == b.has(column) && (!a.has(column) || text_of(a, column) == text_of(b, column));
+}
+
+bool same_span(const JobRow &a, const JobRow &b, JobColumn column) {
+    return a.has(column) == b.has(column) &&
+           (!a.has(column) || span_of(DatumGetIntervalP(a.get(column))) == span_of(DatumGetIntervalP(b.get(column))));
+}
+
+// Whether a job runs on, and nothing was written of what the end of its time follows from.
+bool keeps_end(const JobRow &before, const JobRow &row) {
+    return status_of(before) == core::JobStatus::Processing && status_of(row) == core::JobStatus::Processing &&
+           is_same(before, row, kJobLease) && is_same(before, row, kJobStartedAt) &&
+           same_text(before, row, kJobQueue) && same_span(before, row, kJobMaxRuntime);
+}
+
+// The place of a job that was changed by hand.
+core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *has_left) {
+    const core::GroupPlace had = before.has(kJobGroupActive)    ? core::GroupPlace::Active
+                                 : before.has(kJobGroupWaiting) ? core::GroupPlace::Waiting
+                                                                : core::GroupPlace::None;
+    *has_left = had != core::GroupPlace::None && !row.has(kJobGroupKey);
+    core::GroupPlace place = core::GroupPlace::None;
+    if (!row.has(kJobGroupKey)) return place;
+    const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
+    // One that awaits something stays the head.
+    const core::JobStatus status = core::awaits(row.state().life) ? core::JobStatus::Scheduled : status_of(row);
+    if (!core::place_updated(same_group ? had : core::GroupPlace::None, status, &place)) {
+        if (status_of(before) == core::JobStatus::Processing) refuse_move();
+        refuse_not_group_head();
+    }
+    return place;
+}
+
+// Columns that are true or NULL, as their indexes have it: false, by hand, becomes NULL.
+constexpr struct {
+    JobColumn column;
+    bool core::Life::*member;
+} kFlags[] = {{kJobHoldsKey, &core::Life::holds_key},
+              {kJobReady, &core::Life::ready},
+              {kJobDue, &core::Life::due},
+              {kJobRescueIndexed, &core::Life::rescue_indexed}};
+
+void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::Maybe(); }
+
+// Makes a job that somebody's own UPDATE has changed consistent again.
+void settle(const JobRow &before, const JobRow &row) {
+    bool has_left;
+    const core::GroupPlace place = changed_place(before, row, &has_left);
+    const int64 lane = lane_of(row);
+    const Queue *queue = find_queue(text_of(row, kJobQueue));
+    const core::Life was = before.state().life;
+    core::ByHand facts = facts_by_hand(row, *queue, place, has_left);
+    facts.keeps_end = keeps_end(before, row);
+    facts.end = was.must_end_at;
+    const bool round_robin = queue->round_robin;
+    const TimestampTz now = GetCurrentTimestamp();
+    Endings endings = {};
+    change_locked_jobs(
+        1, [&](int) { return DatumGetInt64(row.get(kJobId)); },
+        [&](JobsTable *jobs, int) {
+            JobState current = state_of(*jobs);
+            core::Life written = current.life;
+            if (row.has(kJobGroupKey)) written.group = group_of(row);
+            core::Life life = core::changed_by_hand(written, facts, now);
+            OtherColumns others = {};
+            if (!keeps_slots(slots_of(before), slots_of(row))) {
+                // Others have been told of them, by the queue and the key that they were of.
+                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq})
+                    if (job_has(*jobs, column)) others.clear(column);
+                forget_slots(&current.life);
+                forget_slots(&life);
+            }
+            for (const auto &flag : kFlags)
+                if (job_has(*jobs, flag.column) && !(current.life.*flag.member) && !(life.*flag.member))
+                    others.clear(flag.column);
+            if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
+            const Datum round_robin_key = Int64GetDatum(round_robin_key_of(current.concurrency_key));
+            bool keyless;
+            if (round_robin != job_has(*jobs, kJobRoundRobinKey) ||
+                (round_robin && job_value(*jobs, kJobRoundRobinKey, &keyless) != round_robin_key))
+                others.set_if(round_robin, kJobRoundRobinKey, round_robin_key);
+            if (!write_life(jobs, current, life, others)) return false;
+            // What it was before is known to this trigger alone.
+            current.life = was;
+            note_end(*jobs, current, life, now, &endings);
+            return true;
+        });
+    settle_endings(endings, now);
+    if (place == core::GroupPlace::Active && !is_same(before, row, kJobId))
+        // Promoters remember active jobs by their ids.
+        log_unblocked_anywhere(Blocker::Group);
+}
+
+// A job that has failed by hand is moved like any other. A dead letter that shall run again goes home, unless the same
+// UPDATE has put it into a queue.
+void follow_dead_letter(const JobRow &before, const JobRow &row) {
+    Datum id = row.get(kJobId);
+    // Another one has been buried by settle().
+    if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed &&
+        core::is_finished(status_of(before)))
+        bury_jobs(&id, 1);
+    else if (row.has(kJobDeadFrom) && !core::is_finished(status_of(row))) {
+        if (text_of(row, kJobQueue) == text_of(before, kJobQueue))
+            send_home(&id, 1);
+        else
+            forget_origin(DatumGetInt64(id));
+    }
+}
+
+// Whether an UPDATE has made the job hold a key that it did not hold before.
+bool takes_key(const JobRow &before, const JobRow &row) {
+    return row.has(kJobUniqueKey) && !core::is_finished(status_of(row)) &&
+           (core::is_finished(status_of(before)) || !same_text(before, row, kJobUniqueKey) ||
+            !same_text(before, row, kJobQueue));
+}
+
+// A row that is gone.
+void forget_row_edges(const JobRow &row) {
+    bool none;
+    const Datum result = row.get(kJobResult, &none);
+    forget_edges(DatumGetInt64(row.get(kJobId)), status_of(row) == core::JobStatus::Completed,
+                 none ? nullptr : &result);
+}
+
+// What belongs to a job that gets another id goes with it. To whoever refers to it, the old one is that of a job which
+// has been deleted.
+void follow_id(const JobRow &before, const JobRow &row) {
+    const int64 old_id = DatumGetInt64(before.get(kJobId)), new_id = DatumGetInt64(row.get(kJobId));
+    if (old_id == new_id) return;
+    move_attempts(old_id, new_id);
+    move_steps(old_id, new_id);
+    move_edges(old_id, new_id);
+    forget_row_edges(before);
+}
+
+// A job that is blocked by hand waits for its dependencies again; one that stood in the line of its group was free of
+// them, whatever has become of them since.
+void follow_dependent(const JobRow &before, const JobRow &row) {
+    Datum id = row.get(kJobId);
+    const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);
+    if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
+    // In another queue it awaits another's signals: it looks for them.
+    if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
+        let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
+}
+
+// A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
+void tell_of_running(const JobRow *before, const JobRow &row) {
+    if (status_of(row) != core::JobStatus::Processing) return;
+    const auto same = [&](JobColumn column) { return is_same(*before, row, column); };
+    const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same(kJobLease);
+    // A heartbeat, or a report of progress: it has been told of.
+    if (ran && same(kJobRescueIndexed) && same(kJobMustEndAt) && same(kJobCancelRequestedAt) &&
+        row.has(kJobLastHeartbeat) && before->has(kJobLastHeartbeat) &&
+        DatumGetTimestampTz(row.get(kJobLastHeartbeat)) >= DatumGetTimestampTz(before->get(kJobLastHeartbeat)))
+        return;
+    if (row.has(kJobRescueIndexed) && DatumGetBool(row.get(kJobRescueIndexed)))
+        log_lease_deadline(DT_NOBEGIN);
+    else if (row.has(kJobLease))
+        index_arrived_job(DatumGetInt64(row.get(kJobId)), DatumGetInt64(row.get(kJobLease)),
+                          row.has(kJobWorkerId) ? DatumGetTextPP(row.get(kJobWorkerId)) : make_text(""));
+    else
+        index_unleased_job(DatumGetInt64(row.get(kJobId)));
+}
+
+}  // namespace
+
+extern "C" {
+
+// Of replicated changes, nothing of which is counted or checked.
+PG_FUNCTION_INFO_V1(jobq_tell_job);
+PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
+    const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
+    const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, false);
+    const JobRow row(update ? trigger->tg_newtuple : trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    tell_of_running(update ? &before : nullptr, row);
+    JobState was = before.state();
+    const JobState is = row.state();
+    // What it was is nowhere: it is told of as one that was nothing so far.
+    if (!update) was.life = {};
+    hint_at_change(was, is);
+    if (was.life.group_active != is.life.group_active) log_group_head(is.life);
+    if (update && is.life.status == core::JobStatus::Processing && was.life.status != core::JobStatus::Processing)
+        log_claim(text_of(row, kJobQueue), 1);
+    return Datum(0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_follow_job);
+PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_UPDATE, false);
+    const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
+    check_row(row);
+    check_history(row);
+    const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    if (!is_same(before, row, kJobId)) {
+        check_id(row);
+        require_own_shard(DatumGetInt64(row.get(kJobId)));
+    }
+    // Up to what the statement left behind, and from there to what follows from that.
+    JobState left = row.state();
+    if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
+    tell_of_change(before.state(), left);
+    with_spi([&] {
+        settle(before, row);
+        follow_slots(slots_of(before), slots_of(row));
+        if (takes_key(before, row)) {
+            const bool goes_home = row.has(kJobDeadFrom) && same_text(before, row, kJobQueue);
+            check_kept_key(row, goes_home ? kJobDeadFrom : kJobQueue);
+            Datum id = row.get(kJobId);
+            drop_own_kept_keys(&id, 1);
+        }
+        follow_dead_letter(before, row);
+        follow_id(before, row);
+        follow_dependent(before, row);
+    });
+    log_lease_deadline(DT_NOBEGIN);
+    doubt_heartbeats();
+    return Datum(0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_forget_job);
+PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
+    if (TRIGGER_FIRED_BY_TRUNCATE(trigger_data(fcinfo)->tg_event)) {
+        with_spi([] {
+            delete_all_attempts();
+            delete_all_steps();
+            forget_all_edges();
+            drop_all_kept_keys();
+        });
+        recount_at_commit();
+        log_finished_anywhere();
+        slots_freed_at_commit();
+    } else {
+        const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
+        TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+        const JobRow row(trigger->tg_trigtuple, desc);
+        tell_of_gone_job(row.state());
+        Datum id = row.get(kJobId);
+        with_spi([&] {
+            delete_attempts(&id, 1);
+            delete_steps(&id, 1);
+            forget_row_edges(row);
+        });
+    }
+    return Datum(0);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

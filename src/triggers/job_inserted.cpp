@@ -1,0 +1,197 @@
+// The triggers of an INSERT into jobq.jobs: they make a plain INSERT or COPY by a DBA, and a dump, as good as a call.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/rights.h"
+#include "compat/spi.h"
+#include "core/group.h"
+#include "core/retry.h"
+#include "duties/dump_restore.h"
+#include "enqueue/depth.h"
+#include "enqueue/unique.h"
+#include "lanes/own_numbers.h"
+#include "limits/limit_settings.h"
+#include "log/transaction_log.h"
+#include "queues/directory.h"
+#include "row/jobs_table.h"
+#include "row/numbers.h"
+#include "row/payload.h"
+#include "row/shard.h"
+#include "triggers/job_row.h"
+
+namespace jobq {
+
+namespace {
+
+// An INSERT by hand needs room as an enqueue does. One whose unique key is taken is refused for that, by the index.
+void ask_for_room(const JobRow &row) {
+    const std::string_view name = text_of(row, kJobQueue);
+    if (find_queue(name)->max_depth == 0 || !core::is_waiting(status_of(row))) return;
+    const TimestampTz now = GetCurrentTimestamp();
+    if (row.has(kJobUniqueKey)) {
+        WantedKey key = {};
+        key.queue = make_text(name);
+        key.unique_key = DatumGetTextPP(row.get(kJobUniqueKey));
+        find_holders(&key, 1, now);
+        if (key.holder != 0) return;
+    }
+    make_room(name, 1, now);
+}
+
+void fill(JobRow *row) {
+    const TimestampTz now = GetCurrentTimestamp();
+    row->default_to(kJobCreatedAt, TimestampTzGetDatum(now));
+    row->default_to(kJobKind, PointerGetDatum(make_text("")));
+    row->default_to(kJobPayload, DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+    row->default_to(kJobPriority, Int16GetDatum(0));
+    row->default_to(kJobVersion, Int32GetDatum(0));
+    row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
+}
+
+// The place of a job that is inserted by hand; `restored`: it brings what a dump has kept.
+core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
+    core::GroupPlace place = core::GroupPlace::None;
+    if (!row.has(kJobGroupKey)) return place;
+    // One that awaits something is the head.
+    if (restored && core::awaits(row.state().life)) status = core::JobStatus::Scheduled;
+    if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
+    // It waited for its dependencies: their edges are restored as well.
+    if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
+    return place;
+}
+
+// What jobq_enqueue leaves to the producer. All else is jobq's: of who has no rights of the table's owner nothing is
+// taken but that, and a status in which jobs wait.
+void check_producer(JobRow *row) {
+    require_known_queue(text_of(*row, kJobQueue));
+    for (const JobColumn column : {kJobPayload, kJobMetadata})
+        if (row->has(column)) check_json_size(row->get(column), job_column_name(column));
+    for (int i = 0; i < kAllJobColumns; i++) {
+        const JobAttribute column = job_attribute(i);
+        const bool is_his = kFilledBy[i] == FilledBy::Producer &&
+                            (column.number != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
+        if (!is_his && row->has(column)) row->clear(column);
+    }
+    // Not the one that the statement has given, or has drawn, which look the same from here.
+    row->set(kJobId, Int64GetDatum(next_job_id()));
+}
+
+// What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
+// encoding, whose lanes have other ids. Leases and times are kept where they make sense.
+void derive(JobRow *row, bool restored) {
+    row->set(kJobLane, Int64GetDatum(lane_of(*row)));
+    core::Life written = row->state().life;
+    // Whatever a dump says of its place: its number is that of its keys.
+    if (row->has(kJobGroupKey)) written.group = group_of(*row);
+    const core::GroupPlace place = inserted_place(*row, written.status, restored);
+    const Queue *queue = find_queue(text_of(*row, kJobQueue));
+    const core::Life life =
+        core::inserted_by_hand(written, facts_by_hand(*row, *queue, place, false), GetCurrentTimestamp());
+    row->set_life(life);
+    if (!core::is_finished(life.status)) row->clear(kJobDeadFrom);
+    // The transaction of that number is another cluster's, if this comes from a dump.
+    row->clear(kJobClaimXid);
+}
+
+// Gives a job of a queue with round_robin its key. A row of a dump that brings a key gets one too, because the settings
+// of the queue may come later.
+void derive_round_robin_key(JobRow *row) {
+    if (!row->has(kJobRoundRobinKey) && !find_queue(text_of(*row, kJobQueue))->round_robin) return;
+    const std::string_view key = row->has(kJobConcurrencyKey) ? text_of(*row, kJobConcurrencyKey) : std::string_view();
+    row->set(kJobRoundRobinKey, Int64GetDatum(round_robin_key_of(key)));
+}
+
+// The transaction that has inserted rows from a dump, which bring their lane: whatever those held, a restore must not
+// fail. AFTER triggers cannot tell these rows from others any more.
+TransactionId restoring = InvalidTransactionId;
+
+void complete_row(JobRow *row, bool producer) {
+    if (producer) check_producer(row);
+    // A row that brings its lane is from a dump: a restore must not fail for a limit, nor for one odd row.
+    const bool is_new = !row->has(kJobLane);
+    if (!is_new) restoring = GetTopTransactionId();
+    fill(row);
+    check_row(*row);
+    if (is_new) check_history(*row);
+    if (is_new) check_id(*row);
+    if (is_new) require_own_shard(DatumGetInt64(row->get(kJobId)));
+    if (is_new) ask_for_room(*row);
+    derive(row, !is_new);
+    derive_round_robin_key(row);
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_fill_job);
+PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, true);
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    JobRow row(trigger->tg_trigtuple, desc);
+    // Before the lane is missed, which nobody who leaves the queue out has heard of.
+    if (!row.has(kJobQueue))
+        ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
+                        errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
+                        errtablecol(trigger->tg_relation, kJobQueue)));
+    check_queue_name(text_of(row, kJobQueue), "queue");
+    const Oid owner = owner_of(trigger);
+    const bool producer = !has_rights_of(owner);
+    as_role(owner, [&] { with_spi([&] { complete_row(&row, producer); }); });
+    return PointerGetDatum(row.tuple());
+}
+
+// After the insert, not before it like fill_job: ON CONFLICT or another trigger may leave the row out.
+PG_FUNCTION_INFO_V1(jobq_count_job);
+PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    const JobRow row(trigger->tg_trigtuple, desc);
+    const JobState job = row.state();
+    tell_of_new_job(job, false);
+    log_group_head(job.life);
+    if (job.life.rescue_indexed) log_lease_deadline(DT_NOBEGIN);
+    const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
+    if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
+    if (job.life.holds_key && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
+    if (job.life.status == core::JobStatus::Blocked) log_unblocked(Blocker::Edge, -job.id);
+    return Datum(0);
+}
+
+// Gives a row that comes in replica role, as an apply worker writes it, the numbers of this database.
+PG_FUNCTION_INFO_V1(jobq_renumber_job);
+PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
+    const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
+    const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, true);
+    HeapTuple tuple = row_after(trigger);
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    // A constraint is about to reject a row without these values.
+    for (int column = 1; column <= desc->natts; column++)
+        if (TupleDescAttr(desc, column - 1)->attnotnull && heap_attisnull(tuple, column, desc))
+            return PointerGetDatum(tuple);
+    const OwnNumbers own = own_numbers(tuple, desc);
+    if (!own.differ) return PointerGetDatum(tuple);
+    const struct {
+        JobColumn column;
+        core::Maybe number;
+    } numbers[] = {{kJobLane, own.lane},
+                   {kJobGroupWaiting, own.life.group_waiting},
+                   {kJobGroupActive, own.life.group_active},
+                   {kJobQueueSlot, own.life.queue_slot},
+                   {kJobKeySlot, own.life.key_slot},
+                   {kJobRoundRobinKey, own.round_robin_key}};
+    JobRow row(tuple, desc);
+    for (const auto &each : numbers)
+        if (each.number) row.set(each.column, Int64GetDatum(*each.number));
+    return PointerGetDatum(row.tuple());
+}
+
+PG_FUNCTION_INFO_V1(jobq_note_restore);
+PGDLLEXPORT Datum jobq_note_restore(PG_FUNCTION_ARGS) {
+    if (restores(owner_of(trigger_data(fcinfo)))) note_restore();
+    return Datum(0);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

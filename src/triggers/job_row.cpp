@@ -1,0 +1,132 @@
+// See job_row.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "core/clock.h"
+#include "core/group.h"
+#include "enqueue/unique.h"
+#include "job/job_arguments.h"
+#include "lanes/lanes.h"
+#include "log/transaction_log.h"
+#include "row/jobs_table.h"
+#include "row/numbers.h"
+#include "triggers/job_row.h"
+
+namespace jobq {
+
+namespace {
+
+// A claim adds one: the sum must fit.
+void check_count(const JobRow &row, JobColumn column) {
+    const int32 count = DatumGetInt32(row.get(column));
+    if (count < 0 || count > core::kMaxAttempts)
+        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                        errmsg("column \"%s\" is out of range: %d", job_column_name(column), count),
+                        errhint("It counts from 0 to %d.", core::kMaxAttempts)));
+}
+
+// Times that the duties reckon with: sums with a timeout must fit, and a lease must run out some day.
+void check_moment(const JobRow &row, JobColumn column) {
+    if (!row.has(column)) return;
+    const TimestampTz value = DatumGetTimestampTz(row.get(column));
+    if (value == core::bounded_moment(value)) return;
+    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+                    errmsg("column \"%s\" is out of range", job_column_name(column)),
+                    errhint("It is a time between the years 1 and 6000, or NULL.")));
+}
+
+void check_lease_timeout(const Interval *value) {
+    const core::Micros span = span_of(value);
+    // A dump brings the leases of executors as they were.
+    if (span != core::kEndlessLease && span != core::bounded(core::kHeartbeatTimeout, span))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
+                        errhint("Leave it out to take the timeout of the job or its queue.")));
+}
+
+}  // namespace
+
+const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before) {
+    const TriggerData *trigger =
+        trigger_on(fcinfo, "jobs", before ? TriggerTiming::BeforeRow : TriggerTiming::AfterRow);
+    if ((trigger->tg_event & TRIGGER_EVENT_OPMASK) != event) serves_only_triggers_of("jobs");
+    require_job_columns();
+    return trigger;
+}
+
+std::string_view text_of(const JobRow &row, JobColumn column) { return view(DatumGetTextPP(row.get(column))); }
+
+core::JobStatus status_of(const JobRow &row) { return job_status_of(row.get(kJobStatus)); }
+
+int64 group_of(const JobRow &row) { return group_number(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
+
+SlotRow slots_of(const JobRow &row) {
+    return {DatumGetInt64(row.get(kJobId)),
+            text_of(row, kJobQueue),
+            row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
+            status_of(row) == core::JobStatus::Processing,
+            row.has(kJobQueueSlot) ? DatumGetInt64(row.get(kJobQueueSlot)) : 0,
+            row.has(kJobKeySlot) ? DatumGetInt64(row.get(kJobKeySlot)) : 0};
+}
+
+void check_row(const JobRow &row) {
+    check_queue_name(text_of(row, kJobQueue), "queue");
+    check_name(text_of(row, kJobKind), "kind", core::kMaxKindBytes, true);
+    check_positive(DatumGetInt32(row.get(kJobMaxAttempts)), "max_attempts");
+    check_finite(DatumGetTimestampTz(row.get(kJobRunAt)), "run_at");
+    if (row.has(kJobUniqueKey)) check_unique_key(text_of(row, kJobUniqueKey), "unique_key");
+    if (row.has(kJobUniqueFor)) check_unique_for(DatumGetIntervalP(row.get(kJobUniqueFor)), row.has(kJobUniqueKey));
+    if (row.has(kJobConcurrencyKey)) check_concurrency_key(text_of(row, kJobConcurrencyKey), "concurrency_key");
+    if (row.has(kJobGroupKey)) check_group_key(text_of(row, kJobGroupKey), "group_key");
+    if (row.has(kJobDeadFrom)) check_queue_name(text_of(row, kJobDeadFrom), "dead_from");
+    if (row.has(kJobHeartbeatTimeout)) check_heartbeat_timeout(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
+    if (row.has(kJobMaxRuntime)) check_max_runtime(DatumGetIntervalP(row.get(kJobMaxRuntime)));
+}
+
+void check_history(const JobRow &row) {
+    check_count(row, kJobAttempts);
+    check_count(row, kJobLostAttempts);
+    if (row.has(kJobLeaseTimeout)) check_lease_timeout(DatumGetIntervalP(row.get(kJobLeaseTimeout)));
+    for (const JobColumn column : {kJobCreatedAt, kJobStartedAt, kJobLastHeartbeat, kJobCancelRequestedAt})
+        check_moment(row, column);
+    if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
+}
+
+// Elsewhere a number below 1 stands for something else: a job with dependencies, an event, no job at all.
+void check_id(const JobRow &row) {
+    const int64 id = DatumGetInt64(row.get(kJobId));
+    if (id >= 1) return;
+    ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                    errmsg("column \"id\" is out of range: %lld", static_cast<long long>(id)),
+                    errhint("Ids count from 1. Leave it out to take the next one.")));
+}
+
+void check_kept_key(const JobRow &row, JobColumn queue) {
+    refuse_kept_key(DatumGetInt64(row.get(kJobId)), text_of(row, queue), text_of(row, kJobUniqueKey));
+}
+
+[[noreturn]] void refuse_not_group_head() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("a job of a group cannot be set to processing by hand"),
+                    errdetail("Another job may be the head of the group."),
+                    errhint("Set it to pending: it becomes claimable when it is the head of its group.")));
+    pg_unreachable();
+}
+
+int64 lane_of(const JobRow &row) {
+    return ensure_lane(text_of(row, kJobQueue), text_of(row, kJobKind), DatumGetInt32(row.get(kJobVersion)),
+                       row.has(kJobRequires) ? DatumGetArrayTypeP(row.get(kJobRequires)) : nullptr);
+}
+
+core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left) {
+    core::ByHand facts = {place, has_left, queue.heartbeat_timeout, queue.max_runtime};
+    if (row.has(kJobHeartbeatTimeout)) facts.timeout = span_of(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
+    if (row.has(kJobMaxRuntime)) facts.max_runtime = span_of(DatumGetIntervalP(row.get(kJobMaxRuntime)));
+    return facts;
+}
+
+void log_group_head(const core::Life &life) {
+    if (life.group_active) log_unblocked_anywhere(Blocker::Group);
+}
+
+}  // namespace jobq

@@ -1,0 +1,107 @@
+// The triggers on the tables of settings, of queues, limits, handlers, grants and lanes.
+#include "compat/pg.h"
+
+#include "claim/round_robin_setting.h"
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "lanes/lanes.h"
+#include "limits/limit_settings.h"
+#include "log/transaction_log.h"
+#include "queues/directory.h"
+#include "triggers/trigger.h"
+
+namespace jobq {
+
+namespace {
+
+std::string_view queue_in(const TriggerData *trigger, HeapTuple row) {
+    bool none;
+    const Datum queue = value_in(trigger, row, "queue", &none);
+    return none ? std::string_view() : view(DatumGetTextPP(queue));
+}
+
+bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
+    bool none;
+    const Datum value = value_in(trigger, row, "round_robin", &none);
+    return !none && DatumGetBool(value);
+}
+
+// Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
+void publish_settings(const TriggerData *trigger) {
+    const char *table = RelationGetRelationName(trigger->tg_relation);
+    if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
+    // The worker looks which executors there are to be.
+    if (strcmp(table, "handler_settings") == 0) log_due(GetCurrentTimestamp());
+    if (strcmp(table, "queue_settings") != 0) return;
+    if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
+        log_settings({});
+        return;
+    }
+    log_settings(queue_in(trigger, trigger->tg_trigtuple));
+    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
+}
+
+// The queue gets round_robin: its jobs get their round-robin keys in the same transaction.
+void begin_round_robin(const TriggerData *trigger) {
+    if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0 ||
+        !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+        return;
+    const bool update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
+    HeapTuple after = row_after(trigger), before = trigger->tg_trigtuple;
+    const std::string_view queue = queue_in(trigger, after);
+    const bool had = update && has_round_robin(trigger, before) && queue_in(trigger, before) == queue;
+    if (has_round_robin(trigger, after) && !had) with_spi([&] { give_round_robin_keys(make_text(queue)); });
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_invalidate_caches);
+PGDLLEXPORT Datum jobq_invalidate_caches(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = trigger_data(fcinfo);
+    invalidate_directory(RelationGetRelid(trigger->tg_relation));
+    publish_settings(trigger);
+    begin_round_robin(trigger);
+    return Datum(0);
+}
+
+// Gives a lane the number of this database. A dump or a publication brings the number of another database.
+PG_FUNCTION_INFO_V1(jobq_number_lane);
+PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = trigger_on(fcinfo, "lane_directory", TriggerTiming::BeforeRow);
+    HeapTuple row = row_after(trigger);
+    bool no_queue, no_kind, no_version, none_required;
+    const Datum queue = value_in(trigger, row, "queue", &no_queue), kind = value_in(trigger, row, "kind", &no_kind);
+    const Datum version = value_in(trigger, row, "version", &no_version);
+    const Datum required = value_in(trigger, row, "requires", &none_required);
+    // A constraint is about to reject the row.
+    if (no_queue || no_kind || no_version) return PointerGetDatum(row);
+    Datum lane = Int64GetDatum(lane_id(view(DatumGetTextPP(queue)), view(DatumGetTextPP(kind)), DatumGetInt32(version),
+                                       none_required ? nullptr : DatumGetArrayTypeP(required)));
+    int column = column_of(trigger, "lane");
+    bool is_null = false;
+    return PointerGetDatum(
+        heap_modify_tuple_by_cols(row, RelationGetDescr(trigger->tg_relation), 1, &column, &lane, &is_null));
+}
+
+// Keeps the secret of the numbers, because without it, or with another one, the numbers of all jobs would be wrong.
+PG_FUNCTION_INFO_V1(jobq_keep_secret);
+PGDLLEXPORT Datum jobq_keep_secret(PG_FUNCTION_ARGS) {
+    trigger_data(fcinfo);
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the row of table \"jobq.hash_secret\" cannot be changed or deleted"),
+                    errdetail("The numbers of lanes, groups and limits in jobq.jobs are hashes under this secret.")));
+    pg_unreachable();
+}
+
+PG_FUNCTION_INFO_V1(jobq_limits_changed);
+PGDLLEXPORT Datum jobq_limits_changed(PG_FUNCTION_ARGS) {
+    trigger_data(fcinfo);
+    with_spi([] { distrust_limits(); });
+    return Datum(0);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,542 @@
+// See waiters.h. Each backend has an entry. The entries of waiting sessions are in lists, one per partition, in order
+// of arrival, but sessions that are on their way to a claim come first. A partition has its own lock, and counters that
+// a commit or claim reads before it takes the lock.
+#include "compat/pg.h"
+
+#include "compat/queue_name.h"
+#include "shmem/memory.h"
+#include "shmem/sleepers.h"
+#include "shmem/wall_clock.h"
+#include "waiters/waiters.h"
+#include "waiters/wake_notes_policy.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr uint32 kJobSignal = 1;
+constexpr uint32 kLookSignal = 2;
+constexpr uint32 kWakeSignal = 4;
+
+// How much is known about the lanes of promised jobs.
+enum class Lanes : uint8 { Unknown, One, Several };
+
+struct Promise {
+    int jobs;  // 0: the sleeper is not on its way to a claim
+    Lanes lanes;
+    core::LaneTraits lane;  // the lane, if `lanes` is Lanes::One
+    uint64 made_at;         // value of Partition::entries at the time of the promise
+};
+
+struct Waiter {
+    Sleeper sleeper;
+    pg_atomic_uint32 signals;  // set under the lock
+    bool listed;
+    bool awake;     // its jobq_wait() has returned, and it goes to claim
+    bool claiming;  // its claim is in progress, so it is promised nothing more
+    bool asked;     // it must look again when its claim ends, because another claim has left a job
+    bool paused;
+    int batch;
+    int looks_for;  // with kLookSignal: number of jobs to look for
+    core::Micros looked_at;
+    core::Micros woken_at;
+    Promise promise;
+    int64 worker;  // 0: the worker has no name
+    uint64 entered_as;
+    uint64 filter_hash;
+    QueueName queue;
+    core::FilterDigest digest;
+};
+
+struct Partition {
+    SleeperList list;
+    pg_atomic_uint32 promised;  // number of entries that are on their way, including late ones
+    int unsure;                 // number of entries that may have to look for each job
+    uint64 entries;             // number of entries added so far
+};
+
+struct Waiters {
+    Partition partitions[kLockPartitions];
+    Waiter entries[FLEXIBLE_ARRAY_MEMBER];
+};
+
+Waiters *waiters = nullptr;
+// This session's entry and its partition, from the beginning of a wait to the next claim or wait. Another session may
+// have removed the entry from the list.
+Waiter *own = nullptr;
+int own_partition = 0;
+int64 last_worker = 0;  // the name that this session last waited under; 0: no name
+// What the claim in progress was promised.
+struct {
+    Promise promise;
+    QueueName queue;
+    uint64 filter_hash;
+} claiming;
+
+int partition_of(const char *queue) { return static_cast<int>(digest_of_queue(queue_view(queue)) % kLockPartitions); }
+
+LWLock *lock_of(int partition) { return shared_lock(Lock::Waiters, partition); }
+
+bool waits_for(const Waiter &waiter, const char *queue) { return same_queue(waiter.queue, queue); }
+
+bool has_signal(Waiter *waiter, uint32 which) { return (pg_atomic_read_u32(&waiter->signals) & which) != 0; }
+
+void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
+    pg_atomic_fetch_or_u32(&waiter->signals, which);
+    alarm->add(waiter->sleeper);
+}
+
+bool is_unsure(const core::FilterDigest &digest) { return core::may_be_unsure(digest, core::LaneTraits{}); }
+
+// ---- The functions up to the next line of this kind are called under the partition's lock.
+
+void put(Partition *partition, Waiter *waiter) {
+    add_sleeper(&partition->list, &waiter->sleeper);
+    waiter->listed = true;
+    waiter->entered_as = ++partition->entries;
+    if (is_unsure(waiter->digest)) partition->unsure++;
+}
+
+void take_off(Partition *partition, Waiter *waiter) {
+    if (!waiter->listed) return;
+    waiter->listed = false;
+    remove_sleeper(&partition->list, &waiter->sleeper);
+    if (waiter->promise.jobs > 0) pg_atomic_fetch_sub_u32(&partition->promised, 1);
+    if (is_unsure(waiter->digest)) partition->unsure--;
+}
+
+// Returns whether the sleeper has been woken and its claim has not ended.
+bool is_expected(const Waiter &waiter, core::Micros now) {
+    return waiter.promise.jobs > 0 && now - waiter.woken_at < kOnItsWay;
+}
+
+// Returns whether the sleeper has been woken and its claim has not begun, so that the claim sees everything committed
+// by now.
+bool is_on_its_way(const Waiter &waiter, core::Micros now) { return is_expected(waiter, now) && !waiter.claiming; }
+
+void add_lane(Promise *promise, const core::LaneTraits &lane) {
+    if (promise->lanes == Lanes::Unknown) {
+        promise->lanes = Lanes::One;
+        promise->lane = lane;
+    } else if (memcmp(&promise->lane, &lane, sizeof(lane)) != 0) {
+        promise->lanes = Lanes::Several;
+    }
+}
+
+// Promises at most this many jobs to the sleeper, and no more than its claim has room for; returns how many.
+int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTraits *lane, uint64 made_at,
+            core::Micros now) {
+    Promise *promise = &waiter->promise;
+    const int taken = static_cast<int>(Min(jobs, static_cast<int64>(waiter->batch - promise->jobs)));
+    if (taken <= 0) return 0;
+    if (promise->jobs == 0) {
+        *promise = {};
+        waiter->woken_at = now;
+        pg_atomic_fetch_add_u32(&partition->promised, 1);
+        // Sleepers that are on their way come first, so that the next commit meets them first.
+        move_to_front(&partition->list, &waiter->sleeper);
+    }
+    if (lane != nullptr) add_lane(promise, *lane);
+    promise->jobs += taken;
+    promise->made_at = Max(promise->made_at, made_at);
+    return taken;
+}
+
+// Offers jobs of a lane to a sleeper; returns how many jobs it takes.
+int offer(Partition *partition, Waiter *waiter, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
+          core::Micros now, Alarm *alarm) {
+    const bool signalled = waiter->awake || has_signal(waiter, kJobSignal);
+    if (signalled && !is_on_its_way(*waiter, now)) {
+        // The worker is late and may never claim.
+        if (waiter->awake && !waiter->claiming) take_off(partition, waiter);
+        return 0;
+    }
+    if (!signalled && waiter->paused) return 0;
+    const core::Wants wants = core::wants_lane(waiter->digest, lane);
+    if (wants == core::Wants::Maybe && !signalled) signal(waiter, kLookSignal, alarm);
+    if (wants != core::Wants::Yes || jobs <= 0) return 0;
+    const int taken = promise(partition, waiter, jobs, &lane, made_at, now);
+    if (taken > 0 && !signalled) signal(waiter, kJobSignal, alarm);
+    return taken;
+}
+
+// Offers jobs of a lane to the sleepers of the queue, in their order.
+void offer_to_all(Partition *partition, const char *queue, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
+                  core::Micros now, Alarm *alarm) {
+    const bool all = partition->unsure > 0 || core::may_be_unsure(core::FilterDigest{}, lane);
+    while_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+        // Sleepers that must look for themselves are notified of every job.
+        if (jobs <= 0 && !all) return false;
+        if (waits_for(*waiter, queue) && waiter->entered_as <= made_at)
+            jobs -= offer(partition, waiter, lane, jobs, made_at, now, alarm);
+        return true;
+    });
+}
+
+// Number of jobs that the sleepers with each filter are going to look for.
+struct Looks {
+    static constexpr int kRoom = 16;
+    struct {
+        uint64 filter_hash;
+        int64 jobs;
+    } items[kRoom];
+    int count;
+};
+
+// Returns the counter for the filter, or nullptr if there are too many filters.
+int64 *looks_with(Looks *looks, uint64 filter_hash) {
+    auto *end = looks->items + looks->count;
+    auto *found = std::find_if(looks->items, end, [&](const auto &item) { return item.filter_hash == filter_hash; });
+    if (found == end && looks->count == Looks::kRoom) return nullptr;
+    if (found == end) {
+        *found = {filter_hash, 0};
+        looks->count++;
+    }
+    return &found->jobs;
+}
+
+// Lets a sleeper look for at most this many jobs; returns how many.
+int64 let_look_for(Partition *partition, Waiter *waiter, int64 jobs, core::Micros now, Alarm *alarm) {
+    if (is_on_its_way(*waiter, now)) return promise(partition, waiter, jobs, nullptr, partition->entries, now);
+    if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
+    if (!has_signal(waiter, kLookSignal)) waiter->looks_for = 0;
+    const int64 taken = Min(jobs, static_cast<int64>(waiter->batch - waiter->looks_for));
+    if (taken <= 0) return 0;
+    waiter->looks_for += static_cast<int>(taken);
+    signal(waiter, kLookSignal, alarm);
+    return taken;
+}
+
+void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Micros now, Alarm *alarm) {
+    Looks looks = {};
+    // Sleepers that have looked within the last kLookGap come second, because they would pause before they look again.
+    for (const bool rested : {true, false}) {
+        for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+            if (!waits_for(*waiter, queue) || (now - waiter->looked_at >= kLookGap) != rested) return;
+            int64 *found = looks_with(&looks, waiter->filter_hash);
+            const int64 left = found == nullptr ? jobs : jobs - *found;
+            if (left <= 0) return;
+            const int64 taken = let_look_for(partition, waiter, left, now, alarm);
+            if (found != nullptr) *found += taken;
+        });
+    }
+}
+
+// Promises jobs to other sleepers when the sleeper that they were promised to does not claim all of them. Asks only
+// sleepers that came before the promise was made, because the others have looked since then. A job that no claim takes
+// is therefore not handed on forever.
+void hand_on(Partition *partition, const char *queue, const Promise &from, core::Micros now, Alarm *alarm) {
+    if (from.jobs <= 0) return;
+    if (from.lanes == Lanes::One)
+        offer_to_all(partition, queue, from.lane, from.jobs, from.made_at, now, alarm);
+    else
+        let_some_look(partition, queue, from.jobs, now, alarm);
+}
+
+// ---- The functions from here on take the lock themselves.
+
+// Calls body(partition, now, alarm) under the partition's lock, then sets the latches.
+template <typename Body>
+void with_partition(int index, Body body) {
+    Alarm alarm;
+    const core::Micros now = monotonic_now();
+    LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
+    body(&waiters->partitions[index], now, &alarm);
+    LWLockRelease(lock_of(index));
+    alarm.ring();
+}
+
+// Does the same for the partition of a queue, unless the partition is empty.
+template <typename Body>
+void with_waiters_of(const char *queue, Body body) {
+    if (!shared_memory_ready()) return;
+    const int index = partition_of(queue);
+    // What the caller has committed must be visible before the caller concludes that no session waits.
+    pg_memory_barrier();
+    if (!is_empty(&waiters->partitions[index].list)) with_partition(index, body);
+}
+
+// Calls visit(waiter, alarm) for the sleepers of all queues of this database, and sets the latches partition by
+// partition.
+template <typename Visit>
+void for_each_of_database(Visit visit) {
+    if (!shared_memory_ready()) return;
+    pg_memory_barrier();
+    for (int i = 0; i < kLockPartitions; i++) {
+        if (is_empty(&waiters->partitions[i].list)) continue;
+        with_partition(i, [&](Partition *partition, core::Micros, Alarm *alarm) {
+            for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+                if (!waiter->awake) visit(waiter, alarm);
+            });
+        });
+    }
+}
+
+// Makes a sleeper look because its queue may have been paused. The sleeper is promised nothing until it has looked; its
+// look finds the jobs that arrive in the meantime.
+void let_look(Waiter *waiter, Alarm *alarm) {
+    waiter->paused = true;
+    signal(waiter, kLookSignal, alarm);
+}
+
+// Returns the entry of a worker that claims in another session than the one it waited in, as happens with a pooler, or
+// nullptr.
+Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
+    Waiter *found = nullptr;
+    for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+        if (waiter->awake && waiter->worker == worker && waits_for(*waiter, queue)) found = waiter;
+    });
+    return found;
+}
+
+// Saves the promise of a worker whose claim begins.
+void take_promise(const Waiter *waiter) {
+    claiming.promise = waiter->promise;
+    memcpy(claiming.queue, waiter->queue, sizeof(QueueName));
+    claiming.filter_hash = waiter->filter_hash;
+}
+
+// Returns whether the claim would have seen the promised jobs if they existed.
+bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter) {
+    if (IsolationUsesXactSnapshot()) return false;
+    const core::FilterDigest digest = core::digest_of(filter);
+    if (core::hash_of_digest(digest) == claiming.filter_hash) return true;
+    return promise.lanes == Lanes::One && core::wants_lane(digest, promise.lane) != core::Wants::No;
+}
+
+// Removes this session from the list and, unless `keeps`, hands its promise on.
+void leave(bool keeps) {
+    with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *alarm) {
+        if (!own->listed) return;
+        take_off(partition, own);
+        if (!keeps) hand_on(partition, own->queue, own->promise, now, alarm);
+    });
+    own = nullptr;
+}
+
+// Leaves the list when the session ends before it could leave in order. A client may also wait in one connection, close
+// it, and claim in another; in that case the promise is not handed on.
+void leave_at_exit(int code, Datum) {
+    if (own != nullptr) leave(own->awake && code == 0);
+}
+
+}  // namespace
+
+Size waiters_size() { return add_size(offsetof(Waiters, entries), mul_size(MaxBackends, sizeof(Waiter))); }
+
+void make_waiters(void *memory, bool fresh) {
+    waiters = static_cast<Waiters *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, waiters_size());
+    for (Partition &partition : waiters->partitions) {
+        make_list(&partition.list);
+        pg_atomic_init_u32(&partition.promised, 0);
+    }
+    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signals, 0);
+}
+
+void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker, int batch) {
+    if (!shared_memory_ready() || !IsUnderPostmaster) return;
+    const uint64 filter_hash = core::hash_of_digest(digest);
+    QueueName name;
+    copy_queue(name, queue);
+    // A worker that waits again without claiming what it was promised is about to look. If it now waits for other jobs,
+    // its promise is handed on.
+    if (own != nullptr) leave(own->filter_hash == filter_hash && waits_for(*own, name));
+    Waiter *waiter = own_entry(waiters->entries, leave_at_exit);
+    waiter->awake = waiter->claiming = waiter->asked = waiter->paused = false;
+    waiter->batch = batch;
+    waiter->looks_for = 0;
+    waiter->looked_at = 0;
+    waiter->promise = {};
+    waiter->worker = last_worker = worker;
+    waiter->filter_hash = filter_hash;
+    memcpy(waiter->queue, name, sizeof(QueueName));
+    waiter->digest = digest;
+    pg_atomic_write_u32(&waiter->signals, 0);
+
+    own_partition = partition_of(name);
+    with_partition(own_partition, [&](Partition *partition, core::Micros, Alarm *) { put(partition, waiter); });
+    own = waiter;
+}
+
+void update_waiter(bool paused, core::Micros looked_at) {
+    if (own == nullptr) return;
+    LWLockAcquire(lock_of(own_partition), LW_EXCLUSIVE);
+    own->paused = paused;
+    own->looked_at = looked_at;
+    LWLockRelease(lock_of(own_partition));
+}
+
+Signals waiter_signals() {
+    const uint32 signals = own == nullptr ? 0 : pg_atomic_read_u32(&own->signals);
+    return {(signals & kJobSignal) != 0, (signals & kLookSignal) != 0, (signals & kWakeSignal) != 0};
+}
+
+void forget_look_signal() {
+    if (own != nullptr) pg_atomic_fetch_and_u32(&own->signals, ~kLookSignal);
+}
+
+bool set_out(bool unless_another) {
+    if (own == nullptr) return true;
+    bool going = true;
+    with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *) {
+        if (own->promise.jobs > 0) return;
+        if (unless_another)
+            for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+                if (waiter->filter_hash == own->filter_hash && waits_for(*waiter, own->queue))
+                    going &= !is_on_its_way(*waiter, now);
+            });
+        if (going) promise(partition, own, 1, nullptr, partition->entries, now);
+    });
+    return going;
+}
+
+void leave_waiters(bool claims) {
+    if (own == nullptr) return;
+    bool stays = false;
+    if (claims)
+        with_partition(own_partition, [&](Partition *, core::Micros, Alarm *) {
+            own->awake = stays = own->listed && own->promise.jobs > 0;
+        });
+    if (!stays) leave(claims);
+}
+
+void begin_claim(std::string_view queue, std::string_view worker_id) {
+    claiming.promise.jobs = 0;
+    if (!shared_memory_ready()) return;
+    QueueName name;
+    copy_queue(name, queue);
+    if (own != nullptr && waits_for(*own, name)) {
+        with_partition(own_partition, [](Partition *, core::Micros, Alarm *) {
+            if (!own->listed) return;
+            take_promise(own);
+            own->claiming = true;
+        });
+        return;
+    }
+    const int index = partition_of(name);
+    if (pg_atomic_read_u32(&waiters->partitions[index].promised) == 0) return;
+    const int64 worker = core::worker_key(worker_id);
+    if (worker == last_worker) return;
+    with_partition(index, [&](Partition *partition, core::Micros, Alarm *) {
+        Waiter *waiter = entry_of_worker(partition, name, worker);
+        if (waiter == nullptr) return;
+        take_promise(waiter);
+        take_off(partition, waiter);
+    });
+}
+
+bool leave_after_claim() {
+    if (own == nullptr || !own->claiming) return false;
+    leave(true);
+    // No other process writes to an entry that is in no list.
+    return waiters->entries[MyProc - ProcGlobal->allProcs].asked;
+}
+
+void end_claim(const core::WorkerFilter &filter, int claimed) {
+    Promise promise = claiming.promise;
+    claiming.promise.jobs = 0;
+    if (promise.jobs <= claimed || promise.lanes == Lanes::Unknown || has_seen_promised(promise, filter)) return;
+    promise.jobs -= claimed;
+    with_waiters_of(claiming.queue, [&](Partition *partition, core::Micros now, Alarm *alarm) {
+        hand_on(partition, claiming.queue, promise, now, alarm);
+    });
+}
+
+bool anybody_waits(std::string_view queue) {
+    if (!shared_memory_ready()) return false;
+    QueueName name;
+    copy_queue(name, queue);
+    return !is_empty(&waiters->partitions[partition_of(name)].list);
+}
+
+void wake_next_waiter(std::string_view queue, const core::LaneTraits &lane) {
+    QueueName name;
+    copy_queue(name, queue);
+    with_waiters_of(name, [&](Partition *partition, core::Micros now, Alarm *alarm) {
+        bool woken = false;
+        while_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+            if (!waits_for(*waiter, name)) return true;
+            if (is_expected(*waiter, now) && core::wants_lane(waiter->digest, lane) == core::Wants::Yes) {
+                if (waiter->claiming)
+                    waiter->asked = true;
+                else
+                    add_lane(&waiter->promise, lane);
+                woken = true;
+            } else {
+                woken = offer(partition, waiter, lane, 1, partition->entries, now, alarm) > 0;
+            }
+            return !woken;
+        });
+    });
+}
+
+void hand_on_failed_claim() {
+    if (leave_after_claim()) let_some_waiters_look(claiming.queue, 1);
+    if (claiming.promise.jobs == 0) return;
+    with_waiters_of(claiming.queue, [](Partition *partition, core::Micros now, Alarm *alarm) {
+        hand_on(partition, claiming.queue, claiming.promise, now, alarm);
+    });
+    claiming.promise.jobs = 0;
+}
+
+void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs) {
+    with_waiters_of(queue, [&](Partition *partition, core::Micros now, Alarm *alarm) {
+        offer_to_all(partition, queue, lane, jobs, partition->entries, now, alarm);
+    });
+}
+
+void let_some_waiters_look(const char *queue, int64 jobs) {
+    with_waiters_of(queue, [&](Partition *partition, core::Micros now, Alarm *alarm) {
+        let_some_look(partition, queue, jobs, now, alarm);
+    });
+}
+
+void let_waiters_look(const char *queue) {
+    with_waiters_of(queue, [&](Partition *partition, core::Micros, Alarm *alarm) {
+        for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
+            if (!waiter->awake && waits_for(*waiter, queue)) let_look(waiter, alarm);
+        });
+    });
+}
+
+void let_all_waiters_look() { for_each_of_database(let_look); }
+
+QueueSleepers *read_sleepers(int *queues) {
+    *queues = 0;
+    if (!shared_memory_ready()) return nullptr;
+    auto *found = static_cast<QueueSleepers *>(palloc(sizeof(QueueSleepers) * MaxBackends));
+    for (int i = 0; i < kLockPartitions; i++) {
+        LWLockAcquire(lock_of(i), LW_SHARED);
+        for_each_sleeper<Waiter>(&waiters->partitions[i].list, [&](const Waiter *waiter) {
+            if (waiter->awake) return;
+            QueueSleepers *end = found + *queues;
+            QueueSleepers *same = std::find_if(
+                found, end, [&](const QueueSleepers &one) { return same_queue(one.queue, waiter->queue); });
+            if (same == end) {
+                if (*queues == MaxBackends) return;
+                memcpy(same->queue, waiter->queue, sizeof(QueueName));
+                same->count = 0;
+                ++*queues;
+            }
+            same->count++;
+        });
+        LWLockRelease(lock_of(i));
+    }
+    return found;
+}
+
+int end_waits(int64 worker) {
+    int ended = 0;
+    for_each_of_database([&](Waiter *waiter, Alarm *alarm) {
+        if (waiter->worker != worker) return;
+        signal(waiter, kWakeSignal, alarm);
+        ended++;
+    });
+    return ended;
+}
+
+}  // namespace jobq
