@@ -1,147 +1,150 @@
 -- Tables, their indexes and triggers. Runs once: an upgrade never re-runs this fragment.
 
--- Lanes, groups, limits and round-robin keys are known by numbers: hashes (SipHash-2-4) of their words under this secret, so
--- that a producer who chooses the words of one queue cannot choose numbers of another queue. Each database has its own secret,
--- and computes the numbers of rows that come from another database again. Therefore pg_dump does not dump the row.
+-- Lanes, groups, limits, and round-robin keys have numbers, which are hashes (SipHash-2-4) of their names under this secret.
+-- So a producer that chooses names in one queue cannot choose names with the numbers of another queue. Each database has its own
+-- secret, and computes new numbers for rows from another database. Therefore pg_dump does not dump the row.
 -- Row-level security hides the row from members of pg_read_all_data.
---: the secret of this database under which lanes, groups, limits and round-robin keys are hashed; one row, never changed
+--: the secret for the hashes of lanes, groups, limits, and round-robin keys in this database; one row, never changed
 CREATE TABLE jobq.hash_secret (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     secret      bytea NOT NULL  --: 16 random bytes
                 DEFAULT pg_catalog.substr(pg_catalog.sha256(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
                                                             || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())), 1, 16)
                 CHECK (pg_catalog.octet_length(secret) = 16),
-    numbered_in bigint  --: all jobs have had numbers under this secret since the triggers of jobq.jobs had this epoch
+    numbered_in bigint  --: epoch of the triggers of jobq.jobs since which all jobs have numbers under this secret
 );
 INSERT INTO jobq.hash_secret DEFAULT VALUES;
 ALTER TABLE jobq.hash_secret ENABLE ROW LEVEL SECURITY;
 
---: keeps the secret: raises an error when a statement changes or deletes its row
+--: protects the secret: raises an error if a statement changes or deletes its row
 CREATE FUNCTION jobq.keep_secret() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_keep_secret'
     LANGUAGE C;
 
---: the number of a lane: a hash of queue, kind, version and the set of required capabilities under the secret of the database
+--: the number of a lane: a hash of queue, kind, version, and the set of required capabilities
 CREATE FUNCTION jobq.lane_of(queue text, kind text, version integer, requires text[])
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_lane_of'
     LANGUAGE C STABLE PARALLEL SAFE;
 
---: the number of a group: a hash of queue and group_key under the secret of the database
+--: the number of a group: a hash of queue and group_key
 CREATE FUNCTION jobq.group_of(queue text, group_key text)
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_group_of'
     LANGUAGE C STABLE PARALLEL SAFE;
 
---: the place of a concurrency key among the keys of a queue with round_robin: a hash under the secret of the database; NULL counts as the empty key
+--: the position of a concurrency key among the keys of a queue with round_robin: a hash of the key; NULL counts as the empty key
 CREATE FUNCTION jobq.round_robin_key_of(concurrency_key text)
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_round_robin_key_of'
     LANGUAGE C STABLE PARALLEL SAFE;
 
--- Whether the statement that runs is anybody's but jobq's own. The triggers on jobq.jobs ask it first.
---: true unless the current statement is one of jobq's own: lets triggers leave those alone
+-- The WHEN conditions of the triggers call this function.
+--: true if the current statement is not one of jobq's own, so that triggers ignore jobq's own statements
 CREATE FUNCTION jobq.by_hand()
     RETURNS boolean
     AS 'MODULE_PATHNAME', 'jobq_by_hand'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: the value; in a statement of jobq's own as one that may leave the row that it is inserted into
+--: the value; in jobq's own statements in a form that the server can move out of the inserted row (TOAST)
 CREATE FUNCTION jobq.apart(value jsonb)
     RETURNS jsonb
     AS 'MODULE_PATHNAME', 'jobq_apart'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- A column whose name begins with an underscore is jobq's own: it follows from the others, or jobq remembers something
--- there. Others may look, and never write. Those that follow are neither generated columns nor guarded by CHECK
--- constraints, on purpose: the server parses the text of each such expression again for every single statement (3 to
--- 4 us each, half the cost of a completion). jobq's own statements set them; for everybody else's INSERT, COPY
--- and UPDATE the triggers below do, and check what constraints would.
+-- Columns whose names begin with an underscore are internal: jobq derives their values from other columns, or remembers
+-- something there. Users can read these columns, but must never write them. The derived columns are neither generated columns
+-- nor protected by CHECK constraints, because the server parses the text of each such expression again for every statement (3 to
+-- 4 us each, half the cost of a completion). jobq's own statements set them. For an INSERT, COPY, or UPDATE by a user, the triggers
+-- below set them, and check what constraints would check.
 --
--- A release keeps this order and adds columns at the end (CONTRIBUTING.md, "Add a column of jobq.jobs"). First come the columns
--- of a fixed width that are never NULL, without gaps: the server knows their offsets, and the update of a row compares all
--- indexed columns of its two versions. The other columns that never change after the insert follow, and the columns that a
--- claim or a completion writes come last, because the WAL record of an update holds only the bytes between the common prefix
--- and the common suffix of the two versions.
+-- A release keeps the order of the columns and adds new ones at the end (CONTRIBUTING.md, "Add a column of jobq.jobs"). First come
+-- the columns with a fixed width that are never NULL, without gaps, because the server then knows their offsets, and the update
+-- of a row compares all indexed columns of its two versions. Then come the other columns that never change after the insert. The
+-- columns that a claim or a completion writes come last, because the WAL record of an update contains only the bytes between the
+-- common prefix and the common suffix of the two versions.
 --
--- The fillfactors: a claim writes a new version of its row, and an entry for that into the primary key. Where a page has no
--- room left each such entry searches it for old ones that can go, which costs as much as the entry ten times over.
---: every job, waiting, running and finished
+-- Why the fillfactors: a claim writes a new version of the row, and an entry for it in the primary key. If a page is full, each
+-- such entry searches the page for old entries to remove, which costs ten times as much as the entry itself.
+--: all jobs: waiting, running, and finished
 CREATE TABLE jobq.jobs (
-    -- what the producer says
-    id                  bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY WITH (fillfactor = 60),  --: the job
-    created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when it was enqueued
-    run_at              timestamptz NOT NULL,  --: not before this time; also its place among jobs of the same priority
-    _lane               bigint NOT NULL,  --: hash of (queue, kind, version, requires): jobs of one lane may be taken by
-                                          --: the same workers
-    version             integer NOT NULL DEFAULT 0,  --: version of the payload's format; workers may ask for certain
-                                                     --: versions only
-    max_attempts        integer NOT NULL,  --: starts allowed before the job fails for good
-    priority            smallint NOT NULL DEFAULT 0,  --: lower numbers first, -32768 to 32767
+    -- set by the producer
+    id                  bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY WITH (fillfactor = 60),  --: id of the job
+    created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when the job was enqueued
+    run_at              timestamptz NOT NULL,  --: the job does not run before this time; among jobs of the same priority,
+                                               --: earlier times run first
+    _lane               bigint NOT NULL,  --: hash of (queue, kind, version, requires); the same workers can claim all jobs
+                                          --: of a lane
+    version             integer NOT NULL DEFAULT 0,  --: version of the payload's format; workers can claim only certain
+                                                     --: versions
+    max_attempts        integer NOT NULL,  --: maximum number of attempts before the job fails permanently
+    priority            smallint NOT NULL DEFAULT 0,  --: jobs with lower numbers run first, -32768 to 32767
     queue               text NOT NULL,  --: name of the queue, 1 to 63 bytes
-    kind                text NOT NULL DEFAULT '',  --: what is to be done, up to 255 bytes; workers may ask for certain
-                                                   --: kinds only
-    payload             jsonb NOT NULL DEFAULT '{}',  --: the work, for the worker
-    metadata            jsonb,  --: anything the producer wants to keep with the job
-    requires            text[],  --: capabilities that a worker must name to be given this job
-    heartbeat_timeout   interval,  --: time without a heartbeat after which a worker is presumed dead; NULL: the queue's
-    max_runtime         interval,  --: longest time one attempt may take, whether or not its worker heartbeats; NULL:
-                                   --: the queue's
-    unique_key          text COLLATE "C",  --: no other unfinished job of the queue has this key, up to 1024 bytes; it
-                                           --: stays when the job has finished
-    unique_for          interval,  --: for so long the key stays taken after the job has finished
-    group_key           text,  --: jobs of the queue with the same key run one at a time, in the order of their ids; up
-                               --: to 1024 bytes
-    concurrency_key     text,  --: limits of this key apply to the job, and with round_robin the keys take turns; up to
-                               --: 255 bytes
-    _round_robin_key    bigint,  --: hash of concurrency_key in a queue with round_robin, else NULL: its place in the
-                                 --: round
-    -- jobq's own flags: here they fill a gap that alignment leaves
-    _holds_key          boolean,  --: true while the job has its unique_key, until it is finished, else NULL: it is in
-                                  --: the unique index
-    _ready              boolean,  --: true while the job is pending, else NULL: it is in the claim index
-    _due                boolean,  --: true while the job is scheduled, or blocked with a timeout, else NULL: promotion
-                                  --: looks for it
-    _rescue_indexed     boolean,  --: true while the rescue must look at this job, else NULL
-    -- its life
-    status              jobq.job_status NOT NULL,  --: where it is in its life: the comment of the type says what each means
-    attempts            integer NOT NULL DEFAULT 0,  --: starts so far, counted at the claim; a release or snooze gives
-                                                     --: one back
-    lost_attempts       integer NOT NULL DEFAULT 0,  --: attempts that ended because the worker disappeared, and no
-                                                     --: other job with it: max_lost of them fail the job
+    kind                text NOT NULL DEFAULT '',  --: kind of work, up to 255 bytes; workers can claim only certain kinds
+    payload             jsonb NOT NULL DEFAULT '{}',  --: the input of the job
+    metadata            jsonb,  --: any data that the producer wants to keep with the job
+    requires            text[],  --: capabilities that a worker must have to claim the job
+    heartbeat_timeout   interval,  --: time without a heartbeat after which the worker is presumed dead; NULL: the setting
+                                   --: of the queue
+    max_runtime         interval,  --: maximum run time of one attempt, regardless of heartbeats; NULL: the setting of the
+                                   --: queue
+    unique_key          text COLLATE "C",  --: key that no other unfinished job of the queue has, up to 1024 bytes; stays
+                                           --: here after the job has finished
+    unique_for          interval,  --: how long the key stays taken after the job has finished
+    group_key           text,  --: jobs of the queue with the same key run one at a time, in the order of their ids; up to
+                               --: 1024 bytes
+    concurrency_key     text,  --: limits of this key apply to the job, and with round_robin the keys take turns; up to 255
+                               --: bytes
+    _round_robin_key    bigint,  --: hash of concurrency_key in a queue with round_robin: its position in the round;
+                                 --: otherwise NULL
+    -- internal flags, which fill a gap that alignment leaves
+    _holds_key          boolean,  --: true while the job holds its unique_key, at most until it has finished, otherwise NULL: the
+                                  --: job is in the unique index
+    _ready              boolean,  --: true while the job is pending, otherwise NULL: the job is in the claim index
+    _due                boolean,  --: true while the job is scheduled, or blocked with a timeout, otherwise NULL: the
+                                  --: promotion looks for the job
+    _rescue_indexed     boolean,  --: true while the rescue must check the job, otherwise NULL
+    -- state of the job
+    status              jobq.job_status NOT NULL,  --: status of the job; the comment of the type explains each status
+    attempts            integer NOT NULL DEFAULT 0,  --: number of attempts so far, counted at the claim; a release or a
+                                                     --: snooze subtracts one
+    lost_attempts       integer NOT NULL DEFAULT 0,  --: attempts that ended because the worker disappeared while it held no
+                                                     --: other job; at max_lost, the job fails permanently
     started_at          timestamptz,  --: when the latest attempt was claimed
-    last_heartbeat      timestamptz,  --: last sign of life of the worker, the claim included
-    finished_at         timestamptz,  --: when it completed, failed for good or was cancelled
-    cancel_requested_at timestamptz,  --: when a cancellation of the running job was asked for
-    worker_id           text,  --: who claimed it last
+    last_heartbeat      timestamptz,  --: last heartbeat of the worker, or its claim
+    finished_at         timestamptz,  --: when the job completed, failed permanently, or was canceled
+    cancel_requested_at timestamptz,  --: when the cancellation of the running job was requested
+    worker_id           text,  --: the worker that claimed the job last
     error               text,  --: the last error
-    progress            jsonb,  --: what the worker reported with its heartbeat
-    result              jsonb,  --: what the worker completed it with
-    dead_from           text,  --: of a dead letter: the queue in which it failed, and to which it goes back
-    lease               bigint,  --: random number given to the claim that holds the job, NULL while nobody does
-    -- what else jobq derives and remembers
-    _completed_lease    bigint,  --: the lease under which a worker completed it last
-    _company_lease      bigint,  --: lease under which it was last lost, or its worker went silent, together with other
-                                 --: jobs; NULL: never
-    _claim_xid          xid8,  --: the transaction that claimed it last: within it, and only there, the lease may be
-                               --: left out
-    _lease_timeout      interval,  --: the heartbeat timeout that the current claim was given; NULL: 60 seconds
-    _must_end_at        timestamptz,  --: started_at + max_runtime while the job runs: then it is taken from its worker;
-                                      --: NULL: no limit. While it awaits something: until when, infinity: for ever
-    _queue_slot         bigint,  --: while it runs: its slot of the limit of the queue; NULL without one
-    _key_slot           bigint,  --: while it runs: its slot of the limit of its concurrency_key; NULL without one
-    _slot_seq           bigint,  --: rises each time a slot is taken
-    _group_waiting      bigint,  --: number of the group (jobq.group_of) while the job waits in its line, else NULL
-    _group_active       bigint,  --: number of the group from when the job heads it until it is finished, else NULL
-    _steps              bigint  --: number of its last step in jobq.steps; NULL: it has none
+    progress            jsonb,  --: the last progress that a worker has reported with a heartbeat
+    result              jsonb,  --: the result that the worker passed to the completion
+    dead_from           text,  --: for a dead letter: the queue where the job failed, and to which it returns
+    lease               bigint,  --: random number of the claim that holds the job; NULL if no worker holds it
+    -- other internal columns
+    _completed_lease    bigint,  --: the lease of the last completion
+    _company_lease      bigint,  --: the lease that was lost, or whose worker stopped sending heartbeats, together with
+                                 --: other jobs; NULL: none
+    _claim_xid          xid8,  --: the transaction that claimed the job last; only this transaction can report on the job
+                               --: without a lease
+    _lease_timeout      interval,  --: the heartbeat timeout of the current claim; NULL: 60 seconds
+    _must_end_at        timestamptz,  --: for a running job: started_at + max_runtime, when its attempt ends; NULL: no
+                                      --: limit. For a job that waits for a signal or for other jobs: the end of the wait;
+                                      --: infinity: no timeout
+    _queue_slot         bigint,  --: for a running job: its slot of the limit of the queue; NULL: none
+    _key_slot           bigint,  --: for a running job: its slot of the limit of its concurrency_key; NULL: none
+    _slot_seq           bigint,  --: sequence number that increases each time a slot is taken
+    _group_waiting      bigint,  --: number of the group (jobq.group_of) while the job waits for its group, otherwise NULL
+    _group_active       bigint,  --: number of the group from when the job becomes its head until it has finished, otherwise
+                                 --: NULL
+    _steps              bigint  --: number of the job's last step in jobq.steps; NULL: no steps
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.1);
 
--- What is short, and copied from version to version, stays in the row. The server looks at each new version of a row that
--- has values outside, and would move out these as well until it is down to toast_tuple_target.
+-- Keeps short values in the row, because every new version copies them. If a row already has values in the TOAST table, the
+-- server would otherwise also move these values there until the row is not longer than toast_tuple_target.
 ALTER TABLE jobq.jobs
     ALTER COLUMN queue SET STORAGE MAIN,
     ALTER COLUMN kind SET STORAGE MAIN,
@@ -151,77 +154,70 @@ ALTER TABLE jobq.jobs
     ALTER COLUMN worker_id SET STORAGE MAIN,
     ALTER COLUMN dead_from SET STORAGE MAIN;
 
--- The claim index. Its predicate is _ready, never status: a completion leaves every indexed column alone and can be HOT.
+-- The claim index. Its predicate uses _ready and not status, so that a completion changes no indexed column and can be HOT.
 CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _ready;
--- The claim index of queues with round_robin: of each key apart. NULL, hence absent, for all other jobs.
+-- The claim index of queues with round_robin, by key. Jobs of other queues have no key, and no entry.
 CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priority, run_at, id) WHERE _round_robin_key IS NOT NULL AND _ready;
--- What promotion looks for.
+-- Finds the jobs that are due.
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
--- The running jobs of a worker, for its heartbeats and for the judgment of what it has lost: leased jobs only.
+-- Finds the running jobs of a worker, for its heartbeats, and to decide which jobs were lost together. Contains leased jobs only.
 CREATE INDEX jobs_rescue_idx ON jobq.jobs (worker_id, id) WHERE _rescue_indexed;
--- What the rescue looks through, in an order in which it can remember which entries are of jobs that have ended.
+-- Finds the running jobs for the rescue. In the order of the ids, the rescue can remember which entries belong to jobs that have
+-- ended.
 CREATE INDEX jobs_running_idx ON jobq.jobs (id) WHERE _rescue_indexed;
--- One unfinished job per key and queue. Empty for jobs without a key. Bytes are compared: no change of the operating
--- system's collations can break it.
+-- Ensures one unfinished job per key and queue. Jobs without a key have no entry. Compares bytes, so that a change of the
+-- operating system's collations cannot corrupt it.
 CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;
--- Who holds the slots of limits: jobs of limited queues and keys, while they run. Behind the slot stands a number that
--- only rises, so that a claim need not look at entries of jobs that are gone. Not unique, on purpose: see docs/design.md.
+-- Find the running jobs that hold the slots of limits. _slot_seq only increases, so that a claim can skip the old entries of a
+-- slot. The indexes are deliberately not unique: see docs/design.md.
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot IS NOT NULL;
 CREATE INDEX jobs_key_slot_idx ON jobq.jobs (_key_slot, _slot_seq) WHERE _key_slot IS NOT NULL;
--- The claimable jobs of each key: where its next one is when its limit has room again.
+-- Finds the next claimable job of a key when the limit of the key has room again.
 CREATE INDEX jobs_key_idx ON jobq.jobs (_lane, concurrency_key COLLATE "C", priority, run_at, id)
     WHERE concurrency_key IS NOT NULL AND _ready;
 
--- The jobs in the line of their group, and its head. Empty for jobs without a group. That there is one head at most, no
--- index checks: each time a job becomes the head it would pass the entries of all former ones, while an old transaction
--- keeps them. The entries of one head are many, and of one moment: gathered in lists they would be searched through all
--- together whenever one of them may go.
+-- Find the waiting jobs and the head of a group. Jobs without a group have no entry. The indexes do not enforce a single head per
+-- group, because each new head would then have to check the entries of all former heads as long as an old transaction may see
+-- them. Deduplication is off, because a group has many such entries, and the search for removable ones would always read the
+-- whole posting list.
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (_group_waiting, id) WHERE _group_waiting IS NOT NULL;
 CREATE INDEX jobs_group_active_idx ON jobq.jobs (_group_active) WITH (deduplicate_items = off) WHERE _group_active IS NOT NULL;
 
-
-
--- A queue has a row here only when somebody created, altered or paused it. NULL: the built-in default. The settings, with
--- their defaults and bounds, are the table in src/core/queue_settings.h.
---: queues with settings of their own; any other name works with the defaults
+-- Contains only queues that have been created, altered, or paused. NULL means the default. The table in
+-- src/core/queue_settings.h contains the settings with their defaults and bounds.
+--: queues with their own settings; all other queues use the defaults
 CREATE TABLE jobq.queue_settings (
     queue             text PRIMARY KEY CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
-    paused            boolean NOT NULL DEFAULT false,  --: true: nothing is claimed from this queue
+    paused            boolean NOT NULL DEFAULT false,  --: true: no job of the queue is claimed
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     --@ each setting: {name} {type}{check}  --: {text}
 );
 
--- One row for each attempt that did not complete. No foreign key: a claim must never take a lock on behalf of one.
---: each attempt that failed, was lost, released, snoozed or cancelled
+-- Has no foreign key, because inserting an attempt would then lock the row of the job.
+--: all attempts that did not complete, with the reason
 CREATE TABLE jobq.attempts (
     job_id      bigint NOT NULL,
     lease       bigint NOT NULL,
     attempt     integer NOT NULL,
-    outcome     text NOT NULL CHECK (outcome IN ('failed', 'lost', 'released', 'snoozed', 'cancelled')),  --: failed,
-                                                                                                          --: lost (no
-                                                                                                          --: heartbeat),
-                                                                                                          --: released,
-                                                                                                          --: snoozed or
-                                                                                                          --: cancelled
+    outcome     text NOT NULL CHECK (outcome IN ('failed', 'lost', 'released', 'snoozed', 'cancelled')),  --: how the attempt ended
     worker_id   text,
     started_at  timestamptz,
     finished_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     error       text,
-    reported    boolean NOT NULL DEFAULT false  --: its worker ended it; false: the lease was taken away
+    reported    boolean NOT NULL DEFAULT false  --: true: its worker ended it; false: jobq took the lease away
 );
 CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 
--- What jobq_set_limit has set. The empty key: of the whole queue; '*': of each key that has no limit of its own.
---: limits of queues and of concurrency keys; jobq_set_limit changes them, jobq.limits shows them
+--: limits of queues and of concurrency keys, written by jobq_set_limit, shown by the view jobq.limits
 CREATE TABLE jobq.limit_settings (
     queue        text NOT NULL,
-    key          text NOT NULL DEFAULT '',  --: the concurrency_key; empty: the whole queue, '*': each key that has no
+    key          text NOT NULL DEFAULT '',  --: the concurrency_key; empty: the whole queue; '*': each key that has no
                                             --: limit of its own
-    max_running  integer,  --: so many jobs may run at once; NULL: any number
-    rate         integer,  --: so many jobs may start in each span of per; NULL: any number
+    max_running  integer,  --: maximum number of jobs that run at the same time; NULL: no limit
+    rate         integer,  --: how many jobs may start per `per`; NULL: no limit
     per          interval,
-    highest_slot integer NOT NULL DEFAULT 1048574,  --: running jobs may hold slots up to this number, if it is above
-                                                    --: max_running; 1048575: some may hold none
+    highest_slot integer NOT NULL DEFAULT 1048574,  --: running jobs may hold slots up to this number if it is higher
+                                                    --: than max_running; 1048575: running jobs may hold no slot
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (queue, key),
     CONSTRAINT limit_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
@@ -233,81 +229,78 @@ CREATE TABLE jobq.limit_settings (
     CONSTRAINT limit_settings_not_nothing CHECK (max_running IS NOT NULL OR rate IS NOT NULL)
 );
 
--- Jobs may run that hold no slot although they should: they were running when a limit was set, or were made so by hand.
--- The tick gives them slots, and deletes the row when no more of them can appear.
---: a row while the tick has to look for running jobs that hold no slot of a limit, although they should
+-- Jobs can run without a slot although a limit applies to them, because they were running when the limit was set, or because
+-- plain SQL set them to processing. The tick gives them slots, and deletes the row when no more such jobs can appear.
+--: has a row while the tick must look for running jobs that should hold a slot of a limit but do not
 CREATE TABLE jobq.unslotted (
     asked_xid  xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),  --: the transaction that inserted the row
-    before_xid xid8  --: the tick looks for the last time when all transactions with lower numbers have ended; NULL: the
-                     --: tick has not seen yet that the transaction of asked_xid has released its locks
+    before_xid xid8  --: the tick looks for the last time when all transactions with lower ids have ended; NULL: the tick
+                     --: does not know yet whether asked_xid has released its locks
 );
 
--- Which lanes a queue has. No unique index: two producers that meet a new lane at once must not wait for
--- each other, and a second row for a lane is harmless. No generated column: where somebody publishes the table it would be
--- part of what identifies a row, which PostgreSQL 18 refuses.
+-- Has no unique index, because two producers that add the same lane at the same time must not wait for each other, and a second
+-- row for a lane does no harm. Has no generated column, because in a published table it would be part of the replica identity,
+-- which PostgreSQL 18 rejects.
 --: the lanes in use: each distinct (queue, kind, version, requires)
 CREATE TABLE jobq.lane_directory (
-    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires); a trigger computes it for rows that come by SQL
+    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires); a trigger sets it in rows from plain SQL
     queue    text NOT NULL,
     kind     text NOT NULL,
     version  integer NOT NULL,
     requires text[],
-    entered_at  timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when a producer met the lane; it does so again
-                                                                 --: after the row has been retired
-    retiring    boolean NOT NULL DEFAULT false,  --: true: producers enter the lane anew, and the tick deletes this row
-                                                 --: when it is safe
+    entered_at  timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when a producer added the lane; the next producer
+                                                                 --: adds it again after the row is retired
+    retiring    boolean NOT NULL DEFAULT false,  --: true: the next producer adds the lane again, and the tick deletes
+                                                 --: this row when it is safe
     changed_xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id()  --: the transaction that wrote this version of
-                                                                       --: the row: sessions read those that they have
-                                                                       --: not seen
+                                                                       --: the row; sessions read only new versions
 );
--- What a session reads: what is new in a queue, the lanes of a kind. What the tick asks: is this lane there?
+-- The first two indexes find the new rows of a queue and the lanes of a kind, for sessions; the third finds a lane, for the tick.
 CREATE INDEX lane_directory_new_idx ON jobq.lane_directory (queue, changed_xid);
 CREATE INDEX lane_directory_kind_idx ON jobq.lane_directory (queue, kind);
 CREATE INDEX lane_directory_lane_idx ON jobq.lane_directory (lane);
 
--- Where the retirement of lanes stands: one row.
---: what the retirement of lanes remembers between rounds
+--: the state of the retirement of lanes between rounds; one row
 CREATE TABLE jobq.lane_retirement (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    marked_xid  xid8,  --: the transaction that has marked lanes as retiring; NULL: there are none
-    wait_for    xid8,  --: all transactions below this one must have ended before they are deleted
-    deleted_xid xid8  --: rows whose last change was made by this transaction or an earlier one may have been deleted
+    marked_xid  xid8,  --: the transaction that marked lanes as retiring; NULL: no lane is retiring
+    wait_for    xid8,  --: the lanes are deleted when all transactions below this one have ended
+    deleted_xid xid8  --: rows last changed by this transaction or an earlier one may have been deleted
 );
 INSERT INTO jobq.lane_retirement DEFAULT VALUES;
 
--- Keys that outlive their jobs (unique_for). Apart from the jobs, which may be deleted meanwhile. No unique index:
--- whoever ends a job adds a row, waits for nobody and cannot fail for it. Of several rows the latest counts.
---: unique keys that stay taken for a time after their jobs have finished; delete a row to free its key
+-- Is separate from the jobs, because they can be deleted in the meantime. Has no unique index, so that a transaction that ends a
+-- job never waits or fails because of the key. If a key has several rows, the latest one counts.
+--: unique keys that unique_for keeps taken after their jobs have finished; delete a row to free its key
 CREATE TABLE jobq.kept_keys (
     queue      text COLLATE "C" NOT NULL,
     unique_key text COLLATE "C" NOT NULL,
-    job_id     bigint NOT NULL,  --: the job that had the key; it may be gone
-    kept_until timestamptz NOT NULL  --: when the key is free again; the tick deletes the row some time after
+    job_id     bigint NOT NULL,  --: the job that had the key; it may have been deleted
+    kept_until timestamptz NOT NULL  --: when the key is free again; the tick deletes the row later
 );
 CREATE INDEX kept_keys_key_idx ON jobq.kept_keys (unique_key, queue);
 CREATE INDEX kept_keys_until_idx ON jobq.kept_keys (kept_until);
 
--- What the tick remembers between rounds: one row.
---: what jobq_tick remembers between rounds
+--: what the tick remembers between rounds; one row
 CREATE TABLE jobq.tick_state (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    prune_after  bigint NOT NULL DEFAULT 0,  --: the prune has looked at jobs up to this id on its current walk from the
-                                             --: oldest
-    lap_after    bigint NOT NULL DEFAULT 0,  --: the same of its slow lap round the whole table
-    unindexed_found_for timestamptz,  --: without preload: the start of the server since which running jobs that
-                                      --: the rescue's index lacks have been looked for
-    unindexed_found_in  bigint  --: without preload: the epoch of the triggers in which that was
+    prune_after  bigint NOT NULL DEFAULT 0,  --: the id up to which the current scan of the prune, which starts at the
+                                             --: oldest job, has read
+    lap_after    bigint NOT NULL DEFAULT 0,  --: the same for the slow scan of the prune, which reads the whole table
+    unindexed_found_for timestamptz,  --: without preload: the server start after which the tick has looked for
+                                      --: running jobs that are missing in the index of the rescue
+    unindexed_found_in  bigint  --: without preload: the epoch of the triggers at that time
 );
 INSERT INTO jobq.tick_state DEFAULT VALUES;
 
--- Tables without a key: so that the extension can delete and update their rows also where somebody publishes them
--- (CREATE PUBLICATION ... FOR ALL TABLES). Where nobody does it costs nothing.
+-- These tables have no key. With FULL, the extension can delete and update rows even if the tables are published (CREATE
+-- PUBLICATION ... FOR ALL TABLES). Without a publication, FULL costs nothing.
 ALTER TABLE jobq.attempts REPLICA IDENTITY FULL;
 ALTER TABLE jobq.unslotted REPLICA IDENTITY FULL;
 ALTER TABLE jobq.lane_directory REPLICA IDENTITY FULL;
 ALTER TABLE jobq.kept_keys REPLICA IDENTITY FULL;
 
--- pg_dump keeps the rows of these.
+-- Makes pg_dump include the rows.
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_settings', '');
@@ -316,42 +309,42 @@ SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.limit_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.kept_keys', '');
 
--- This one and note_restore ask whose statement it is, and fill_job takes the owner's rights after that: so they are not
--- SECURITY DEFINER.
---: checks what an INSERT or COPY into jobq.jobs brings, and fills what it left out or what is not its to choose
+-- fill_job and note_restore are not SECURITY DEFINER, because they check which role has executed the statement. fill_job then
+-- switches to the owner.
+--: checks the rows of an INSERT or COPY into jobq.jobs, and fills in missing values and columns that the role must not choose
 CREATE FUNCTION jobq.fill_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_fill_job'
     LANGUAGE C;
---: tells of what an INSERT or COPY brought into jobq.jobs: the counters, and whoever waits for jobs
+--: updates the counters after an INSERT or COPY into jobq.jobs, and notifies waiting workers
 CREATE FUNCTION jobq.count_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_count_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: gives jobs that come to jobq.jobs by logical replication, or else with session_replication_role = replica, the numbers of this database
+--: replaces the hashes in jobs that come by logical replication, or otherwise in replica role, by the hashes of this database
 CREATE FUNCTION jobq.renumber_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_renumber_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: gives a lane that an INSERT, UPDATE or COPY brings into jobq.lane_directory the number of this database
+--: sets the hash of a lane in jobq.lane_directory after an INSERT, UPDATE, or COPY
 CREATE FUNCTION jobq.number_lane() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_number_lane'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: tells of jobs that come to jobq.jobs by logical replication, or else with session_replication_role = replica
+--: notifies waiting workers of jobs that come by logical replication, or otherwise in replica role
 CREATE FUNCTION jobq.tell_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_tell_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: checks what an UPDATE of jobq.jobs changed, and sets after it what follows from other columns
+--: checks the changes of an UPDATE of jobq.jobs, and then sets the columns that depend on other columns
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: deletes the attempts of jobs that a DELETE or TRUNCATE of jobq.jobs removed
+--: deletes the attempts of jobs that a DELETE or TRUNCATE of jobq.jobs has removed
 CREATE FUNCTION jobq.forget_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_forget_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: makes every session read again what it keeps of a table: queue settings and grants, limits, lanes, the identity
+--: invalidates what sessions cache of a table: queue settings, grants, limits, lanes, the identity
 CREATE FUNCTION jobq.invalidate_caches() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_invalidate_caches'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
---: makes the tick leave all jobs alone until a session of the owner that restores a dump has disconnected
+--: stops the duties while a session of the owner restores a dump, until that session disconnects
 CREATE FUNCTION jobq.note_restore() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_note_restore'
     LANGUAGE C;
@@ -365,14 +358,14 @@ CREATE TRIGGER fill_job BEFORE INSERT ON jobq.jobs FOR EACH ROW
 CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.count_job();
--- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own. Its argument:
--- the oldest version of the library that handles this table correctly.
+-- This is an AFTER trigger because with a BEFORE UPDATE trigger, every update would first lock its row, with another WAL record.
+-- The argument is the oldest version of the library that handles this table correctly.
 CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('1.0');
 
--- In replica role, where the others do not fire: nothing is filled or followed there, but the numbers of another database
--- would be wrong here, and a job that nobody was told of could be overlooked.
+-- These triggers fire in replica role, where the others do not. They fill in nothing, but the hashes of another database would be
+-- wrong here, and claims could miss a job without the notification.
 CREATE TRIGGER renumber_job BEFORE INSERT OR UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.renumber_job();
@@ -396,7 +389,7 @@ CREATE TRIGGER number_lane BEFORE INSERT OR UPDATE ON jobq.lane_directory FOR EA
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.number_lane();
 ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER number_lane;
--- The repair notes in the row when it has looked through the jobs.
+-- jobq's own statements can change the row, because the duty "repair" sets numbered_in.
 CREATE TRIGGER keep_secret BEFORE UPDATE OR DELETE ON jobq.hash_secret FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.keep_secret();
@@ -407,13 +400,13 @@ CREATE TRIGGER invalidate_caches AFTER INSERT OR DELETE ON jobq.hash_secret FOR 
 ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER keep_secret;
 ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER keep_secret_on_truncate;
--- What jobq itself writes there it tells of in its own way: not every lane at once.
+-- jobq's own changes of the table do not invalidate the whole cache, because jobq announces the changed lanes itself.
 CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_directory FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.invalidate_caches();
 CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.lane_directory FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.invalidate_caches();
---: makes the tick look for running jobs that hold no slot of a limit that was changed by hand
+--: makes the tick look for running jobs without a slot after a limit was changed with plain SQL
 CREATE FUNCTION jobq.limits_changed() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_limits_changed'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
