@@ -1,4 +1,4 @@
-// See counts_policy.h.
+// See counts.h.
 #include "core/counts.h"
 
 #include "core/wide_xid.h"

@@ -1,4 +1,4 @@
-// See executor_policy.h.
+// See executor.h.
 #include "core/executor.h"
 
 #include "core/stable_hash.h"

@@ -1,4 +1,4 @@
-// See fairness_policy.h.
+// See fairness.h.
 #include "core/fairness.h"
 
 namespace jobq::core {

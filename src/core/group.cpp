@@ -1,4 +1,4 @@
-// See group_policy.h.
+// See group.h.
 #include "core/group.h"
 
 namespace jobq::core {

@@ -1,4 +1,4 @@
-// See job_policy.h.
+// See job.h.
 #include "core/job.h"
 
 #include <climits>

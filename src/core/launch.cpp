@@ -1,4 +1,4 @@
-// See launch_policy.h.
+// See launch.h.
 #include "core/launch.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// See life_policy.h.
+// See life.h.
 #include "core/life.h"
 
 #include "core/retry.h"

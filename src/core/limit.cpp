@@ -1,4 +1,4 @@
-// See limit_policy.h.
+// See limit.h.
 #include "core/limit.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// See max_runtime_policy.h.
+// See max_runtime.h.
 #include "core/max_runtime.h"
 
 #include "core/retry.h"

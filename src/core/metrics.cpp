@@ -1,4 +1,4 @@
-// See metrics_policy.h.
+// See metrics.h.
 #include "core/metrics.h"
 
 #include <algorithm>

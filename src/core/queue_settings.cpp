@@ -1,4 +1,4 @@
-// See queue_settings_policy.h.
+// See queue_settings.h.
 #include "core/queue_settings.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// See retry_policy.h.
+// See retry.h.
 #include "core/retry.h"
 
 namespace jobq::core {

@@ -1,4 +1,4 @@
-// See series_policy.h.
+// See series.h.
 #include "core/series.h"
 
 #include "core/stable_hash.h"

@@ -1,4 +1,4 @@
-// See unique_policy.h.
+// See unique_key.h.
 #include "core/unique_key.h"
 
 namespace jobq::core {

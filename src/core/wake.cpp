@@ -1,4 +1,4 @@
-// See wake_policy.h.
+// See wake.h.
 #include "core/wake.h"
 
 #include "core/stable_hash.h"

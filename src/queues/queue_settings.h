@@ -1,5 +1,5 @@
 // Checks settings of queues that come as arguments and reads rows of jobq.queue_settings, using the table in
-// queue_settings_policy.h.
+// core/queue_settings.h.
 #pragma once
 
 #include "compat/pg.h"

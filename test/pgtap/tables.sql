@@ -40,7 +40,7 @@ SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'jobq.jobs'::regc
 SELECT is((SELECT count(*) FROM pg_constraint WHERE confrelid = 'jobq.jobs'::regclass), 0::bigint, 'no foreign key points at jobs');
 SELECT col_is_pk('jobq', 'jobs', 'id', 'the primary key of jobs');
 SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_settings');
--- One table makes them: queue_settings_policy.h.
+-- One table makes them: src/core/queue_settings.h.
 SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queue_settings'::regclass AND attnum > 3),
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the settings are the arguments of jobq_create_queue, in their order');
 SELECT is((SELECT proargnames FROM pg_proc WHERE proname = 'jobq_alter_queue'), (SELECT proargnames FROM pg_proc WHERE proname = 'jobq_create_queue'), 'and those of jobq_alter_queue');
