@@ -1,64 +1,63 @@
-# make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
-# make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
-# of the sources, for what has changed; ALL=1: for everything. make docs-check: the examples and links of README and docs/.
-# make docs: the table of functions in docs/reference.md, after a change of their comments or of who calls them.
-# make site: the documentation as a site of static pages.
-# make matrix: make check for each version of PostgreSQL that Debian has; make check PG=17: for one. make warnings: compiles with
-# each compiler there is, also for arm64; warnings are errors. make pg-upgrade: pg_upgrade between versions, with jobs in every
-# state.
-# make memcheck: tests on a server with assertions, with discarded caches, under valgrind, with sanitizers.
-# make web: the tests of the dashboard, in a browser; BENCH=1: how long its pages take beside ten million jobs.
-# make fuzz: the attackers of test/fuzz at length.
-# make clients: the workers of clients/, each against the same scenarios.
-# make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions, by callgrind
-# (CACHE=1: in lines of memory that it brings into the caches of a core).
-# make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
-# test/chaos/README.md).
-# make cluster: shards and routers under load while they are killed, promoted, added and drained (see test/cluster/README.md).
-# make deb: the Debian package (PG=17: in a directory with the release that has it; TEST=1: and its tests in a clean one).
-# make dist: the zip for PGXN, and what becomes of it.
-# make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
-# make monitoring: what monitoring/ has for Prometheus and Grafana, with Debian's Prometheus and exporters.
-# make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
+# `make help` lists the targets. As with any PGXS extension, PG_CONFIG names the pg_config of the server to build for.
 
-script_goals = demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover cluster deb dist site pg-upgrade upgrade release
+script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover cluster deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
-# These install what is missing, PostgreSQL included, and call make again for the build.
+# These targets call scripts, which install what is missing, PostgreSQL included, and run make again to build. The text after
+# `##` is what `make help` prints.
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-setup:
-	@scripts/setup.sh check
-demo:
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' Makefile
+demo: ## Run a demonstration on a temporary server
 	@scripts/demo.sh
-check:
+setup: ## Install the packages needed to build and test, with apt
+	@scripts/setup.sh check
+
+check: ## Run all test suites; SUITE="regress process": only these, SUITE=controls: the planted defects, PG=17: on PostgreSQL 17
 	@$(if $(PG),scripts/matrix.sh one,scripts/check.sh)
-matrix warnings:
-	@scripts/$@.sh
-pg-upgrade:
-	@scripts/pg_upgrade.sh
-docs-check:
+docs-check: ## Run the examples and check the links of README and docs
 	@SUITE=docs scripts/check.sh
-upgrade:
-	@SUITE=upgrade scripts/check.sh
-monitoring:
-	@SUITE=monitoring scripts/check.sh
-release:
-	@scripts/release.sh $(VERSION)
-memcheck:
-	@scripts/memcheck.sh
-lint:
+lint: ## Check the style and structure rules of the sources that have changed; ALL=1: of all sources
 	@scripts/lint.sh
+fuzz: ## Attack every function with random and hostile input, at full length
+web: ## Test the dashboard in Chromium; BENCH=1: time its pages with ten million jobs
+clients: ## Run the scenarios against the workers of clients in all languages; CLIENT="go node": these languages
+profile: ## Count the instructions of each call with callgrind; CACHE=1: the cache lines
 fuzz web clients profile:
 	@scripts/$@.sh
-bench:
-	@bench/run.sh
-deb dist site:
-	@scripts/$@.sh
+chaos: ## Kill processes, servers, and clients under load, and fill the disk
+ddl: ## Run DDL and maintenance under load
+failover: ## Promote standbys under load
 chaos ddl failover:
 	@scripts/chaos.sh $@
-cluster:
+cluster: ## Kill, promote, add, and drain shards and routers under load
 	@scripts/cluster.sh
+monitoring: ## Test the files of monitoring with Prometheus and the exporters of Debian
+	@SUITE=monitoring scripts/check.sh
+memcheck: ## Run tests with assertions, without caches, under valgrind, and with sanitizers; STEP="assert asan": these steps
+	@scripts/memcheck.sh
+matrix: ## Run all suites on PostgreSQL 15, 17, and 18; SHORT=1: the most important suites on 17 and 18
+warnings: ## Compile with every gcc and clang of each Debian release, and for arm64; warnings are errors
+matrix warnings:
+	@scripts/$@.sh
+upgrade: ## Test ALTER EXTENSION jobq UPDATE from every release, and old libraries with new SQL
+	@SUITE=upgrade scripts/check.sh
+pg-upgrade: ## Test pg_upgrade between major versions, with jobs in every state
+	@scripts/pg_upgrade.sh
+bench: ## Run all benchmarks; QUICK=1: the main figures, ONLY="lifecycle batches": these groups
+	@bench/run.sh
+
+deb: ## Build the Debian package; PG=17: for PostgreSQL 17, TEST=1: also test it
+dist: ## Build the archive for PGXN, and test it
+site: ## Build the documentation as a static website
+deb dist site:
+	@scripts/$@.sh
+release: ## Freeze the install script, commit, and tag VERSION=1.0.0
+	@scripts/release.sh $(VERSION)
+
+# Other targets that are named on the same command line.
 $(filter-out $(script_goals),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 
@@ -71,21 +70,21 @@ $(error $(PG_CONFIG) or the PGXS makefile it names is missing: \
 	install postgresql-server-dev-15 (or what `make setup` installs), or set PG_CONFIG)
 endif
 
-# Beside it what a cluster needs: jobq_shard on each of its servers, jobq_router in front of them. SQL only.
+# A cluster also needs jobq_shard on each shard and jobq_router on each router. Both consist of SQL only.
 EXTENSION = jobq jobq_shard jobq_router
 version := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
 
-# What is compiled for one server is of no use to another. The library stands at the top, for whom it was made last.
+# Each major version has its own directory of object files. The library in the top directory is the one that was linked last.
 server := $(shell $(PG_CONFIG) --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
 objects = build/$(server)
 objects_of = $(patsubst src/%.cpp,$(objects)/%.o,$(sort $(wildcard $(1))))
 
 MODULE_big = jobq
-# What decides, without a server.
+# The policies, which need no server.
 policies := $(call objects_of,src/core/*.cpp src/*/*_policy.cpp)
 OBJS = $(policies) $(filter-out $(policies),$(call objects_of,src/*/*.cpp))
 SHLIB_EXPORTS = build/exports.txt
-# What was released stays installable, and the ways up from it; docs: CONTRIBUTING.md, "Releases".
+# Released install scripts and upgrade scripts stay installable (CONTRIBUTING.md, "Releases").
 DATA = $(filter-out %--$(version).sql,$(sort $(wildcard src/sql/releases/jobq*--*.sql))) $(sort $(wildcard src/sql/upgrades/jobq*--*.sql))
 DATA_built = jobq--$(version).sql jobq_shard--$(version).sql jobq_router--$(version).sql
 REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
@@ -127,24 +126,29 @@ jobq_router--$(version).sql: jobq--$(version).sql $(wildcard src/sql/router/*) s
 	sh scripts/cluster_script.sh router $< > $@.new
 	mv $@.new $@
 
-# A released script stays, and so do the symbols that it names.
+# Released scripts stay installable, so the library must export the symbols that they name.
 build/exports.txt: jobq--$(version).sql $(foreach file,$(DATA),$(if $(findstring /jobq--,$(file)),$(file))) scripts/exports.sh
 	@mkdir -p build
 	bash scripts/exports.sh $(filter %.sql,$^) > $@.new
 	mv $@.new $@
 
-all: META.json
+all: META.json ## Build the library and the install script (the default)
+install: ## Install jobq into the server of PG_CONFIG, as root
+installcheck: ## Run the SQL and isolation tests on a running server; REGRESS="00_install claim" and ISOLATION=two_claims select tests
+clean: ## Delete what was built
 META.json: META.json.in jobq.control
 	sed 's/@VERSION@/$(version)/g' $< > $@
 
-# What the reference says of functions by itself.
+# The table of functions in docs/reference.md is generated from the comments in src/sql and from src/queues/roles.cpp.
+docs: ## Update the table of functions in docs/reference.md
+check-reference: ## Check that the table of functions in docs/reference.md is up to date
 .PHONY: docs check-reference
 docs check-reference: jobq--$(version).sql
 	@scripts/reference.sh $(if $(filter check-reference,$@),--check) $<
 
-# The linker passes over a symbol that the library has not.
+# The linker ignores exported symbols that the library does not define.
 .PHONY: check-exports
-check-exports: $(shlib)
+check-exports: $(shlib) ## Check that the library defines every function that the scripts name
 	@bash scripts/exports.sh --check $(SHLIB_EXPORTS) $(shlib)
 
 endif
