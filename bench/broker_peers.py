@@ -197,7 +197,7 @@ class Nats(Loaded):
         need_load()
         need('nats-server')
         if sync == 'on' and not servers.nats_knows_sync_interval():
-            raise Absent('this nats-server does not know sync_interval: it calls fsync every two minutes')
+            raise Absent('this nats-server does not know sync_interval and calls fsync every two minutes')
 
     def new_server(self, sync):
         return servers.Nats('always' if sync == 'on' else None)

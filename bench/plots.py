@@ -65,8 +65,8 @@ def lines(results, directory, series, name, title, xlabel, ylabel, logarithmic=F
     return name, title
 
 
-# What teams choose between, by the cells of the group "brokers": sixteen workers that have a job each; then those whose library fetches ahead.
-CHOICES = {'jobq, one call': 'jobq, one call a job (C++)', 'jobq': 'jobq, claim and complete (C++)', 'textbook': 'textbook table (C++)', 'pgmq': 'pgmq (C++)',
+# The usual alternatives, by the cells of the group "brokers": sixteen workers with one job each; then workers whose library fetches jobs ahead.
+CHOICES = {'jobq, one call': 'jobq, one call per job (C++)', 'jobq': 'jobq, claim and complete (C++)', 'textbook': 'textbook table (C++)', 'pgmq': 'pgmq (C++)',
            "Node: jobq's client, 16 slots": 'jobq, its client (Node)', 'graphile-worker, 16 at a time': 'graphile-worker (Node)',
            'pg-boss, 16 at a time': 'pg-boss (Node)', 'Redis lists, one round trip': 'Redis, lists (C++)',
            'Redis streams, one round trip': 'Redis, streams (C++)', 'BullMQ, 16 at a time': 'BullMQ on Redis (Node)', 'RabbitMQ': 'RabbitMQ (Node)',
@@ -76,7 +76,7 @@ CHOICES = {'jobq, one call': 'jobq, one call a job (C++)', 'jobq': 'jobq, claim 
 
 def choices(results, directory, name, title):
     """Jobs per second, and what the server writes to the disk for each, in both classes of durability."""
-    classes = {'on': 'what was answered is on the disk', 'off': 'the last moment may be lost'}
+    classes = {'on': 'durable: every answer is on disk', 'off': 'asynchronous commit: the last answers may be lost'}
     speeds = {sync: medians(results, 'brokers', sync) for sync in classes}
     classes = {sync: text for sync, text in classes.items() if any(cell in speeds[sync] for cell in CHOICES)}
     if not classes:
@@ -86,7 +86,7 @@ def choices(results, directory, name, title):
         cells = [cell for cell in CHOICES if cell in speeds[sync]][::-1]
         written = [sum(medians(results, 'brokers', sync, metric).get(cell, 0) for metric in ('enqueue_disk_per_job', 'disk_per_job', 'checkpoint_per_job'))
                    for cell in cells]
-        for axis, values, unit in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs a second'), (row[1], written, 'bytes on the disk a job, from its enqueue to its end')):
+        for axis, values, unit in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs per second'), (row[1], written, 'bytes written to disk per job, from its enqueue to its end')):
             axis.barh([CHOICES[cell] for cell in cells], values,
                       color=['#336791' if 'jobq' in cell else '#b0b0b0' for cell in cells])
             for y, value in enumerate(values):
@@ -106,7 +106,7 @@ def draw(results, directory):
         'lifecycle': bars(results, directory, 'lifecycle', 'lifecycle.svg', 'Single jobs, 16 clients', 'textbook'),
         'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 client'),
         'peers': bars(results, directory, 'peers', 'peers.svg', 'Job queues in batches', 'textbook, batches of 500, 2 clients'),
-        'brokers': choices(results, directory, 'brokers.svg', 'A job claimed and acknowledged, 16 at once'),
+        'brokers': choices(results, directory, 'brokers.svg', 'Jobs claimed and acknowledged, 16 at a time'),
         'held': lines(results, directory, 'held', 'held.svg', 'Lifecycles per second while a transaction is held open',
                       'seconds', 'lifecycles per second'),
         'workers': lines(results, directory, 'workers', 'workers.svg', 'Many workers, relative to 16', 'workers',

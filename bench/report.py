@@ -19,16 +19,21 @@ COLUMNS = [  # metric, heading, format
     ('wal_after_checkpoint', 'WAL after a checkpoint', '{:,.0f}'), ('enqueued_per_s', 'enqueued/s', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
     ('answered_enqueues', 'answered enqueues', '{:,.0f}'), ('answered_acknowledgements', 'answered acknowledgements', '{:,.0f}'),
     ('lost', 'lost', '{:,.0f}'), ('doubled', 'doubled', '{:,.0f}'),
-    ('ms', 'ms a call', '{:,.2f}'), ('router_us', 'router CPU us', '{:,.1f}'), ('shard_us', 'shards CPU us', '{:,.1f}'),
-    ('woken_ms', 'ms from the enqueue to the end', '{:,.1f}'), ('idle_us', 'CPU us for a second without jobs', '{:,.0f}'),
+    ('ms', 'ms per call', '{:,.2f}'), ('router_us', 'router CPU us', '{:,.1f}'), ('shard_us', 'shards CPU us', '{:,.1f}'),
+    ('woken_ms', 'ms from the enqueue to the end', '{:,.1f}'), ('idle_us', 'CPU us per second without jobs', '{:,.0f}'),
 ]
 
-# What the two sections of a group are where more than one server is set so.
-CLASSES = {'brokers': {'on': 'fsync: what was answered is on the disk', 'off': 'relaxed: the last moment may be lost'}}
+# The headings of the two sections of a group that measures servers other than PostgreSQL, too.
+CLASSES = {'brokers': {'on': 'Durable (every answer is on disk)', 'off': 'Asynchronous commit (the last answers may be lost)'}}
 
 
 def section(group, sync, form):
     return CLASSES.get(group, {}).get(sync) or form.format(sync)
+
+
+def rounds_of(rows):
+    rounds = max(row['rounds'] for row in rows)
+    return f'medians of {rounds} rounds' if rounds > 1 else 'one round'
 
 
 def summary(results, group):
@@ -129,7 +134,7 @@ def text(results):
     out += [f'skipped: {name}: {reason}' for name, reason in results['skipped'].items()]
     out += [f"FAILED: {failure['group']}: {failure['failure']}" for failure in results['failures']]
     if not results['failures']:
-        out.append('The audit found no lost and no doubled job.')
+        out.append('The audit found no lost and no duplicate job.')
     return '\n'.join(out)
 
 
@@ -164,12 +169,12 @@ def write(results, directory):
         if group in results['skipped']:
             out += [f"Skipped: {results['skipped'][group]}", '']
         for sync, rows in sections:
-            out += [f'{section(group, sync, "`synchronous_commit = {}`")}, medians of {max(row["rounds"] for row in rows)} rounds:', '',
+            out += [f'{section(group, sync, "`synchronous_commit = {}`")}, {rounds_of(rows)}:', '',
                     markdown(*grid(rows)), '']
         out += [f'{note}\n' for note in results['notes'].get(group, [])]
         out += [f'![{title}](benchmarks/{name})\n' for name, title in pictures.get(group, [])]
     if results['failures']:
         out += ['### Failures', ''] + [f"* {failure['group']}: {failure['failure']}" for failure in results['failures']] + ['']
     else:
-        out += ['The audit of every cell found no lost and no doubled job.', '']
+        out += ['The audit of every cell found no lost and no duplicate job.', '']
     return '\n'.join(out)

@@ -5,7 +5,7 @@ from cells import interleave, run_cell
 from contenders import JOBQ
 from scenarios.enqueue import enqueue
 
-TITLE = 'The rows by SQL, and directly'
+TITLE = 'Row access by SQL and directly'
 BATCH = 100
 WAYS = ('direct', 'sql')
 

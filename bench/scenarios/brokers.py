@@ -1,5 +1,5 @@
 # jobq beside brokers that teams add only for their queue: claim and acknowledge, single and in batches, and a kill -9 in the middle.
-# Two classes of durability, never compared with each other: on, what was answered is on the disk; off, the last moment may be lost.
+# Two classes of durability, never compared with each other: on, every answer is durable; off, the last answers before a crash may be lost.
 
 import os
 import time
@@ -12,6 +12,7 @@ from measure import DiskWrites
 TITLE = 'Brokers: claim and acknowledge'
 # So much of a guess where each change waits for the disk. Too many jobs are costly there: some write them one by one.
 SYNCED = 0.15
+DURABILITY = {'on': 'durable', 'off': 'asynchronous'}
 
 
 def run(bench):
@@ -38,7 +39,7 @@ def there(bench, peers, sync):
             found.append(peer)
         except Absent as reason:
             broker = peer.title.split(',')[0]
-            text = f"{broker}, {'fsync' if sync == 'on' else 'relaxed'}: left out: {reason}."
+            text = f"{broker}, {DURABILITY[sync]}: not measured, because {reason}."
             if text not in bench.notes.get('brokers', []):
                 bench.note('brokers', text)
                 bench.say(text)
@@ -169,13 +170,13 @@ def judge(bench, sync, single, batch):
     others = ('Redis', 'beanstalkd', 'NATS', 'RabbitMQ', 'BullMQ')
     own, own_batch = 'jobq, one call', best(batch, 'jobq')
     if sync == 'on':
-        goal('fsync, one call: times the best broker', own, best(single, *others), 1.5)
-        goal('fsync, batches of 100: times the best broker', own_batch, best(batch, *others), 1.2)
+        goal('durable, one call: times the best broker', own, best(single, *others), 1.5)
+        goal('durable, batches of 100: times the best broker', own_batch, best(batch, *others), 1.2)
     else:
-        goal('relaxed, one call: times Redis streams', own, best(single, 'Redis streams'), 1)
-        goal('relaxed, one call: times BullMQ', own, best(single, 'BullMQ'), 2)
-        goal('relaxed, batches of 100: times Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
-    durability = 'fsync' if sync == 'on' else 'relaxed'
+        goal('asynchronous, one call: times Redis streams', own, best(single, 'Redis streams'), 1)
+        goal('asynchronous, one call: times BullMQ', own, best(single, 'BullMQ'), 2)
+        goal('asynchronous, batches of 100: times Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
+    durability = DURABILITY[sync].capitalize()
     for titles, of_jobq in ((single, own), (batch, own_batch)):
         winner, bare = best(titles, *others), best(titles, 'bare rows')
         if not winner:
@@ -186,28 +187,20 @@ def judge(bench, sync, single, batch):
                 bench.note('brokers', f'{durability}: {winner} is the fastest: {ratio:.2f} times {of_jobq} ({interval}).')
         if bare:
             ratio, interval = bench.paired('brokers', bare, winner, sync)
-            bench.note('brokers', f'{durability}: {bare}, which is no queue, is {ratio:.2f} times as fast as {winner} ({interval}).')
+            bench.note('brokers', f'{durability}: {bare} (not a queue): {ratio:.2f} times {winner} ({interval}).')
 
 
 def notes(bench):
-    bench.note('brokers', 'fsync: synchronous_commit on, appendfsync always, beanstalkd -f 0, RabbitMQ with a quorum queue and, for what fills it, publisher '
-               'confirms. Relaxed: off, everysec, -f 1000, a durable classic queue with confirms, NATS as it comes (fsync every two minutes). '
-               'The clients of jobq, textbook, pgmq, Redis, beanstalkd and NATS are one C++ program with one loop (bench/brokers), those of '
-               'RabbitMQ, BullMQ, graphile-worker and pg-boss one node process, by their own library. NATS and RabbitMQ are reached by TCP on the '
-               'loopback interface, the others by a Unix socket. jobq, textbook, pgmq, pg-boss and BullMQ keep finished jobs, streams without XDEL '
-               'too; the others delete them.')
-    bench.note('brokers', 'One call, one round trip: the acknowledgement goes with the next claim. RabbitMQ and BullMQ always work so. '
-               'Slots: handlers that jobq\'s client runs at once, for all of which it claims and reports in batches. Ahead: so many jobs lie in the client or on the way '
-               'to it while the handlers have one at a time; other workers cannot have those. '
-               'Bare rows are no queue, but what is left of one in SQL: a table with nothing but its key, whose rows are changed twice each, by keys that a '
-               'sequence hands out; the same client, two rows in a statement. p50 and p99: a lifecycle, or a batch of the same. Disk bytes: what was written to the disk, journal of the file system included, '
-               'until a sync behind the enqueues, then behind the run. PostgreSQL writes the pages of its tables later: the column "pages at a checkpoint" has what a '
-               'checkpoint right after the run wrote for each job that had been enqueued. The picture adds the three. In runs as short as these Redis never rewrites '
-               'its log, and no vacuum comes.')
-    bench.note('brokers', 'kill -9: all processes of the server at once, while 16 clients claim and acknowledge and 4 enqueue, one job at a '
-               'time. Lost: the enqueue was answered, the job was delivered to nobody and is not there after the restart. Doubled: the acknowledgement '
-               'was answered, and the job would be delivered again. AMQP answers no acknowledgement: RabbitMQ\'s count when the next job has come for '
-               'them. One run each. '
-               'The machine stays up: what a server has handed to the kernel survives even without fsync, which is why Redis, beanstalkd '
-               'and NATS lose less in this test than with the power; jobq keeps the last moment in its own memory and shows here '
-               'what it would lose in either case.')
+    bench.note('brokers', 'Durable: synchronous_commit on, appendfsync always, beanstalkd -f 0, RabbitMQ with a quorum queue. Asynchronous: synchronous_commit off, '
+               'appendfsync everysec, beanstalkd -f 1000, RabbitMQ with a durable classic queue, NATS with its defaults (fsync every two minutes). RabbitMQ '
+               'is filled with publisher confirms. RabbitMQ, BullMQ, graphile-worker, and pg-boss run in one Node process, the others in one C++ program (bench/brokers). '
+               'NATS and RabbitMQ use TCP. jobq, the textbook, pgmq, pg-boss, BullMQ, and streams without XDEL keep finished jobs.')
+    bench.note('brokers', 'One call, one round trip: the acknowledgement is sent with the next claim, which RabbitMQ and BullMQ always do. Slots: handlers that '
+               "jobq's client runs in parallel. Ahead: jobs that the client fetches in advance, so that other workers cannot claim them. Bare rows: a table with "
+               'only a key, whose rows are changed twice each, by keys from a sequence. p50 and p99 are the times of a lifecycle, or of a batch. Disk bytes '
+               "include the file system's journal, until a sync after the enqueues and after the run. \"Pages at a checkpoint\" are the bytes per enqueued job "
+               'that a checkpoint after the run wrote. The picture shows the sum of the three. Redis does not rewrite its log in such short runs, and no vacuum runs.')
+    bench.note('brokers', 'After kill -9: all processes of the server are killed while 16 clients claim and acknowledge and 4 clients enqueue. Lost: the enqueue was '
+               'confirmed, but the job was not delivered and does not exist. Doubled: the acknowledgement was confirmed, but the job would be delivered again '
+               '(for RabbitMQ, which confirms none: the next job had arrived). One run each. The machine keeps running, so data that was passed to the '
+               'kernel survives. Redis, beanstalkd, and NATS would therefore lose more in a power failure, jobq would not.')

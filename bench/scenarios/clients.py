@@ -31,7 +31,5 @@ def run(bench):
             there = [peer for peer in peers if peer.installed() and (not isinstance(peer, BullMq) or shutil.which('redis-server'))]
             cells = {peer.name: lambda peer=peer, sync=sync: run_on_own_server(bench, peer, seconds, sync) for peer in there}
             interleave(bench, 'clients', cells, bench.scale(3, 1), sync)
-    bench.note('clients', 'One node process each, which records ids and does nothing else. synchronous_commit off stands for: the last '
-               'moment before a crash may be lost; BullMQ has appendfsync everysec there. on: what was answered survives; appendfsync '
-               'always. BullMQ writes a Redis of its own beside the database, so its enqueue is part of no transaction. WAL and processor '
-               'time are those of PostgreSQL, and say nothing of Redis.')
+    bench.note('clients', 'Each worker is one Node process whose handler only records ids. BullMQ uses appendfsync everysec for synchronous_commit off, and always '
+               'for on. Its jobs are in a Redis server, so an enqueue is not part of a database transaction. WAL and processor time are those of PostgreSQL only.')

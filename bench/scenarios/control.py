@@ -11,7 +11,7 @@ from statistic import percentile
 TITLE = 'Limits, fairness, groups, dependencies'
 CLIENTS = 16
 # Of the speed without.
-GOALS = {'jobq, at most 1,000 of the queue': 0.85, 'jobq, ageing of 10 priorities': 0.85, 'jobq, complete_and_claim, 100 groups': 0.7}
+GOALS = {'jobq, limit of 1,000 for the queue': 0.85, 'jobq, ageing of 10 priorities': 0.85, 'jobq, complete_and_claim, 100 groups': 0.7}
 # A worker that may find nothing for a moment: the next job of a group comes when the one before has been completed.
 PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(lease), '{}') AS leases "
            "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
@@ -103,10 +103,10 @@ def limits(bench):
     """Limits that the load does not reach: what is left is their cost. And queues with another order."""
     compare(bench, 50_000, lambda name, contender: SteadyQueue(bench, name, contender.lifecycle(), contender.fill, CLIENTS, 1_500), [
         Controlled('jobq'),
-        Controlled('jobq, at most 1,000 of the queue', ['max_running => 1000']),
-        Controlled('jobq, at most 1,000 of each of 100 keys', ["key => '*', max_running => 1000"],
+        Controlled('jobq, limit of 1,000 for the queue', ['max_running => 1000']),
+        Controlled('jobq, limit of 1,000 for each of 100 keys', ["key => '*', max_running => 1000"],
                    each=('concurrency_keys', "'key ' || n % 100")),
-        Controlled('jobq, a million a second of the queue', ["rate => 1000000, per => '1 s'"]),
+        Controlled('jobq, rate of a million per second for the queue', ["rate => 1000000, per => '1 s'"]),
         Controlled('jobq, round-robin over 100 keys', settings='round_robin => true',
                    each=('concurrency_keys', "'key ' || n % 100")),
         Controlled('jobq, ageing of 10 priorities', settings="priority_ageing => '1 min'",
@@ -207,11 +207,11 @@ def fan(bench):
         done = conn.execute("SELECT count(*) FROM jobq.jobs WHERE queue = 'fan' AND status = 'completed'").fetchone()[0]
         if done != wide + 2:
             bench.fail(f'fan: {done} of {wide + 2} jobs were completed')
-        bench.add('control', f'1 to {wide:,} to 1, 4 workers, batches of 100', 'off', number,
+        bench.add('control', f'fan-out of 1 to {wide:,} to 1, 4 workers, batches of 100', 'off', number,
                   {'jobs_per_s': (wide + 2) / took, 'took_s': took, 'enqueued_s': enqueued})
     JOBQ.reset(bench.conn)
     bench.goal('control', f'a fan-out of {wide:,} into one and back, with the enqueues',
-               bench.median('control', f'1 to {wide:,} to 1, 4 workers, batches of 100', 'off', 'took_s'), '<=', 5, 's')
+               bench.median('control', f'fan-out of 1 to {wide:,} to 1, 4 workers, batches of 100', 'off', 'took_s'), '<=', 5, 's')
 
 
 def work(bench, queue, last):

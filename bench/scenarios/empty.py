@@ -5,7 +5,7 @@ from contenders import JOBQ, TEXTBOOK, TUNED
 from load import pgbench
 from measure import Probe
 
-TITLE = 'An empty claim, 16 clients'
+TITLE = 'Claims from an empty queue, 16 clients'
 CLIENTS = 16
 
 

@@ -4,7 +4,7 @@
 from cells import SteadyQueue, against_first, fill_database
 from contenders import JOBQ
 
-TITLE = 'In front of the claimed jobs, single jobs, 4 clients'
+TITLE = 'Other jobs before the claimed jobs, single jobs, 4 clients'
 SCRIPT = JOBQ.lifecycle().replace("jobq_claim('bench')", "jobq_claim('bench', kinds => '{mine}')")
 
 
@@ -32,7 +32,7 @@ def running(conn, jobs):
 def run(bench):
     million, many = bench.scale((1_000_000, 100_000), (100_000, 10_000))
     fronts = {
-        'nothing': (0, lambda conn, jobs: None),
+        'none': (0, lambda conn, jobs: None),
         f'{million:,} that need a capability': (million, capability),
         f'{million:,} of another kind': (million, filled(", kind => 'other'")),
         f'{million:,} of lower priority': (million, filled(", kind => 'mine', priority => 10")),
@@ -49,7 +49,7 @@ def run(bench):
             bench.say(f'front: {label} filled')
             queues[label] = SteadyQueue(bench, f'front_{number}', SCRIPT, refill)
         against_first(bench, 'front', {label: queue.run for label, queue in queues.items()}, bench.scale(13, 5),
-                      '{}: times an empty front', 0.95)
+                      '{} before the claimed jobs: times none', 0.95)
         for label, (jobs, fill) in fronts.items():
             queues[label].audit(jobs + own, held=jobs if fill is running else 0)
     finally:

@@ -7,7 +7,7 @@ from bench import Skip
 from cells import interleave, prepare, run_cell
 from contenders import JOBQ
 
-TITLE = 'Handlers in the database, against a client that claims and completes'
+TITLE = 'Handlers in the database and clients'
 PROCESSES = 2
 
 # What a client does that is right: the claim commits, then the work and the completion are one transaction.
@@ -50,7 +50,7 @@ def run(bench):
                 'handlers': lambda sync=sync: by_handlers(bench, sync),
                 'clients': lambda sync=sync: run_cell(bench, JOBQ, CLIENT, PROCESSES, sync, bench.scale(5, 3), guess=8_000),
             }, bench.scale(7, 3), sync)
-        bench.goal('handlers', 'handlers that do nothing, a second, synchronous_commit off',
+        bench.goal('handlers', 'handlers that do nothing, per second, synchronous_commit off',
                    bench.median('handlers', 'handlers', 'off', 'jobs_per_s'), '>=', 5000, '/s')
         bench.goal_of_pairs('handlers', 'handlers: times a client that claims and completes, synchronous_commit off',
                             'handlers', 'clients', 'off', '>=', 1)

@@ -6,7 +6,7 @@ from contenders import JOBQ
 from load import Running, pgbench
 from measure import Probe
 
-TITLE = '10,000 running jobs that heartbeat every 10 s, other work by 4 clients'
+TITLE = 'Heartbeats of 10,000 running jobs, other work by 4 clients'
 WORKERS, EACH = 100, 100
 BEAT = f"\\set w random(0, {WORKERS - 1})\nSELECT count(*) FROM jobq_heartbeat_worker('w' || :w::int);\n"
 
@@ -39,7 +39,7 @@ def run(bench):
         return once
 
     interleave(bench, 'heartbeat', {'without': work(False), 'with heartbeats': work(True)}, rounds, 'off')
-    bench.goal_of_pairs('heartbeat', '10,000 jobs heartbeat every 10 s: other work, times the same without', 'with heartbeats', 'without',
+    bench.goal_of_pairs('heartbeat', 'other work while 10,000 jobs send heartbeats every 10 s: times the same without', 'with heartbeats', 'without',
                         'off', '>=', 0.95)
     for problem in JOBQ.audit(bench.conn, enqueued).problems(done, held=WORKERS * EACH):
         bench.fail(f'heartbeat: {problem}')

@@ -130,7 +130,7 @@ def delayed(bench):
         late = [last / first for first, last in zip(bench.values('held', cell, 'off', 'first_p99_ms'),
                                                     bench.values('held', cell, 'off', 'last_p99_ms'))]
         value, interval = median_and_interval(late, 'rounds')
-        bench.goal('held', f'{cell}: p99 of their lateness, the last seconds by the first', value, '<=', 2, interval=interval)
+        bench.goal('held', f'{cell}: p99 of their lateness, last seconds, times the first', value, '<=', 2, interval=interval)
 
 
 def judge(bench, contender, holder, seconds, edge):
@@ -138,11 +138,11 @@ def judge(bench, contender, holder, seconds, edge):
     ratio, interval = bench.paired('held', cell, f'{contender.title}, nothing held', 'off')
     flatness, rounds = median_and_interval(bench.values('held', cell, 'off', 'flatness'), 'rounds')
     if contender is BASE:
-        bench.note('held', f'The state before, {holder}: {ratio:.2f} of its speed without ({interval}), its last {edge} s '
-                           f'{flatness:.2f} of its first ({rounds}).')
+        bench.note('held', f'jobq before, {holder}: {ratio:.2f} of its speed without ({interval}), last {edge} s '
+                           f'{flatness:.2f} of the first ({rounds}).')
         return
     bench.goal('held', f'{holder} for {seconds} s, 4 clients: times the same without', ratio, '>=', 0.95, interval=interval)
-    bench.goal('held', f'{holder}: last {edge} s by first {edge} s', flatness, '>=', 0.95, interval=rounds)
+    bench.goal('held', f'{holder}: last {edge} s, times the first {edge} s', flatness, '>=', 0.95, interval=rounds)
 
 
 def run(bench):

@@ -74,7 +74,7 @@ def run(bench):
         bench.goal_of_pairs('payload', f'{size:,} bytes, a completed job: times the textbook', own, textbook, 'off', '<=', completed, 'completed_bytes')
         bench.goal('payload', f'{size:,} bytes, WAL of claim and completion',
                    bench.median('payload', own, 'off', 'wal_per_job'), '<=', 700, 'bytes')
-        bench.goal('payload', f'{size:,} bytes, the same right after a checkpoint',
+        bench.goal('payload', f'{size:,} bytes, WAL of claim and completion right after a checkpoint',
                    bench.median('payload', own, 'off', 'wal_after_checkpoint'), '<=', 800, 'bytes')
         if BASE:
             before = f'jobq before, {size:,} bytes'
@@ -85,5 +85,5 @@ def run(bench):
     if BASE:
         bench.goal_of_pairs('payload', '100 bytes, jobq_enqueue_many: times before', 'jobq, 100 bytes', 'jobq before, 100 bytes', 'off', '>=', 0.8,
                             'enqueued_per_s')
-    bench.note('payload', 'Of a job: its row, what stands beside it and its entries in indexes. WAL: without images of whole pages '
-                          '(full_page_writes off), and with them right after a checkpoint.')
+    bench.note('payload', 'The bytes of a job include its row, its TOAST data, and its index entries. WAL bytes exclude full-page images '
+                          '(full_page_writes off), except right after a checkpoint.')

@@ -58,10 +58,9 @@ def run(bench):
             del cells[TEXTBOOK_BATCHES]
         interleave(bench, 'peers', cells, bench.scale(4, 1), sync)
         goals(bench, peers, sync)
-    bench.note('peers', 'Each peer is one node process that records ids and does nothing else, in batches. The goals compare with jobq\'s batches by '
-               'pgbench: with a queue that deletes what is completed (keep 0) beside graphile-worker, which does that, with one that keeps it beside '
-               'pg-boss. By the same driver: "jobq, node", its SQL functions called by node-postgres in four connections. Whole workers, each by '
-               'its own library, stand in the next group. p50 and p99: a batch of the loops that call by themselves.')
+    bench.note('peers', 'Each peer is one Node process whose handler only records ids. The goals compare jobq in pgbench: "keep 0" with graphile-worker, which '
+               'also deletes finished jobs, and "jobq" with pg-boss, which also keeps them. "jobq, node" calls the functions of jobq with node-postgres on four '
+               'connections. p50 and p99 are the times of a batch.')
 
 
 def goals(bench, peers, sync):

@@ -152,7 +152,7 @@ def jobs_over_shards(bench, clusters, rounds):
     interleave(bench, 'router', cells, rounds, 'off', quiet=True)
     for name in ('one by one', f'batches of {BATCH}'):
         ratio, interval = bench.paired('router', f'{name}, 3 shards', f'{name}, 1 shard', 'off', 'cpu_us')
-        bench.goal('router', f'{name}: processor time a job on 3 shards, times that on 1', ratio, '<=', 1.5, interval=interval)
+        bench.goal('router', f'{name}: processor time per job on 3 shards, times 1 shard', ratio, '<=', 1.5, interval=interval)
 
 
 def woken_after(waiting, enqueueing, queue):
@@ -229,8 +229,8 @@ def run(bench):
         inputs = inputs_of(bench, passed)
         with open(os.path.join(os.environ['BENCH_RESULTS'], 'capacity.json'), 'w') as file:
             json.dump(inputs, file, indent=1)
-        bench.note('router', 'One client, synchronous_commit off; processor time is that of the sessions of router and shards. On several shards it '
-                             'is the sum: two cores cannot show that they work side by side. The four servers have pages of '
+        bench.note('router', 'One client, with synchronous_commit off. Processor time is the time of the sessions of router and shards. For several shards '
+                             'it is the sum, because two cores cannot show parallel work. The four servers have memory pages of '
                              + {'on': '2 MB.', 'off': '4 kB.'}[huge_pages])
     finally:
         for node in nodes:

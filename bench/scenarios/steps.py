@@ -16,7 +16,7 @@ STEPS = ('charge', 'ship', 'mail')
 class Beside(Jobq):
     """jobq, in a database where other jobs have steps, wait and have signals."""
 
-    name = title = 'jobq, beside 100,000 steps, waits and signals'
+    name = title = 'jobq, with 100,000 steps, waits, and signals of other jobs'
 
     def reset(self, conn):
         super().reset(conn)
@@ -40,7 +40,7 @@ def others(bench):
              for contender in contenders}
     interleave(bench, 'steps', cells, bench.scale(5, 2), 'off')
     bench.conn.execute('DELETE FROM jobq.steps; DELETE FROM jobq.job_signals')
-    bench.goal_of_pairs('steps', 'jobs without steps, beside others with many: times the same alone', contenders[1].title, JOBQ.title, 'off',
+    bench.goal_of_pairs('steps', 'jobs without steps, while other jobs have many: times without other jobs', contenders[1].title, JOBQ.title, 'off',
                         '>=', 0.97)
 
 
@@ -49,13 +49,13 @@ def program(bench):
     jobs = bench.scale(3_000, 500)
     bench.conn.execute('CREATE TABLE IF NOT EXISTS step_effects (job bigint, step text)')
     for number in range(bench.scale(3, 1)):
-        for title, saves in (('3 steps a job, one worker, not saved', False), ('3 steps a job, one worker, saved', True)):
+        for title, saves in (('3 steps per job, one worker, not saved', False), ('3 steps per job, one worker, saved', True)):
             JOBQ.reset(bench.conn)
             JOBQ.fill(bench.conn, jobs, 'program')
             took = work_through(bench, jobs, saves)
             bench.add('steps', title, 'off', number, {'jobs_per_s': jobs / took})
-    ratio, interval = bench.paired('steps', '3 steps a job, one worker, saved', '3 steps a job, one worker, not saved', 'off')
-    bench.note('steps', f'A program of 3 steps, each saved: {ratio:.2f} times the jobs of the same without ({interval}).')
+    ratio, interval = bench.paired('steps', '3 steps per job, one worker, saved', '3 steps per job, one worker, not saved', 'off')
+    bench.note('steps', f'A program with 3 saved steps handles {ratio:.2f} times the jobs of the same program without saved steps ({interval}).')
     bench.conn.execute('DROP TABLE step_effects')
 
 

@@ -47,7 +47,7 @@ def run(bench):
                           for name in ('jobq', 'prepared SELECT 1'))
             kept = [mine / its for mine, its in zip(own, floor)]
             ratio, interval = median_and_interval(kept, 'rounds')
-            bench.goal('workers', f"{pages}{clients} workers against 16, by SELECT 1's own ratio", ratio, '>=', target, interval=interval,
+            bench.goal('workers', f'{pages}{clients} workers relative to 16, divided by the same ratio of SELECT 1', ratio, '>=', target, interval=interval,
                        note=f'jobq {statistics.median(own):.2f}, SELECT 1 {statistics.median(floor):.2f}')
     names = ('prepared SELECT 1', 'jobq', 'textbook', 'pages of 4 kB: prepared SELECT 1', 'pages of 4 kB: jobq')
     bench.series['workers'] = {name: [[clients, loss(name, clients)] for clients in COUNTS] for name in names if loss(name, 16)}
