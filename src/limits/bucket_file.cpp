@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char kFile[] = PG_STAT_TMP_DIR "/jobq.buckets";
 constexpr const char kNewFile[] = PG_STAT_TMP_DIR "/jobq.buckets.tmp";
-// Changes with the layout of the file and with the function that assigns limits to sets.
+// Must change when the layout of the file changes, or the function that assigns limits to sets.
 constexpr uint64 kFormat = 0x6a6f627101;
 constexpr int32 kNoMoreSets = -1;
 
@@ -29,7 +29,7 @@ struct Header {
     uint64 format;
     uint64 system;
     XLogRecPtr checkpoint;  // InvalidXLogRecPtr: the server was not shut down in order
-    uint64 inode;           // of the file itself: a copy has another one
+    uint64 inode;           // of this file, so that a copy is not valid
     int64 max_limits;
     TimestampTz written_at;
     TimestampTz since;

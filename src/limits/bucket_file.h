@@ -19,20 +19,20 @@ struct KeptBucket {
     core::Bucket bucket;
 };
 
-// A set of the table of limits.
+// The buckets of one set of the table in limit_state.cpp.
 struct KeptSet {
     int32 set;
     KeptBucket buckets[8];
     core::ForgottenBuckets forgotten;
 };
 
-// Writes the file; write(file) adds the sets, and returns false if it cannot. `since`: when the first bucket of the
-// server began to fill. The file is valid only if the server was shut down in order.
+// Writes the file. Calls write(file), which adds the sets and returns false if that fails. `since` is the time at which
+// the first bucket of the server began to fill. The file is valid only if the server was shut down cleanly.
 void write_bucket_file(TimestampTz since, bool (*write)(FILE *file));
 bool write_kept_set(FILE *file, const KeptSet &set);
 
-// Calls keep(set) for each set in the file and deletes the file. Returns `since`, or 0 if there is no valid file; then
-// the sets that keep() was called with do not count.
+// Calls keep(set) for each set in the file and deletes the file. Returns `since`, or 0 if there is no valid file. If it
+// returns 0, the caller must discard the sets that keep() was called with.
 TimestampTz read_bucket_file(void (*keep)(const KeptSet &set));
 
 }  // namespace jobq

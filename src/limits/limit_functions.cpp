@@ -1,4 +1,4 @@
-// jobq_set_limit, and what the view jobq.limits asks for.
+// jobq_set_limit, and the functions that the view jobq.limits calls.
 #include "compat/pg.h"
 
 #include "compat/args.h"

@@ -17,7 +17,7 @@ namespace jobq {
 
 namespace {
 
-// Until the tick has looked, a job may hold any slot.
+// Resets highest_slot to its default, because a running job may hold any slot until the tick has checked the jobs.
 Statement set = {
     R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per) VALUES ($1, $2, $3, $4, $5)
        ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = DEFAULT)",
@@ -26,7 +26,7 @@ Statement set = {
 Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
-// '*' applies to the key now, whose jobs may hold any slots, or none.
+// For the removal of a key's own limit: the limit "*" now applies to the key, whose jobs may hold any slot or none.
 Statement distrust_each_key = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*'",
     {TEXTOID},
@@ -56,8 +56,9 @@ Statement find_raised = {
        WHERE l.max_running IS NOT NULL AND l.highest_slot > l.max_running FOR NO KEY UPDATE SKIP LOCKED)",
     {},
     Planning::Free};
-// Of a row that is locked, under a snapshot taken after that. An UPDATE that waits for somebody's new limit would go by
-// that limit, and by the jobs and requests of before. A dead queue's or key's slots are harmless.
+// The row must be locked before the snapshot is taken. Otherwise the UPDATE could wait for a concurrent change of the
+// limit, and then compare the new limit with the jobs and requests of an older snapshot. Slots of deleted queues and of
+// keys that are no longer used do no harm.
 Statement lower_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = 0
        WHERE l.ctid = $1
@@ -76,7 +77,7 @@ Statement lock_missing = {
     Planning::Free};
 Statement end_missing = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.ctid = $1", {TIDOID}, Planning::Free};
-// Not one that somebody is changing.
+// Skips the limit if another transaction is changing it.
 Statement raise_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = $3
        WHERE l.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.limit_settings s
@@ -85,7 +86,8 @@ Statement raise_highest = {
     {TEXTOID, TEXTOID, INT4OID},
     Planning::Free};
 
-// '*' too where it has been raised: a tick that is lowering it may not know yet that it has got another key.
+// Updates the limit "*" even if highest_slot does not change, so that the update conflicts with a tick that is lowering
+// it and does not know yet that the limit applies to one more key.
 Statement distrust = {"UPDATE jobq.limit_settings l SET highest_slot = $1 WHERE l.highest_slot < $1 OR l.key = '*'",
                       {INT4OID},
                       Planning::Free};
@@ -99,7 +101,8 @@ Statement count_of_other_keys = {
          AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
     {TEXTOID}};
 
-// Of the jobs that run these are rescue-indexed, or their ids are $1. $2: of one queue, or NULL.
+// Selects the running jobs that lack a slot. $1: ids of the running jobs that are not rescue-indexed yet. $2: queue, or
+// NULL for all queues.
 Statement find_unslotted = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) AND j.status = 'processing'
@@ -122,7 +125,8 @@ bool raise_to(std::string_view queue, const QueueLimit &limit, int32 highest) {
     return affected() > 0;
 }
 
-// Whether claims look as far as this number.
+// Makes claims take held slots up to this number into account. Returns false if another transaction is changing the
+// limit.
 bool reach_number(std::string_view queue, const QueueLimit &limit, int32 number) {
     return number <= limit.max_running || number <= limit.highest_slot || raise_to(queue, limit, core::kHighestNumber);
 }
@@ -132,7 +136,8 @@ void note_missing(std::string_view queue, const QueueLimit *limit) {
     raise_to(queue, *limit, core::kSlotsMissing);
 }
 
-// The job in table.row gets no slots now: claims count it without, until a tick has given all jobs theirs.
+// Called when the job in table.row gets no slots now: claims count it as a job without a slot until a tick has given
+// slots to all jobs.
 void let_claims_count(const JobsTable &jobs) {
     const std::string_view name = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
     note_missing(name, limit_of_queue(*find_queue(name)));
@@ -140,7 +145,9 @@ void let_claims_count(const JobsTable &jobs) {
     note_missing(name, limit_of_key(*find_queue(name), view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)))));
 }
 
-// What the job in table.row lacks of a limit. Adds to *permits. False when somebody is changing the limit.
+// Takes the slot of the limit that the job in table.row lacks, if any, and adds it to *permits. Returns false if
+// another
+// transaction is changing the limit.
 bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
                Permit *permits, int *count) {
     const JobsTable &jobs = *slots->jobs;
@@ -154,7 +161,7 @@ bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, Times
     return reach_number(queue, *limit, core::number_of_slot(slot));
 }
 
-// False when somebody holds the job, or a limit of it.
+// Gives the job the slots that it lacks. Returns false if another transaction has locked the job or one of its limits.
 bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *given) {
     renew_snapshot(jobs);
     if (!find_job(jobs, id) || !has_status(*jobs, core::JobStatus::Processing)) return true;
@@ -188,12 +195,12 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     return may;
 }
 
-// `queue` nullptr: of any.
+// Returns the running jobs of the queue that lack a slot; queue nullptr means all queues.
 Rows unslotted_jobs(text *queue) {
     return run(find_unslotted, Params().add(unindexed_jobs()).add_if(queue != nullptr, PointerGetDatum(queue)));
 }
 
-// Gives slots to all running jobs that lack them; false when some could not be looked at.
+// Gives slots to all running jobs that lack them. Returns false if some of them could not be locked.
 bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     const Rows rows = unslotted_jobs(queue);
     bool all = true;
@@ -209,7 +216,7 @@ bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     return all;
 }
 
-// The same in a subtransaction or, where that fails, job by job.
+// Does the same for all queues in a subtransaction or, if that fails, in a subtransaction for each job.
 bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcome) {
     FailureText failure;
     bool all = true;
@@ -234,8 +241,9 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
     return all;
 }
 
-// A limit of the queue is new. Not to jobs of other queues, which would be locked until the transaction ends: the tick
-// looks for all.
+// Called for a new limit of the queue. Leaves the jobs of other queues to the tick, because they would stay locked
+// until
+// the end of the transaction.
 void give_slots_of_queue(text *queue) {
     int64 given = 0;
     look_for_unslotted();
@@ -243,7 +251,7 @@ void give_slots_of_queue(text *queue) {
     give_all_slots(queue, GetCurrentTimestamp(), &given);
 }
 
-// Those that claims count although they hold no slot.
+// Returns how many jobs without a slot claims count under the limit.
 int64 missing_under(std::string_view queue, std::string_view key) {
     const Queue *found = find_queue(queue);
     const QueueLimit *limit = key.empty() ? limit_of_queue(*found) : limit_of_key(*found, key);
@@ -278,7 +286,7 @@ void date_requests() {
     for (uint64 i = 0; i < committed.size(); i++) run(date_request, Params().add(committed[i].get(1)).add(before));
 }
 
-// Asked for in this (sub)transaction.
+// The transaction and subtransaction that called look_for_unslotted() last.
 TransactionId asked_in = InvalidTransactionId;
 SubTransactionId asked_in_sub = InvalidSubTransactionId;
 
@@ -337,9 +345,9 @@ void look_for_unslotted() {
 }
 
 void settle_slots(TimestampTz now, DutyOutcome *outcome) {
-    // An old snapshot does not show what must be judged.
+    // The checks below need the newest rows, and this transaction keeps its first snapshot.
     if (IsolationUsesXactSnapshot()) return;
-    // Locked before it is looked: a limit that comes meanwhile has not been looked at.
+    // Locks the limits before the search for jobs, because the search does not cover a limit that is added during it.
     const Rows missing = run(lock_missing, Params().add(Int32GetDatum(core::kSlotsMissing)));
     const auto all_given = [&] {
         for (uint64 i = 0; i < missing.size(); i++) run(end_missing, Params().add(missing[i].get(1)));

@@ -1,4 +1,5 @@
-// jobq.limit_settings, and jobs that run without the slots they should hold. Inside with_spi().
+// Reads and writes jobq.limit_settings, and gives slots to running jobs that lack them. Call these functions inside
+// with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -8,18 +9,20 @@
 
 namespace jobq {
 
-// NULL parts: none.
+// has_... is false if the limit has no such part.
 struct LimitValues {
     bool has_max_running, has_rate;
     int32 max_running, rate;
     Interval *per;
 };
-// `key` empty: the whole queue. Gives running jobs of the queue their slots.
+// Sets the limit of a key or, if `key` is empty, of the whole queue. Gives running jobs of the queue the slots that
+// they
+// lack.
 void set_limit(text *queue, text *key, const LimitValues &values);
-// False when there was none.
+// Returns false if there was no such limit.
 bool remove_limit(text *queue, text *key);
 
-// A job as somebody's own statement leaves it, or found it.
+// A job before or after a plain SQL statement.
 struct SlotRow {
     int64 id;
     std::string_view queue;
@@ -27,22 +30,23 @@ struct SlotRow {
     bool running;
     int64 queue_slot, key_slot;  // 0: none
 };
-// Whether a job keeps its slots in an UPDATE by hand. One that does not run any more, or for another queue or key,
-// leaves them.
+// Returns whether a job keeps its slots in a plain SQL UPDATE. A job that stops running, or changes its queue or key,
+// gives up its slots.
 bool keeps_slots(const SlotRow &before, const SlotRow &after);
-// After such an UPDATE.
+// Call it after such an UPDATE. Makes the tick give the job the slots that it lacks.
 void follow_slots(const SlotRow &before, const SlotRow &after);
-// A job that runs, and came with an INSERT by hand.
+// Does the same for a running job that a plain SQL INSERT has added.
 void expect_slots(const SlotRow &job);
-// Limits were changed by hand: nobody knows which jobs hold slots of them.
+// Call it after a plain SQL change of jobq.limit_settings: it is no longer known which jobs hold slots of the limits.
 void distrust_limits();
-// Running jobs may lack slots that they should hold: the tick looks for them.
+// Makes the tick look for running jobs that lack slots.
 void look_for_unslotted();
 
-// How many jobs run under the limit of the queue (`key` nullptr), of the key, or of the keys without one of their own.
+// Returns how many jobs run under the limit of the queue (`key` nullptr), of the key, or ("*") of all keys without a
+// limit of their own.
 int64 running_under(text *queue, text *key);
 
-// What look_for_unslotted asked for: gives jobs their slots, leaving out those that cannot be changed.
+// The tick's part of look_for_unslotted(): gives jobs their slots, and skips the jobs that cannot be changed.
 void settle_slots(TimestampTz now, DutyOutcome *outcome);
 
 }  // namespace jobq

@@ -1,13 +1,16 @@
 // See limit_slots.h.
 //
-// Whether a slot is free takes two looks. The first sees what is not committed (SnapshotDirty): a claim that goes on.
-// But it reads index and table at different times, and a job whose row moves meanwhile, as a heartbeat may move it,
-// can be at neither place when it comes by. The second look sees what is committed, under a snapshot taken after the
-// first: a job that was committed by then is there, wherever its row is. One that was not has been in the index since
-// before the slot was locked, and its first row stays as it is as long as its transaction goes on: the first look has
-// met it.
+// Finding out whether a slot is free takes two scans.
+//  - The first scan uses SnapshotDirty and therefore finds claims that have not committed. It can miss a job that moves
+//    to a new row version during the scan, for example because of a heartbeat: the scan reads the index and the table
+// at
+//    different times, and the job can be absent from both at these times.
+//  - The second scan uses an MVCC snapshot taken after the first scan. It finds every job that has committed by then,
+//    whichever row version is current. A job that has not committed by then cannot have been missed by the first scan:
+//    its index entry is older than the lock on the slot, and its first row version cannot move before its transaction
+//    ends.
 //
-// Both looks go below SQL, whichever way the rows go, because SQL cannot see what is not committed.
+// Both scans bypass SQL, even if jobq accesses all other rows by SQL, because SQL cannot see uncommitted rows.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -30,7 +33,7 @@ namespace {
 
 constexpr AttrNumber kSlot = 1, kSeq = 2;
 
-// As limits/limit_settings.cpp finds them to give them slots.
+// Must match find_unslotted in limits/limit_settings.cpp.
 #define RUNNING_IN_QUEUE                                                                     \
     "SELECT count(*) FROM jobq.jobs j "                                                      \
     "WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) " \
@@ -42,7 +45,7 @@ Statement without_slot[] = {
      "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.concurrency_key))",
      {INT8ARRAYOID, TEXTOID, TEXTOID}}};
 
-// nullptr: it cannot be used, which takes SQL otherwise (table/attached.h).
+// Returns the index, or nullptr if it cannot be used (table/attached.h); then scan() reads the table.
 Relation index_of(Slots *slots, SlotOf of) {
     Relation *index = &slots->indexes[static_cast<int>(of)];
     if (*index == nullptr)
@@ -140,7 +143,7 @@ bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string
         slot_taken(queue, key, slot, next_slot_seq(slot, now));
         return true;
     }
-    // Held already: by a claim of this very session on whose behalf somebody's trigger claims.
+    // If this session already holds the lock, a trigger has called jobq_claim() during a claim of the same session.
     if (locked != LOCKACQUIRE_NOT_AVAIL) LockRelease(&tag, ExclusiveLock, false);
     return false;
 }
@@ -165,7 +168,8 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
 }
 
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key) {
-    // Those that are not indexed yet first: then each is here or, by the snapshot, there.
+    // Reads the list of jobs that are not indexed yet before it takes the snapshot, so that no job is missed: each job
+    // is on the list or, under the snapshot, rescue-indexed.
     const Params params =
         Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(key)));
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());

@@ -1,5 +1,6 @@
-// See limit_state.h. In a set of the table, a limit without spent tokens makes room for a new one, else, of the
-// database with the most limits, the limit that was used longest ago.
+// See limit_state.h. If a set of the table is full, a new limit replaces a limit without spent tokens. If there is
+// none,
+// it replaces the least recently used limit of the database that has the most limits in the set.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -25,48 +26,48 @@ namespace {
 
 constexpr int kBounds = 32768;
 constexpr bool kHasBounds = core::built_with(core::Mechanism::SlotBounds);
-// So long it is believed that a limit is full, or a hundred times as long as it took to find out: for slots that became
-// free without a word.
+// How long a limit is assumed to be full: this, or 100 times as long as the search took, up to one minute. The
+// assumption must expire because a slot can become free without notification.
 constexpr core::Micros kFullFor = 10 * core::kSecond;
 constexpr int kFullForLooks = 100;
-// Least time between two messages that say that the table is too small.
+// Minimum time between two log messages that the table is too small.
 constexpr core::Micros kSaidAgain = 10 * core::kMinute;
 
 struct Entry {
     Oid database;  // InvalidOid: free
     int64 limit;
-    uint64 change;         // another one whenever a slot may have become free
-    uint64 unlisted;       // the last change that left out of `free` what it freed
-    TimestampTz used_at;   // for who has to go
-    bool complete;         // every free number is in `free`, as far as is known
-    TimestampTz until;     // so long that is believed
-    volatile bool missed;  // somebody has been told that the limit is full
+    uint64 change;         // changes whenever a slot may have become free
+    uint64 unlisted;       // the last change that freed a number without adding it to `free`
+    TimestampTz used_at;   // the least recently used limit is replaced first
+    bool complete;         // whether `free` has every free number, as far as is known
+    TimestampTz until;     // when `complete` expires
+    volatile bool missed;  // whether a session has found the limit full
     TimestampTz search_began;
     int32 next;  // where the next search begins
     int free_count;
     int32 free[kFreeNumbers];
     core::Rate rate;  // interval 0: none yet
     core::Bucket bucket;
-    int64 queue;  // whose rate it is
+    int64 queue;  // queue_limit_id of the queue that the limit belongs to
 };
 
 struct Bound {
     Oid database;
     int64 slot;
     int64 bound;
-    int64 latest;   // what was written last
-    uint64 ticket;  // of who wrote it
+    int64 latest;   // the last jobs._slot_seq that a claim has used for the slot
+    uint64 ticket;  // of that claim
 };
 
 struct Set : EntrySet<Entry> {
-    core::ForgottenBuckets forgotten;  // those that had to go
+    core::ForgottenBuckets forgotten;  // the buckets that were replaced
 };
 
 struct Limits {
-    TimestampTz since;           // when the first buckets began to fill, before a restart; 0: see writing_since()
-    pg_atomic_uint64 changes;    // never repeats, so that a place given to another limit and back is noticed
-    pg_atomic_uint64 forgotten;  // buckets that had to make room although tokens were spent
-    pg_atomic_uint64 said_at;    // when the server log last said so
+    TimestampTz since;           // when the first buckets began to fill, from the bucket file; 0: see writing_since()
+    pg_atomic_uint64 changes;    // never repeats, so that replacing a limit and restoring it is noticed
+    pg_atomic_uint64 forgotten;  // number of buckets that were replaced although tokens were spent
+    pg_atomic_uint64 said_at;    // time of the last log message about it
     Bound bounds[kBounds];
 };
 
@@ -106,23 +107,24 @@ Entry *make_entry(Set *set, int64 limit) {
     return place;
 }
 
-// All tokens that were spent after this moment are in the buckets, or in the forgotten ones. While the server was a
-// standby, its primary spent tokens.
+// Returns the time since which all spent tokens are known, in the buckets or in the forgotten buckets. The time before
+// a
+// promotion does not count, because the primary spent the tokens then.
 TimestampTz buckets_since() { return limits->since != 0 ? limits->since : writing_since(); }
 
-// Calls body(set) under its lock.
+// Calls body(set) with the lock of the set that the limit belongs to.
 template <typename Body>
 auto with_set(int64 limit, Body body) {
     return table.with_set(limit >> core::kSlotBits, LW_EXCLUSIVE, body);
 }
 
-// Calls body(entry); entry is nullptr when nothing is known of the limit.
+// Calls body(entry), where entry is nullptr if the table does not have the limit.
 template <typename Body>
 auto with_known(int64 limit, Body body) {
     return with_set(limit, [&](Set *set) { return body(find_entry(set, limit)); });
 }
 
-// Writes to the server log that the table is too small, unless a session has done so lately.
+// Writes to the server log that the table is too small, at most every kSaidAgain.
 void say_too_small() {
     const auto now = static_cast<uint64>(GetCurrentTimestamp());
     uint64 said_at = pg_atomic_read_u64(&limits->said_at);
@@ -134,7 +136,7 @@ void say_too_small() {
              errhint("Increase \"jobq.max_limits\" and restart the server.")));
 }
 
-// The same, with a place for the limit.
+// Calls body(entry, set). Adds the limit to the table first if necessary.
 template <typename Body>
 auto with_entry(int64 limit, Body body) {
     const uint64 forgotten = pg_atomic_read_u64(&limits->forgotten);
@@ -150,7 +152,7 @@ auto with_entry(int64 limit, Body body) {
 
 void change(Entry *entry) { entry->change = pg_atomic_add_fetch_u64(&limits->changes, 1); }
 
-// A number may be free that is not in `free`.
+// Notes that a number which is not in `free` may be free.
 void lose_free(Entry *entry) {
     entry->complete = false;
     change(entry);
@@ -166,10 +168,11 @@ void add_free(Entry *entry, int32 number) {
         lose_free(entry);
 }
 
-// The bucket as it is under this rate: a new rate begins with an empty one.
+// Returns the bucket of the limit under this rate. A limit whose rate has changed gets an empty bucket.
 core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core::Rate &rate, TimestampTz now) {
     const core::Micros span = rate.interval * rate.burst;
-    // Written down, not only read so: what lies further ahead is from before a step of the clock, or another limit's.
+    // The latest time at which the bucket can be full. Stored and not only returned, because a later time comes from
+    // before a clock step, or from another limit.
     const core::Micros emptiest = core::saturating_add(entry->used_at, span);
     if (entry->rate.interval == rate.interval && entry->rate.burst == rate.burst) {
         entry->bucket.full_at = Min(entry->bucket.full_at, emptiest);
@@ -177,7 +180,7 @@ core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core
     }
     const bool is_new = entry->rate.interval == 0;
     entry->bucket = core::empty_bucket(rate, now);
-    // The limit has no bucket, so it has spent no token since buckets_since(), unless another limit needed its place.
+    // A limit without a bucket has spent no token since buckets_since(), unless its bucket was replaced.
     const core::Micros forgotten = core::forgotten_until(set->forgotten, MyDatabaseId, queue);
     if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(buckets_since(), span), forgotten), emptiest);
     entry->rate = rate;
@@ -185,7 +188,7 @@ core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core
     return &entry->bucket;
 }
 
-// Whether somebody may wait for it.
+// Adds the slot to the free ones. Returns whether a worker may wait for it.
 bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_view key) {
     const bool missed = with_known(core::limit_of_slot(logged.slot), [&](Entry *entry) {
         if (entry == nullptr) return false;
@@ -195,7 +198,7 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
         entry->missed = false;
         return waited_for;
     });
-    // Its limit's entry knows that it has room.
+    // For a slot of the whole queue the entry is all that had to change.
     if (key.empty()) return missed;
     return unthrottle_key(queue, key, GetCurrentTimestamp(), 1) || missed;
 }
@@ -206,7 +209,7 @@ Bound *bound_of(int64 slot, LWLock **lock) {
     return &limits->bounds[place];
 }
 
-// Calls body(bound) under its lock; it may be another slot's.
+// Calls body(bound) with its lock held. Slots share the places, so the bound may belong to another slot.
 template <typename Body>
 auto with_bound(int64 slot, Body body) {
     LWLock *lock;
@@ -219,7 +222,9 @@ auto with_bound(int64 slot, Body body) {
 
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
-// Those for which is_free(slot) holds; `others`: and nobody knows which others.
+// Publishes the logged slots for which is_free(slot) is true, and wakes up the workers that may wait for them.
+// `others`:
+// the log does not have all slots, so all information about free slots is forgotten and all workers are woken up.
 template <typename IsFree>
 void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, const SlotWaking &wake) {
     for (const LoggedSlot &slot : log.slots) {
@@ -231,7 +236,7 @@ void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, cons
     wake.all();
 }
 
-// Copies what the next start of the server must know of a set. Returns false if that is nothing.
+// Copies the part of the set that the next start of the server needs. Returns false if it needs nothing.
 bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     static_assert(lengthof(kept->buckets) == Set::kPlaces, "a set must fit");
     memset(kept, 0, sizeof(*kept));
@@ -240,7 +245,7 @@ bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     kept->forgotten = set.forgotten;
     for (int i = 0; i < Set::kPlaces; i++) {
         const Entry &entry = set.entries[i];
-        // Also a full bucket, because it tells that a rate was replaced.
+        // Keeps full buckets, too, because they show whether the rate has changed.
         if (entry.database == InvalidOid || entry.rate.interval == 0) continue;
         kept->buckets[i] = {entry.database, entry.limit, entry.queue, entry.used_at, entry.rate, entry.bucket};
         any = true;
@@ -276,7 +281,7 @@ bool write_sets(FILE *file) {
     return true;
 }
 
-// Runs in the postmaster at its end, after the shutdown checkpoint. A server that has crashed ends with another code.
+// Runs in the postmaster when it exits, after the shutdown checkpoint. The exit code is not 0 after a crash.
 void keep_buckets(int code, Datum) {
     if (code == 0) write_bucket_file(buckets_since(), write_sets);
 }
@@ -295,7 +300,7 @@ bool limit_is_full(int64 limit) {
     const TimestampTz now = GetCurrentTimestamp();
     return with_known(limit, [&](Entry *entry) {
         if (entry == nullptr || !entry->complete || entry->free_count > 0) return false;
-        // Far beyond what can have been set: before the clock stepped back.
+        // A time that is more than an hour ahead was set before the clock stepped back.
         if (entry->until <= now || entry->until - now > core::kHour) return false;
         entry->missed = true;
         return true;
@@ -343,10 +348,11 @@ void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count
     if (limits == nullptr || ticket == 0) return;
     with_entry(limit, [&](Entry *entry, Set *) {
         entry->next = end;
-        // Those that were thought to be free have been looked at.
+        // The search has checked the numbers that were assumed to be free.
         if (all && entry->change == ticket) entry->free_count = 0;
         for (int i = 0; i < count; i++) add_free(entry, numbers[i]);
-        // What became free meanwhile may be among those that were looked at before: it must be in the list.
+        // The search may already have passed a slot that became free during it, so the list is complete only if all
+        // such slots were added to it.
         entry->complete = all && entry->unlisted <= ticket;
         const core::Micros took = Max(entry->used_at - entry->search_began, 0);
         entry->until = entry->used_at + Min(Max(kFullFor, took * kFullForLooks), core::kMinute);
@@ -447,7 +453,7 @@ int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz no
 void forget_slots() {
     if (limits == nullptr) return;
     table.for_each(LW_EXCLUSIVE, [](Entry *entry) { lose_free(entry); });
-    // Jobs whose keys had no room.
+    // The throttled ranges may contain jobs whose keys have room now.
     if (anything_throttled()) forget_empty_ranges();
 }
 

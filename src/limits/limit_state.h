@@ -1,18 +1,23 @@
-// What the sessions of a server know together of limits (core/limit.h): which slots are free, when the next
-// token comes.
+// The state of limits (core/limit.h) in shared memory: which slots are free, and how many tokens each bucket has.
 //
-// Of slots these are hints; the truth is who holds them in jobq.jobs (limits/limit_slots.h). A number that is handed
-// out here may be taken, and is looked at; that a limit is full is believed for a moment. Two things must hold:
-//  - a slot that becomes free is told of after its transaction has ended, so that whoever hears of it finds it free;
-//  - below the bound of a slot lies no entry of a job that holds it. It is raised when a claim commits that found none
-//    but what its own transaction had given back, unless somebody has taken the slot since.
-// Tokens are the truth, and exist nowhere else: what is spent stays spent. A shutdown keeps the buckets for the next
-// start (limits/bucket_file.h). After any other end of the server, a promotion, or a change of the rate a bucket is
-// empty. The table has room for jobq.max_limits limits. A full bucket makes room for a new
-// limit without loss. If no bucket of the set is full, one that is not makes room: it comes back no fuller than it was,
-// nor does a new bucket of the same queue begin fuller.
+// The information about slots consists of hints, because jobq.jobs is authoritative (limits/limit_slots.h). A claim
+// checks a number that it gets here, because the slot may be taken. It trusts the information that a limit is full for
+// a
+// short time. Two rules hold:
+//  - A freed slot is published after the transaction that freed it has ended, so that other sessions find it free.
+//  - Each slot has a bound: no job that holds the slot has an index entry with a lower jobs._slot_seq. The commit of a
+//    claim that took the slot raises the bound, unless another claim has taken the slot since. This is correct because
+//    the claim has found no holder, except for entries of jobs whose slot its own transaction has given back.
+// Tokens exist only here, so they are authoritative. A spent token stays spent, even after a rollback. A clean shutdown
+// saves the buckets for the next start (limits/bucket_file.h). A bucket is empty after a crash, a promotion, or a
+// change
+// of the rate.
 //
-// Without preload nothing is known, and there are no rates.
+// The table has room for jobq.max_limits limits. Replacing a full bucket by a new limit loses nothing. If no bucket of
+// the set is full, a bucket that is not full is replaced. When its limit comes back, its bucket is no fuller than it
+// was, and neither is any new bucket of the same queue.
+//
+// Without preload there is no information, and limits cannot have rates.
 #pragma once
 
 #include "compat/pg.h"
@@ -22,60 +27,65 @@
 
 namespace jobq {
 
-// Whether the limit is known to have no free slot. The caller, who will not claim then, is told of the next one.
+// Returns whether the limit is known to have no free slot. If so, the next slot that becomes free wakes up waiting
+// workers, because the caller does not claim now.
 bool limit_is_full(int64 limit);
 
-// A number that may be free, which nobody else is given; 0: none is known.
+// Returns the number of a slot that may be free, and gives it to no other session. Returns 0 if none is known.
 int32 take_free_number(int64 limit);
-// Whether nobody knows of a free number, nor that there is none: worth a search, so that who waits need not try.
+// Returns whether no free number is known although the limit may have free slots. Then the caller searches for more
+// numbers than it needs, so that waiting workers need not try in vain.
 bool free_numbers_unknown(int64 limit);
-// It was not used.
+// Returns a number that the caller did not use.
 void return_free_number(int64 limit, int32 number);
 
-// A search for free numbers: begins at *number, 1 to max_running, where the last one ended.
+// Begins a search for free numbers. *number is where it begins, between 1 and max_running: where the last search ended.
+// Returns a ticket for end_slot_search(), or 0 if the result cannot be stored.
 uint64 begin_slot_search(int64 limit, int32 max_running, int32 *number);
-// What it found, and where it ended. `all`: it has looked at every number, and no other is free.
+// Stores the numbers that the search has found, and where it ended. `all`: the search has checked every number, and no
+// other number is free.
 void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count, bool all, int32 end);
-// As many as one search may find.
+// Maximum number of free numbers that a search returns.
 constexpr int kFreeNumbers = 32;
 
-// For who has the slot locked: no entry of a job that holds it has a lower jobs._slot_seq than this; 0: unknown.
+// Returns the bound of the slot, or 0 if it is unknown: no index entry of a job that holds the slot has a lower
+// jobs._slot_seq. The caller must hold the lock on the slot.
 int64 slot_bound(int64 slot);
-// And who takes it writes this one, or a higher one.
+// Returns the lowest jobs._slot_seq that a job which takes the slot may have.
 int64 next_slot_seq(int64 slot, TimestampTz now);
 
-// The current transaction takes a slot. `key` empty: it is one of the whole queue.
+// Records that the current transaction takes a slot. `key` is empty for a slot of the whole queue.
 void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq);
 
-// For main/jobq.cpp: what the log of the transaction says of slots.
-void raise_slot_bounds();  // when others see the transaction
+// Raises the bounds of the slots that the committed transaction took. Called by main/jobq.cpp.
+void raise_slot_bounds();  // after other sessions can see the transaction
 
-// Whom to wake for slots that are free again: those who wait for jobs of a queue, or all.
+// Functions that wake up the workers waiting for jobs of a queue, or all workers, when slots become free.
 struct SlotWaking {
     void (*queue)(const char *name);
     void (*all)();
 };
-// When who is woken can take them.
+// Call it when the workers that it wakes up can take the slots.
 void publish_freed_slots(const SlotWaking &wake);
-// After a rollback, to a savepoint too: that it may be told of too much does no harm.
+// Call it after a rollback, also to a savepoint. Publishing slots that are not free does no harm.
 void publish_slots_not_taken(const SlotWaking &wake);
 
-// Takes a token of the limit; false: there is none before *due. `queue`: the queue_limit_id of the queue whose limit,
-// or whose key's limit, it is.
+// Takes a token of the limit. Returns false if there is none before *due. `queue` is the queue_limit_id of the queue
+// that the limit belongs to.
 bool spend_token(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 void return_spent_token(int64 limit, const core::Rate &rate);
-// How many there are, and when the next one comes.
+// Returns how many tokens there are. *due is the time of the next one.
 int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
-// The same for who only reads: nothing is written down, whatever the rate.
+// Does the same without changing anything, even if the stored bucket has another rate.
 int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 
-// Forgets which slots of this session's database are free, and which jobs wait for one. No error is raised.
+// Forgets which slots of this session's database are free, and which jobs wait for one. Raises no error.
 void forget_slots();
 
-// Number of buckets that had to make room although they were not full, since the server started.
+// Returns the number of buckets that were replaced although they were not full since the server started.
 uint64 forgotten_buckets();
 
-// For main/jobq.cpp: its part of the shared memory.
+// The shared memory of this file, for main/jobq.cpp.
 Size limits_size();
 void make_limits(void *memory, bool fresh);
 

@@ -42,7 +42,9 @@ int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
     return lock_free_slot(&limiter->slots, of, limiter->name, key, slot, limiter->now) ? slot : 0;
 }
 
-// How many run under the limit without a slot, at most: each of them may get one, but no others come.
+// Returns the maximum number of jobs that run under the limit without a slot. The number cannot grow: these jobs may
+// get
+// slots, but no other job starts without a slot.
 int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     if (limit.highest_slot < core::kSlotsMissing) return 0;
     auto *missing = &limiter->missing[static_cast<int>(of)];
@@ -54,11 +56,13 @@ int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 
     return missing->count;
 }
 
-// Right after the limit was changed: jobs may hold slots with numbers that it does not have, or none yet.
+// Takes a slot by counting the jobs that run under the limit. Used after a change of the limit, when running jobs may
+// hold slots with numbers above max_running, or no slots yet.
 int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     int32 first;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &first);
-    // First: a job that gets its slot meanwhile counts twice rather than never.
+    // Counts the jobs without slots before it reads the held slots, so that a job which gets its slot in between counts
+    // twice instead of not at all.
     const int32 most = Max(limit.max_running - missing_slots(limiter, of, limit, id), 0);
     const Numbers held = held_numbers(&limiter->slots, of, id);
     const int32 usable = core::usable_numbers(held.items, held.count, most);
@@ -74,7 +78,8 @@ int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 i
     return taken;
 }
 
-// Finds more free numbers than this claim needs, so that the next ones need not search. `taken`: what it has already.
+// Finds more free numbers than this claim needs, so that the next claims need not search. `taken` is the slot that the
+// claim has already taken, or 0.
 int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id, int64 taken = 0) {
     int32 number;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &number);
@@ -98,7 +103,8 @@ int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id
     return taken;
 }
 
-// A number from the free ones would be nobody's until the next search when the look at its slot is cancelled.
+// If checking the slot is cancelled, the number must go back to the list of free numbers. Otherwise it would be lost
+// until the next search.
 int64 take_number_or_return_it(Limiter *limiter, SlotOf of, int64 id, int32 number) {
     int64 slot = 0;
     PG_TRY();
@@ -205,7 +211,7 @@ void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, cons
 
 void close_limiter(Limiter *limiter) { close_slots(&limiter->slots); }
 
-// The key first: it is what fails while the queue has room.
+// Tries the limit of the key first, because only that limit can fail as long as the queue has room.
 Room take_permits(Limiter *limiter) {
     const JobsTable &jobs = *limiter->slots.jobs;
     limiter->permit_count = 0;
@@ -249,7 +255,7 @@ void keep_permits(Limiter *limiter) {
         const Permit &permit = limiter->permits[i];
         if (permit.slot != 0) unlock_slot(permit.slot);
         if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_throttled()) continue;
-        // The key's next job, where it may be throttled.
+        // Records when the next job of the key may run, because that job may be throttled.
         TimestampTz due;
         tokens_of(permit.limit, queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
         unthrottle_key(limiter->name, limiter->key, due, kByRate);

@@ -24,7 +24,9 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
+// After this time a key is tried again if another session was reading the lane when its name arrived, because the
+// ranges
+// that the other session finds were not known yet.
 constexpr core::Micros kWhileRefreshing = 20000;
 
 ClaimKey key_of(TupleTableSlot *row) {
@@ -34,9 +36,10 @@ ClaimKey key_of(TupleTableSlot *row) {
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }
 
-// So many jobs of a key whose name was left for `slots` may run now: one for each; where it has a rate, as many as it
-// has tokens for, but no more than it has places or the caller takes, since each job that is taken leaves the name
-// again. 0: somebody has taken the tokens, and the next one comes at *due.
+// Returns how many jobs of a key that was recorded for `slots` slots may run now. Without a rate, one for each slot.
+// With
+// a rate, one for each token, but no more than max_running or `most`, because each job that is claimed records the key
+// again. If it returns 0, other claims have taken the tokens, and the next token comes at *due.
 int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, int slots, int most, TimestampTz now,
                   TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
@@ -46,8 +49,9 @@ int runnable_jobs(std::string_view name, const Queue &queue, std::string_view ke
     return std::clamp(tokens, 0, Min(most, places));
 }
 
-// Takes the first jobs of the key out of the ranges, `count` at most, and returns how many were in them. By the index
-// whichever way the rows go, because nothing is written.
+// Takes the first jobs of the key out of the ranges, `count` at most, and returns how many were in them. Scans the
+// index
+// directly even if jobq accesses rows by SQL, because it writes nothing.
 int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {
@@ -64,10 +68,10 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
     while (found < count && index_getnext_slot(scan, ForwardScanDirection, row)) {
         CHECK_FOR_INTERRUPTS();
         const ClaimKey at = key_of(row);
-        // Behind the last range.
+        // Stops after the last range.
         if (throttled.count == 0 || throttled.items[throttled.count - 1].keys.to <= at) break;
         if (core::skip_empty(throttled, at) == at) continue;
-        // Each by itself: between them stand jobs of others.
+        // Publishes each job separately, because jobs of other keys are between them.
         publish_keys(throttled_lane(lane), at, at);
         found++;
     }
@@ -77,8 +81,8 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
     return found;
 }
 
-// Returns whether the job in table.row has to wait for its key. If it waits for a token, leaves the key's name for the
-// time when the key has one.
+// Returns whether the job in table.row has to wait for its key. If it waits for a token, records the time at which the
+// key gets the next token.
 bool is_throttled(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now) {
     TimestampTz due = DT_NOEND;
     if (!waits_for_key(jobs, name, queue, now, &due)) return false;
@@ -91,7 +95,7 @@ bool is_throttled(const JobsTable &jobs, std::string_view name, const Queue &que
 EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                              int most, TimestampTz now) {
     if (any_slot_freed_here()) return {};
-    // Others hear of these at the commit.
+    // This transaction can use the keys that it has freed. For other sessions, the commit publishes them.
     for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, 1);
     const RangesOf throttled = throttled_lane(lane);
     char key[core::kMaxConcurrencyKeyBytes];
@@ -101,7 +105,7 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
         const int length = next_unthrottled_key(lane, now, key, &slots, &all);
         if (all) publish_keys(throttled, core::kFirstKey, core::kLastKey);
         if (length == kNothingKept) return {};
-        // Asked first: what ends in between is in the ranges then.
+        // Checked before the ranges are read, so that they include the result of a refresh that ends in between.
         const bool refreshing = is_being_refreshed(throttled);
         const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
@@ -126,7 +130,7 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
     if (ticket == 0) return;
     const EmptyRanges empty = read_empty_ranges(epoch, lane), known = read_empty_ranges(epoch, throttled);
     renew_snapshot(jobs);
-    // As in refresh_lane: what this transaction has claimed counts as pending.
+    // As in refresh_lane, jobs that this transaction has claimed count as pending.
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
@@ -138,7 +142,7 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
         [&](const ClaimKey &key) {
             last = key;
             const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
-            // Throttled already, and worth as much as all of them.
+            // The walk skips a range that is throttled already. The range alone makes the new range worth keeping.
             if (key < next) passed += kWorthKeeping;
             return next;
         },
@@ -153,7 +157,7 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
             passed = 0;
             return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
         });
-    // Up to the last entry there was; what comes behind it is told of.
+    // Ends the range at the last index entry, because jobs that come after it will be published.
     if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::add_empty(&found, {from, core::next_key(last)}, passed);
     finish_refresh(throttled, ticket, found);
 }

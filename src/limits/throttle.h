@@ -1,5 +1,5 @@
-// Beside limits/throttled_ranges.h: where claims need not look, since the limits of their keys keep the
-// jobs there from running.
+// Finds and updates the throttled ranges of a lane (limits/throttled_ranges.h), which claims skip because the limits of
+// their keys prevent the jobs in them from running.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,15 +11,17 @@
 
 namespace jobq {
 
-// The ranges of a lane without a job that may run, besides its empty ranges. Takes out of them the next jobs of keys
-// that have room again; of a key with a rate no more than `most`, which the caller would take. By the snapshot of
-// `jobs`.
+// Returns the throttled ranges of a lane, which contain no job that may run. First takes the next jobs of keys that
+// have
+// room again out of the ranges; for a key with a rate, at most `most` jobs, which is how many the caller wants. Uses
+// the
+// snapshot of `jobs`.
 core::EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                                    int most, TimestampTz now);
 
-// A claim that had to pass so many jobs of keys without room makes the next ones know.
+// A claim that has passed this many jobs of keys without room calls throttle_jobs(), so that later claims skip them.
 constexpr int kWorthThrottling = 32;
-// Reads a lane as refresh_lane does. `jobs` needs a new snapshot afterwards.
+// Reads a lane, as refresh_lane does, and stores its throttled ranges. `jobs` needs a new snapshot afterwards.
 void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                    TimestampTz now);
 

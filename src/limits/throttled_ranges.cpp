@@ -19,14 +19,14 @@ namespace {
 
 constexpr int kLanes = 64;
 constexpr int kKeys = 32;
-// Of one key: more than anybody will take before the ranges are read again.
+// Maximum number of freed slots that is stored for a key: more than claims take before the ranges are read again.
 constexpr int kMostSlots = 1000000;
-// So long the ranges of a lane are believed: for slots that became free without a word.
+// How long the ranges of a lane are valid. They must expire because a slot can become free without notification.
 constexpr core::Micros kBelieved = 10 * core::kSecond;
 
 struct Key {
     TimestampTz when;
-    int slots;  // one job for each; or by its rate
+    int slots;  // the number of jobs that may run, unless the key has a rate; see unthrottle_key()
     int length;
     char name[core::kMaxConcurrencyKeyBytes];
 };
@@ -56,7 +56,7 @@ Lane *find_lane(int64 lane) {
     return nullptr;
 }
 
-// One that seems to come from the future is: the clock has been set back.
+// A time in the future also counts as out of date, because the clock has been set back.
 bool is_out_of_date(const Lane &lane, TimestampTz now) { return now < lane.since || now - lane.since > kBelieved; }
 
 void add_key(Lane *lane, std::string_view name, TimestampTz when, int slots) {
@@ -95,7 +95,7 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
             entry->database = MyDatabaseId;
             entry->queue = digest_of_queue(queue);
             entry->lane = lane;
-            // What another lane has left must not be believed again.
+            // Makes the next claim forget the ranges of the lane, which may be left from an earlier time.
             entry->since = now;
             entry->too_many = true;
         }

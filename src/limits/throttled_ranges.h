@@ -1,12 +1,15 @@
-// Lanes in front of which stand jobs that the limits of their keys keep from running. Claims shall not look at all of
-// them again and again, so where only such jobs are is remembered as empty ranges are (lanes/empty_ranges.h), in a
-// key space of its own: a job that becomes claimable there takes its place out of the ranges.
+// Throttled ranges are ranges of a lane in which no job may run because of the limits of the keys. They spare claims
+// from
+// checking the same jobs again and again. They are stored like empty ranges (lanes/empty_ranges.h), in a key space of
+// their own: when a job becomes claimable, its commit takes the job's claim key out of the ranges.
 //
-// What else makes such a job runnable is a key that gets room. Whoever gives a slot of the key back leaves its name
-// here, for all lanes of the queue, and the next claim takes the places of the key's first jobs out of the ranges. So
-// as long as a key has room and jobs in a range, its name is here, or a job of it is not in a range any more.
+// A throttled job can also run when its concurrency key gets room. A transaction that frees a slot of the key records
+// the
+// key here, for all lanes of the queue, and the next claim takes the key's first jobs out of the ranges. So if a key
+// has
+// room and jobs in a range, the key is recorded here, or one of its jobs is no longer in a range.
 //
-// Hints, like the empty ranges: without preload there are none.
+// Throttled ranges are hints, like the empty ranges. Without preload there are none.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,31 +19,34 @@
 
 namespace jobq {
 
-// Where the ranges of a lane are remembered.
+// Identifies the throttled ranges of a lane.
 constexpr RangesOf throttled_lane(int64 lane) { return {core::KeySpace::Throttled, lane}; }
 
-// Whether any lane of any database has ranges of jobs that limits keep from running.
+// Returns whether any lane of any database may have throttled ranges.
 bool anything_throttled();
 
-// From here on names of keys are kept for the lane; false: there is no room, and nothing may be remembered.
+// Begins to record keys for the lane. Returns false if there is no room; then the lane must not get throttled ranges.
 bool keep_keys_for(std::string_view queue, int64 lane);
 
-// The key may run jobs from `when` on: one for each of so many slots, besides those that it was told of before, or
-// as many as its rate has tokens for then. Returns whether the queue has such ranges: jobs may wait in them. No error
-// is raised.
+// Records that the key may run jobs from `when` on: `slots` more jobs or, with kByRate, as many as its rate has tokens
+// for
+// at that time. Returns whether the queue has throttled ranges, so that jobs may wait in them. Raises no error.
 constexpr int kByRate = 0;
 bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, int slots);
 
-// Takes the name of a key off the lane that may run jobs now, and copies it to `key`, which has room for
-// core::kMaxConcurrencyKeyBytes. Returns how long it is; 0: there is none; kNothingKept: no names are kept for the
-// lane, so its ranges must not be used. *slots: for how many it was left, at least 1. *all: so many names were left, or
-// it was so long ago, that the ranges must be forgotten.
+// Removes from the lane a recorded key that may run jobs now, and copies it to `key`, which has room for
+// core::kMaxConcurrencyKeyBytes. Returns the length of the key, 0 if there is none, or kNothingKept if no keys are
+// recorded for the lane, so that its ranges must not be used. *slots is the number of jobs that the key was recorded
+// for,
+// at least 1. *all is set if the caller must forget the ranges of the lane, because too many keys were recorded or
+// because
+// the ranges have expired.
 constexpr int kNothingKept = -1;
 int next_unthrottled_key(int64 lane, TimestampTz now, char *key, int *slots, bool *all);
-// When the next one may; DT_NOEND: nobody knows.
+// Returns the time at which the next recorded key of the lane may run jobs, or DT_NOEND if there is none.
 TimestampTz next_unthrottling(int64 lane);
 
-// For main/jobq.cpp: its part of the shared memory.
+// The shared memory of this file, for main/jobq.cpp.
 Size throttled_ranges_size();
 void make_throttled_ranges(void *memory, bool fresh);
 
