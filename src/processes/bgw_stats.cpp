@@ -1,5 +1,4 @@
-// SQL function that looks at the background workers: jobq.background_workers(), which stands behind the view
-// jobq.workers.
+// jobq.background_workers(), the SQL function that the view jobq.workers calls.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
@@ -139,7 +138,7 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
     const Unserved why = why_unserved(pg_atomic_read_u32(&db->database));
-    // Nobody looks into a template.
+    // No worker connects to a template, so it stays unknown whether the template has the extension.
     if (why == Unserved::Template && db->extension == Presence::Unknown) return;
     const TimestampTz due = due_of(db);
     const char *status = status_of(*db, due, why, state, now);
@@ -161,7 +160,8 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     result->row(row.values, row.nulls);
 }
 
-// Databases that are only being looked into are nobody's concern, unless that fails.
+// Returns whether the view shows the database. A database that a worker only checks for the extension is shown if the
+// check has failed or is still due.
 bool worth_reporting(DatabaseState *db) {
     if (pg_atomic_read_u32(&db->database) == InvalidOid) return false;
     return db->extension == Presence::Present || db->failures > 0 || db->last_error[0] != '\0' ||
@@ -189,7 +189,7 @@ PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
         report_absence(&result);
         return result.done();
     }
-    // A copy: what follows reads catalogs, which must not happen under the lock.
+    // Copies the state, because the code below reads catalogs, which must not happen under the lock.
     auto *state = static_cast<SharedState *>(palloc(sizeof(SharedState)));
     LWLockAcquire(database_states_lock(), LW_SHARED);
     memcpy(static_cast<void *>(state), shared_state(), sizeof(SharedState));

@@ -1,6 +1,8 @@
-// DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE ... TEMPLATE refuse to run while
-// anybody is connected. See database_commands.h: this makes them succeed in spite of a worker, also for an owner who is
-// no superuser and could not terminate it, and keeps workers out until the command has ended, however it ends.
+// See database_commands.h. DROP DATABASE, ALTER DATABASE ... RENAME or SET TABLESPACE, and CREATE DATABASE ... TEMPLATE
+// fail if a session is connected to the database. This hook makes the background worker leave before such a command,
+// and
+// keeps workers out of the database until the command has succeeded or failed. Otherwise an owner without superuser
+// rights could not run these commands, because only a superuser may terminate the worker.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -27,7 +29,8 @@ namespace jobq {
 
 namespace {
 
-// A worker goes by itself after the batch it is at; one that waits for a lock must be told harder.
+// How long a worker may take to finish its batch and exit before it is terminated, for example because it waits for a
+// lock.
 constexpr core::Micros kPatience = 300000;
 constexpr core::Micros kLongestWait = 2 * core::kSecond;
 constexpr core::Micros kPoll = 5 * core::kMillisecond;
@@ -99,7 +102,7 @@ void wait_until_gone() {
 
 bool owns(Oid database) { return pg_database_ownercheck(database, GetUserId()); }
 
-// What a command may not do it shall not send anybody away for.
+// Returns whether the user may copy the database. If not, the command will fail, so no worker has to leave for it.
 bool may_copy(Oid database, bool is_template) {
     if (superuser()) return true;
     const bool creates = catalog_value(AUTHOID, GetUserId(), &FormData_pg_authid::rolcreatedb, false);
@@ -112,7 +115,7 @@ bool is_template_database(Oid database) {
 
 Target target_by_name(const char *name, bool dropped) {
     const Oid database = name != nullptr ? get_database_oid(name, true) : InvalidOid;
-    // Of the database that it is called in the server refuses each of these.
+    // The server rejects each of these commands for the current database.
     const bool may = OidIsValid(database) && database != MyDatabaseId && owns(database);
     return {may ? database : InvalidOid, dropped};
 }
@@ -132,7 +135,7 @@ Target copied_database(const CreatedbStmt *statement) {
     const Oid database = get_database_oid(name, true);
     if (!OidIsValid(database)) return {InvalidOid, false};
     const bool is_template = is_template_database(database);
-    // No worker ever visits a template, so the usual CREATE DATABASE takes no state for it.
+    // No worker connects to a template, so CREATE DATABASE from a template usually needs no database state.
     if (is_template && find_database_state(database) == nullptr) return {InvalidOid, false};
     return {may_copy(database, is_template) ? database : InvalidOid, false};
 }

@@ -1,5 +1,5 @@
-// Keeps background workers out of the way of commands that want a database without sessions, and tells the launcher
-// which commands change what it knows of databases. Who may call it: _PG_init, while preloading.
+// Makes background workers leave a database for commands that need it without sessions, and notifies the launcher of
+// commands that add, change, or drop databases. Only _PG_init may call this, while preloading.
 #pragma once
 
 namespace jobq {

@@ -1,4 +1,4 @@
-// pg_database as the launcher sees it: see databases.h.
+// See databases.h.
 #include "compat/pg.h"
 
 #include "compat/served.h"

@@ -1,5 +1,5 @@
-// The launcher's picture of pg_database: which databases there are, which of them it serves, and which it has
-// looked into. Who may call it: launcher.cpp.
+// The launcher's copy of pg_database: which databases exist, which of them it serves, and in which of them a worker has
+// looked for the extension. Only launcher.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,4 @@
-// See drop_extension.h. What goes with the extension, its triggers too, publishes nothing.
+// See drop_extension.h. The hook is needed because dropping the tables and triggers of the extension publishes nothing.
 #include "compat/pg.h"
 
 #include "compat/utility_hook.h"
@@ -22,7 +22,8 @@ bool drops_extension(Node *statement) {
     return IsA(statement, DropStmt) && reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
 }
 
-// Whether the server will do it: nobody else shall stop a count.
+// Returns whether the statement drops jobq and the user has the rights to do so. Other users must not be able to stop a
+// count.
 bool may_drop_jobq(Node *statement) {
     const List *names = reinterpret_cast<DropStmt *>(statement)->objects;
     ListCell *cell;
@@ -35,7 +36,7 @@ bool may_drop_jobq(Node *statement) {
     return false;
 }
 
-// It holds a lock that DROP EXTENSION waits for, maybe for seconds.
+// Stops a count of the table, because DROP EXTENSION would wait for its lock, possibly for seconds.
 void stop_recount_here() {
     if (!shared_memory_ready()) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);

@@ -1,4 +1,4 @@
-// DROP EXTENSION and DROP OWNED: the worker of the database hears of the end of the extension.
+// Notifies the worker of the database when DROP EXTENSION or DROP OWNED has dropped the extension.
 #pragma once
 
 namespace jobq {

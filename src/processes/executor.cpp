@@ -1,7 +1,7 @@
-// An executor: a process that runs handlers as their role, started by the worker of its database: the postmaster looks
-// up jobq_executor_main by name. It connects as that role and is never more; it waits for jobs in its slot
-// (shmem/executors.h), and leaves when it has been idle for long, when others need its place or the database, and when
-// it has done so much that a fresh one is better.
+// An executor is a process that runs handlers as their role. The worker of its database starts it; the postmaster looks
+// up jobq_executor_main by name. It connects as that role and never has other rights. It waits for jobs in its slot
+// (shmem/executors.h). It exits when it has been idle for a long time, when another executor needs its place, when a
+// command needs the database without sessions, and when it has run so many jobs that a new process is better.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -85,7 +85,8 @@ PGDLLEXPORT void jobq_executor_main(Datum index) {
     ExecutorArguments arguments;
     memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
     if (!enter_executor_slot(DatumGetInt32(index), arguments.generation)) proc_exit(0);
-    // Whoever keeps us out looks for us after it has said so.
+    // A command that needs the database without sessions increases keep_out first and then looks for executors. So it
+    // finds this executor, or this executor sees keep_out.
     const DatabaseState *db = find_database_state(arguments.database);
     if (db != nullptr && db->keep_out > 0) {
         executor_is_ready();

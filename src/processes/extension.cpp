@@ -1,4 +1,4 @@
-// pg_extension, read and locked: see extension.h; and what begins with it.
+// See extension.h. Also has jobq_announce().
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -61,13 +61,13 @@ InstalledExtension lock_extension() {
 
 extern "C" {
 
-// The end of CREATE EXTENSION.
+// Called at the end of CREATE EXTENSION.
 PG_FUNCTION_INFO_V1(jobq_announce);
 PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     (void)fcinfo;
     with_owner_spi([] { found_identity(); });
     announce_extension_at_commit();
-    // What was counted here belonged to another installation.
+    // The existing counters belong to an earlier installation in this database.
     recount_at_commit();
     log_queue_dropped({});
     PG_RETURN_VOID();

@@ -1,6 +1,7 @@
-// The launcher: see launcher.h. core::plan_launch decides what to start, this gathers the facts and does it.
-// Its latch means "look again", never "go": every worker's start and exit sets it. It keeps no state that a restart
-// may not lose: an unexpected error ends the process and the postmaster starts it again after a second.
+// See launcher.h. core::plan_launch decides which worker to start. This file collects the facts for that decision and
+// starts the worker. The latch of the launcher only means "look again", because the start and exit of every worker set
+// it. The launcher has no state of its own that must survive a restart: after an unexpected error the process ends, and
+// the postmaster starts it again after a second.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -82,10 +83,10 @@ void enter_shared_memory() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     state->launcher_pid = MyProcPid;
     state->launcher = MyProc;
-    // Whatever our predecessor registered will attach, or never will.
+    // Workers that the previous launcher registered attach by themselves, if at all.
     for (DatabaseState &db : state->databases) db.starting = false;
     LWLockRelease(database_states_lock());
-    // The server was a standby until now, maybe.
+    // Records when the server began to write, because it may have been a standby until now.
     writing_since();
 }
 

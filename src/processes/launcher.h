@@ -1,5 +1,5 @@
 // The launcher: one process, connected to no database, that starts a short-lived worker in a database when a round
-// there is due. Who may call it: _PG_init, while preloading.
+// there is due. Only _PG_init may call this, while preloading.
 #pragma once
 
 namespace jobq {

@@ -1,4 +1,4 @@
-// Notifications: see notify.h. Each batch is a transaction with nothing but NOTIFY in it.
+// See notify.h. Each batch of notifications is a transaction with nothing else in it.
 #include "compat/pg.h"
 
 #include "compat/transaction.h"
@@ -20,7 +20,7 @@ constexpr core::Micros kGap = 10000;
 constexpr core::Micros kFailurePause = core::kSecond;
 constexpr core::Micros kStay = 2 * core::kSecond;
 
-// Of this process.
+// The state of this process.
 TimestampTz last_sent = 0;
 TimestampTz not_before = 0;
 bool failing = false;
@@ -35,7 +35,7 @@ void send_taken() {
     CommitTransactionCommand();
 }
 
-// The notification queue is full, since somebody listens but never reads. Logged once.
+// Handles a failure, usually a full notification queue because a session listens but never reads. Logs it once.
 void note_failure(MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     if (!failing) EmitErrorReport();

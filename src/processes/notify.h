@@ -1,5 +1,5 @@
-// Sends NOTIFY jobq, '<queue>' to clients that LISTEN: at most one per queue in some milliseconds, however many commits
-// made jobs of the queue claimable. Only worker.cpp and round.cpp may call this, outside a transaction.
+// Sends NOTIFY jobq, '<queue>' to clients that LISTEN: at most one per queue every few milliseconds, no matter how many
+// commits make jobs of the queue claimable. Only worker.cpp and round.cpp may call this, outside a transaction.
 #pragma once
 
 #include "compat/pg.h"

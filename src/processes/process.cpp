@@ -1,4 +1,4 @@
-// Signals, settings and waiting of background processes: see process.h.
+// See process.h.
 #include "compat/pg.h"
 
 #include "compat/served.h"
@@ -25,13 +25,13 @@ struct OwnSetting {
 constexpr OwnSetting kOwnSettings[] = {
     {"role", "none"},
     {"search_path", "pg_catalog, pg_temp"},
-    // Nothing the duties write may be lost unnoticed: a crash undoes it and the next round does it again, and whoever
-    // builds on it flushes it with its own commit. So no commit waits for the disk or for a synchronous standby, and
-    // a standby that is gone cannot hold up the rescue or the shutdown.
+    // Duties need no durable commits: if a crash loses their changes, the next round makes the changes again, and a
+    // transaction that builds on the changes flushes them with its own commit. Their commits therefore do not wait for
+    // the disk or a synchronous standby, and a missing standby cannot delay the rescue or the shutdown.
     {"synchronous_commit", "off"},
-    // Shorter than the default deadlock_timeout: where DDL and a duty block each other, the duty gives way.
+    // Shorter than the default deadlock_timeout, so that the duty fails if DDL and a duty block each other.
     {"lock_timeout", "500ms"},
-    // Batches arm a timeout of their own: this one belongs to the main loop of client sessions.
+    // Each step enables a timeout of its own, because only the main loop of client sessions applies this setting.
     {"statement_timeout", "0"},
     {"idle_in_transaction_session_timeout", "0"},
     {"transaction_timeout", "0"},
@@ -83,7 +83,8 @@ void begin_process(Datum database_index, bool (*attach)(DatabaseState *db, Oid d
 
 void install_signal_handlers() {
     pqsignal(SIGHUP, SignalHandlerForConfigReload);
-    // die() ends every wait of the server, also one for a lock or a synchronous standby; a flag of our own would not.
+    // die() ends every wait in the server, also a wait for a lock or a synchronous standby. A flag of our own would
+    // not.
     pqsignal(SIGTERM, die);
 }
 

@@ -42,7 +42,7 @@ bool attach(DatabaseState *db, Oid database) {
     return welcome;
 }
 
-// Counts the table in one transaction, whatever its size. Errors are recorded as those of a round.
+// Counts the table in one transaction, regardless of its size. Errors are recorded like the errors of a round.
 void run_recount() {
     Step step;
     prepare_step(&step, static_cast<int>(Duty::Reconcile), true);
@@ -68,7 +68,7 @@ void start_recount(DatabaseState *db, TimestampTz now) {
 }
 
 void stop_recount(const DatabaseState *db) {
-    // Under the lock, without which the process cannot go, its pid is its own.
+    // The process needs the lock to exit, so the pid still belongs to it.
     if (db->recount_pid != 0) kill(db->recount_pid, SIGTERM);
 }
 

@@ -1,4 +1,4 @@
-// A worker's round: see round.h. A step that fails backs off; the others go on.
+// See round.h. A step that fails is retried later; the other steps continue.
 #include "compat/pg.h"
 
 #include "commit/prepared.h"
@@ -25,20 +25,22 @@ namespace jobq {
 
 namespace {
 
-// So many batches of each duty before the next round is planned and other databases may have their turn.
+// Maximum number of batches of each duty per round. After that, the next round is planned, and a worker of another
+// database may take the place of this worker.
 constexpr int kPassesPerRound = 10;
-// How often a copy is visited that nobody has adopted: somebody may have changed jobq.identity by hand.
+// How often a worker visits a copy that has not been adopted, because jobq.identity may have been changed with plain
+// SQL.
 constexpr core::Micros kCopyInterval = core::kMinute;
-// Rounds keep this distance, so that jobs that become due one after the other are promoted together.
+// Minimum time between two rounds, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
-// Looks after executors, each of which a commit may call for, keep this one.
+// Minimum time between two supervisions of the executors, because every commit may request one.
 constexpr core::Micros kSupervisionGap = 5000;
 
-// Is run apart: run_unblocking().
+// Returns whether this is the duty that run_unblocking() runs outside the loop of the other duties.
 bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock); }
 
-// The rest of the round can wait: somebody cannot.
+// Returns whether the round must end early, because a command needs the database or the process must exit.
 bool interrupted(const DatabaseState *db) { return must_make_room(db) || ProcDiePending; }
 
 bool recount_wanted(const DatabaseState *db, TimestampTz now) {
@@ -53,12 +55,12 @@ struct Duties {
     bool wanted[kDutyCount];
     int64 done[kDutyCount];
     bool chores;
-    bool any_wanted;  // left over
+    bool any_wanted;  // a duty has more to do
     bool any_done;
-    bool unread;  // the prune goes on where it stopped, or the repair
+    bool unread;  // the prune or the repair continues later where it stopped
 };
 
-// False: no extension.
+// Runs the duties. Returns false if the database does not have the extension.
 bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     const TimestampTz begin = checked_now();
     duties->chores = chores_due(db, begin);
@@ -68,7 +70,7 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
                             (!is_recount(i) || recount_wanted(db, begin));
     }
     duties->any_wanted = true;
-    // One batch of each in turn: a backlog of one duty must not delay another.
+    // Each pass runs one batch of each duty, so that the backlog of one duty does not delay another.
     for (int pass = 0; pass < kPassesPerRound && duties->any_wanted; pass++) {
         duties->any_wanted = false;
         for (int i = 0; i < kDutyCount; i++) {
@@ -91,7 +93,7 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     return true;
 }
 
-// Logs how many jobs each duty has changed, those that have changed none left out.
+// Logs how many jobs each duty has changed, without the duties that have changed none.
 void log_duties(const DatabaseState *db, Duties *duties, RoundState *state) {
     int64 *unblocked = &duties->done[static_cast<int>(Duty::Unblock)];
     *unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
@@ -107,14 +109,14 @@ void log_duties(const DatabaseState *db, Duties *duties, RoundState *state) {
     pfree(done.data);
 }
 
-// When the next round is due, by what the duties left and what the database says.
+// Returns when the next round is due, based on the results of the duties and of the planning step.
 TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step &plan, RoundState *state) {
     const TimestampTz now = plan.now;
     if (duties.any_wanted) return now;
     if (db->rests == Rest::Copy) return now + kCopyInterval;
     const core::Micros tick = tick_interval();
     TimestampTz next = plan.outcome == StepOutcome::Failed ? db->steps[kPlanStep].not_before : plan.deadline;
-    // Claims that come again and again and find nothing rely on the repair.
+    // Repeated claims that find no job rely on the repair of the empty ranges.
     const bool relied_on = bounded(db->relied_on + 2 * tick, now, 2 * tick) > now;
     if (plan.outcome == StepOutcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
@@ -123,7 +125,8 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
         if (core::kDuties[i].chore) again = Max(again, now + tick);
         next = Min(next, Max(again, now + kRoundGap));
     }
-    // A deadline that stays in the past belongs to a row that somebody holds: look again, but ever more slowly.
+    // A deadline that stays in the past belongs to a row that another transaction has locked. The pause before the next
+    // attempt grows.
     state->stalled = next <= now && !duties.any_done ? Min(state->stalled + 1, 16) : 0;
     const core::Micros longest = Min(tick, core::kSecond);
     const core::Micros pause = state->stalled == 0 ? kRoundGap : Min(longest, kRoundGap << (state->stalled - 1));
@@ -133,7 +136,7 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
 void begin_round(DatabaseState *db) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     db->in_round = true;
-    // Commits from here on that this round may not see lower it again, and are not overwritten at the end.
+    // A commit after this point, which the round may not see, lowers next_due again. end_round() does not overwrite it.
     db->round_due = static_cast<TimestampTz>(pg_atomic_exchange_u64(&db->next_due, static_cast<uint64>(kNothingDue)));
     LWLockRelease(database_states_lock());
 }
@@ -153,7 +156,8 @@ void end_round(DatabaseState *db, const Duties &duties, const Step &plan, Timest
         db->extension = Presence::Present;
         strlcpy(db->version, plan.extension.version, sizeof(db->version));
     } else if (db->extension == Presence::Unknown) {
-        // Not even that could be found out: the visit is to be repeated, but not at once.
+        // The round could not find out whether the extension exists, so the launcher must visit the database again
+        // later.
         db->failures = db->steps[kPlanStep].failures;
         db->not_before = db->steps[kPlanStep].not_before;
     }
@@ -181,7 +185,7 @@ void end_without_extension(DatabaseState *db) {
 bool must_make_room(const DatabaseState *db) { return db->keep_out > 0; }
 
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
-    // That a copy has been adopted only a round finds out.
+    // Only a round finds out that a copy has been adopted.
     if (db->rests == Rest::Copy) return kNothingDue;
     const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
     for (int pass = 0; pass < kPassesPerRound; pass++) {

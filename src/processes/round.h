@@ -1,5 +1,5 @@
-// One round of a worker: every duty in short transactions of its own, then the time of the next round.
-// Who may call it: worker.cpp.
+// A round of a worker: runs each duty in short transactions, and then determines the time of the next round. Only
+// worker.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,30 +7,33 @@
 
 namespace jobq {
 
-// What a round remembers of the one before, in the worker's own memory.
+// What the rounds of a worker pass on to the next round, in the worker's own memory.
 struct RoundState {
     MemoryContext context;  // reset after each round
-    int stalled;            // rounds in a row that were due but found nothing they could do
-    int64 unblocked;        // jobs that the log has told of
+    int stalled;            // number of rounds in a row that were due and could do nothing
+    int64 unblocked;        // number of unblocked jobs that have been logged
     TimestampTz supervised_at;
 };
 
-// False when the database does not have the extension (any more). Errors of single steps are recorded in the state and
-// logged once; afterwards its next_due says when the next round is.
+// Runs a round. Returns false if the database does not have the extension. Errors of a step are recorded in the
+// database
+// state and logged once. After the round, the next_due of the state is the time of the next round.
 bool run_round(DatabaseState *db, RoundState *state);
 
-// Promotes blocked jobs that commits have set free, in transactions of its own: at once, between the steps of a round
-// too. Returns when to call it again; kNothingDue: when a commit wakes the worker.
+// Promotes blocked jobs that commits have unblocked, in transactions of its own. Does not wait for the next round, and
+// is also called between the steps of a round. Returns when to call it again, or kNothingDue to wait until a commit
+// wakes the worker up.
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state);
 
-// Looks after the executors, if somebody has called for that. Returns when to call it again; kNothingDue: when a commit
-// wakes the worker.
+// Supervises the executors, if a commit or an executor has requested it. Returns when to call it again, or kNothingDue
+// to
+// wait until a commit wakes the worker up.
 TimestampTz run_supervision(DatabaseState *db, RoundState *state);
 
-// The worker ends in the middle of a round: the round counts as not done. Safe while the process exits.
+// Ends a round that was interrupted, so that it is run again. Safe while the process exits.
 void give_up_round(DatabaseState *db);
 
-// Why a worker shall go although rounds are due: it stands in somebody's way.
+// Returns whether the worker must exit although rounds are due, because a command needs the database without sessions.
 bool must_make_room(const DatabaseState *db);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// See step.h. An error ends the transaction of the step, is recorded, and makes that step back off.
+// See step.h. An error aborts the transaction of the step and is recorded, and the step is retried later.
 #include "compat/pg.h"
 
 #include "compat/transaction.h"
@@ -22,14 +22,15 @@ namespace jobq {
 
 namespace {
 
-// A batch that takes longer is stopped: its snapshot would hold back vacuum in the whole database.
+// Maximum duration of a batch, because its snapshot prevents vacuum from removing dead tuples in the whole database.
 constexpr int kBatchTimeoutMs = 300000;
-// A duty that fails is tried again at least so often: what it is there for must not wait much longer than its error.
+// Maximum time until a duty that has failed is retried, so that its work does not wait much longer than the error
+// lasts.
 constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
-// The search for lanes that the directory lacks costs by the number of lanes, for what hardly ever happens: it rests so
-// many times as long as it took.
+// The repair pauses for this many times its own duration, because its search for lanes that are missing from the
+// directory takes longer the more lanes there are, and hardly ever finds one.
 constexpr int kRepairRest = 50;
-// A lock in the way is worth a line in the log only when it stays: DDL takes its time.
+// Number of failures in a row after which a failure caused by a lock is logged. Fewer are normal during DDL.
 constexpr int kPassingFailures = 5;
 
 const char *step_name(int index) {
@@ -37,7 +38,7 @@ const char *step_name(int index) {
     return index == kExecutorsStep ? "executors" : core::kDuties[index].name;
 }
 
-// Whether it rests while jobs are to be left alone.
+// Returns whether the step is skipped while the duties must not change jobs.
 bool changes_jobs(int index) { return index < kDutyCount ? core::kDuties[index].changes_jobs : index != kPlanStep; }
 
 void add_step_context(void *step) {
@@ -56,9 +57,9 @@ void work(Step *step) {
     } else if (step->index == kExecutorsStep) {
         supervise_executors(step->now);
     } else {
-        // A job that fails one is left out.
+        // Checks deferred constraints at once, so that the duty can skip a job that violates one.
         check_deferred_constraints();
-        // To the unblocking that follows, which takes out a job that cannot be changed.
+        // Leaves the next jobs of groups to the unblock duty, which can skip a job that cannot be changed.
         leave_next_heads();
         const auto duty = static_cast<Duty>(step->index);
         step->duty = run_duty(duty, step->now, step->grace);
@@ -66,8 +67,8 @@ void work(Step *step) {
     }
 }
 
-// As the owner of the extension: triggers and functions of other roles must not get a superuser's rights from us,
-// nor may what they SET stay behind.
+// Runs the step as the owner of the extension, because triggers and functions of other roles must not get superuser
+// rights from this process. Undoes their SET commands.
 void work_as_owner(Step *step) {
     Oid user;
     int context;
@@ -105,7 +106,9 @@ void run_transaction(Step *step) {
     error_context_stack = context.previous;
 }
 
-// Somebody's lock was in the way: that ends soon, and then the duty is late.
+// Returns whether the error was caused by a lock of another transaction. Such an error ends soon, so the duty is
+// retried
+// soon.
 bool is_passing(int sqlstate) {
     return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
            sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
@@ -115,11 +118,11 @@ uint32 fingerprint_of(const char *message) {
     return hash_bytes(reinterpret_cast<const unsigned char *>(message), static_cast<int>(strlen(message))) | 1;
 }
 
-// Shows an error in jobq.workers. Under the lock.
+// Shows an error in jobq.workers. The caller must hold the lock of the database states.
 void show_error(DatabaseState *db, int index, const char *message, TimestampTz now) {
     const char *name = step_name(index);
     const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));
-    // Cut at a character boundary.
+    // Truncates the message at a character boundary.
     const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
     snprintf(db->last_error, sizeof(db->last_error), "%s: %.*s", name, length, message);
     db->last_error_at = now;
@@ -127,7 +130,8 @@ void show_error(DatabaseState *db, int index, const char *message, TimestampTz n
     db->last_error_over_at = 0;
 }
 
-// Records the error being handled, and ends its transaction. It goes to the log when it is another than the last time.
+// Records the error that is being handled, and aborts its transaction. Logs the error unless it was the last one
+// logged.
 void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const ErrorData *error = CopyErrorData();
@@ -137,7 +141,7 @@ void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     const bool passing = is_passing(error->sqlerrcode);
     const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
     if (to_log && report->logged != fingerprint) EmitErrorReport();
-    // Whatever lock of shared memory is held is let go before another is taken.
+    // Releases all LWLocks before the code below acquires one.
     abort_after_error();
 
     const TimestampTz now = GetCurrentTimestamp();
@@ -169,7 +173,7 @@ void record_success(DatabaseState *db, const Step *step) {
         show_end_of_error(db, step->index, now);
     LWLockRelease(database_states_lock());
     if (rested) {
-        // What a restore has brought, nobody may have counted.
+        // The counters may not include the jobs that a restore has added.
         forget_counters(MyDatabaseId);
         ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
     }
@@ -181,7 +185,8 @@ void record_success(DatabaseState *db, const Step *step) {
         ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
 }
 
-// Nothing tells of the end of a restore; an adoption asks for a round.
+// Records that the duties pause. The end of a restore sends no notification, so the step is retried after a second. The
+// adoption of a copy requests a round.
 void rest(DatabaseState *db, const Step *step) {
     const Rest why = step->rest;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -210,7 +215,7 @@ bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); 
 void prepare_step(Step *step, int index, bool apart) {
     step->index = index;
     step->apart = apart;
-    // In this order: the grace must not be older than the time that leases are judged by.
+    // In this order, because the grace must not be older than the time that leases are compared with.
     step->now = checked_now();
     step->grace = grace_start();
 }
@@ -231,7 +236,7 @@ void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
         record_error(db, step, memory);
         FlushErrorState();
         step->outcome = StepOutcome::Failed;
-        // It may have failed at its commit only.
+        // If only the commit has failed, the results of the duty do not count.
         step->duty = {};
         step->too_long = false;
         RESUME_INTERRUPTS();

@@ -1,6 +1,7 @@
-// One step of a worker: a duty, the planning of the next round or a look after the executors, in a transaction of its
-// own, with the rights of the extension's owner. An error is recorded in the state of the database; it ends no more
-// than the step. Who may call it: round.cpp and recount.cpp.
+// A step of a worker: a duty, the planning of the next round, or the supervision of the executors. Each step runs in
+// its
+// own transaction, with the rights of the extension's owner. An error ends only the step, and is recorded in the state
+// of the database. Only round.cpp and recount.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"
@@ -14,32 +15,33 @@ enum class StepOutcome { Done, Failed, NoExtension, Skipped, Rests };
 
 // One transaction. Lives in the caller's frame, because a longjmp leaves the values of locals undefined.
 struct Step {
-    int index;  // of the duty, or kPlanStep
+    int index;  // the number of the duty, kPlanStep, or kExecutorsStep
     TimestampTz now;
     TimestampTz grace;
     StepOutcome outcome;
-    bool apart;     // in the process that only counts the table
-    bool too_long;  // the duty was left to that process
+    bool apart;     // runs in the process that counts the table
+    bool too_long;  // the count takes so long that it was left to that process
     DutyOutcome duty;
-    bool failed_before;  // and nothing has been said of its end
-    bool fails_still;    // though it has left out nothing
+    bool failed_before;  // an earlier error was logged, and its end has not been logged
+    bool fails_still;    // the earlier error still exists, although this batch has skipped no rows
     Rest rest;
     TimestampTz deadline;
     bool in_use;
     InstalledExtension extension;
 };
 
-// A pass over the whole table.
+// Returns whether this is the duty that counts the whole table.
 bool is_recount(int index);
 
-// `apart`: in the process that only counts the table.
+// Prepares a step. `apart`: the step runs in the process that counts the table.
 void prepare_step(Step *step, int index, bool apart = false);
 
-// Runs a prepared step; what has come of it stands there afterwards. Raises no error but FATAL. The current memory
-// context is `memory` afterwards.
+// Runs a prepared step and writes the results to *step. Raises no error except FATAL. Afterwards the current memory
+// context is `memory`.
 void run_step(DatabaseState *db, Step *step, MemoryContext memory);
 
-// What has failed last, if it was this step, works again. Lock of the database states held.
+// Records that the step works again, if the last error was an error of this step. The caller must hold the lock of the
+// database states.
 void show_end_of_error(DatabaseState *db, int index, TimestampTz now);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// See supervise.h. Which executor is started or leaves core::plan_executors decides.
+// See supervise.h. core::plan_executors decides which executor is started and which must exit.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -26,15 +26,15 @@ namespace jobq {
 namespace {
 
 constexpr ProcessKind kExecutor = {"jobq executor", "jobq_executor_main"};
-// That there is no place is news again after so long.
+// Minimum time between two log messages that handlers wait for an executor.
 constexpr core::Micros kToldOfWait = 10 * core::kMinute;
 
-// A handler that has reported on its own job has locked its row: the rescue, which ends what overruns its max_runtime,
-// has to pass it by.
+// How long after its max_runtime a job is interrupted here. Usually the rescue ends such a job, but it skips the row if
+// the handler has locked it, for example by reporting on its own job.
 constexpr core::Micros kPassedBy = 2 * core::kSecond;
 
-// What has become of the jobs that executors work on: one row each that still runs under its lease, and whether it
-// shall stop; $3: now.
+// Selects the jobs of the executors that still run under the executor's lease, and whether they must stop. $3 is the
+// current time minus kPassedBy.
 Statement read_handled = {
     R"(SELECT j.lease, j.stops FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.lease, j.cancel_requested_at IS NOT NULL OR coalesce(j._must_end_at <= $3, false) AS stops
@@ -42,7 +42,7 @@ Statement read_handled = {
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
     {INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
 
-// The executors of the server as they were when it was looked.
+// A copy of the executors' slots in shared memory.
 struct Executors {
     ExecutorSlot slots[kMaxExecutors];
 };
@@ -51,7 +51,7 @@ bool works(const ExecutorSlot &slot) {
     return slot.pid != 0 && slot.database == MyDatabaseId && slot.now.job != 0 && !slot.reported;
 }
 
-// An executor whose job is to stop, or is no longer its own, is interrupted; one that does not heed it is ended.
+// Interrupts each executor whose job must stop or has been lost. Terminates an executor that does not react.
 void end_what_is_to_stop(const Executors &executors, TimestampTz now) {
     Datum jobs[kMaxExecutors], leases[kMaxExecutors];
     int count = 0;
@@ -93,7 +93,7 @@ bool has_job(const Handler &handler) {
     return look_into_lanes(handler.queue, handler.filter, cstring_to_text(kExecutorWorker)).found == Peek::Claimable;
 }
 
-// The pools of this database.
+// The pools of executors in this database, one for each role.
 struct Pools {
     core::PoolFacts *items;
     const char **names;
@@ -155,7 +155,7 @@ void tell_of_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now) {
              errhint("Increase \"%s\".", no_process ? "max_worker_processes" : "jobq.max_executors")));
 }
 
-// They take turns: those behind the one that was started last come first.
+// The pools take turns: the pool after the one that last got an executor comes first.
 Oid started_last = InvalidOid;
 void rotate(Pools *pools) {
     const auto *last = std::find_if(pools->items, pools->items + pools->count,
@@ -166,10 +166,11 @@ void rotate(Pools *pools) {
     std::rotate(pools->names, pools->names + behind, pools->names + pools->count);
 }
 
-// False: max_worker_processes leaves no room.
+// Starts an executor. Returns false if max_worker_processes leaves no room.
 bool start_executor(Oid role, const char *role_name, TimestampTz now) {
     ExecutorSlot *slot = take_executor_slot(MyDatabaseId, role, settings.max_executors, now);
-    // Somebody was first, or the last one has failed: it is looked again.
+    // Another database took the slot first, or the last executor of the role has failed. The next supervision tries
+    // again.
     if (slot == nullptr) return true;
     started_last = role;
     const ExecutorArguments arguments = {slot->generation, MyDatabaseId, role};
@@ -181,7 +182,7 @@ bool start_executor(Oid role, const char *role_name, TimestampTz now) {
     return false;
 }
 
-// One is started, or asked to make room, in each look: what it finds calls for the next one.
+// Starts at most one executor and asks at most one to exit. A change of an executor requests the next supervision.
 void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Executors &executors, TimestampTz now) {
     Pools pools = find_pools(handlers, executors);
     rotate(&pools);
@@ -196,10 +197,11 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
     ExecutorWait wait = plan.shortage ? ExecutorWait::NoPlace : ExecutorWait::None;
     if (plan.start >= 0 && !start_executor(pools.items[plan.start].role, pools.names[plan.start], now)) {
         wait = ExecutorWait::NoProcess;
-        // There can be no more than there are: one makes room.
+        // The server allows no more processes, so one executor must exit.
         plan = plan_with(count);
     }
-    // Before a place is made: its executor's own database must find that it is not its turn.
+    // Must come before an executor is asked to exit, so that the database of that executor sees that it is not its
+    // turn.
     tell_of_wait(db, wait, now);
     if (plan.leave >= 0)
         ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation, now);
@@ -224,7 +226,7 @@ void supervise_executors(TimestampTz now) {
     if (db == nullptr) return;
     const Handlers handlers = read_handlers(nullptr);
     const uint64 queues = queues_of(handlers);
-    // Before it is looked: who commits a job behind that calls us.
+    // Must come before the search for jobs, so that a later commit of a job requests another supervision.
     pg_atomic_write_u64(&db->handler_queues, queues);
     pg_atomic_write_u32(&db->executors_wanted, handlers.count > 0);
     pg_memory_barrier();

@@ -1,18 +1,18 @@
-// A database's worker looks after the executors there: starts them, has those make room that others wait for, and ends
-// what they do when their job is to stop. Who may call it: step.cpp.
+// Supervises the executors of a database: starts them, asks them to exit when another pool needs their places, and
+// interrupts them when their job must stop. Only step.cpp may call this, in the worker of the database.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// What an executor is started with, beside the number of its slot.
+// The arguments of an executor, in addition to the number of its slot.
 struct ExecutorArguments {
     uint32 generation;
     Oid database, role;
 };
 
-// With the owner's rights, in a transaction.
+// Call it in a transaction, with the rights of the extension's owner.
 void supervise_executors(TimestampTz now);
 
 }  // namespace jobq

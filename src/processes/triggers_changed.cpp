@@ -1,7 +1,9 @@
-// A database whose jobs have all finished has no worker. Jobs that come into it while triggers are disabled, as
-// pg_restore --disable-triggers brings them, tell nobody; the command that enables the triggers again asks for a round,
-// which looks at what has come (leases/rescue_index.h). Nor can a trigger say then that a dump is being restored
-// (duties/dump_restore.h): the command that disables them does. See triggers_changed.h.
+// See triggers_changed.h. A database has no worker when all its jobs have finished. Jobs that are inserted while the
+// triggers are disabled, for example by pg_restore --disable-triggers, do not start one. So the command that enables
+// the
+// triggers again requests a round, which finds these jobs (leases/rescue_index.h). A disabled trigger cannot report
+// that a
+// dump is being restored (duties/dump_restore.h), so the command that disables the triggers does so.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -25,7 +27,7 @@ bool is_jobs_table(Oid table) {
     return OidIsValid(table) && OidIsValid(schema) && get_relname_relid("jobs", schema) == table;
 }
 
-// The table jobq.jobs, if the statement switches triggers of it; else InvalidOid.
+// Returns the table jobq.jobs if the statement enables or disables its triggers, and InvalidOid otherwise.
 Oid switched_jobs_table(Node *statement) {
     if (!IsA(statement, AlterTableStmt)) return InvalidOid;
     const auto *alter = reinterpret_cast<const AlterTableStmt *>(statement);
@@ -42,14 +44,14 @@ Oid switched_jobs_table(Node *statement) {
 
 void around_statement(const UtilityCall &call) {
     const Oid table = switched_jobs_table(call.statement());
-    // Scripts of extensions have check_function_bodies off, too.
+    // Extension scripts are excluded because they also run with check_function_bodies = off, which marks a restore.
     if (OidIsValid(table) && !creating_extension &&
         restores(catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid)))
         note_restore();
     call.run();
     if (!OidIsValid(table)) return;
     log_due(GetCurrentTimestamp());
-    // What has come while they were disabled, nobody has counted.
+    // The counters do not include jobs that were inserted while the triggers were disabled.
     recount_at_commit();
 }
 

@@ -1,10 +1,10 @@
-// ALTER TABLE jobq.jobs ... TRIGGER: what came while triggers were switched off nobody was told of.
-// Who may call it: _PG_init, while preloading.
+// Reacts to ALTER TABLE jobq.jobs ENABLE or DISABLE TRIGGER, because disabled triggers report no changes.
+// Only _PG_init may call this, while preloading.
 #pragma once
 
 namespace jobq {
 
-// Puts a hook behind ALTER TABLE.
+// Puts a hook around ALTER TABLE.
 void install_triggers_hook();
 
 }  // namespace jobq

@@ -1,7 +1,8 @@
-// The worker of one database, started by the launcher: the postmaster looks up jobq_worker_main by name. It connects,
-// does its rounds while the next one is due within about a second, then leaves: a session that stayed would be in the
-// way of DROP DATABASE. Everything that anybody else must know stands in the state of its database, and is put in order
-// by an exit callback, whatever ended the process.
+// The worker of a database, which the launcher starts; the postmaster looks up jobq_worker_main by name. It connects
+// and
+// runs rounds as long as the next round is due within about a second. Then it exits, because DROP DATABASE fails if a
+// session stays connected. Everything that other processes must know is in the state of the database. An exit callback
+// cleans up that state, no matter how the process ends.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -25,16 +26,17 @@ namespace jobq {
 
 namespace {
 
-// Staying this long costs less than coming back: the tick interval's default fits in.
+// How long the worker stays for the next round, because that costs less than starting a new worker. Longer than the
+// default of the tick interval.
 constexpr core::Micros kLinger = core::kSecond + 100000;
 constexpr core::Micros kMinWait = 1000;
 
 DatabaseState *own = nullptr;
 bool leaving_in_order = false;
 
-// Runs after the process has left the list of sessions (callbacks run last in, first out, and this one is registered
-// before it joins the list): once the state has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here
-// too.
+// Runs after the process has left the list of sessions, because exit callbacks run in reverse order and this one is
+// registered before the process joins the list. So once the state has no pid, DROP DATABASE does not find the session.
+// Also runs after errors and SIGTERM.
 void detach(int, Datum) {
     if (own == nullptr) return;
     const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
@@ -54,13 +56,16 @@ void detach(int, Datum) {
     own->pid = 0;
     own->leave = false;
     LWLockRelease(database_states_lock());
-    // Only now: what a commit lowered without telling anybody is there for the launcher to see.
+    // Must come after `worker` is cleared: a commit that sees no worker wakes up the launcher itself, and the work of
+    // an
+    // earlier commit is found here.
     pg_memory_barrier();
     if (notices_waiting(own) || (unblocked_waiting(own) && own->rests != core::Rest::Copy)) lower_due(own, now);
     wake_launcher();
 }
 
-// False when there is no work for this process: its predecessor is still there, or the database must be left alone.
+// Returns false if the process must exit, because the previous worker still exists or a command needs the database
+// without sessions.
 bool attach(DatabaseState *db, Oid database) {
     on_shmem_exit(detach, Datum(0));
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -83,7 +88,7 @@ bool attach(DatabaseState *db, Oid database) {
     proc_exit(0);
 }
 
-// Rounds until nothing is due soon, or somebody wants us to go.
+// Runs rounds until nothing is due soon or the worker must exit.
 void run_rounds() {
     RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0,
                         own->steps[static_cast<int>(core::Duty::Unblock)].done, 0};
@@ -91,14 +96,16 @@ void run_rounds() {
     for (;;) {
         if (asked_to_stop()) return;
         if (reload_settings()) {
-            // What a round has found by the old settings: the launcher may have read the new ones before that.
+            // Makes a round due, because the last round may have used the old settings although the launcher had
+            // already
+            // read the new ones.
             everything_is_due(checked_now());
             if (!database_served()) return;
         }
         if (!settings.enabled || must_make_room(own)) return;
         const TimestampTz now = checked_now();
         const TimestampTz notices_due = send_notices(own, now);
-        // Others want our place: not before we did what we came for.
+        // Another database needs the place of this worker. The worker runs one round first.
         if (own->leave && done_one) return;
         const TimestampTz supervision_due = run_supervision(own, &state);
         const TimestampTz unblock_due = own->extension == Presence::Present ? run_unblocking(own, &state) : kNothingDue;
@@ -123,7 +130,7 @@ extern "C" {
 
 PGDLLEXPORT void jobq_worker_main(Datum database_index) {
     begin_process(database_index, attach);
-    // The launcher may not have read the settings yet that this process was born with.
+    // The launcher may not have read the current settings yet, which this process has.
     if (database_served()) run_rounds();
     leave_in_order();
 }
