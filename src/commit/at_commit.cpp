@@ -1,4 +1,4 @@
-// See at_commit.h for what callers rely on.
+// See at_commit.h.
 #include "compat/pg.h"
 
 #include "claim/recent_claims.h"
@@ -22,8 +22,9 @@ namespace jobq {
 
 namespace {
 
-// Jobs that depend on those that have finished, or await them. A completion concerns only those whose active edge leads
-// to the job, any other end all that depend on it.
+// Unblocks the jobs that depend on the finished jobs or await them. A completed job only matters to the jobs whose
+// active
+// edge leads to it. Every other end of a job matters to all jobs that depend on it.
 void unblock_followers(const TransactionLog &log) {
     if (!any_job_awaited()) return;
     if (log.finished_unknown) {
@@ -55,7 +56,7 @@ void write_horizon(const LoggedRound &logged, DatabaseState *db) {
     if (logged.lease_deadline != kNothingDue) db->horizon_version = ++shared_state()->horizon_versions;
 }
 
-// What stands in the state under its lock.
+// Writes the parts of the database state that need its lock.
 void publish_state(const LoggedRound &logged, DatabaseState *db) {
     if (!logged.extension && logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -66,15 +67,15 @@ void publish_state(const LoggedRound &logged, DatabaseState *db) {
     LWLockRelease(database_states_lock());
 }
 
-// What the database's worker does next.
+// Publishes when the worker of the database must run its next round.
 void publish_round(const LoggedRound &logged) {
     if (!logged.any) return;
-    // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
+    // While there are unfinished jobs, the worker runs a round every tick interval, even without deadlines.
     const TimestampTz now = end_of_transaction();
     const TimestampTz round = now + tick_interval();
-    // What is to be looked at at once is due now, and not late since the beginning of time.
+    // A deadline in the past, such as DT_NOBEGIN for "at once", counts as due now, not as late.
     const TimestampTz due = logged.extension ? now : Max(Min(logged.due, round), now);
-    // The launcher looks at next_due after it has given a state away.
+    // The launcher checks next_due again after it has released a state.
     for_session_database([&](DatabaseState *db) {
         publish_state(logged, db);
         publish_due(db, due);
@@ -88,7 +89,7 @@ void publish_databases() {
 
 bool notices_wanted() { return settings.notify && settings.enabled; }
 
-// One slot is free.
+// Lets one sleeper look, because one slot is free.
 void let_one_look(const char *queue) { let_some_waiters_look(queue, 1); }
 
 void wake_anybody() {
@@ -163,12 +164,12 @@ void publish_prepared(PreparedEffects effects) {
     LoggedRound round = {has(kDeadlines | kReadyJobs | kLooks | kExtensionChanged),
                          has(kExtensionChanged),
                          GetCurrentTimestamp(),
-                         // Running jobs may have come that the rescue must look at.
+                         // There may be new running jobs that the rescue must check.
                          has(kDeadlines) ? DT_NOBEGIN : kNothingDue,
                          {},
                          0,
                          InvalidSubTransactionId};
-    // Deadlines come with keys of due jobs, running jobs, or schedules.
+    // A transaction with deadlines may have added keys of due jobs, running jobs, or schedules.
     if (has(kReadyJobs | kDeadlines)) forget_empty_ranges();
     if (has(kReadyJobs)) forget_recent_claims();
     publish_round(round);

@@ -30,14 +30,14 @@ namespace {
 
 // A transaction that changes more queues than this makes the counters unknown.
 constexpr int kMaxQueues = 8;
-// Of what is behind these, or finds no place as it is, the totals have no names.
+// Number of totals that a prepared transaction keeps by queue and kind. The rest is added up without names.
 constexpr int kMaxSeries = 3;
 
 struct Prepared {
     Oid database;  // InvalidOid: free
     FullTransactionId xid;
     PreparedEffects effects;
-    bool unknown;  // its changes of the counters
+    bool unknown;  // its changes of the counters are unknown
     int count;
     QueueChange changes[kMaxQueues];
     bool totals_unknown;
@@ -47,7 +47,7 @@ struct Prepared {
 
 struct PreparedTable {
     pg_atomic_uint32 count;
-    volatile bool adopted;  // what was prepared before is here
+    volatile bool adopted;  // the transactions that were prepared before the start are entered
     int capacity;
     Prepared items[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -58,12 +58,12 @@ LWLock *lock() { return shared_lock(Lock::Prepared); }
 
 Fate fate_of(const Prepared &item) { return jobq::fate_of(XidFromFullTransactionId(item.xid)); }
 
-// None where nothing can be prepared.
+// Returns the number of entries; 0 if the server allows no prepared transactions.
 int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends; }
 
-// ---- under the lock
+// ---- The functions up to the next line of this kind are called under the lock.
 
-// A free place. make_room() ensures that there is one for each session that prepares.
+// Returns a free place. make_room() ensures that there is one for each session that prepares.
 Prepared *find_place() {
     Prepared *end = shared->items + shared->capacity;
     Prepared *place = std::find_if(shared->items, end, [](const Prepared &item) { return !OidIsValid(item.database); });
@@ -98,9 +98,12 @@ PreparedEffects effects_of(const TransactionLog &log) {
     return effects;
 }
 
-// The server holds a dummy process for each transaction that is prepared, and does not clear it afterwards. None of
-// these has been taken by a new one yet: whoever prepares comes by here before. So nothing is missed, not even a
-// transaction that is over just now.
+// Enters the transactions that were prepared before the server began to write. The server keeps a dummy process for
+// each
+// prepared transaction, and does not clear it when the transaction ends. No new prepared transaction can have reused
+// one
+// of them, because every session calls this function before it prepares. So no transaction is missed, not even one that
+// has just ended.
 void adopt() {
     if (shared == nullptr || shared->capacity == 0 || shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();
@@ -140,7 +143,7 @@ bool is_same(const Prepared &copy, const Prepared &item) {
     return item.database == copy.database && FullTransactionIdEquals(item.xid, copy.xid);
 }
 
-// Adds its changes of the counters, unless another session has done so.
+// Adds the transaction's changes of the counters and totals, unless another session has done so.
 void count_once(const Prepared &copy, Prepared *item) {
     const auto has_counts = [](const Prepared &one) { return one.count > 0 || one.unknown; };
     const auto has_totals = [](const Prepared &one) { return one.series_count > 0 || one.totals_unknown; };
@@ -155,7 +158,7 @@ void count_once(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
-// Those that find no place are added up without a name, in the last one.
+// Stores the totals of the transaction. If there are too many, the last place holds the sum of the rest without a name.
 void keep_series(const core::SeriesLog &log, Prepared *item) {
     item->totals_unknown = log.incomplete;
     const int count = log.changes.count;
@@ -177,15 +180,17 @@ void release(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
-// What the server does not remember any more may have committed.
+// Returns whether the transaction may have committed. If the server no longer knows, it may have.
 bool has_committed(Fate fate) { return fate != Fate::Aborted; }
 
 PreparedEffects effects_of_end(const Prepared &ended, Fate fate) {
     return ended.effects & (has_committed(fate) ? kEffectsOfCommit : kEffectsOfRollback);
 }
 
-// The entry goes last: whoever has ended the transaction, and finds no entry any more, goes on as one who has told.
-// Two may tell of the same one; but for the counters that does no harm. And who wakes up finds the counters right.
+// Publishes the effects of a transaction that has ended. Releases the entry last, because the session that ended the
+// transaction takes a missing entry to mean that the effects are published. Two sessions may publish the same
+// transaction; this does no harm, because count_once() protects the counters. Updates the counters first, so that they
+// are right for the sessions that wake up.
 void tell(const Prepared &ended, Fate fate, Prepared *item) {
     if (has_committed(fate)) count_once(ended, item);
     publish_prepared(effects_of_end(ended, fate));
@@ -212,7 +217,7 @@ void release_elsewhere() {
     }
 }
 
-// What release_elsewhere() has left to this database.
+// Publishes the effects that release_elsewhere() in a session of another database has left to this database.
 void publish_what_is_left() {
     DatabaseState *db = find_database_state(MyDatabaseId);
     if (db == nullptr || pg_atomic_read_u32(&db->unpublished) == 0) return;
@@ -221,9 +226,10 @@ void publish_what_is_left() {
 
 bool has_room() { return shared->capacity - static_cast<int>(pg_atomic_read_u32(&shared->count)) >= MaxBackends; }
 
-// Makes sure that keep_log() finds a free place. At most MaxBackends sessions have come by here and have not taken
-// their place yet, so that many free places are enough. There are that many when all entries of transactions that are
-// over have been released, because at most max_prepared_xacts transactions are not over.
+// Makes sure that keep_log() finds a free place. MaxBackends free places are enough, because at most MaxBackends
+// sessions
+// have called this function and have not taken their place yet. That many places are free when the entries of all ended
+// transactions have been released, because at most max_prepared_xacts transactions have not ended.
 void make_room() {
     while (!has_room()) {
         CHECK_FOR_INTERRUPTS();
@@ -232,7 +238,7 @@ void make_room() {
     }
 }
 
-// Of a transaction that ends.
+// Returns whether the current transaction, which is ending, may have ended a prepared transaction.
 bool may_have_ended_one() {
     return pg_atomic_read_u32(&shared->count) > 0 && !FullTransactionIdIsValid(GetTopFullTransactionIdIfAny());
 }
@@ -273,7 +279,7 @@ void keep_log() {
         item->count = item->unknown ? 0 : count;
         memcpy(static_cast<void *>(item->changes), log.changes.items, sizeof(QueueChange) * item->count);
         keep_series(log.series, item);
-        // Counted again, by the worker.
+        // Makes the worker count the table again.
         if (item->unknown) item->effects |= kDeadlines;
     }
     LWLockRelease(lock());

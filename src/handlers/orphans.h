@@ -1,5 +1,8 @@
-// Jobs that run under a lease of an executor (shmem/executors.h) that no living executor has: its process has gone, the
-// server has crashed, was restarted or promoted, or the rows are of another one. Who may call it: rescue.cpp.
+// Orphans: jobs that run under an executor's lease (shmem/executors.h) that no running executor holds, because the
+// process
+// has exited, because the server has crashed or was restarted or promoted, or because the rows come from another
+// server.
+// Only rescue.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,8 +20,9 @@ struct Orphans {
     int count;
 };
 
-// Locks orphans, at most `at_most`, and leaves those that other transactions hold for later. Without `search`, only
-// looks at leases in the slots of executors, which costs almost nothing. Must be called inside with_spi().
+// Locks at most `at_most` orphans, and skips rows that other transactions have locked. Without `search`, only checks
+// the
+// leases in the slots of executors, which costs almost nothing. Must be called inside with_spi().
 Orphans lock_orphans(const RunningIds *search, int at_most);
 
 }  // namespace jobq
