@@ -168,7 +168,7 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
-    // An old snapshot does not show jobs that have come to need the job.
+    // An old snapshot does not show newer jobs that depend on a finished job.
     if (IsolationUsesXactSnapshot()) return outcome;
     bool more_keys = false;
     change_beside(

@@ -1,9 +1,10 @@
-// The part of the repair that numbers jobs again (lanes/own_numbers.h) whose rows came from another database while the
-// triggers that do so were disabled, as pg_restore --disable-triggers disables them.
+// The part of the repair that renumbers jobs (lanes/own_numbers.h) whose rows came from another database while the
+// triggers were disabled that renumber them, for example by pg_restore --disable-triggers.
 //
-// Such rows have been committed before the next epoch of the triggers begins (row/jobs_table.h), so one look at the
-// whole table in each epoch finds them. The look goes through the primary key in pieces. What it finds is changed in
-// one transaction: while one half of a group has other numbers than the other half, the group has two heads.
+// Such rows have been committed before the next epoch of the triggers begins (row/jobs_table.h), so one search of the
+// whole table in each epoch finds them. The search reads the primary key in pieces. All jobs that it finds are
+// renumbered
+// in one transaction, because a group in which only some jobs are renumbered would have two heads.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -21,10 +22,10 @@ namespace jobq {
 
 namespace {
 
-// Number of jobs per look, so that the other duties of the round need not wait long.
+// Number of jobs per piece, so that the other duties of the round need not wait long.
 constexpr int kPiece = 5000;
 
-// Selects whether this epoch's look is done. No row: the secret is lost, and nothing can be numbered.
+// Selects whether the search of this epoch is done. No row means that the secret is lost, so no job can be numbered.
 Statement was_looked_in = {"SELECT s.numbered_in IS NOT DISTINCT FROM $1 FROM jobq.hash_secret s", {INT8OID}};
 Statement note_looked_in = {"UPDATE jobq.hash_secret s SET numbered_in = $1", {INT8OID}, Planning::Free};
 Statement read_piece = {"SELECT j.id FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2", {INT8OID, INT8OID}};
@@ -34,9 +35,9 @@ Statement number_lanes = {
     {},
     Planning::Free};
 
-// The progress of the look in this process.
+// The progress of the search in this process.
 struct {
-    uint64 epoch;  // kNoEpoch: the look has not begun
+    uint64 epoch;  // kNoEpoch: the search has not begun
     int64 behind;
     bool found;
 } look = {kNoEpoch, PG_INT64_MIN, false};

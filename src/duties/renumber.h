@@ -6,8 +6,8 @@
 
 namespace jobq {
 
-// Does one piece of the look for jobs with numbers of another database and, at the end of the look, renumbers them.
-// Does nothing after the look is done, until the triggers of jobq.jobs change. Must be called inside with_spi().
+// Searches one piece of the table for jobs with numbers of another database. After the last piece, renumbers the jobs
+// that were found. Then does nothing until the triggers of jobq.jobs change. Must be called inside with_spi().
 void renumber_jobs(DutyOutcome *outcome);
 
 }  // namespace jobq

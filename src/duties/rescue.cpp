@@ -1,5 +1,6 @@
-// The duties that end leases: of workers that are silent or gone, of attempts that take too long, and of jobs that
-// ignore their cancellation. They skip jobs that other transactions have locked.
+// The duties that end leases: because the worker sends no heartbeats or its process has exited, because the attempt
+// takes
+// too long, or because the job ignores its cancellation. They skip jobs that other transactions have locked.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -24,23 +25,24 @@ namespace jobq {
 
 namespace {
 
-// When a lease expires: one timeout after the last heartbeat. A lease that is older than $2, the start of the grace
-// (server start, promotion, clock step, end of a lock on jobq.jobs), gets one timeout from there, because its worker
-// could not reach the server or the table. The lease of an executor has no clock (handlers/orphans.h).
+// When a lease expires: one timeout after the last heartbeat. $2 is the start of the grace, that is, the last server
+// start, promotion, clock step, or end of a lock on jobq.jobs. An older lease expires one timeout after $2 at the
+// earliest, because its worker could not reach the server or the table. The lease of an executor never expires
+// (handlers/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
     "greatest(" BOUNDED_TIME("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
     "WHEN j.started_at < $2 THEN $2 END) + " LEASE_TIMEOUT " END"
 
-// When the time of the job is over; NULL: its runtime is unlimited. The grace is the same, because the worker could not
-// report.
+// When the attempt has reached its maximum runtime; NULL if the runtime is unlimited. The grace applies here, too,
+// because the worker could not report the end of the job.
 #define RUNTIME_DEADLINE                                                                                           \
     "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " LEASE_TIMEOUT \
     ") ELSE j._must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
-// Locks the jobs, and selects whether their time was over before their worker was lost.
+// Locks the jobs, and selects whether they exceeded their maximum runtime before their lease expired.
 Statement lock_expired = {"SELECT j.id, j.overran FROM " RUNNING_JOBS(
                               "$4", "$5", "j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE ", false) AS overran",
                               "AND " DEADLINE " < $1 ORDER BY j.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $3",
@@ -167,7 +169,7 @@ Ended::How how_ended(core::OrphanEnd end) {
     return Ended::GivenBack;
 }
 
-// Ends the attempts whose executors have gone. Searches the rescue-indexed jobs as well, unless `search` is nullptr.
+// Ends the attempts whose executors have exited. Also searches the rescue-indexed jobs, unless `search` is nullptr.
 void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutcome *outcome) {
     const Orphans orphans = lock_orphans(search, batch);
     auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
@@ -176,7 +178,7 @@ void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutco
     outcome->more |= orphans.count == batch;
 }
 
-// Returns which of the locked jobs were lost together with others, and marks the other jobs too.
+// Returns which of the locked jobs were lost together with other jobs, and marks those other jobs, too.
 const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome) {
     const int count = static_cast<int>(rows.size());
     if (count == 0) return nullptr;
@@ -195,10 +197,11 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     return company.lost_together;
 }
 
-// Puts the running jobs whose time as young leases is over into the rescue's index, at most `batch` jobs. A job that
-// another transaction holds does not delay the others.
+// Puts running jobs whose lease is no longer young (leases/young_leases.h) into the rescue's index, at most `batch`
+// jobs.
+// A job that another transaction has locked does not delay the others.
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
-    // An old snapshot would not see the leases that must be judged.
+    // An old snapshot would not show the leases that must be checked.
     if (IsolationUsesXactSnapshot()) return;
     auto *due = room_for<YoungLease>(static_cast<uint64>(max_recent_claims()));
     const int count = due_leases(now, due, max_recent_claims());

@@ -25,7 +25,8 @@ constexpr core::Micros kPruneInterval = core::kMinute;
 
 TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
 
-// The workers of adopted jobs, if they know of this database, could not reach it before.
+// Returns the start of the grace, or the time of the adoption if that is later, because the workers of adopted jobs may
+// not have been able to reach this database before.
 TimestampTz later_grace(TimestampTz grace_start) {
     const TimestampTz adopted = adopted_at();
     return adopted > GetCurrentTimestamp() ? grace_start : Max(grace_start, adopted);

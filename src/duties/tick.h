@@ -1,5 +1,5 @@
-// The tick: everything that must happen to jobs although nobody calls. jobq_tick() runs it in the caller's
-// transaction; the background worker runs one duty after the other, each batch in a transaction of its own.
+// The tick: the work that must be done even if no session calls jobq. jobq_tick() runs it in the caller's transaction.
+// The background worker runs one duty after the other, each batch in its own transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,18 +19,18 @@ Rest rest_of_duties();
 
 // Runs one batch of one duty at time `now`, inside the current transaction (opens an SPI connection). Leases that were
 // claimed before `grace_start`, or before the jobs were adopted, expire one timeout after it at the earliest. `batches`
-// combines several batches into one for a caller that continues in the same transaction, because each batch would read
-// past the index entries of the previous ones.
+// combines several batches into one for a caller that continues in the same transaction, because otherwise each batch
+// would read the index entries of the previous batches again.
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches = 1);
 
-// Returns whether rows that an earlier batch has skipped would still be skipped. A batch that skips none may not have
-// looked at them, because a duty tries such rows more rarely. Opens an SPI connection.
+// Returns whether rows that an earlier batch has skipped would still be skipped. A batch that skips no rows does not
+// show that, because a duty retries skipped rows less often. Opens an SPI connection.
 bool leaves_out_still(Duty duty);
 
 // Returns the earliest moment at which rescue, cancel, promote, or a schedule has work; DT_NOEND: never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
 
-// Returns whether Duty::Reconcile would keep the other duties waiting.
+// Returns whether Duty::Reconcile would delay the other duties.
 bool recount_takes_long();
 
 // Returns whether any unfinished job exists, i.e., whether rounds at jobq.tick_interval are worth their cost.
