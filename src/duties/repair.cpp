@@ -43,7 +43,7 @@ Statement find_misplaced_triggers = {
     R"(SELECT t.tgname::text FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
        AND t.tgname IN ('tell_job', 'renumber_job') AND t.tgenabled = 'O')",
     {}};
-// Short, because other transactions that write to the table queue behind this lock.
+// Short, because other transactions that write to the table must wait while this session waits for its lock.
 constexpr const char *kLockTimeout = "50ms";
 
 // Selects running jobs with a heartbeat from the future or without a heartbeat. After the clock is set back, such a

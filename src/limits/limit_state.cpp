@@ -198,7 +198,7 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
         entry->missed = false;
         return waited_for;
     });
-    // For a slot of the whole queue the entry is all that had to change.
+    // A slot of the whole queue belongs to no key, so no throttled range changes.
     if (key.empty()) return missed;
     return unthrottle_key(queue, key, GetCurrentTimestamp(), 1) || missed;
 }

@@ -11,7 +11,7 @@
 
 namespace jobq {
 
-// What a job takes of one limit until it is claimed.
+// The slot and the token of one limit that a claim has taken for a job.
 struct Permit {
     SlotOf of;
     int64 limit;

@@ -1,4 +1,4 @@
-// The SQL functions behind the view jobq.queue_stats: numbers of jobs, rates, and ages.
+// The SQL functions that the view jobq.queue_stats calls: numbers of jobs, rates, and ages.
 #include "compat/pg.h"
 
 #include "compat/args.h"

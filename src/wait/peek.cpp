@@ -1,7 +1,6 @@
-// See peek.h. A claim skips rows that other transactions have locked, so a look must skip them too; otherwise a worker
-// would be told again and again of a job that another worker is claiming. A look must not lock rows, because that
-// writes. But the xmax of a locked or changed row is the number of the transaction, and the look can check whether that
-// transaction is still in progress.
+// See peek.h. A claim skips rows that other transactions have locked, so a look must skip them, too. Otherwise a worker
+// would be woken up again and again for a job that another worker is claiming. A look must not lock rows, because that
+// writes. Instead, it checks whether the transaction in the xmax of the row is still in progress.
 #include "compat/pg.h"
 
 #include "compat/args.h"
