@@ -120,6 +120,7 @@ list_deb_needs() {
 list_process_needs() {
     have prove || need "prove, for the process tests" perl
     perl -MIPC::Run -e 1 2>/dev/null || need "IPC::Run, for the process tests" libipc-run-perl
+    perl -MDBD::Pg -e 1 2>/dev/null || need "DBD::Pg, for the process tests" libdbd-pg-perl
 }
 
 list_fuzz_needs() {

@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 300; }
 
 use Exporter 'import';
+use JobqSql;
 use List::Util qw(max min);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -70,20 +71,29 @@ sub keep_in_use
 # Options for psql: connect as another role.
 sub connect_as { return (extra_params => [ '-U', shift ]); }
 
-# Runs SQL that must succeed; returns what it printed.
+# Runs SQL that must succeed; returns what psql would print.
 sub value
 {
     my ($node, $database, $sql, %params) = @_;
-    return $node->safe_psql($database, $sql, %params);
+    my ($out, $err, $ok) = run_sql($node, $database, $sql, %params);
+    die "error running SQL: '$err'\nwith: $sql" unless $ok;
+    print STDERR $err if $err ne '';
+    return $out;
 }
 
 # Runs SQL that may fail; returns its output, its errors and whether it succeeded.
 sub run_sql
 {
     my ($node, $database, $sql, %params) = @_;
-    my ($out, $err) = ('', '');
-    my $status = $node->psql($database, $sql, stdout => \$out, stderr => \$err, %params);
-    return ($out, $err, $status == 0);
+    my ($out, $err, $ok) = ('', '');
+    my @user = @{ $params{extra_params} // [] };
+    if (JobqSql::needs_psql($sql) || grep({ $_ ne 'extra_params' } keys %params) || (@user && $user[0] ne '-U') || @user > 2)
+    {
+        $ok = $node->psql($database, $sql, stdout => \$out, stderr => \$err, %params) == 0;
+    }
+    else { ($out, $err, $ok) = run_here($node->connstr($database), $user[1], $sql); }
+    chomp($out, $err);
+    return ($out, $err, $ok);
 }
 
 # The SQLSTATE that SQL fails with, 00000 when it does not.
