@@ -110,9 +110,9 @@ void define_memory_settings() {
         "jobq.max_tracked_lanes", "Lanes of which shared memory may hold where their first jobs are.",
         "Claims in lanes beyond that pass over the index entries of jobs that are gone.", &settings.max_tracked_lanes,
         1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.max_recent_claims",
+    DefineCustomIntVariable("jobq.max_young_leases",
                             "Claims of the last second that shared memory can keep an eye on.",
-                            "Claims beyond that cost an index entry more.", &settings.max_recent_claims, 16384, 8,
+                            "Claims beyond that cost an index entry more.", &settings.max_young_leases, 16384, 8,
                             10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.max_limits", "Limits of queues and keys that are in use at the same time, in all databases.",

@@ -29,7 +29,7 @@ struct Settings {
     int cancel_grace_ms;       // jobq.cancel_grace: how long a running job may ignore a cancellation
     int log_duties;            // jobq.log_duties: level at which rounds that did something are logged
     int max_tracked_lanes;     // jobq.max_tracked_lanes: lanes of which something may be known in shared memory
-    int max_recent_claims;     // jobq.max_recent_claims: claims of the last second that shared memory keeps an eye on
+    int max_young_leases;     // jobq.max_young_leases: claims of the last second that shared memory keeps an eye on
     int max_limits;            // jobq.max_limits: limits that shared memory remembers, in the whole server
     bool async_heartbeats;     // jobq.async_heartbeats: heartbeats that are their whole transaction do not wait for the
                                // disk

@@ -203,8 +203,8 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not show the leases that must be checked.
     if (IsolationUsesXactSnapshot()) return;
-    auto *due = room_for<YoungLease>(static_cast<uint64>(max_recent_claims()));
-    const int count = due_leases(now, due, max_recent_claims());
+    auto *due = room_for<YoungLease>(static_cast<uint64>(max_young_leases()));
+    const int count = due_leases(now, due, max_young_leases());
     int settled = 0;
     change_jobs(
         count, [&](int first, int n) { settled += index_leases(due + first, n, batch - settled); },

@@ -63,7 +63,7 @@ bool index_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
 // The ids of the leases that list(young, room) gives.
 template <typename List>
 Datum ids_of(List list) {
-    const int room = max_recent_claims();
+    const int room = max_young_leases();
     auto *young = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
     const int count = room == 0 ? 0 : list(young, room);
     auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
@@ -173,7 +173,7 @@ void index_before_prepare() { has_entered = true; }
 
 void index_own_leases() {
     if (!has_entered) return;
-    const int room = max_recent_claims();
+    const int room = max_young_leases();
     auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
     while (const int count = leases_of_this_transaction(own, room)) {
         index_leases(own, count, count);

@@ -35,7 +35,7 @@ using Table = SetTable<Set, Lock::Leases>;
 // By the job's id.
 Table table = {};
 
-int set_count() { return Table::sets_for(settings.max_recent_claims); }
+int set_count() { return Table::sets_for(settings.max_young_leases); }
 
 bool is_over(const Entry &entry) {
     return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
@@ -250,7 +250,7 @@ uint32 worker_hash_of(const text *worker_id) {
                       static_cast<int>(VARSIZE_ANY_EXHDR(worker_id)));
 }
 
-int max_recent_claims() { return table.room(); }
+int max_young_leases() { return table.room(); }
 
 Size young_leases_size() { return sizeof(Set) * set_count(); }
 

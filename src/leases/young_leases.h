@@ -49,7 +49,7 @@ void forget_leases_of(Oid database);
 uint32 worker_hash_of(const text *worker_id);
 
 // How many there can be; 0 without preload.
-int max_recent_claims();
+int max_young_leases();
 
 // For main/jobq.cpp: its part of the shared memory.
 Size young_leases_size();

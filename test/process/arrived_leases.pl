@@ -135,7 +135,7 @@ $node->stop;
 
 # ---- without room for leases, and without preload
 
-$node = preloaded('few', conf => [ 'jobq.max_recent_claims = 8' ]);
+$node = preloaded('few', conf => [ 'jobq.max_young_leases = 8' ]);
 looked_after('work');
 value($node, 'work', $replica . join '', map { running("many $_", 'NULL', $_) } 1 .. 60);
 becomes_true($node, 'work', q{SELECT count(*) = 60 FROM jobq.attempts WHERE worker_id LIKE 'many%' AND outcome = 'lost'}, 'more than there is room for: rescued');

@@ -11,7 +11,7 @@ use JobqTest;
 use Test::More;
 
 # So few places for recent claims that most claims enter their jobs into the rescue's index.
-my $node = lane_server('old_snapshot', conf => ['jobq.max_recent_claims = 8']);
+my $node = lane_server('old_snapshot', conf => ['jobq.max_young_leases = 8']);
 lane_database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 sub done { my ($query, $name) = @_; return becomes_true($node, 'work', $query, $name); }

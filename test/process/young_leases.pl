@@ -298,7 +298,7 @@ $node->stop;
 
 # ---- hundreds of running jobs, room for the leases of eight
 
-my $small = preloaded('few', conf => [ 'jobq.max_recent_claims = 8', 'max_prepared_transactions = 10', 'autovacuum = off' ]);
+my $small = preloaded('few', conf => [ 'jobq.max_young_leases = 8', 'max_prepared_transactions = 10', 'autovacuum = off' ]);
 $node = $small;
 database($node, 'work');
 work(qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
