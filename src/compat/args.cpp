@@ -133,8 +133,8 @@ core::Micros span_of(const Interval *value) { return core::span_micros(value->mo
 
 text *truncated_error(Datum value, bool is_null) {
     if (is_null) return nullptr;
-    // A slice: an error text of 1 GB is never read whole. Any character that starts within the limit ends within it
-    // + 4.
+    // Reads only the start of the value, because an error text can be 1 GB long. A character that starts within the
+    // limit ends at most 4 bytes after it.
     if (toast_raw_datum_size(value) <= core::kMaxErrorBytes + VARHDRSZ) return DatumGetTextPP(value);
     const text *head = DatumGetTextPSlice(value, 0, static_cast<int32>(core::kMaxErrorBytes + MAX_MULTIBYTE_CHAR_LEN));
     const int length = pg_mbcliplen(VARDATA_ANY(head), static_cast<int>(VARSIZE_ANY_EXHDR(head)),

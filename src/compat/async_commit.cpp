@@ -11,7 +11,8 @@ namespace jobq {
 
 namespace {
 
-// Position where the WAL of a transaction ended after such a call. The WAL of another transaction never ends there.
+// WAL position at the end of the last call that allowed an asynchronous commit. The WAL of another transaction never
+// ends at this position.
 XLogRecPtr allowed_end = 0;
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Commits that need not wait for the disk, call by call: for transactions that consist of nothing but calls whose loss
-// in a crash does no harm. Being outside a transaction block is not enough: INSERT ... SELECT FROM jobq_claim() is one
-// statement. So what counts is the WAL that the transaction has written: none before the call, none after it.
+// Commits that do not wait for the disk. A call may ask for one if losing its transaction in a crash does no harm; the
+// commit is asynchronous if the transaction consists only of such calls. It is not enough that the call is outside a
+// transaction block, because INSERT ... SELECT FROM jobq_claim() is one statement. So the WAL decides: the transaction
+// must write none before the first of these calls and none after the last.
 #pragma once
 
 #include "compat/pg.h"

@@ -23,7 +23,8 @@ namespace {
 
 bool is_enabled(const Trigger &trigger) { return trigger.tgenabled != TRIGGER_DISABLED; }
 
-// What the server attaches to the table that is referenced, for keys that do more than refuse.
+// Returns whether the server attached this trigger to a referenced table for a foreign key that changes the referencing
+// rows.
 bool changes_followers(const Trigger &trigger, RowChange change) {
     if (!is_enabled(trigger) || !OidIsValid(trigger.tgconstrrelid)) return false;
     switch (trigger.tgfoid) {
@@ -46,7 +47,8 @@ bool changes_followers(const Trigger &trigger) {
 
 bool is_primary_key(Oid index) { return catalog_value(INDEXRELID, index, &FormData_pg_index::indisprimary, false); }
 
-// Of a statement of ours, which updates no primary key: what follows that one stays as it is.
+// The same for a statement of jobq. Such a statement never updates a primary key, so an update changes no rows that
+// reference one.
 bool changes_followers_of_ours(const Trigger &trigger, RowChange change) {
     return changes_followers(trigger, change) &&
            (change == RowChange::Delete || !is_primary_key(trigger.tgconstrindid));
@@ -62,7 +64,8 @@ Oid owner_of_function(Oid function) {
     return owner;
 }
 
-// A deferrable constraint is checked after the change, too, with the expressions of its index.
+// Returns whether the trigger checks a deferrable unique constraint whose index has expressions or a predicate; the
+// check evaluates them after the change.
 bool evaluates_after_change(const Trigger &trigger) {
     if (trigger.tgfoid != F_UNIQUE_KEY_RECHECK || !is_enabled(trigger)) return false;
     Relation index = index_open(trigger.tgconstrindid, AccessShareLock);
@@ -83,8 +86,9 @@ bool evaluates_after_change(const Trigger &trigger) {
     pg_unreachable();
 }
 
-// Of a table whose owner has the owner's rights anyway what belongs to others counts; of any other table everything
-// does: whoever owns it says what its triggers are, which rows move to which partition, and what else rules change.
+// Raises an error if a role without the rights of `owner` decides what runs after a change of this table. If the owner
+// of the table has these rights, only trigger functions of other roles matter. If not, all triggers, rules, and index
+// expressions do, because the owner of the table chooses them.
 void require_trusted_table(Relation follower, const TriggerDesc *triggers, Oid owner) {
     const bool trusted = has_privs_of_role(follower->rd_rel->relowner, owner);
     if (!trusted && follower->rd_rules != nullptr) untrusted(follower, "what follows from a rule");
@@ -98,7 +102,7 @@ void require_trusted_table(Relation follower, const TriggerDesc *triggers, Oid o
     }
 }
 
-// The table and its partitions; other children are not followed.
+// Returns the table and its partitions. Foreign keys do not follow other inheritance children.
 List *partitions_of(Oid table) {
     if (get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE)
         return find_all_inheritors(table, RowExclusiveLock, nullptr);
@@ -107,7 +111,7 @@ List *partitions_of(Oid table) {
 
 void require_trusted(const TriggerDesc *triggers, Oid owner, List **seen);
 
-// The locks are those that the change itself takes.
+// Takes the locks that the change itself takes.
 void require_trusted_follower(Oid table, Oid owner, List **seen) {
     ListCell *cell;
     foreach (cell, partitions_of(table)) {
@@ -122,8 +126,8 @@ void require_trusted_follower(Oid table, Oid owner, List **seen) {
     }
 }
 
-// `triggers`: a copy, since what is looked up meanwhile may build the relation's entry in the cache anew. `seen`: the
-// tables that have been looked at.
+// `triggers` must be a copy, because a catalog lookup may rebuild the entry of the relation in the cache. `seen` lists
+// the tables that have been checked.
 void require_trusted(const TriggerDesc *triggers, Oid owner, List **seen) {
     check_stack_depth();
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++)

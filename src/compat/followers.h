@@ -1,11 +1,12 @@
-// Tables that follow another one by a foreign key (CASCADE, SET NULL, SET DEFAULT), and what hangs on them.
+// Checks the tables that a foreign key with CASCADE, SET NULL, or SET DEFAULT changes when jobq changes the referenced
+// row.
 //
-// The server makes such a change as the owner of that table, but what it queues to be done after it (AFTER triggers,
-// checks of deferrable constraints) runs as whoever runs the statement that began it (before PostgreSQL 18): with the
-// rights of jobq's owner, where jobq deletes or updates the row.
+// The server changes the referencing table as the owner of that table. Before PostgreSQL 18, however, AFTER triggers
+// and deferred constraint checks that this change queues run as the role that executes the original statement. If jobq
+// deletes or updates the row, this role is the owner of jobq.
 //
-// All that jobq deletes or updates by SQL is looked at here (compat/spi.cpp), and what it updates as the executor would
-// (table/table.cpp). Rows of a table with such a foreign key, which is a row trigger to it, are changed in no other
+// Every SQL statement of jobq is checked when its execution starts (compat/spi.cpp). Direct row access needs no check,
+// because a table with such a foreign key has row triggers and its rows are therefore changed by SQL.
 // way.
 #pragma once
 
@@ -15,13 +16,13 @@ namespace jobq {
 
 enum class RowChange : uint8 { Delete, Update };
 
-// 55000 when one without the rights of the role has a say in what would run so, when we change rows of the table, which
-// is locked for that. Nobody can attach anything any more until the transaction has ended. Updates: of other columns
-// than the primary key's, which jobq never changes.
+// Raises 55000 if a role without the rights of `role` decides what such a change runs. The table must be locked for the
+// change, so that nothing can be attached to it before the transaction ends. An update is assumed to leave the primary
+// key unchanged, because jobq never changes one.
 void require_trusted_followers(Relation table, RowChange change, Oid role);
 
-// The same for all tables that a statement changes, whose tables are locked, and the current user. Next to free where
-// no table follows.
+// The same for all tables that a statement changes and for the current user. The tables must be locked. Costs almost
+// nothing if no foreign key references the tables.
 void require_trusted_followers(const PlannedStmt &plan);
 
 }  // namespace jobq

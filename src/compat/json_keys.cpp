@@ -12,7 +12,7 @@ namespace jobq {
 
 namespace {
 
-// Maximum length of a given key that is compared with the known keys, none of which is as long.
+// Maximum length of a key that is compared with the known keys, which are all shorter.
 constexpr size_t kMaxComparedBytes = 63;
 
 char *string_of(const JsonbValue &value) { return pnstrdup(value.val.string.val, value.val.string.len); }
@@ -27,7 +27,7 @@ void require_object(const Jsonb *value, const char *argument, const char *hint) 
                     errhint("%s", hint)));
 }
 
-// A name of which more than half is wrong is not similar.
+// A name is not similar if more than half of it differs.
 UnknownKey::UnknownKey(std::string_view given) : given_(given), distance_(static_cast<int>(given.size() / 2) + 1) {
     initStringInfo(&known_);
 }

@@ -54,7 +54,7 @@ class UnknownKey {
     std::string_view given_;
     StringInfoData known_;
     const char *nearest_ = nullptr;
-    int distance_;  // of the nearest one; or the lowest that is too far
+    int distance_;  // distance of `nearest_`, or the smallest distance that is too large
 };
 // Raises 22023 because the function has an argument for the key.
 [[noreturn]] void refuse_typed_key(const char *argument, const char *key, const char *typed_argument);
@@ -66,8 +66,8 @@ text *text_of_key(const char *key, const JsonbValue &value, const char *wanted =
 // A number may also be written as a string, because drivers without 64-bit integers return ids as strings.
 Datum number_of_key(const char *key, const JsonbValue &value, PGFunction input, const char *wanted);
 int32 int_of_key(const char *key, const JsonbValue &value);
-// Returns a JSON number as its type's input function reads it: of a whole number in any notation (1.0, 1e2) only the
-// digits.
+// Returns a JSON number in the form that the input function of its type reads: a whole number in any notation (1.0,
+// 1e2) becomes plain digits.
 char *digits_of(const JsonbValue &number);
 
 }  // namespace jobq

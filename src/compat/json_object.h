@@ -1,5 +1,5 @@
-// A jsonb object that is put together member by member. Texts and jsonb are not copied: they must be there until
-// made().
+// Builds a jsonb object member by member. Does not copy texts and jsonb values: they must stay valid until made()
+// returns.
 #pragma once
 
 #include "compat/pg.h"
@@ -28,13 +28,13 @@ class JsonObject {
         JsonbValue item = string_of(value);
         add(key, &item);
     }
-    // As the session writes times, or `west`: with so many seconds west of UTC.
+    // Adds a time as the session displays times, or in the time zone that is `west` seconds west of UTC.
     void moment(std::string_view key, TimestampTz value, const int *west = nullptr) {
         auto *written = static_cast<char *>(palloc(MAXDATELEN + 1));
         JsonEncodeDateTime(written, TimestampTzGetDatum(value), TIMESTAMPTZOID, west);
         text_of(key, written);
     }
-    // nullptr: null.
+    // Adds a jsonb value; nullptr stands for null.
     void json(std::string_view key, const Jsonb *value) {
         JsonbValue item;
         item.type = jbvNull;

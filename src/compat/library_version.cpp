@@ -1,10 +1,10 @@
-// See library_version.h. The one file that is compiled anew for another version.
+// See library_version.h. Only this file is recompiled when the version changes.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
 #include "core/version.h"
 
-// From PostgreSQL 18 on pg_get_loaded_modules() shows both.
+// PostgreSQL 18 and later show both in pg_get_loaded_modules().
 extern "C" {
 #ifdef PG_MODULE_MAGIC_EXT
 PG_MODULE_MAGIC_EXT(.name = "jobq", .version = JOBQ_VERSION);
@@ -17,7 +17,7 @@ namespace jobq {
 
 namespace {
 
-// Known to all libraries of the process.
+// The rendezvous variable is shared by all libraries of the process.
 void **loaded_library() { return find_rendezvous_variable("jobq library"); }
 
 }  // namespace

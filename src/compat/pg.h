@@ -1,5 +1,5 @@
-// The only server prelude: every shell file includes this first. Differences between server versions live
-// here, but for the magic block (library_version.cpp).
+// The only server prelude: every shell file includes it first. It contains the differences between server versions,
+// except the magic block (library_version.cpp).
 #pragma once
 
 #ifdef JOBQ_CORE_ONLY
@@ -54,24 +54,25 @@ extern "C" {
 #endif
 
 #if PG_VERSION_NUM < 170000
-// Intervals are finite before PostgreSQL 17.
+// Before PostgreSQL 17, all intervals are finite.
 #define INTERVAL_NOT_FINITE(interval) ((void)(interval), false)
 #endif
 
 namespace jobq {
 constexpr int kServerMajor = PG_VERSION_NUM / 10000;
-// On newer servers than this release has been tested with nothing is done below SQL (table/attached.h).
+// Newest server version that this release has been tested with. On newer servers, jobq uses only SQL
+// (table/attached.h).
 constexpr int kNewestTested = 18;
 inline bool newer_than_tested() { return kServerMajor > kNewestTested; }
 
-// Names a cache of the server's catalogue to those who are told of changes.
+// Type of a system cache's id, as passed to invalidation callbacks.
 #if PG_VERSION_NUM >= 190000
 using CatalogCache = SysCacheIdentifier;
 #else
 using CatalogCache = int;
 #endif
 
-// What table_tuple_update says of the indexes: which of them want an entry for the new version.
+// What table_tuple_update() returns about the indexes: which of them need an entry for the new version of the row.
 #if PG_VERSION_NUM >= 160000
 using IndexUpdate = TU_UpdateIndexes;
 constexpr IndexUpdate kAllIndexes = TU_All;
@@ -86,7 +87,7 @@ inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
 
-// Gives back what an index has kept from entry to entry, as BRIN does since PostgreSQL 17: pages that stay pinned.
+// Releases what an index keeps between inserted entries. Since PostgreSQL 17, BRIN keeps pages pinned.
 inline void end_index_inserts(Relation index, struct IndexInfo *info) {
 #if PG_VERSION_NUM >= 170000
     index_insert_cleanup(index, info);
@@ -96,7 +97,7 @@ inline void end_index_inserts(Relation index, struct IndexInfo *info) {
 #endif
 }
 
-// The replication slots that this session has made for itself.
+// Drops the temporary replication slots of this session.
 inline void drop_temporary_slots() {
 #if PG_VERSION_NUM >= 170000
     ReplicationSlotCleanup(false);
@@ -105,7 +106,7 @@ inline void drop_temporary_slots() {
 #endif
 }
 
-// The oldest transaction whose outcome the server still knows.
+// Returns the oldest transaction whose outcome the server still knows.
 inline TransactionId oldest_known_xid() {
 #if PG_VERSION_NUM >= 170000
     return TransamVariables->oldestClogXid;
@@ -114,7 +115,7 @@ inline TransactionId oldest_known_xid() {
 #endif
 }
 
-// The sequence behind an identity column.
+// Returns the sequence of an identity column.
 inline Oid identity_sequence(Relation table, AttrNumber column) {
 #if PG_VERSION_NUM >= 170000
     return getIdentitySequence(table, column, false);
@@ -123,8 +124,9 @@ inline Oid identity_sequence(Relation table, AttrNumber column) {
 #endif
 }
 
-// Whether the current transaction has given the table new files (TRUNCATE, ALTER TABLE ...): what they hold says
-// nothing of what there is if it rolls back, and all rows in them may be its own.
+// Returns whether the current transaction has replaced the files of the table (TRUNCATE, ALTER TABLE ...). If so, the
+// files say nothing about the table as it is after a rollback, and the current transaction may have written all rows in
+// them.
 inline bool has_new_files(Relation table) {
 #if PG_VERSION_NUM >= 160000
     return table->rd_firstRelfilelocatorSubid != InvalidSubTransactionId;
@@ -133,7 +135,7 @@ inline bool has_new_files(Relation table) {
 #endif
 }
 
-// Whether this session holds the lock in this mode itself.
+// Returns whether this session holds the lock in exactly this mode.
 inline bool holds_lock(const LOCKTAG &tag, LOCKMODE mode) {
 #if PG_VERSION_NUM >= 170000
     return LockHeldByMe(&tag, mode, false);
@@ -178,7 +180,7 @@ inline TM_Result update_tuple(Relation table, ItemPointer tid, TupleTableSlot *r
 #endif
 }
 
-// Whether SET ROLE to a role is allowed: since PostgreSQL 16 being a member is not enough.
+// Returns whether the member may use SET ROLE to become the role. Since PostgreSQL 16, membership alone is not enough.
 inline bool may_set_role(Oid member, Oid role) {
 #if PG_VERSION_NUM >= 160000
     return member_can_set_role(member, role);
@@ -187,7 +189,7 @@ inline bool may_set_role(Oid member, Oid role) {
 #endif
 }
 
-// A background worker connects as a role that may not log in.
+// Whether a background worker can connect as a role without the LOGIN attribute.
 #if PG_VERSION_NUM >= 170000
 constexpr bool kRunsWithoutLogin = true;
 constexpr uint32 kConnectWithoutLogin = BGWORKER_BYPASS_ROLELOGINCHECK;
@@ -230,7 +232,7 @@ inline TM_Result delete_tuple(Relation table, ItemPointer tid, Snapshot snapshot
 }  // namespace jobq
 
 #if PG_VERSION_NUM >= 160000
-// One function for all kinds of objects since PostgreSQL 16.
+// PostgreSQL 16 replaced these functions with one for all kinds of objects.
 #define pg_database_ownercheck(database, role) object_ownercheck(DatabaseRelationId, database, role)
 #define pg_extension_ownercheck(extension, role) object_ownercheck(ExtensionRelationId, extension, role)
 #define pg_database_aclcheck(database, role, mode) object_aclcheck(DatabaseRelationId, database, role, mode)

@@ -1,5 +1,5 @@
-// A queue's name where its place has a fixed size: in shared memory, in what a transaction notes, as a key of a hash
-// table. Zero padded, so that names can be compared and copied as bytes.
+// The name of a queue in a field of fixed size: in shared memory, in the notes of a transaction, and as the key of a
+// hash table. It is padded with zeros so that names can be compared and copied as bytes.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,7 +16,8 @@ namespace jobq {
 using QueueName = char[NAMEDATALEN];
 static_assert(sizeof(QueueName) > core::kMaxQueueBytes);
 
-// False when the name is too long, and has been cut: such names come in with triggers disabled only.
+// Copies the name. Returns false if the name was too long and has been truncated. Only rows inserted with triggers
+// disabled have such names.
 inline bool copy_queue(char *to, std::string_view queue) {
     const size_t size = Min(queue.size(), sizeof(QueueName) - 1);
     memcpy(to, queue.data(), size);
@@ -28,12 +29,12 @@ inline bool same_queue(const char *a, const char *b) { return memcmp(a, b, sizeo
 
 inline std::string_view queue_view(const char *name) { return {name, strnlen(name, sizeof(QueueName))}; }
 
-// Where to look for a queue.
+// Returns the hash of a queue name for tables in memory.
 inline uint32 hash_of_queue(const char *name) {
     return hash_bytes(reinterpret_cast<const unsigned char *>(name), static_cast<int>(queue_view(name).size()));
 }
 
-// A hash that stands for a queue of this session's database.
+// Returns a hash that stands for a queue of this session's database.
 inline uint64 digest_of_queue(std::string_view queue) {
     return hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue.data()), static_cast<int>(queue.size()),
                                MyDatabaseId);

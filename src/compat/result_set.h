@@ -1,4 +1,4 @@
-// The rows a set-returning function returns: a tuplestore filled at once (materialize mode).
+// The rows of a set-returning function, collected in a tuplestore (materialize mode).
 #pragma once
 
 #include "compat/pg.h"
@@ -10,7 +10,7 @@ namespace jobq {
 
 class ResultSet {
  public:
-    // Must be constructed before SPI is opened: the store belongs to the caller's memory context.
+    // Must be constructed before SPI is opened, because the tuplestore belongs to the memory context of the caller.
     explicit ResultSet(FunctionCallInfo fcinfo) {
         InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
         info_ = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
@@ -18,12 +18,12 @@ class ResultSet {
     void row(const Datum *values, const bool *nulls) {
         tuplestore_putvalues(info_->setResult, info_->setDesc, const_cast<Datum *>(values), const_cast<bool *>(nulls));
     }
-    // A row without NULLs.
+    // Adds a row without NULLs.
     void row(std::initializer_list<Datum> values) {
         static constexpr bool kNoNulls[kMaxColumns] = {};
         row(values.begin(), kNoNulls);
     }
-    // Each row that a statement found, whose columns are those of the function.
+    // Adds all rows of a result that has the same columns as the function.
     void rows(const Rows &found) {
         Datum values[kMaxColumns];
         bool nulls[kMaxColumns];
@@ -33,7 +33,7 @@ class ResultSet {
             row(values, nulls);
         }
     }
-    // What the function returns.
+    // Returns the value that the C function must return.
     Datum done() const { return Datum(0); }
 
  private:

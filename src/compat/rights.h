@@ -5,7 +5,7 @@
 
 namespace jobq {
 
-// Whether the session has the rights of the role now: as the role itself, as a member of it, or as a superuser.
+// Returns whether the session currently has the rights of the role: as the role itself, as a member, or as a superuser.
 bool has_rights_of(Oid role);
 
 // What as_role() restores. After an error, the end of the (sub)transaction restores it.

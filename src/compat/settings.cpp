@@ -1,5 +1,5 @@
-// The settings jobq.*: names, bounds, units and who may change what. See settings.h.
-// What steers background workers changes with a reload (SIGHUP): a session's own value would never reach them.
+// Definitions of the settings jobq.*: names, bounds, units, and who may change them. See settings.h. Settings of
+// background workers change with a reload (SIGHUP), because the value of a session would never reach the workers.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -25,7 +25,7 @@ const config_enum_entry kAccess[] = {
 const config_enum_entry kAdopt[] = {
     {"manual", Adopt::Manual, false}, {"auto", Adopt::Auto, false}, {nullptr, 0, false}};
 
-// Case matters and nothing is folded: the names are those of pg_database.
+// Names are case-sensitive and not folded, like those in pg_database.
 bool split_names(char *copy, List **names) { return SplitGUCList(copy, ',', names); }
 
 bool check_databases(char **value, void **, GucSource) {
@@ -102,10 +102,11 @@ void define_duty_settings() {
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
 }
 
-// They size the shared memory, and exist only when there is some.
+// These settings size the shared memory. They are defined only if the library is preloaded, because otherwise there is
+// none.
 void define_memory_settings() {
     if (!process_shared_preload_libraries_in_progress) return;
-    // A multiple of eight is used up.
+    // Entries come in sets of eight, so a multiple of eight leaves none unused.
     DefineCustomIntVariable(
         "jobq.max_tracked_lanes", "Lanes of which shared memory may hold where their first jobs are.",
         "Claims in lanes beyond that pass over the index entries of jobs that are gone.", &settings.max_tracked_lanes,
@@ -133,7 +134,7 @@ void define_session_settings() {
     DefineCustomStringVariable("jobq.worker_id", "Name of the worker when a claim gives none.",
                                "Empty: a name made of the process id of the session.", &settings.worker_id, "",
                                PGC_USERSET, 0, check_worker_id, nullptr, nullptr);
-    // A jsonb value must stay below 256 MB.
+    // The maximum keeps a jsonb value below 256 MB.
     DefineCustomIntVariable("jobq.max_payload", "Largest payload, result, progress or metadata of a job.", nullptr,
                             &settings.max_payload_kb, 65536, 1, 262143, PGC_SUSET, GUC_UNIT_KB, nullptr, nullptr,
                             nullptr);

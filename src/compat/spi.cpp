@@ -1,14 +1,15 @@
 // See spi.h.
 //
-// A claim's plan must never depend on statistics: tables analysed when empty, and generic plans made while a table
-// was small, have stopped whole queues in production. So a Fixed statement is planned with the planner's switches set
-// our way, and as if each table were large and nothing known of it, whenever the plan cache plans it again:
-// invalidation, another search_path, plan_cache_mode. A planner hook does it, so that nothing else ever runs under
-// these switches, triggers of other people's least of all. In a table that is small, or whose rows are alike in the
-// column, an index that begins with another one is as good as the right one: all of it would be read, each time.
+// The plan of a claim must never depend on statistics. Tables that were analyzed when empty, and generic plans made
+// while a table was small, have stopped whole queues in production. So a Fixed statement is planned with fixed planner
+// switches, and as if each table were large and had no statistics. This also holds when the plan cache replans the
+// statement because of an invalidation, another search_path, or plan_cache_mode. A planner hook does this, so that no
+// other statement runs under these switches, especially no statement of a user's trigger. With statistics, an index
+// that begins with another column could look as good as the right one if the table is small or the column has few
+// distinct values; each execution would then read that whole index.
 //
-// No statement of ours is compiled (JIT), a Free one neither: the planner's guess of the cost of a search through a
-// large table would have it spend a second on what takes 50 ms.
+// No statement of jobq is compiled (JIT), not even a Free one. The planner overestimates the cost of a search in a
+// large table, and would spend a second on compiling a query that takes 50 ms.
 #include "compat/pg.h"
 
 #include "compat/followers.h"
@@ -35,7 +36,7 @@ struct PlannerSwitches {
 
 constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
 
-// What tables and indexes are taken for meanwhile.
+// Size of each table and index that the planner assumes for a Fixed statement.
 constexpr double kRows = 1e6;
 constexpr BlockNumber kPages = 20000, kIndexPages = 4000;
 constexpr int kTreeHeight = 2;
@@ -82,7 +83,8 @@ void prepare(Statement &statement) {
     statement.plan = plan;
 }
 
-// The text that the server plans and runs the statement under: the plan's copy, which nothing else ever has.
+// Returns the text under which the server plans and runs the statement. It is the plan's own copy, so its address
+// identifies the statement.
 const char *text_of(const Statement &statement) {
     return static_cast<const CachedPlanSource *>(linitial(SPI_plan_get_plan_sources(statement.plan)))->query_string;
 }
@@ -95,8 +97,9 @@ void execute(Statement &statement, const Params &params, bool read_only, Snapsho
     if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
 }
 
-// The innermost statement of ours: its text, and, from when its execution begins, the memory of that. Whatever it
-// calls on the way, triggers, index expressions, constraints, may issue statements, which have others.
+// The innermost running statement of jobq: its text and, from the start of its execution, the memory context of the
+// execution. Triggers, index expressions, and constraints that run in the meantime may execute statements of their own,
+// whose text and memory differ.
 struct OwnQuery {
     const char *text;
     MemoryContext memory;
@@ -111,7 +114,7 @@ ExecutorStart_hook_type next_start = nullptr;
 
 bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
 
-// From PostgreSQL 19 the planner is also told of an EXPLAIN.
+// PostgreSQL 19 and later also pass the state of an EXPLAIN to the planner.
 template <typename... Explain>
 PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params, Explain... explain) {
     return next_planner != nullptr ? next_planner(query, text, cursor_options, params, explain...)
@@ -128,7 +131,7 @@ void plan_as_before(const PlannerSwitches &saved) {
     set_switches(saved);
 }
 
-// `saved`: the switches of the session, which are those again behind it.
+// `saved` contains the switches of the session, which are restored afterwards.
 template <typename... Explain>
 pg_noinline PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
                                        ParamListInfo params, Explain... explain) {
@@ -164,10 +167,10 @@ void take_for_large(PlannerInfo *root, Oid relation, bool inherits, RelOptInfo *
     }
 }
 
-// True: no statistics but those given here, which are none.
+// Returns true to replace the statistics of the column by those in `data`, which are none.
 bool hide_statistics(PlannerInfo *root, RangeTblEntry *entry, AttrNumber column, VariableStatData *data) {
     if (!plans_fixed) return next_stats != nullptr && next_stats(root, entry, column, data);
-    // The cost of a BRIN index asks without having set it.
+    // The cost estimate of BRIN indexes calls this hook without initializing these fields.
     data->statsTuple = nullptr;
     data->freefunc = nullptr;
     return true;
@@ -189,8 +192,8 @@ PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options,
     return planned;
 }
 
-// The tables are locked now, and nothing is done yet. A rule's statement, which comes with ours, does not set its
-// result.
+// The tables are locked at this point, and nothing has been changed yet. If a rule adds statements, only jobq's own has
+// canSetTag.
 void note_start(QueryDesc *query, int flags) {
     if (next_start != nullptr)
         next_start(query, flags);

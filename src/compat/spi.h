@@ -11,8 +11,8 @@ namespace jobq {
 constexpr int kMaxParameters = 64;
 
 enum class Planning : uint8 {
-    Fixed,  // index scans and nested loops whatever the statistics or the caller's planner settings say
-    Free,   // the planner decides: for statements an operator runs now and then
+    Fixed,  // uses index scans and nested loops, whatever the statistics or planner settings of the session are
+    Free,   // leaves the plan to the planner: for statements that an operator runs occasionally
 };
 
 // A statement and, after its first use in a session, its plan. Define it as a static object.
@@ -78,7 +78,7 @@ class Rows {
  public:
     Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
     uint64 size() const { return count_; }
-    // Gives the memory back before SPI is closed: for statements run in a loop.
+    // Frees the memory before SPI is closed, for statements that run in a loop.
     void free() { SPI_freetuptable(table_); }
     Row operator[](uint64 index) const { return {tuple(index), desc()}; }
     HeapTuple tuple(uint64 index) const { return table_->vals[index]; }
@@ -89,28 +89,30 @@ class Rows {
     uint64 count_;
 };
 
-// Runs a statement that may write, under a snapshot of its own (READ COMMITTED) or the transaction's.
-// Raises whatever the statement raises.
+// Runs a statement that may write, under a new snapshot (READ COMMITTED) or the transaction's snapshot. Raises the
+// errors of the statement.
 Rows run(Statement &statement, const Params &params);
 
-// Runs a statement that only reads, under `snapshot`, which must be registered; nullptr: the active one.
+// Runs a read-only statement under `snapshot`, which must be registered, or under the active snapshot if `snapshot` is
+// nullptr.
 Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
 
-// Whether a query is one that run() or read() executes just now, as opposed to a user's own, or to one that somebody's
-// trigger, constraint or index expression issues on the way. `query`: the memory of its execution, es_query_cxt.
+// Returns whether run() or read() is currently executing this query. Returns false for a query of the user, and for one
+// that a trigger, a constraint, or an index expression executes in the meantime. `query` is the memory context of its
+// execution, es_query_cxt.
 bool is_own_query(MemoryContext query);
 
-// Number of rows the last run() inserted, updated or deleted.
+// Returns the number of rows that the last run() inserted, updated, or deleted.
 inline int64 affected() { return static_cast<int64>(SPI_processed); }
 
 // Runs SQL text made at run time (GRANT and the like, which take no parameters).
 void run_text(const char *sql);
 
-// Called once by _PG_init: Fixed statements are planned through a hook, and none of ours is compiled; another one tells
-// which execution is ours.
+// Installs hooks that plan Fixed statements, disable JIT for all statements of jobq, and note which execution is jobq's
+// own. Called once by _PG_init.
 void install_query_hooks();
 
-// Opens SPI, calls body, closes SPI. What body returns must not point into SPI's memory.
+// Opens SPI, calls body, and closes SPI. The result of body must not point into SPI's memory.
 template <typename Body>
 auto with_spi(Body body) {
     SPI_connect();

@@ -7,7 +7,8 @@ namespace jobq {
 
 namespace {
 
-// Errors that say nothing about the row that was being changed. A queue that is full is one queue.
+// Returns whether the error is not specific to the row that was being changed. A queue that is full concerns only that
+// queue.
 bool concerns_everybody(int sqlstate) {
     return sqlstate == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_OPERATOR_INTERVENTION ||
            ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK ||

@@ -1,5 +1,5 @@
-// An attempt that may fail without ending the transaction: a subtransaction, and what went wrong in it.
-// For duties that must go on behind a row that cannot be changed.
+// Runs code in a subtransaction, so that a failure does not end the transaction. Background duties use this to continue
+// after a row that cannot be changed.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,25 +10,25 @@ extern "C" {
 
 namespace jobq {
 
-// The message of a failed attempt, cut to fit.
+// The error of a failed attempt. The message is truncated to fit.
 struct FailureText {
     char message[160];
     int sqlstate;
 };
 
-// Copies the error being handled into `failure`, and rolls the subtransaction back. Raises the error again when it is
-// none of the row's: a cancellation, a shutdown, or a conflict that only another transaction can solve.
+// Copies the current error into `failure` and rolls back the subtransaction. Raises the error again if it is not
+// specific to the row: a cancellation, a shutdown, or a conflict that only another transaction can resolve.
 void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner);
 
-// Rolls the subtransaction back and raises the error being handled again.
+// Rolls back the subtransaction and raises the current error again.
 [[noreturn]] void raise_from_attempt(MemoryContext context, ResourceOwner owner);
 
 // keep_if() and attempt() must not be inlined. The body changes locals of the caller, and C leaves the changed locals
 // of a function undefined when a longjmp returns to a sigsetjmp in that function. `test/lint.sh setjmp` checks that no
 // template with a PG_TRY() can be inlined.
 
-// Runs body in a subtransaction, which is rolled back when body answers false. Returns what body answers; an error is
-// raised again.
+// Runs body in a subtransaction and returns its result. Rolls back the subtransaction if body returns false. Raises
+// errors again.
 template <typename Body>
 pg_noinline bool keep_if(Body body) {
     MemoryContext context = CurrentMemoryContext;
@@ -52,7 +52,7 @@ pg_noinline bool keep_if(Body body) {
     return kept;
 }
 
-// Runs body in a subtransaction; false when it failed.
+// Runs body in a subtransaction. Returns false if it failed.
 template <typename Body>
 pg_noinline bool attempt(Body body, FailureText *failure) {
     MemoryContext context = CurrentMemoryContext;
@@ -76,9 +76,9 @@ pg_noinline bool attempt(Body body, FailureText *failure) {
     return succeeded;
 }
 
-// Does change(first, n) to a batch in one subtransaction or, where that fails, to each by itself in one of its own:
-// what cannot be changed holds up no other. Calls done(i) of each that was changed, and failed(i, failure) of each that
-// was not.
+// Calls change(first, n) for a whole batch in one subtransaction. If that fails, calls it for each item in its own
+// subtransaction, so that an item that cannot be changed does not block the others. Calls done(i) for each changed
+// item, and failed(i, failure) for each of the others.
 template <typename Change, typename Done, typename Failed>
 void change_all_or_each(int count, Change change, Done done, Failed failed) {
     FailureText failure;

@@ -17,7 +17,7 @@ namespace {
 const TransactionPart *all_parts = nullptr;
 int first_part[kPhases + 1];
 
-// What has ended, until its locks have been released too.
+// What has ended; reset when its locks have been released, too.
 bool committed = false, aborted = false, savepoint_aborted = false;
 
 void enter(Phase phase) {
@@ -25,7 +25,7 @@ void enter(Phase phase) {
     for (int i = first_part[number]; i < first_part[number + 1]; i++) all_parts[i].take_part();
 }
 
-// XACT_EVENT_COMMIT comes after ProcArrayEndTransaction.
+// The server sends XACT_EVENT_COMMIT after ProcArrayEndTransaction().
 void at_transaction_event(XactEvent event, void *) {
     switch (event) {
         case XACT_EVENT_PRE_COMMIT:
@@ -52,7 +52,7 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
     enter(Phase::SavepointAbort);
 }
 
-// Once for each resource owner that goes: those of portals come here, too.
+// Called once for each released resource owner, also for those of portals.
 void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) {
     if (phase != RESOURCE_RELEASE_AFTER_LOCKS) return;
     if (savepoint_aborted && !is_top_level) {

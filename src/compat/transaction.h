@@ -1,24 +1,25 @@
-// The end of a transaction, for all parts of jobq: one registration with the server, fixed phases, and in each phase
-// the parts in an order that stands where the library is put together (main/jobq.cpp).
+// Hooks into the end of a transaction for all parts of jobq. They are registered with the server once and have fixed
+// phases. main/jobq.cpp defines the order of the parts within each phase.
 //
-// Up to Commit and Prepare a part may raise an error, write, and run SQL. From then on it raises nothing, allocates
-// nothing and reads no catalogue: for a transaction that has been committed an error is a panic.
+// In the phases before the commit and before PREPARE TRANSACTION, a part may raise errors, write, and run SQL. In all
+// later phases, it must not raise errors, allocate memory, or read a catalog, because an error after the commit is a
+// PANIC.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// In the order in which the server comes by. Parallel workers change nothing and take no part.
+// In the order in which the server reaches them. Parallel workers change nothing and take no part.
 enum class Phase {
-    BeforeCommit,   // what is written here belongs to the transaction
-    BeforePrepare,  // the same of PREPARE TRANSACTION
-    Prepare,        // nobody can end the prepared transaction before this has been done
-    Commit,         // everybody sees the transaction; it holds its locks, and has sent no invalidations yet
-    AfterCommit,    // locks are released, invalidations sent: who is woken now finds everything changed
+    BeforeCommit,   // what a part writes here belongs to the transaction
+    BeforePrepare,  // the same for PREPARE TRANSACTION
+    Prepare,        // the prepared transaction cannot be committed or rolled back before this phase is done
+    Commit,         // the visible to all sessions, but its locks are held and its invalidations not sent yet
+    AfterCommit,    // locks are released and invalidations sent, so a session that is woken up now sees all changes
     Abort,
     AfterAbort,
-    SavepointCommit,  // of the current subtransaction
+    SavepointCommit,  // commit of the current subtransaction
     SavepointAbort,
     AfterSavepointAbort,
 };
@@ -36,19 +37,21 @@ constexpr bool in_order(const TransactionPart (&parts)[Count]) {
     return true;
 }
 
-// When the transaction ends: the time of its record from Commit and Abort on, about now in the phases before.
+// Returns when the transaction ends: the time in its commit or abort record from Commit and Abort on, and the current
+// time in earlier phases.
 TimestampTz end_of_transaction();
 
-// After an error that goes no further, in PG_CATCH, when what is wanted of it has been copied: ends its transaction,
-// and lets go what the server's own loop over messages (PostgresMain) lets go then, somebody's code having perhaps
-// taken it.
+// Ends the transaction after an error that is not raised again. Must be called in PG_CATCH, after the needed parts of
+// the error have been copied. Also releases what PostgresMain() releases after an error, because user code may have
+// acquired it.
 void abort_after_error();
 
-// 25000 while parallel workers run: some function that calls one of ours was not marked PARALLEL UNSAFE.
+// Raises 25000 while parallel workers run: a function that calls one of jobq's functions was not marked PARALLEL
+// UNSAFE.
 void refuse_parallel_operation();
 
-// The parts in the order of the phases, and within a phase in that in which they are called. Once, when the library is
-// loaded; the array stays.
+// Registers the parts, which must be sorted by phase and, within a phase, in the order of their calls. Called once when
+// the library is loaded. The array must stay valid.
 void take_part_in_transactions(const TransactionPart *parts, int count);
 
 }  // namespace jobq

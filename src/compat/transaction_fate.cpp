@@ -15,7 +15,7 @@ Fate fate_of(TransactionId xid) {
     Assert(INTERRUPTS_CAN_BE_PROCESSED());
     if (!TransactionIdIsNormal(xid)) return Fate::Forgotten;
     if (TransactionIdIsInProgress(xid)) return Fate::Open;
-    // Nobody truncates what is asked for here while this lock is held.
+    // The server does not truncate the commit log while this lock is held.
     LWLockAcquire(XactTruncationLock, LW_SHARED);
     Fate fate = Fate::Forgotten;
     if (!TransactionIdPrecedes(xid, oldest_known_xid()))

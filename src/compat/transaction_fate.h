@@ -1,4 +1,4 @@
-// What became of a transaction of which only the number is known.
+// The outcome of a transaction, by its transaction ID.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,12 +9,13 @@ enum class Fate : uint8 {
     Open,
     Committed,
     Aborted,
-    Forgotten,  // ended so long ago that the server need not know any more: what it has written is frozen, or gone
+    // ended so long ago that the server may have forgotten the outcome; what it has written is frozen or removed
+    Forgotten,
 };
 
-// `xid`: of a transaction or of a savepoint's. May read the disk, allocate, and raise an error: not for signal
-// handlers, not while a lock in shared memory is held, and not in callbacks from Phase::Prepare on. What the server has
-// forgotten is not asked for, as in its pg_xact_status().
+// Returns the outcome of a transaction or subtransaction. May read from disk, allocate memory, and raise an error. So
+// it must not be called in signal handlers, while a lock in shared memory is held, or in callbacks from Phase::Prepare
+// on. Like pg_xact_status(), it never looks up a transaction that the server may have forgotten.
 Fate fate_of(TransactionId xid);
 
 }  // namespace jobq

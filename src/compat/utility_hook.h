@@ -1,5 +1,5 @@
-// Around utility statements: each user of ProcessUtility_hook writes one function, which looks at the statement and
-// lets it run. Who may install one: _PG_init, while preloading.
+// Hooks around utility statements. Each user of ProcessUtility_hook writes a function that inspects the statement and
+// runs it. Only _PG_init may install one, while the library is preloaded.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,8 +10,8 @@ extern "C" {
 
 namespace jobq {
 
-// A statement that is about to run, and what the server hands on with it. After run() its memory may be gone: ask
-// before.
+// A utility statement that is about to run, and the arguments that the server passes with it. Its memory may be freed
+// by run(), so read it before.
 struct UtilityCall {
     ProcessUtility_hook_type next;
     PlannedStmt *planned;
@@ -24,7 +24,7 @@ struct UtilityCall {
     QueryCompletion *completion;
 
     Node *statement() const { return planned->utilityStmt; }
-    // To be called once.
+    // Must be called exactly once.
     void run() const { next(planned, query, read_only_tree, context, params, environment, dest, completion); }
 };
 
