@@ -15,7 +15,7 @@ enum class Phase {
     BeforeCommit,   // what a part writes here belongs to the transaction
     BeforePrepare,  // the same for PREPARE TRANSACTION
     Prepare,        // the prepared transaction cannot be committed or rolled back before this phase is done
-    Commit,         // the visible to all sessions, but its locks are held and its invalidations not sent yet
+    Commit,         // visible to all sessions, but its locks are held and its invalidations not sent yet
     AfterCommit,    // locks are released and invalidations sent, so a session that is woken up now sees all changes
     Abort,
     AfterAbort,

@@ -22,7 +22,7 @@ namespace jobq {
 
 namespace {
 
-// What a verdict says; the first of them is kept.
+// The result and the text of its reason. Only the first reason is kept.
 struct Verdict {
     Attached attached;
     char reason[3 * NAMEDATALEN + 128];
@@ -66,14 +66,14 @@ void look_at_rules(Relation table) {
     }
 }
 
-// Ours is a trigger whose function belongs to the extension of the table, whatever it is called: all of them leave
-// jobq's own changes alone.
+// A trigger is jobq's own if its function belongs to the extension of the table, whatever its name is. All of these
+// triggers ignore jobq's own changes.
 bool is_own_trigger(const Trigger &trigger, Oid extension) {
     return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, trigger.tgfoid) == extension;
 }
 
 void look_at_triggers(Relation table) {
-    // A copy: what is looked up meanwhile may build the relation's entry in the cache anew.
+    // Works on a copy, because a catalog lookup may rebuild the entry of the relation in the cache.
     const TriggerDesc *triggers = CopyTriggerDesc(table->trigdesc);
     if (triggers == nullptr) return;
     const Oid extension = getExtensionOfObject(RelationRelationId, RelationGetRelid(table));
@@ -133,7 +133,7 @@ void find_later_columns(Relation table, const OwnColumns &own) {
     }
 }
 
-// nullptr: somebody else has added the column.
+// Returns nullptr for a column that a user has added.
 const OwnColumn *own_column(const Attached &attached, const FormData_pg_attribute *column) {
     const int i = find_own(attached.own, column->attnum);
     return i < 0 ? nullptr : &attached.own.columns[i];
@@ -230,7 +230,7 @@ bool default_counts(const Attached &attached, Form_pg_attribute column) {
 Node *default_of(Relation table, Form_pg_attribute column) {
     Node *expression = build_column_default(table, column->attnum);
     if (expression != nullptr || get_typtype(column->atttypid) != TYPTYPE_DOMAIN) return expression;
-    // A domain's constraints may refuse NULL.
+    // The constraints of a domain may reject NULL.
     Node *null = reinterpret_cast<Node *>(
         makeConst(column->atttypid, -1, column->attcollation, column->attlen, Datum(0), true, column->attbyval));
     return coerce_to_domain(null, InvalidOid, -1, column->atttypid, COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1, false);
@@ -240,8 +240,9 @@ void check_deferred_constraints() {
     Oid user;
     int context;
     GetUserIdAndSecContext(&user, &context);
-    // Inside a SECURITY DEFINER function: as whom they would fire at the commit. An error puts the user back by itself.
-    // From PostgreSQL 18 on each fires as the role that has changed the row, whenever that is.
+    // Inside a SECURITY DEFINER function, uses the role as which the constraints would fire at the commit. An error
+    // restores the user without our help. From PostgreSQL 18 on, each constraint fires as the role that changed the
+    // row.
     const bool borrowed = kServerMajor < 18 && (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
     if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
     // SET CONSTRAINTS ALL IMMEDIATE

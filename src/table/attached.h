@@ -1,69 +1,73 @@
-// What others have attached to a table of ours, and hence which way its rows must go: the one place that decides it.
-// Asked once per version of the table's entry in the relation cache (row/jobs_table.cpp keeps the answer), never per
-// row.
+// Finds out what users have attached to a table of jobq, and decides from that whether its rows are read and written by
+// SQL or directly. No other file decides this. The answer is computed once per version of the table's entry in the
+// relation cache (row/jobs_table.cpp keeps it), never per row.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// What becomes of a default that somebody gives to a column of ours.
+// What happens if a user gives a column of jobq a default.
 enum class OwnDefault : uint8 {
-    Unused,    // who inserts always has a value
-    Honoured,  // it counts where there is none
-    Refused,   // other columns follow from this one: it would have to count before they are made
+    Unused,    // every insert provides a value
+    Honoured,  // the default is used if an insert provides no value
+    // inserts raise an error, because other columns are computed from this one before the default would apply
+    Refused,
 };
 
 // A column as the library expects it.
 struct OwnColumn {
     const char *name;
-    Oid type;  // InvalidOid: a type of our own
+    Oid type;  // InvalidOid: a type of jobq
     bool not_null;
     OwnDefault with_default;
 };
 
-// The columns that the library knows. The first `fixed` ones have the numbers 1, 2 and so on in every table. A column
-// after these may be missing; `later` has the numbers of these columns, InvalidAttrNumber for one that is missing.
+// The columns that the library knows. The first `fixed` columns have the numbers 1, 2, and so on in every table. The
+// later ones may be missing; `later` contains their numbers, or InvalidAttrNumber for a missing column.
 struct OwnColumns {
     const OwnColumn *columns;
     int count, fixed;
     AttrNumber *later;
 };
-// The number of a column of these, from 0, and back. -1: not a column of these.
+// Converts between the index of a column in `columns` and its number in the table. find_own() returns -1 for other
+// columns.
 inline AttrNumber number_of(const OwnColumns &own, int i) {
     return i < own.fixed ? static_cast<AttrNumber>(i + 1) : own.later[i - own.fixed];
 }
 int find_own(const OwnColumns &own, AttrNumber number);
 
-// Nothing may be attached that only SQL honours where rows are to be read and written below it (table/table.h).
+// What is attached to a table. If anything is attached that only SQL honors, rows must not be read and written directly
+// (table/table.h).
 struct Attached {
     OwnColumns own;
-    const char *reason;  // the first thing that takes SQL, in words; nullptr: there is none. Good until the next answer
-    bool sees_ends;      // somebody learns of a row's last change, or of its end: neither may be left out
-    bool has_rule;       // for INSERT or UPDATE
-    bool has_defaults;   // columns have defaults that count where a row of ours has no value
-    AttrNumber refused_default;  // of a column that must not have one; InvalidAttrNumber: none
+    const char *reason;  // why SQL is needed, in words; nullptr: it is not. Valid until the next call
+    // something attached acts on the last change or the deletion of a row, so neither may be left out
+    bool sees_ends;
+    bool has_rule;               // an enabled rule for INSERT or UPDATE
+    bool has_defaults;           // defaults apply to columns for which jobq provides no value
+    AttrNumber refused_default;  // a column that must not have a default; InvalidAttrNumber: none
 };
 
-// Looks up the numbers of the later columns. 55000 when a fixed column is missing, has another name or place, or when
-// any of our columns has another type: nothing works then. The table is locked.
+// Examines a locked table and looks up the numbers of the later columns. Raises 55000 if a fixed column is missing,
+// renamed, or moved, or if any of jobq's columns has another type, because nothing works then.
 Attached attached_to(Relation table, const OwnColumns &own);
 
-// 0A000 when rules are attached: the server refuses INSERT ... ON CONFLICT then.
+// Raises 0A000 if rules are attached, because the server then rejects INSERT ... ON CONFLICT.
 void require_no_rules(Relation table, const Attached &attached);
-// 55000 when a column of ours has a default that an insert of ours cannot honour.
+// Raises 55000 if a column of jobq has a default that inserts cannot honor.
 void require_known_defaults(Relation table, const Attached &attached);
 
-// Whether a column's default counts where a row of ours has no value.
+// Returns whether the default of a column applies when jobq provides no value.
 bool default_counts(const Attached &attached, Form_pg_attribute column);
-// The expression that the server would insert for a column that is left out; nullptr: NULL.
+// Returns the expression that the server inserts for an omitted column; nullptr for NULL.
 Node *default_of(Relation table, Form_pg_attribute column);
 
-// Lets the transaction check deferred constraints at the end of each statement from here on, those that wait at once,
-// with the rights that they would have at the commit, or those of a background worker; from PostgreSQL 18 on with those
-// of the role that has changed the row, which for most changes of jobq's is the owner of the extension. Background
-// workers, which run with such, could not check them at the commit; and a failure must hit the statement that changes
-// the row.
+// Makes the transaction check deferred constraints at the end of each statement from now on, and those that are already
+// queued at once. The checks run with the rights that they would have at the commit; from PostgreSQL 18 on, with those
+// of the role that changed the row, which is usually the owner of the extension. Background workers need this because
+// they run with the owner's rights, with which they could not check at the commit, and because a failure must hit the
+// statement that changes the row.
 void check_deferred_constraints();
 
 }  // namespace jobq

@@ -13,7 +13,8 @@ namespace jobq {
 
 namespace {
 
-// Of the bytes of a row, or none: the server's toaster would do nothing, or not more than it does by itself.
+// Returns the row length from which jobq calls the toaster, or 0 if that would gain nothing over what the server does
+// itself.
 Size target_of(Relation table) {
     const Size target = RelationGetToastTupleTarget(table, TOAST_TUPLE_TARGET);
     const bool has_toaster = table->rd_rel->relam == HEAP_TABLE_AM_OID && OidIsValid(table->rd_rel->reltoastrelid);
@@ -25,7 +26,7 @@ bool may_leave(const FormData_pg_attribute &column, Datum value) {
            !VARATT_IS_EXTERNAL(DatumGetPointer(value));
 }
 
-// The column of the longest value that may leave the row; -1: none.
+// Returns the column of the longest value that may leave the row, or -1.
 int longest(TupleDesc desc, const TupleTableSlot *row) {
     int found = -1;
     Size most = 0;
@@ -39,7 +40,7 @@ int longest(TupleDesc desc, const TupleTableSlot *row) {
     return found;
 }
 
-// Such values are not worth a row of their own.
+// Maximum length of values that stay in the row, because they are not worth a TOAST row.
 constexpr Size kShort = 128;
 
 Datum pointer_to(Datum value) {

@@ -18,10 +18,10 @@ namespace jobq {
 
 namespace {
 
-// Of the table that was asked for last.
+// The plan of the table that was asked for last.
 struct Known {
     Oid table;
-    uint64 changes;  // when it was read
+    uint64 changes;  // value of `changes` when the plan was read
     IndexPlan plan;
 };
 Known known = {};
@@ -29,12 +29,12 @@ Oid planned_table = InvalidOid;
 uint64 changes = 0;
 bool callback_registered = false;
 
-// An index that is made or dropped invalidates its table, too.
+// The server also invalidates the table of an index that is created or dropped.
 void note_change(Oid relation) {
     if (relation == InvalidOid || relation == planned_table) changes++;
 }
 
-// A term of a predicate, "column IS NOT NULL" or a boolean column; no column: it is another one.
+// Returns the test for a term of a predicate ("column IS NOT NULL" or a boolean column), or no column for other terms.
 RowTest test_of(const Node *term) {
     const bool is_true = IsA(term, Var);
     const Node *column = term;
@@ -47,7 +47,7 @@ RowTest test_of(const Node *term) {
     return {reinterpret_cast<const Var *>(column)->varattno, is_true};
 }
 
-// The predicates of our own indexes are read off the row.
+// The predicates of jobq's own indexes can all be tested on the row.
 PlannedIndex planned_of(Relation index) {
     const List *predicate = RelationGetIndexPredicate(index);
     PlannedIndex planned = {RelationGetRelid(index), list_length(predicate) > kMaxRowTests, {}};
@@ -59,7 +59,7 @@ PlannedIndex planned_of(Relation index) {
 }
 
 void add_index(IndexPlan *plan, Relation index) {
-    // Such a table's rows go by SQL (table/attached.h).
+    // Rows of such a table are written by SQL (table/attached.h).
     if (plan->count == kMaxTableIndexes || index->rd_index->indisexclusion)
         elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
     const PlannedIndex planned = planned_of(index);
@@ -92,9 +92,9 @@ IndexPlan index_plan_of(Relation table) {
     }
     planned_table = RelationGetRelid(table);
     if (!is_known(planned_table)) {
-        // Reading takes locks, and whoever takes a lock hears of what others have changed: then the next call reads
-        // again. For this one the table has been locked before, and whoever makes or drops an index waits for that
-        // lock.
+        // Reading the plan takes locks, and taking a lock processes invalidations, which make the next call read the
+        // plan again. The plan is still right for this call: the table was locked before, and a session that creates or
+        // drops an index waits for this lock.
         const uint64 before = changes;
         known = {planned_table, before, read_plan(table)};
     }

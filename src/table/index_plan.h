@@ -1,5 +1,6 @@
-// Which indexes of a table a new row belongs into, kept in the session: most indexes of jobq.jobs are partial, and to
-// open, lock, ask and close those that want nothing costs more than the entry in the one that does.
+// Caches in the session which indexes of a table need an entry for a new row. Most indexes of jobq.jobs are partial,
+// and opening, locking, testing, and closing those that need no entry would cost more than inserting the entry into the
+// one that does.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,32 +9,34 @@ namespace jobq {
 
 constexpr int kMaxTableIndexes = 32;
 
-// What a partial index asks of a row, when it is no more than that one or two columns are not NULL, or true.
+// A test of a partial index that can be evaluated on the row without the executor: a column is NOT NULL, or a boolean
+// column is true.
 struct RowTest {
-    AttrNumber column = InvalidAttrNumber;  // none
-    bool is_true = false;                   // of a boolean column; otherwise it is not NULL
+    AttrNumber column = InvalidAttrNumber;  // InvalidAttrNumber: no test
+    bool is_true = false;                   // tests a boolean column for true, otherwise for NOT NULL
     bool operator==(const RowTest &other) const { return column == other.column && is_true == other.is_true; }
 };
 constexpr int kMaxRowTests = 2;
 
 struct PlannedIndex {
     Oid index;
-    bool asks_predicate;  // it asks more
+    bool asks_predicate;  // the predicate has other tests and needs the executor
     RowTest tests[kMaxRowTests];
 };
 
-// The indexes of a table. One that is being made or dropped may be among them, without being ready.
+// The indexes of a table, including those that are being created or dropped and may not be ready.
 struct IndexPlan {
     int count;
-    bool evaluates;  // an expression, or a predicate that must be asked: somebody's functions are given the row
+    // an index has an expression or a predicate that needs the executor, so user functions may see the row
+    bool evaluates;
     int uniques;
     PlannedIndex indexes[kMaxTableIndexes];
 };
 
-// The columns of an index, in its order, and its predicate.
+// The columns of an index, in order, and its predicate.
 constexpr int kMaxIndexedColumns = 8;
 struct IndexedColumns {
-    bool usual;  // a B-tree, ascending, text compared by its bytes, and what stands here is all there is to it
+    bool usual;  // a B-tree in ascending order, texts compared by their bytes, that this struct describes completely
     bool unique;
     int count;
     AttrNumber keys[kMaxIndexedColumns];
@@ -41,11 +44,12 @@ struct IndexedColumns {
 };
 IndexedColumns indexed_columns(Relation index);
 
-// For a table that is locked for changes; nobody can change its indexes then. At most kMaxTableIndexes, none of them of
-// an exclusion constraint, which only the executor can check: see table/attached.h.
+// Returns the indexes of a table that is locked for changes, so that they cannot change. The table must have at most
+// kMaxTableIndexes and no exclusion constraint, which only the executor can check: see table/attached.h.
 IndexPlan index_plan_of(Relation table);
 
-// False: the row does not belong into the index. True where it asks its predicate: that decides.
+// Returns false if the row does not belong in the index. If asks_predicate is set, returns true and the predicate
+// decides.
 bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row);
 
 }  // namespace jobq

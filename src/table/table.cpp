@@ -24,7 +24,7 @@ EState *executor_of(Table *table) {
     return table->executor;
 }
 
-// nullptr: it takes no entries.
+// Returns nullptr if the index does not accept entries yet.
 Relation open_index(Table *table, int i) {
     if (table->index_infos[i] == nullptr) {
         table->indexes[i] = index_open(table->index_plan.indexes[i].index, RowExclusiveLock);
@@ -41,8 +41,8 @@ bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
     return ExecQual(info->ii_PredicateState, context);
 }
 
-// Whether the entry differs from the old version's only in where it points, if that had one: it is worth looking for
-// versions that can go.
+// Returns whether no key column of the index has changed, so that the new entry differs from the old one only in its
+// row pointer. The index then tries to remove entries of old versions.
 bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_count) {
     for (int k = 0; k < info->ii_NumIndexKeyAttrs; k++) {
         if (info->ii_IndexAttrNumbers[k] == 0) return false;
@@ -52,15 +52,16 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
     return true;
 }
 
-// A key that the version before had, too, is unique already: whoever wants to insert it finds that version, and waits
-// for us. Not if the index need not hold that version, being partial or still under construction.
+// Skips the uniqueness check if the previous version had the same key, because a session that inserts this key finds
+// the previous version and waits for this transaction. Checks it if the index may lack that version because it is
+// partial or under construction.
 IndexUniqueCheck unique_check(Relation index, const IndexInfo *info, bool same_key) {
     if (!index->rd_index->indisunique) return UNIQUE_CHECK_NO;
     return same_key && index->rd_index->indisvalid && info->ii_Predicate == NIL ? UNIQUE_CHECK_NO : UNIQUE_CHECK_YES;
 }
 
-// One entry in each index whose predicate the row satisfies. `columns` are those that have changed since the version
-// before, if there is one.
+// Inserts an entry into each index whose predicate the row satisfies. `columns` are those that differ from the previous
+// version, if there is one.
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
                           int column_count) {
     if (table->index_infos == nullptr) {
@@ -70,7 +71,7 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
         table->index_infos = static_cast<IndexInfo **>(palloc0(sizeof(IndexInfo *) * room));
     }
     if (table->executor != nullptr) ResetPerTupleExprContext(table->executor);
-    // One call of the server instead of one for each column that comes after the one before.
+    // Deforms the row once, instead of in one call per column.
     slot_getallattrs(row);
     for (int i = 0; i < table->index_plan.count; i++) {
         const PlannedIndex &planned = table->index_plan.indexes[i];
@@ -89,7 +90,7 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
     }
 }
 
-// In the server's words.
+// The messages are those of the server.
 [[noreturn]] void changed_since_snapshot(bool deleted) {
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                     deleted ? errmsg("could not serialize access due to concurrent delete")
@@ -116,7 +117,7 @@ TM_Result lock_row_directly(Table *table) {
                             LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
 }
 
-// Whether the row is ours; false: somebody has changed it since the snapshot, or holds it.
+// Returns true if the row is ours. Returns false if another transaction holds it or has changed it since the snapshot.
 bool obtained(TM_Result result) {
     switch (result) {
         case TM_Ok:
@@ -128,16 +129,16 @@ bool obtained(TM_Result result) {
         case TM_WouldBlock:
             return false;
         default:
-            // TM_SelfModified: our own command has changed it already, somebody's function on the way. The server
-            // itself says the same of a statement.
+            // TM_SelfModified: a user's function has changed the row during the current command. The server raises the
+            // same error for an SQL statement.
             row_was_changed_twice();
     }
     pg_unreachable();
 }
 
 bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
-    // A server with assertions has one that nobody asks it not to wait for a row that is held, by ourselves too: the
-    // lock tells. Who comes in between trips it, there only.
+    // With assertions enabled, the server does not allow a no-wait update of a row that is held, even by ourselves, so
+    // such a row is locked first. A transaction that locks the row after this check can still trip the assertion.
     if (wait == LockWaitSkip && TransactionIdIsValid(holder_of_row(*table)))
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     TM_FailureData failure;
@@ -145,7 +146,7 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count, 
     IndexUpdate indexes;
     const TM_Result result = update_tuple(table->relation, &table->row->tts_tid, table->changed, table->snapshot,
                                           wait == LockWaitBlock, &failure, &lock_mode, &indexes);
-    // Somebody has come in between.
+    // Another transaction has locked the row since.
     if (result == TM_BeingModified)
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     if (!obtained(result)) return false;
@@ -158,7 +159,7 @@ bool delete_directly(Table *table) {
     return obtained(delete_tuple(table->relation, &table->row->tts_tid, table->snapshot, &failure));
 }
 
-// The row that has been inserted, with the value that has left it: what indexes are made of.
+// Returns the inserted row with the value that was moved out, from which the index entries are made.
 TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToast &early) {
     if (early.column < 0) return inserted;
     TupleTableSlot *row = table->changed;
@@ -187,7 +188,7 @@ bool is_heap(Relation relation) { return relation->rd_tableam == GetHeapamTableA
 HeapTupleHeaderData header_in(TupleTableSlot *row) {
     bool copied = false;
     HeapTuple tuple = ExecFetchSlotHeapTuple(row, false, &copied);
-    // Others change these fields together, under the lock of the buffer.
+    // Other sessions change these fields together, under the lock of the buffer.
     const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(row)->buffer;
     HeapTupleHeaderData header;
     LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -196,7 +197,7 @@ HeapTupleHeaderData header_in(TupleTableSlot *row) {
     return header;
 }
 
-// Of table.row, as it is at this moment. By SQL that is a copy.
+// Returns the current header of table.row. By SQL, the slot contains only a copy without it.
 bool header_of_row(const Table &table, HeapTupleHeaderData *header) {
     if (table.by_sql)
         return read_row_header(RelationGetRelid(table.relation), table.row->tts_tid, table.snapshot, header);
@@ -217,7 +218,7 @@ Table open_table(Relation relation, AttrNumber key, const Attached &attached, bo
     table.key = key;
     table.attached = attached;
     table.by_sql = by_sql;
-    // What this transaction's earlier commands, and the statement that calls us, have changed must be visible.
+    // Changes by earlier commands and by the calling statement must be visible.
     CommandCounterIncrement();
     table.row = make_row(relation, by_sql);
     table.changed = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
@@ -290,14 +291,15 @@ Changing change_of_row(const Table &table) {
         return Changing::No;
     const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);
     if (TransactionIdIsCurrentTransactionId(changer)) return Changing::No;
-    // Committed: since the snapshot, which sees this version. In this order: it may commit in between.
+    // If the transaction has committed, it did so after the snapshot, which sees this version. The order of the tests
+    // matters because the transaction may commit between them.
     return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer) ? Changing::Yes : Changing::No;
 }
 
 bool lock_row_or_skip(Table *table) {
     if (table->by_sql) return lock_by_sql(table, LockWaitSkip);
     const TM_Result result = lock_row_directly(table);
-    // The server does not tell one from the other here.
+    // Reports a deletion as an update, because SQL does not tell them apart here.
     return obtained(result == TM_Deleted ? TM_Updated : result);
 }
 

@@ -1,4 +1,4 @@
-// Whether a table that is empty in most databases is worth a lookup.
+// Tells whether a table that is empty in most databases is worth a lookup.
 #pragma once
 
 #include "compat/pg.h"

@@ -15,16 +15,17 @@ namespace jobq {
 
 namespace {
 
-// What comes back of an update: the key, or the row as somebody may have made it.
+// What a statement returns: the key of the row (Update), or the row itself because a trigger or rule may have changed
+// it.
 enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 
-// Where a row is. It is found by its place: no index is read, which would be noted where transactions are serialised.
-// The second condition, which no plan uses, is asked again of a version that has come meanwhile, and lets it not count.
+// Finds a row by its place (ctid). This reads no index, so serializable transactions take no predicate locks on one. No
+// plan uses the second condition; the server evaluates it again for a newer version of the row, for which it is false.
 #define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.%s = $1"
 constexpr int kPlaceParameters = 2;
 
-// Statements made at run time, one for each set of columns that is written, which are some hundred: they stay, since
-// one may be running, further out.
+// Statements made at run time, one for each set of written columns, at most a few hundred. They are never freed,
+// because an outer call may be running one.
 struct Made {
     struct {
         uint64 change, columns;
@@ -33,15 +34,15 @@ struct Made {
 };
 HTAB *made = nullptr;
 
-// A set of columns consists of their places among the library's own columns. Another table, after the extension has
-// been created again, may have other numbers for the later ones.
+// Represents a column in a set by its index among the library's columns, because the later columns have other numbers
+// in a table of another CREATE EXTENSION.
 uint64 bit_of(const Table &table, AttrNumber column) {
     const int i = find_own(table.attached.own, column);
     Assert(i >= 0 && i < kMaxOwnColumns);
     return uint64(1) << i;
 }
 
-// In the order of their places.
+// Calls body for each column, in the order of the library's columns.
 template <typename Body>
 void for_each_column(const Table &table, uint64 columns, Body body) {
     for (uint64 left = columns; left != 0; left &= left - 1)
@@ -70,7 +71,7 @@ char *update_text(const Table &table, uint64 columns, const char *returned) {
     return sql.data;
 }
 
-// Columns that no row has a value for are not named: the server fills them.
+// Omits the columns for which no row has a value, so that the server fills them.
 char *insert_text(const Table &table, uint64 columns) {
     StringInfoData into, from;
     initStringInfo(&into);
@@ -102,7 +103,7 @@ void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
     Assert(count < kMaxParameters);
 }
 
-// Types of ours are others after the extension has been made anew: the plan that there was is left alone.
+// The types of jobq have other OIDs after the extension has been recreated. The old plan is then abandoned.
 Statement *statement_for(const Table &table, Change change, uint64 columns) {
     Oid types[kMaxParameters] = {};
     set_types(table, change, columns, types);
@@ -113,7 +114,7 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
     auto *entry = static_cast<Made *>(hash_search(made, &wanted.key, HASH_ENTER, &found));
     Statement *statement = &entry->statement;
     if (found && statement->sql != nullptr && memcmp(statement->types, types, sizeof(types)) == 0) return statement;
-    // Should what follows fail, there is no text, and it is made the next time.
+    // If the following code fails, the text stays empty and the next call makes it again.
     *statement = Statement();
     char *sql = change == Change::Insert
                     ? insert_text(table, columns)
@@ -123,7 +124,7 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
     return statement;
 }
 
-// Of one table, whatever its columns are.
+// Statements that do not depend on the set of columns. There is only one table.
 struct FixedStatements {
     Statement lock_or_skip, lock, remove;
 };
@@ -147,8 +148,8 @@ Params place_of(const Table &table) {
     return Params().add(Int64GetDatum(key_in(table.row, table))).add(PointerGetDatum(&table.row->tts_tid));
 }
 
-// What a trigger of somebody's, which sees the statement, need not be told of: a column given that stays as it is,
-// unless it costs nothing to name it.
+// Returns whether the column need not be named in the UPDATE because its value stays the same, so that users' triggers
+// do not see it as written. Fixed-size columns are always named, because that costs nothing.
 bool is_unchanged(const Table &table, AttrNumber column) {
     const int at = column - 1;
     const FormData_pg_attribute *type = TupleDescAttr(RelationGetDescr(table.relation), at);
@@ -165,14 +166,14 @@ Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
     return composite;
 }
 
-// Whether the row that an update leaves may be another than the one that was given.
+// Returns whether a trigger or rule may change the row that an update stores.
 bool may_be_made_another(const Table &table) {
     const TriggerDesc *triggers = table.relation->trigdesc;
     return table.attached.has_rule || (triggers != nullptr && triggers->trig_update_before_row);
 }
 
-// A change has found no row: false when it is another version by now, which had to be waited for. If it is the same the
-// server has been kept from the change.
+// Called when a change has found no row. Returns false if the row has changed in the meantime. Raises an error if it
+// has not, because the server was then kept from making the change.
 bool require_unsuppressed(Table *table) {
     if (lock_by_sql(table, LockWaitBlock)) change_was_suppressed(*table);
     return false;
@@ -205,7 +206,7 @@ bool lock_by_sql(Table *table, LockWaitPolicy wait) {
 }
 
 bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
-    // What a rule does besides must not be done to a row that the change itself does not find any more.
+    // Locks the row first, because a rule's actions must not run if the update itself would no longer find the row.
     if (table->attached.has_rule && !lock_by_sql(table, LockWaitBlock)) return false;
     uint64 written = 0;
     for (int i = 0; i < column_count; i++)
@@ -239,7 +240,7 @@ void insert_by_sql(Table *table, int count) {
     if (count == 0) return;
     TupleDesc desc = RelationGetDescr(table->relation);
     const bool unseen = !is_seen_at_insert(*table);
-    // What is made for the statement goes with it.
+    // Memory allocated here is freed with SPI.
     with_sql_of(table->relation, [&] {
         Datum rows[kMaxAdded];
         uint64 columns = 0;

@@ -1,9 +1,9 @@
-// The rows of a table of ours by SQL (table/table.h): what reading and writing them means. One statement for each set
-// of columns that is written, kept with its plan, with the rights of the table's owner. Whatever is attached to the
-// table is honoured, since the server does it.
+// Rows of a table of jobq by SQL (table/table.h), which defines what reading and writing them means. There is one
+// statement with a kept plan for each set of written columns. It runs with the rights of the owner of the table. The
+// server honors whatever is attached to the table.
 //
-// A row that has been found is known by its place, and a statement that writes it asks for that: it then is the version
-// that the snapshot saw, as below SQL. So "no row" says that it has changed since.
+// A row is identified by its place (ctid), and a statement that writes it looks for this place. So it writes the
+// version that the snapshot saw, like the direct way, and "no row" means that the row has changed since.
 #pragma once
 
 #include "compat/rights.h"
@@ -12,24 +12,24 @@
 
 namespace jobq {
 
-// Maximum number of columns that the library knows, because a set of them is a word.
+// Maximum number of columns that the library knows, because a set of columns is a 64-bit word.
 constexpr int kMaxOwnColumns = 64;
 
-// What a statement reads of a row `j`, for store_row().
+// Select list of a statement whose rows store_row() reads from table `j`.
 #define JOBQ_WHOLE_ROW "j.ctid, j.*"
-// The column of such a result that has the table's own column of that number; for those that nobody may drop.
+// Returns the result column for the table column with this number. Only for columns that cannot be dropped.
 constexpr int result_column(AttrNumber column) { return column + 1; }
 
-// Leaves such a row in a slot of make_row(), copied.
+// Copies such a row into a slot of make_row().
 void store_row(const Row &row, TupleTableSlot *slot);
 
-// SPI with the rights of the owner of an open table.
+// Opens SPI with the rights of the owner of the table.
 template <typename Body>
 void with_sql_of(Relation table, Body body) {
     as_role(table->rd_rel->relowner, [&] { with_spi(body); });
 }
 
-// See the functions of table/table.h that call these.
+// These implement the functions of table/table.h.
 bool lock_by_sql(Table *table, LockWaitPolicy wait);
 bool update_by_sql(Table *table, const AttrNumber *columns, int column_count);
 bool delete_by_sql(Table *table);
