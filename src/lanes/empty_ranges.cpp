@@ -14,9 +14,9 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// Publications that a reader is told of one by one; later ones widen the last.
+// Maximum number of publications that are kept separately for a running read; later ones widen the last.
 constexpr int kMaxPublished = 4;
-// A reader that took longer has ended without a word.
+// A read that takes longer is assumed to have ended without finish_refresh().
 constexpr core::Micros kLongestRefresh = core::kSecond;
 
 struct Published {
@@ -24,14 +24,14 @@ struct Published {
 };
 
 struct Entry {
-    Oid database;  // InvalidOid: free
+    Oid database;  // InvalidOid: the entry is free
     core::KeySpace space;
     int64 lane;
     uint64 epoch;
     TimestampTz refreshed_at;
-    uint64 ticket;  // of the read that is under way, 0: none
+    uint64 ticket;  // of the running read; 0: none
     TimestampTz ticket_at;
-    int published_count;  // since the ticket was given
+    int published_count;  // since the ticket was issued
     Published published[kMaxPublished];
     ClaimKey expected_end;
     EmptyRanges ranges;
@@ -41,7 +41,8 @@ using Set = EntrySet<Entry>;
 using Table = SetTable<Set, Lock::LaneRanges>;
 
 struct LaneRanges {
-    pg_atomic_uint64 next_ticket;  // never repeats, so that a place given to another lane and back is noticed
+    // never repeats, so that a read notices if its entry was given to another lane and back
+    pg_atomic_uint64 next_ticket;
     Set sets[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -58,13 +59,13 @@ Entry *find_entry(Set *set, RangesOf lane) {
     });
 }
 
-// Spreads the key spaces of a lane over the sets.
+// Distributes the key spaces of a lane over the sets.
 int64 place_of(RangesOf lane) {
     return static_cast<int64>(static_cast<uint64>(lane.lane) +
                               static_cast<uint64>(lane.space) * UINT64CONST(0x9e3779b97f4a7c15));
 }
 
-// A place for the lane: the one it has, whose empty ranges are of another epoch, or one of its own.
+// Clears and returns the entry of the lane, whose empty ranges belong to another epoch, or makes a new one.
 Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
@@ -79,7 +80,7 @@ Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     return place;
 }
 
-// Calls body(entry, set) under the lock of the lane's set; entry is nullptr when nothing is known of the lane.
+// Calls body(entry, set) under the lock of the lane's set. `entry` is nullptr if the lane is not tracked.
 template <typename Body>
 auto with_entry(RangesOf lane, LWLockMode mode, Body body) {
     return table.with_set(place_of(lane), mode, [&](Set *set) { return body(find_entry(set, lane), set); });

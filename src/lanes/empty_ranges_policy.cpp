@@ -12,7 +12,8 @@ void erase(EmptyRanges *ranges, int at) {
     ranges->count--;
 }
 
-// The range that is worth least, the last of equals; `added` counts as one of them, at the end.
+// Returns the index of the least valuable range, the last one among equals. `added` counts as one more range at the
+// end.
 int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
     int least = ranges.count;
     std::int64_t value = added.passed;
@@ -24,7 +25,7 @@ int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
     return least;
 }
 
-// Puts a range that touches none of the others into its place.
+// Inserts a range that touches none of the others.
 void insert(EmptyRanges *ranges, const EmptyRange &added) {
     if (ranges->count == kMaxEmptyRanges) {
         const int least = least_valuable(*ranges, added);
@@ -39,15 +40,15 @@ void insert(EmptyRanges *ranges, const EmptyRange &added) {
     ranges->count++;
 }
 
-// So many index entries there are in a range at most where, within a priority, ids follow the order of the keys: a
-// guess.
+// Returns an upper bound of the index entries in a range. This is a guess that assumes that ids ascend with the keys
+// within a priority.
 std::int64_t most_entries(const KeyRange &keys) {
     const bool known = keys.from.priority == keys.to.priority && keys.from.id >= 0 && keys.from.id <= keys.to.id;
     return known ? keys.to.id - keys.from.id : INT64_MAX;
 }
 
-// Where the entries of a range lie nobody knows: what it is worth is shared out to what is left of it, so that the
-// parts are never worth more than the whole was.
+// The values of the two parts that remain of a range. It is unknown where the entries of a range lie, so its value is
+// divided such that the parts are never worth more than the whole.
 struct Shares {
     std::int64_t before, behind;
 };

@@ -1,5 +1,5 @@
-// See known_lanes.h. Most queues have few lanes: all lanes are in one table, all kinds in another, and a queue has but
-// the list of its kinds, a kind that of its lanes.
+// See known_lanes.h. Most queues have few lanes, so one table contains all lanes and another one all kinds. A queue
+// only has a list of its kinds, and a kind only a list of its lanes.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -10,11 +10,11 @@ namespace jobq {
 
 namespace {
 
-// Bound the memory of a session that asks for ever new names. The queue in use may have more lanes.
+// Limits of the cache, for sessions that keep asking for new names. The queue in use may have more lanes.
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
 
-MemoryContext all = nullptr;  // owns these
+MemoryContext all = nullptr;  // owns the tables
 HTAB *queues = nullptr, *kinds = nullptr, *lanes = nullptr;
 int64 known_lanes = 0;
 
@@ -135,7 +135,7 @@ void add_lane(KnownLanes *known, int64 id, std::string_view kind, int32 version,
         for (int i = 0; i < required.count; i++) own_names[i] = keep(known->context, required.items[i]);
     }
     KnownKind *of = kind_of(known, kind);
-    // What may fail comes first.
+    // Allocates memory first, because that can fail.
     if (known->whole) make_room_for_id(known);
     const KnownKey key = {known, id};
     auto *lane = static_cast<KnownLane *>(hash_search(lanes, &key, HASH_ENTER, nullptr));

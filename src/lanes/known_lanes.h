@@ -1,5 +1,5 @@
-// What a session knows of the lanes of each queue it has asked for, and the memory that takes. What the directory has
-// and when it must be read is lanes.cpp's, which alone may call this.
+// The cache of the lanes that a session knows, per queue, and its memory. lanes.cpp decides what the cache contains and
+// when the directory must be read; only lanes.cpp may call these functions.
 #pragma once
 
 #include "compat/args.h"
@@ -10,15 +10,16 @@ namespace jobq {
 
 struct KnownLanes;
 
-// Tables of all queues, since most have few lanes. A key has no padding.
+// Key of a lane or kind. The lanes of all queues share one table, because most queues have few. The struct has no
+// padding.
 struct KnownKey {
     const KnownLanes *known;
     int64 number;
 };
 
 struct KnownLane {
-    KnownKey key;  // its id
-    bool leaving;  // the directory has only rows of it that are to be deleted: a producer enters it anew
+    KnownKey key;  // the id of the lane
+    bool leaving;  // all rows of the lane in the directory will be deleted, so a producer must enter the lane again
     int32 version;
     std::string_view kind;
     std::string_view *required;  // canonical set
@@ -27,15 +28,15 @@ struct KnownLane {
 };
 
 struct KnownKind {
-    KnownKey key;  // hash of its name
+    KnownKey key;  // hash of the name
     bool complete;
     KnownLane *first;
-    KnownKind *next;  // of the queue
+    KnownKind *next;  // next kind of the queue
 };
 
-// Which transactions a look at the directory has seen the end of: all below xmax, but for those in `open`.
+// The transactions whose end a read of the directory has seen: all below xmax except those in `open`.
 struct Seen {
-    bool valid;  // not on a standby, whose snapshots say it otherwise
+    bool valid;  // false on a standby, because its snapshots list transactions differently
     FullTransactionId xmax;
     FullTransactionId *open;
     int open_count;
@@ -44,38 +45,39 @@ struct Seen {
 
 struct KnownLanes {
     QueueName queue;        // hash key
-    MemoryContext context;  // owns what follows; nullptr: nothing is known
-    uint64 all_read;        // valid while it equals changes_of_all
-    uint64 new_read;        // up to date while it equals changes
+    MemoryContext context;  // owns the following fields; nullptr: nothing is known
+    uint64 all_read;        // the cache is valid while this equals changes_of_all
+    uint64 new_read;        // the cache is up to date while this equals changes
     Seen seen;
-    FullTransactionId deleted;  // the last deletion of lanes that has been heard of
-    bool whole;                 // all lanes of the queue
-    int64 lane_count, leaving;  // how many lanes, and of them
-    KnownKind *kinds;           // those that have been met
-    int64 *ids;                 // when whole; the first `in_order` of them sorted
+    FullTransactionId deleted;  // the last known deletion of lanes
+    bool whole;                 // all lanes of the queue are known
+    int64 lane_count, leaving;  // number of lanes, and how many of them are leaving
+    KnownKind *kinds;           // the kinds that calls have named
+    int64 *ids;                 // if `whole`: the ids of all lanes, of which the first `in_order` are sorted
     int id_count, id_room, in_order;
 };
 
-// The queue's; `context` is nullptr when it is new. It stays where it is until forget_all_lanes().
+// Returns the entry of the queue. Its `context` is nullptr if it is new. The address stays valid until
+// forget_all_lanes().
 KnownLanes *entry_of(std::string_view queue);
-// Nothing is known so far.
+// Empties the entry.
 void begin_to_know(KnownLanes *known);
-// Whether more is known than a session shall remember, what is in use aside.
+// Returns whether the cache is too large, not counting the entry in use.
 bool knows_too_much(const KnownLanes &used);
-// Gives all memory back: nothing is known of any queue.
+// Empties the cache and frees all its memory.
 void forget_all_lanes();
 
-// Made when it is not met yet.
+// Returns the kind, which is created if it is new.
 KnownKind *kind_of(KnownLanes *known, std::string_view name);
-// nullptr: not known.
+// Returns nullptr if the lane is not known.
 KnownLane *lane_of(const KnownLanes *known, int64 id);
-// A lane that the directory has, in a row that is to stay or in one that is leaving. `required` is a canonical set.
+// Adds a lane of the directory. `leaving` says whether its row is marked for deletion. `required` is a canonical set.
 void add_lane(KnownLanes *known, int64 id, std::string_view kind, int32 version, const Names &required, bool leaving);
-// Whether a lane belongs to what has been asked for.
+// Returns whether the cache must contain the lane because its queue, its kind, or the lane itself has been read.
 bool is_met(const KnownLanes &known, int64 id, std::string_view kind);
-// All lanes are known now: their ids are listed.
+// Lists the ids of the lanes, which are now all known.
 void list_all(KnownLanes *known);
-// How many are known.
+// Returns the number of known lanes.
 int64 lanes_in(const KnownLanes &known);
 
 }  // namespace jobq

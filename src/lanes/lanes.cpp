@@ -1,7 +1,7 @@
 // See lanes.h.
 //
-// A cache is filled under fresh snapshots, not the transaction's: see directory.cpp. What this transaction has entered
-// itself goes into the cache at once; when it rolls back, to a savepoint too, all is read again.
+// The cache is filled under new snapshots, not the transaction's: see directory.cpp. Lanes that this transaction enters
+// are added to the cache at once. After a rollback, also to a savepoint, everything is read again.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -25,19 +25,20 @@ namespace jobq {
 
 namespace {
 
-// So many new lanes are put into their places one by one.
+// Maximum number of new ids that are inserted one by one instead of sorting all.
 constexpr int kFewNew = 64;
 
-// Those that the directory is being read for: what runs meanwhile must leave them.
+// The entry for which the directory is being read. Code that runs in the meantime must not free it.
 const KnownLanes *being_read = nullptr;
 uint64 changes_of_all = 1;
 uint64 changes = 1;
 Oid directory = InvalidOid;
-// Nothing reads this view on the way of a job: a message about it says that the directory has new rows, and costs
-// nobody the plans that read the directory. Invalid: it must be looked up, since each such message may be of its end.
+// OID of the view jobq.lanes. An invalidation message about it announces new rows in the directory. No statement of a
+// hot path reads the view, so the message invalidates no plan of one. The OID is looked up again after each message,
+// because the message may also mean that the view has been dropped.
 Oid news = InvalidOid;
 
-// The lane that was found in the directory last, by a transaction that had its number.
+// The lane that was last found in the directory by a transaction that already had an id.
 struct {
     FullTransactionId xid;
     int64 lane;
@@ -47,7 +48,8 @@ struct {
 
 Statement read_all = {LANE_COLUMNS "WHERE d.queue = $1", {TEXTOID}};
 Statement read_kind = {LANE_COLUMNS "WHERE d.queue = $1 AND d.kind = $2", {TEXTOID, TEXTOID}};
-// Rows with numbers from the future come from a dump of another cluster; they were not new when they came.
+// Rows with transaction ids from the future come from a dump of another cluster. They were not new when they were
+// restored.
 Statement read_new = {LANE_COLUMNS
                       "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
                       "AND d.changed_xid <> $4",
@@ -62,7 +64,7 @@ Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.j
 
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == directory) changes_of_all++;
-    // Nobody can say which message is the one while the view is not known.
+    // As long as the OID of the view is unknown, any message may be about it.
     if (relation != news && OidIsValid(news)) return;
     changes++;
     news = InvalidOid;
@@ -74,7 +76,7 @@ void listen_for_changes() {
     registered = true;
 }
 
-// The extension may be gone.
+// The extension may have been dropped.
 void find_relations() {
     const Oid schema = get_namespace_oid("jobq", true);
     directory = get_relname_relid("lane_directory", schema);
@@ -83,12 +85,13 @@ void find_relations() {
 
 void send_news() {
     if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(news))) find_relations();
-    // Without the view all is read again, by everybody.
+    // Without the view, every session reads all lanes again.
     const Oid subject = OidIsValid(news) ? news : directory;
     if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
 }
 
-// Rows of LANE_COLUMNS. A lane stays if one of its rows does. `met`: only those of kinds that have been asked for.
+// Adds rows of LANE_COLUMNS. A lane stays if one of its rows stays. `met` restricts the rows to kinds that have been
+// read.
 void add_rows(KnownLanes *known, const Rows &rows, bool met) {
     for (const bool leaving : {true, false}) {
         for (uint64 i = 0; i < rows.size(); i++) {
@@ -126,8 +129,8 @@ void remember_seen(KnownLanes *known, Snapshot snapshot) {
     seen->valid = true;
 }
 
-// Whether rows may have been deleted whose last change the cache has not seen; or so many that those that are left are
-// better read anew.
+// Returns whether all lanes must be read again because rows may have been deleted whose last change the cache has not
+// seen, or because so many have been deleted that reading the remaining ones costs less.
 bool missed_deletions(KnownLanes *known, Snapshot snapshot) {
     const Seen &seen = known->seen;
     const Rows rows = read(read_deleted, Params(), snapshot);
@@ -141,7 +144,7 @@ bool missed_deletions(KnownLanes *known, Snapshot snapshot) {
                        [&](FullTransactionId open) { return !FullTransactionIdPrecedes(deleted, open); });
 }
 
-// Reads what is new since the last look. False: all must be read again.
+// Reads what is new since the last read. Returns false if all lanes must be read again.
 bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
     const Seen &seen = known->seen;
     if (!seen.valid || snapshot->takenDuringRecovery || missed_deletions(known, snapshot)) return false;
@@ -165,8 +168,8 @@ bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
     return true;
 }
 
-// Calls body(queue, snapshot) with a fresh snapshot, also for callers that may read nothing but what the functions give
-// them.
+// Calls body(queue, snapshot) with a new snapshot and the rights of the owner, because the caller may have no
+// privileges on the directory.
 template <typename Body>
 pg_noinline void look_into_directory(const KnownLanes &known, Body body) {
     const KnownLanes *outer = being_read;
@@ -186,13 +189,14 @@ pg_noinline void look_into_directory(const KnownLanes &known, Body body) {
     PG_END_TRY();
 }
 
-// What is known of the queue's lanes, as of the last look.
+// Returns what is known about the lanes of the queue, after processing pending messages.
 KnownLanes *heard_of(std::string_view queue) {
     listen_for_changes();
-    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a new kind.
+    // Messages are otherwise processed only when a lock is newly taken, so a long transaction would never learn of a
+    // new kind.
     AcceptInvalidationMessages();
     KnownLanes *known = entry_of(queue);
-    // What is being read meanwhile stays where it is.
+    // The cache cannot be emptied while an entry is being filled.
     if (being_read == nullptr && knows_too_much(*known)) {
         forget_all_lanes();
         known = entry_of(queue);
@@ -204,10 +208,10 @@ bool is_up_to_date(const KnownLanes &known) {
     return known.context != nullptr && known.all_read == changes_of_all && known.new_read == changes;
 }
 
-// What is known of the queue's lanes, up to date.
+// Returns what is known about the lanes of the queue, up to date.
 KnownLanes *known_of(std::string_view queue) {
     KnownLanes *known = heard_of(queue);
-    // What comes while it is read makes it stale at once.
+    // A message that arrives while the directory is read makes the entry stale at once.
     const uint64 all = changes_of_all, latest = changes;
     if (!OidIsValid(news) || known->all_read != all) find_relations();
     if (is_up_to_date(*known)) return known;
@@ -225,7 +229,8 @@ void complete_kind(KnownLanes *known, std::string_view kind) {
     if (known->whole || kind_of(known, kind)->complete) return;
     look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_kind, Params().add(queue).add(PointerGetDatum(make_text(kind))), snapshot), false);
-        // What the queue's other kinds have been read under is older: then this is read once more.
+        // Keeps the snapshot of an earlier read of other kinds, which is older. New rows of this kind may then be read
+        // twice.
         if (known->seen.open == nullptr) remember_seen(known, snapshot);
         kind_of(known, kind)->complete = true;
     });
@@ -279,13 +284,14 @@ LaneIds lanes_of_kinds(KnownLanes *known, const core::WorkerFilter &filter) {
     for (int i = 0; i < filter.kind_count; i++)
         for (const KnownLane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
             if (matches(filter, *lane)) ids.items[ids.count++] = lane->key.number;
-    // A kind may be named twice.
+    // A filter may contain a kind twice.
     std::sort(ids.items, ids.items + ids.count);
     ids.count = static_cast<int>(std::unique(ids.items, ids.items + ids.count) - ids.items);
     return ids;
 }
 
-// The lane of a job that this transaction has made claimable, by its row. False when that says another one.
+// Enters the lane of a job that this transaction has made claimable, using the words in its row. Returns false if the
+// row belongs to another lane.
 bool ensure_lane_of_job(int64 lane, int64 job) {
     int64 entered = 0;
     as_owner([&] {
@@ -321,7 +327,7 @@ int64 lane_id(std::string_view queue, std::string_view kind, int32 version, Arra
 
 int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
     const int64 id = lane_id(queue, kind, version, required);
-    // The retirement of lanes waits for transactions that had their number when they looked: lanes/retire.cpp.
+    // The retirement of lanes waits for transactions that had an id when they looked the lane up: lanes/retire.cpp.
     GetTopTransactionId();
     if (!lane_stays(queue, kind, id)) {
         as_owner([&] {
@@ -335,7 +341,7 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
             });
         });
         lanes_changed_at_commit();
-        // A trigger of somebody's may have asked for lanes.
+        // A user's trigger may have used the cache, so the entry is looked up again.
         add_lane(known_of(queue), id, kind, version, canonical_requires(required), false);
     }
     settle(id);
@@ -388,7 +394,7 @@ LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
 }
 
 bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter) {
-    // One look for a whole walk: what has changed since then is for the next one.
+    // Does not check for changes, so that a whole walk uses one state of the cache.
     KnownLanes *known = entry_of(queue);
     if (known->context == nullptr || !known->whole) complete_queue(known = known_of(queue));
     const KnownLane *found = lane_of(known, lane);
@@ -404,7 +410,8 @@ LaneIds all_lanes(std::string_view queue) {
 void lanes_changed_at_commit() {
     listen_for_changes();
     if (!OidIsValid(news)) find_relations();
-    // Triggers that fire at the end of the transaction may enter lanes yet.
+    // Sends the message at the end if possible, because triggers that fire at the end of the transaction may enter more
+    // lanes.
     if (log_lanes()) send_news();
 }
 
@@ -415,7 +422,7 @@ void invalidate_lanes() {
 }
 
 void send_news_of_lanes() {
-    // Once, however many lanes: a flood of messages would make every session forget all it knows.
+    // Sends one message however many lanes are new, because a flood of messages makes every session discard its caches.
     if (begin_sending_news()) send_news();
 }
 

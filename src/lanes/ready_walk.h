@@ -1,6 +1,6 @@
-// The walk through the claimable jobs of a lane that spares itself what is known to be of no interest: ranges without
-// any (lanes/empty_ranges.h), or of jobs that nobody may take (limits/throttle.h). Claims walk by
-// themselves, since what one takes decides how far it goes.
+// Walks through the claimable jobs of a lane and skips ranges that are known to be empty (lanes/empty_ranges.h) or to
+// contain only jobs that limits hold back (limits/throttle.h). Claims have a walk of their own, because each job they
+// take affects how far they go.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,13 +11,14 @@
 
 namespace jobq {
 
-// Whether this transaction may rely on the empty ranges of a lane: they tell of what is committed, and published, now.
+// Returns whether this transaction may use the empty ranges of a lane. They describe what is committed and published
+// now.
 inline bool may_skip_empty_ranges(int64 lane) { return !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane); }
 
 enum class Step { Next, NextPriority, Stop };
 
-// Calls visit(key) for the entries from `from` up to `to`, until it returns Stop. seek(key) goes to the first one at or
-// behind a key; skip(key) is the first key at or behind a key that is worth a look, kLastKey: there is none.
+// Calls visit(key) for the entries from `from` to `to` until it returns Stop. seek(key) moves to the first entry at or
+// after a key. skip(key) returns the first key at or after a key that must be visited, or kLastKey if there is none.
 template <typename Seek, typename Skip, typename Visit>
 void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to, Seek seek, Skip skip,
                   Visit visit) {
@@ -36,7 +37,7 @@ void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::Claim
     }
 }
 
-// The same for a lane, in the index of claims.
+// The same for the entries of a lane in the claim index.
 template <typename Skip, typename Visit>
 void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to, Skip skip,
                Visit visit) {
@@ -44,8 +45,8 @@ void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const co
         jobs, from, to, [&](const core::ClaimKey &key) { seek_ready_range(jobs, lane, key, to); }, skip, visit);
 }
 
-// Calls found(key) for the first job of each priority of a lane, which stands in table.row. Returns how many entries it
-// met that belong to no job.
+// Calls found(key) for the first job of each priority in a lane, with the job in table.row. Returns how many dead
+// entries it passed.
 template <typename Found>
 int walk_priorities(JobsTable *jobs, int64 lane, bool skip_empty_ranges, Found found) {
     const core::EmptyRanges empty = read_empty_ranges(skip_empty_ranges ? trigger_epoch() : kNoEpoch, lane);

@@ -18,8 +18,8 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// A repair reads so many entries, some 10 ms' worth, and goes on from there the next time: the round's other duties
-// wait for it, and where an old snapshot keeps them there may be millions.
+// Maximum number of entries that a repair reads (about 10 ms) before it leaves the rest to the next round. The other
+// duties of the round wait for it, and an old snapshot can keep millions of entries.
 constexpr int kRepairPiece = 20000;
 
 // Goes to the first entry at or after `from` in the index of a key space.
@@ -39,9 +39,9 @@ bool is_refuted_by_rows(core::KeySpace space) {
     return space == core::KeySpace::Claimable || space == core::KeySpace::Due || space == core::KeySpace::Running;
 }
 
-// Looks for a job in the range, from `key` on, until *entries have been read; `key` is then where to go on.
-// The rest of the range is published when there is one: where one is that nobody has told of there may be thousands,
-// and to find them one a round would take hours.
+// Looks for a job in the range, starting at `key`, until *entries have been read. Sets `key` to where the next call
+// continues. If it finds a job, publishes the rest of the range, because there may be thousands of unpublished jobs,
+// and finding one per round would take hours.
 bool publish_stranded(JobsTable *jobs, RangesOf lane, const core::KeyRange &keys, ClaimKey *key, int *entries) {
     if (*key < keys.from) *key = keys.from;
     if (keys.to <= *key) return false;
@@ -65,8 +65,8 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
     if (ticket == 0) return;
     const EmptyRanges known = read_empty_ranges(epoch, lane);
     renew_snapshot(jobs);
-    // With the number of the first command, the snapshot sees nothing that this transaction did: what it has claimed
-    // counts as pending, as long as it may roll back.
+    // With the id of the first command, the snapshot does not see changes of this transaction. So a job that it has
+    // claimed counts as pending, because the claim may roll back.
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
@@ -103,15 +103,15 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
 }
 
 EmptyRanges refreshed_ranges(core::KeySpace space, const ClaimKey &end) {
-    // A duty that has nothing to do must not wait for the table.
+    // A duty that has nothing to do must not wait for a lock on the table.
     if (IsolationUsesXactSnapshot() || !try_lock_jobs_table()) return {};
     JobsTable jobs;
     open_jobs(&jobs);
-    // The rescue looks at every running job, the promotion at the first due ones.
+    // The rescue reads all running jobs, the promotion only the first due ones.
     refresh(&jobs, space, core::kFirstKey, end, 0, space == core::KeySpace::Running ? PG_INT32_MAX : kMaxJobsSeen);
     EmptyRanges empty = has_new_files(jobs.table.relation) ? EmptyRanges{} : read_empty_ranges(trigger_epoch(), space);
     close_jobs(&jobs);
-    // This transaction has not published its own keys yet.
+    // Keys of this transaction have not been published yet.
     const LoggedKeys &own = transaction_log().places[static_cast<int>(space)];
     if (own.any) core::forget_empty(&empty, own.first, own.last);
     return empty;

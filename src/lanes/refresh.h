@@ -1,4 +1,4 @@
-// Beside the empty ranges (lanes/empty_ranges.h): the plain reads of the claim index behind them.
+// Reads the claim index to find empty ranges (lanes/empty_ranges.h).
 #pragma once
 
 #include "compat/pg.h"
@@ -8,21 +8,21 @@
 
 namespace jobq {
 
-// So many entries of jobs that are gone, and the next claims shall be spared them: by a read so long after the last
-// one.
+// A lane is read for empty ranges when a claim has passed this many entries of jobs that are gone, but at most once per
+// pause.
 constexpr int kWorthRefreshing = 8;
 constexpr core::Micros kRefreshPause = core::kMillisecond;
 
-// A range behind a job that is still to be seen is worth its place when a claim passes so many entries in it.
+// Minimum number of entries that a claim must pass in a range after a visible job, so that the range is worth keeping.
 constexpr int kWorthKeeping = 4;
-// Before the first job may lie whole pages of entries that the index has marked as dead: a scan passes these without
-// notice. That range is worth so much more than was seen.
+// Additional value of the range before the first job. It may contain whole pages of entries that the index has marked
+// as dead, which a scan passes without counting them.
 constexpr int kWorthUnseen = 64;
-// Jobs that the next claims will see all the same: so many, and the rest is no affair of ours.
+// Maximum number of jobs that a read passes. Later ranges do not matter, because the next claims find these jobs first.
 constexpr int kMaxJobsSeen = 16;
 
-// Reads a lane's part of the claim index from `begin` up to `end`, under a fresh snapshot that does not see this
-// transaction's own changes, and tells the other sessions where it is empty; not when somebody began that less than
+// Reads a lane's part of the claim index from `begin` to `end` and publishes the empty ranges that it finds. Uses a new
+// snapshot that does not see this transaction's own changes. Does nothing if a session started such a read less than
 // `pause` ago. `jobs` needs a new snapshot afterwards.
 void refresh_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause,
                   const core::ClaimKey &begin = core::kFirstKey);
@@ -32,9 +32,9 @@ void refresh_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::
 // afterwards and reads the jobs outside the ranges.
 core::EmptyRanges refreshed_ranges(core::KeySpace space, const core::ClaimKey &end);
 
-// Looks for claimable jobs where the empty ranges say there are none: a safety net, since whatever makes one claimable
-// publishes it. One call reads a bounded piece; the next goes on behind it. Returns in how many lanes it found and
-// published some.
+// Looks for claimable jobs in empty ranges, and publishes those that it finds. This is a safety net, because whatever
+// makes a job claimable publishes it. Each call reads a limited number of entries and continues where the last one
+// ended. Returns the number of lanes with such jobs.
 int64 repair_empty_ranges();
 
 }  // namespace jobq

@@ -1,12 +1,12 @@
-// See retire.h. Three transactions, one after the other, each under a lock that is held until the messages of its
-// commit have been sent:
+// See retire.h. A retirement takes three consecutive transactions. Each holds a lock until the messages of its commit
+// have been sent.
 //
-//  1. Lanes without claimable jobs that were entered long ago are marked as retiring. For claims nothing changes. A
-//     producer that has heard of it enters the lane anew, in a row of its own.
-//  2. The number that the next transaction will get is written down. Whoever makes a job claimable has its own number
-//     before it looks whether the lane is there. So all transactions from that number on have heard.
-//  3. When all below it have ended, prepared ones included, what they have made claimable is there to be seen: a marked
-//     lane with a claimable job stays, the others are deleted.
+//  1. Mark lanes without claimable jobs that were entered long ago as retiring. Claims ignore the mark. A producer that
+//     has received it enters the lane again, in a new row.
+//  2. Record the id of the next transaction. A transaction gets its id before it checks whether the lane of a claimable
+//     job exists. So all transactions from this id on have received the marks.
+//  3. When all transactions with lower ids have ended, including prepared ones, all jobs that they made claimable are
+//     visible. Keep the marked lanes that have a claimable job, and delete the others.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -25,9 +25,10 @@ namespace jobq {
 
 namespace {
 
-// So many lanes at a time: the round's other duties wait for it.
+// Maximum number of lanes per step, because the other duties of the round wait for it.
 constexpr int kLanesAtOnce = 2000;
-// So many entries of jobs that are gone, of all of them together, and the other lanes are left for another time.
+// Maximum number of entries of jobs that are gone that a step passes in all lanes together. The lanes that it does not
+// reach are kept this time.
 constexpr int kMaxPassed = 100000;
 
 Statement get_state = {
@@ -38,7 +39,7 @@ Statement get_state = {
        FROM jobq.lane_retirement r)",
     {}};
 
-// The lane that was entered last stays: it keeps the queue's name.
+// Keeps the newest lane of each queue, so that the name of the queue remains.
 Statement find_old = {
     R"(SELECT o.lane
        FROM (SELECT d.lane, max(d.entered_at) AS entered_at,
@@ -48,7 +49,7 @@ Statement find_old = {
     {TIMESTAMPTZOID},
     Planning::Free};
 
-// And those that came as retiring from elsewhere, with a dump.
+// Also includes rows that were already marked when a dump was restored.
 Statement mark = {
     R"(UPDATE jobq.lane_directory d SET retiring = true, changed_xid = pg_current_xact_id()
        WHERE d.ctid = ANY (ARRAY (SELECT m.ctid FROM jobq.lane_directory m
@@ -78,18 +79,18 @@ Statement note_deleted = {
     {},
     Planning::Free};
 
-// When the background worker has looked in vain last, and until when it rests; a tick by hand always looks.
+// When the background worker last found nothing to do, and until when it pauses. A manual tick does not pause.
 struct {
     TimestampTz from, until;
 } resting;
 
-// False when another one is at it, or its last commit has not told everybody yet.
+// Returns false if another session is retiring lanes, or if the messages of the last commit have not all been sent.
 bool lock_directory() {
     const Oid directory = get_relname_relid("lane_directory", get_namespace_oid("jobq", false));
     return ConditionalLockRelationOid(directory, ShareUpdateExclusiveLock);
 }
 
-// By the table alone: empty ranges may call a lane empty for a moment after a commit.
+// Reads only the index and the table, because an empty range may be wrong for a moment after a commit.
 bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *passed) {
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {
@@ -99,7 +100,8 @@ bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *pas
     return false;
 }
 
-// Of lanes, rows of ids in their order, those that have claimable jobs, and some of those that have none.
+// Of the given lanes, those that have claimable jobs and some of those that have none. Both are in the order of the
+// ids.
 struct Sorted {
     Datum *used, *unused;
     int used_count, unused_count;
@@ -130,7 +132,7 @@ Sorted sort_lanes(const Rows &rows) {
     return sorted;
 }
 
-// Returns whether there were any.
+// Returns whether it has marked any lanes.
 bool mark_unused(TimestampTz now) {
     const core::Micros longest = settings.keep_lanes_s * core::kSecond;
     const Rows old = run(find_old, Params().add(TimestampTzGetDatum(now - longest)));
@@ -158,7 +160,7 @@ void delete_marked() {
 }  // namespace
 
 bool retire_lanes(TimestampTz now) {
-    // An old snapshot would not see what must be judged.
+    // An old snapshot would not see the rows that decide.
     if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return false;
     if (MyBackendType == B_BG_WORKER && resting.from <= now && now < resting.until) return false;
     if (!lock_directory()) return true;

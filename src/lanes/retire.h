@@ -1,13 +1,13 @@
-// Lanes that nobody uses leave the directory. docs/design.md, "Lanes", says why no job is
-// left behind.
+// Deletes lanes that are no longer used from the directory. "Lanes" in docs/design.md explains why no job is left
+// without a lane.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Does the next step, some lanes at a time: marks lanes as retiring, or deletes those that have been marked. Inside
-// with_spi(). Waits for nobody. Returns whether there is another step to come soon.
+// Performs the next step for a limited number of lanes: marks lanes as retiring, or deletes marked lanes. Must be
+// called inside with_spi(). Never waits. Returns whether another step will follow soon.
 bool retire_lanes(TimestampTz now);
 
 }  // namespace jobq
