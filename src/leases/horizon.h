@@ -1,4 +1,4 @@
-// The horizon of the rescue (shmem/horizon.h), as far as this session knows it, and how a look finds a new one.
+// The horizon of the rescue (shmem/horizon.h), as this session knows it.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,10 +6,11 @@
 
 namespace jobq {
 
-// Of the rescue-indexed jobs, the current transaction's included.
+// Returns the horizon of the rescue-indexed jobs, including those of the current transaction.
 Horizon horizon();
-// A look at all rescue-indexed jobs begins, whose result log_horizon tells. What others publish in between goes
-// first. 0: it shall not be told of, since the transaction's snapshot is older than the look, or nobody would be.
+// Starts a read of all rescue-indexed jobs, whose result log_horizon() publishes unless other sessions publish earlier
+// deadlines in the meantime. Returns 0 if the result must not be published, because the snapshot of the transaction is
+// older than the read, or because there is no shared memory.
 uint64 begin_horizon_scan();
 
 }  // namespace jobq

@@ -21,8 +21,8 @@ Statement read_unindexed = {
     {},
     Planning::Free};
 
-// Without shared memory: no row when running jobs have been looked for since the server started and in this epoch of
-// the triggers, or are just now. $2: no epoch, they are switched off.
+// Without shared memory. Returns no row if a search has completed since the server started and in this epoch of the
+// triggers, or if one is running. $2 is true if there is no epoch, because triggers are disabled.
 Statement lock_unindexed_unknown = {
     R"(SELECT 1 FROM jobq.tick_state t
        WHERE t.unindexed_found_for IS DISTINCT FROM pg_postmaster_start_time() OR t.unindexed_found_in IS DISTINCT FROM $1
@@ -35,10 +35,10 @@ Statement set_unindexed_found = {
     {INT8OID},
     Planning::Free};
 
-// What came of it.
+// The result of marking a job.
 enum class Indexed : uint8 { Yes, NoNeed, Held };
 
-// Marks a job, as far as it runs under this lease, as rescue-indexed, unless somebody holds it.
+// Marks a job as rescue-indexed if it runs under this lease and no other transaction holds it.
 Indexed index_one(JobsTable *jobs, int64 job, const core::Maybe &lease) {
     if (!find_job(jobs, job) || !runs_under(*jobs, lease) || job_has(*jobs, kJobRescueIndexed)) return Indexed::NoNeed;
     if (!lock_row_or_skip(&jobs->table)) return Indexed::Held;
@@ -47,8 +47,8 @@ Indexed index_one(JobsTable *jobs, int64 job, const core::Maybe &lease) {
     return Indexed::Yes;
 }
 
-// `pristine`: the transaction has changed nothing so far, so that what it sees has been committed. False: somebody
-// holds the job.
+// `pristine` means that this transaction has changed nothing yet, so what it sees is committed. Returns false if
+// another transaction holds the job.
 bool index_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
     const Indexed indexed = index_one(jobs, young.job, young.lease);
     if (indexed == Indexed::NoNeed) {
@@ -60,7 +60,7 @@ bool index_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
     return indexed != Indexed::Held;
 }
 
-// The ids of the leases that list(young, room) gives.
+// Returns the ids of the leases that list(young, room) returns.
 template <typename List>
 Datum ids_of(List list) {
     const int room = max_young_leases();
@@ -71,13 +71,13 @@ Datum ids_of(List list) {
     return array_of(ids, count, INT8OID);
 }
 
-// A running job that the rescue's index lacks; without a lease when it was set to processing by hand.
+// A running job that is missing from the rescue's index. It has no lease if plain SQL set it to processing.
 struct Unindexed {
     int64 job;
     core::Maybe lease;
 };
 
-// Returns how many of them others hold.
+// Returns how many of the jobs other transactions hold.
 int64 index_jobs(const Unindexed *unindexed, int count) {
     JobsTable jobs;
     int64 held = 0;
@@ -92,12 +92,12 @@ int64 index_jobs(const Unindexed *unindexed, int count) {
 }
 
 struct Unindexable {
-    int64 job;  // the first of them, 0: there is none
+    int64 job;  // the first of them; 0: none
     int count;
-    int64 held;  // by others
+    int64 held;  // held by other transactions
 };
 
-// At once or, where that fails, one by one.
+// Marks all jobs at once or, if that fails, one by one.
 Unindexable index_all(const Unindexed *unindexed, int count, FailureText *failure) {
     Unindexable left_out = {0, 0, 0};
     change_all_or_each(
@@ -114,15 +114,15 @@ void index_now(const Unindexed &unindexed) {
     with_spi([&] { index_jobs(&unindexed, 1); });
 }
 
-// The search for running jobs that the index lacks rests so many times as long as it took.
+// Minimum pause between two searches, as a multiple of the duration of the last one.
 constexpr int kLookRest = 50;
-// Where it has left out some that were held: those wait for the next look.
+// The same if the last search skipped jobs that were held.
 constexpr int kHeldLookRest = 10;
 
-// When they must be looked for in the whole table, and that this has been done, begun at `begin`. `epoch`: of the
-// triggers, as the look has seen it (trigger_epoch() in row/jobs_table.h). What comes behind the triggers' back has
-// been committed before the next epoch begins: one look in each finds it; and where they are switched off for long, one
-// now and then. `held`: some were held by others, it must be done again before long.
+// Returns when the whole table must be searched again. `epoch` is the epoch of the triggers (trigger_epoch() in
+// row/jobs_table.h). A row that bypasses the triggers is committed before the next epoch begins, so one search per
+// epoch finds it. While triggers are disabled there is no epoch, and the search is repeated from time to time. If jobs
+// were skipped because they were held, it is repeated soon.
 TimestampTz next_look_for_unindexed(uint64 epoch) {
     const DatabaseState *db = shared_memory_ready() ? session_database() : nullptr;
     if (db == nullptr) return DT_NOEND;
@@ -144,9 +144,9 @@ void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held) {
     db->look_took = Max(db->looked_at - begin, 0);
 }
 
-bool has_entered = false;  // a lease, at some time
+bool has_entered = false;  // whether this session has ever entered a lease
 
-// As PREPARE TRANSACTION does before it calls us.
+// Does what PREPARE TRANSACTION does before it calls this part.
 void fire_deferred_triggers() {
     do {
         AfterTriggerFireDeferred();
@@ -178,7 +178,7 @@ void index_own_leases() {
     while (const int count = leases_of_this_transaction(own, room)) {
         index_leases(own, count, count);
         if (leases_of_this_transaction(own, room) == count) break;
-        // Those of before have fired already; and one of somebody's may claim in turn.
+        // Triggers queued before have fired already. Users' triggers that fire now may claim more jobs.
         fire_deferred_triggers();
     }
     pfree(own);
@@ -198,12 +198,12 @@ void index_unleased_job(int64 job) { index_now({job, {}}); }
 
 UnindexedSearch find_unindexed_jobs() {
     UnindexedSearch search = {};
-    // What an old snapshot shows may be long over, and what has come since is behind it.
+    // An old snapshot may show jobs that have ended, and does not show those that have arrived since.
     if (IsolationUsesXactSnapshot()) return search;
     const TimestampTz begin = GetCurrentTimestamp();
     const uint64 epoch = trigger_epoch();
     const Datum epoch_value = Int64GetDatum(static_cast<int64>(epoch));
-    // Preloaded before, and not any more: claims of then may have left jobs out of the rescue's index.
+    // The library may have been preloaded earlier, and claims of that time may have left jobs out of the index.
     const bool alone = !shared_memory_ready();
     if (alone ? run(lock_unindexed_unknown, Params().add(epoch_value).add(BoolGetDatum(epoch == kNoEpoch))).size() == 0
               : next_look_for_unindexed(epoch) > begin)
@@ -221,7 +221,8 @@ UnindexedSearch find_unindexed_jobs() {
     }
     const Unindexable left_out = index_all(homeless, count, &search.failure);
     search.left_out = left_out.job;
-    // Some are held by others, or what was marked may roll back: then it is looked again.
+    // Records the search only if no job was held and nothing that it marked can roll back. Otherwise, the search is
+    // repeated.
     if (!alone) {
         if (left_out.held > 0 || count == left_out.count) looked_for_unindexed(epoch, begin, left_out.held > 0);
     } else if (left_out.held == 0) {
@@ -233,7 +234,7 @@ UnindexedSearch find_unindexed_jobs() {
 TimestampTz next_search_for_unindexed() {
     const uint64 epoch = trigger_epoch();
     const TimestampTz next = next_look_for_unindexed(epoch);
-    // The repair sets the role in which a trigger fires right, which then is to be looked behind.
+    // The repair may correct the role in which a trigger fires, after which a search is needed.
     return epoch == kNoEpoch ? Min(next, GetCurrentTimestamp() + core::kSecond) : next;
 }
 

@@ -1,5 +1,5 @@
-// Which running jobs the rescue looks at. A claim leaves its job out of the rescue's index for the first second
-// (leases/young_leases.h): here those that still run then enter it.
+// Enters running jobs into the rescue's index. A claim leaves its job out of the index for the first second
+// (leases/young_leases.h). Jobs that run longer are entered here.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,38 +9,40 @@
 
 namespace jobq {
 
-// How long a claim is left out of the rescue's index, unless its lease runs out before.
+// How long a claimed job stays out of the rescue's index, unless its lease expires earlier.
 constexpr core::Micros kUnindexed = core::kSecond;
 
-// Marks the jobs of these leases that still run under them, and returns of how many leases nothing is left to be done,
-// at most `at_most`. Jobs that somebody holds are left for the next time.
+// Marks the jobs that still run under these leases as rescue-indexed. Skips jobs that another transaction holds. Stops
+// after `at_most` settled leases. Returns the number of leases for which nothing remains to be done.
 int index_leases(const YoungLease *leases, int count, int at_most);
 
-// PREPARE TRANSACTION of the current transaction will mark what it has claimed. For every claim that enters a lease.
+// Makes PREPARE TRANSACTION mark the jobs that the current transaction has claimed. Must be called for each claim that
+// enters a lease.
 void index_before_prepare();
-// For main/jobq.cpp: does so, since a prepared claim may be committed after a restart, which forgets its lease, by a
-// session that knows nothing of it.
+// For main/jobq.cpp: marks them. Otherwise, the prepared claim could be committed after a restart, which loses its
+// lease, by a session that does not know the lease.
 void index_own_leases();
 
-// A running job has come with the current transaction that is not rescue-indexed, and that no claim of this server has
-// entered: by replication.
+// Handles a running job that the current transaction received by replication, if the job is not rescue-indexed. No
+// claim of this server has entered its lease.
 void index_arrived_job(int64 job, int64 lease, const text *worker_id);
-// The same for one without a lease, as it is left by hand.
+// The same for a job without a lease, which plain SQL can leave behind.
 void index_unleased_job(int64 job);
 
 struct UnindexedSearch {
-    bool looked;     // into the table: rescue-indexed jobs may have come the same way, the horizon says nothing of them
-    int64 left_out;  // a job that could not be marked; 0: there is none
-    FailureText failure;  // why
+    // the table was read, so more rescue-indexed jobs may have arrived in the same way and the horizon is unknown
+    bool looked;
+    int64 left_out;       // a job that could not be marked; 0: none
+    FailureText failure;  // why it could not be marked
 };
-// Jobs that run outside the rescue's index without anybody having been told, as a crash leaves them, or a restore with
-// triggers disabled: found once after each start and once after each change of the triggers, by reading the whole
-// table. Inside with_spi().
+// Finds jobs that run outside the rescue's index and in no young lease, for example after a crash or after a restore
+// with disabled triggers. Reads the whole table once after each start and after each change of the triggers. Must be
+// called inside with_spi().
 UnindexedSearch find_unindexed_jobs();
-// When that is to be done again.
+// Returns when to search again.
 TimestampTz next_search_for_unindexed();
 
-// The ids of the jobs that are not rescue-indexed yet, as far as they are known: all, or those of a worker.
+// Returns the ids of the known running jobs that are not rescue-indexed yet: all of them, or those of a worker.
 Datum unindexed_jobs();
 Datum unindexed_jobs_of_worker(const text *worker_id);
 

@@ -1,5 +1,4 @@
-// The ranges of ids in which rescue-indexed jobs can be, so that a search for them does not pass the entries of jobs
-// that have ended.
+// Ranges of ids that may contain rescue-indexed jobs, so that a search skips the index entries of ended jobs.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,8 +15,8 @@ struct RunningIds {
 // snapshot under which the jobs are read.
 RunningIds running_ids();
 
-// A query's source of the rescue-indexed jobs in ranges that are the parameters `first` and `last`: rows of j, an alias
-// of what `columns` are selected. `rest` follows the conditions.
+// FROM item of a query: the rescue-indexed jobs in the ranges given by the parameters `first` and `last`. `columns` are
+// selected from the alias `j`. `rest` follows the conditions.
 #define RUNNING_JOBS(first, last, columns, rest) \
     "unnest(" first ", " last                    \
     ") AS r(first, last), "                      \

@@ -1,7 +1,7 @@
-// See young_leases.h. In a set of the table, only an entry whose purpose has ended makes room for a new one.
+// See young_leases.h. In a full set of the table, a new entry can only replace an ended one.
 //
-// What became of a transaction is looked up in the commit log, which may read the disk or raise an error. So entries
-// are copied, judged without a lock, and then changed under the lock if they are still what they were.
+// The outcome of a transaction is looked up in the commit log, which may read from disk or raise an error. So entries
+// are copied, judged without holding a lock, and then changed under the lock if they are still the same.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -20,9 +20,9 @@ namespace jobq {
 namespace {
 
 struct Entry {
-    Oid database;         // InvalidOid: free
-    TransactionId made;   // by the (sub)transaction that claimed; FrozenTransactionId: long ago
-    TransactionId ended;  // by the (sub)transaction that completed the job, or entered it into the rescue's index
+    Oid database;         // InvalidOid: the entry is free
+    TransactionId made;   // the (sub)transaction that claimed the job; FrozenTransactionId: an old one
+    TransactionId ended;  // the (sub)transaction that completed the job or entered it into the rescue's index
     uint32 worker_hash;
     int64 job;
     int64 lease;
@@ -32,7 +32,7 @@ struct Entry {
 using Set = EntrySet<Entry>;
 using Table = SetTable<Set, Lock::Leases>;
 
-// By the job's id.
+// The set of an entry depends on the id of the job.
 Table table = {};
 
 int set_count() { return Table::sets_for(settings.max_young_leases); }
@@ -41,8 +41,8 @@ bool is_over(const Entry &entry) {
     return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
 }
 
-// What became of the transactions that the current one has met in entries: a batch meets few, in thousands of entries.
-// Good for one transaction: while it runs, no number is given to a second one.
+// Outcomes that the current transaction has looked up, because thousands of entries have few distinct transactions.
+// Valid for one transaction, because an id cannot be reused while it runs.
 struct Met {
     TransactionId xid;
     Fate fate;
@@ -60,7 +60,7 @@ Fate fate_met(TransactionId xid) {
     return fate;
 }
 
-// As is_over, for a transaction that writes entries: `xid` is its own.
+// Like is_over(), for a transaction with the id `xid` that writes entries.
 bool can_replace(const Entry &entry, TransactionId xid) {
     if (entry.database == InvalidOid) return true;
     if (entry.ended == xid) return false;
@@ -68,8 +68,8 @@ bool can_replace(const Entry &entry, TransactionId xid) {
     return entry.made != xid && fate_met(entry.made) == Fate::Aborted;
 }
 
-// Whether the table shows this session what the claim did. Of transactions that the server has forgotten, the table
-// knows.
+// Returns whether the table shows the result of the claim to this session. If the server has forgotten the transaction,
+// the table decides.
 bool is_visible(const Entry &entry) {
     if (TransactionIdIsCurrentTransactionId(entry.made)) return true;
     const Fate fate = fate_of(entry.made);
@@ -80,8 +80,8 @@ bool is_same(const Entry &a, const Entry &b) {
     return a.database == b.database && a.made == b.made && a.ended == b.ended && a.job == b.job && a.lease == b.lease;
 }
 
-// Calls body(entry) under the lock of the job's set, which must not look up a transaction; entry is nullptr when the
-// lease is not there.
+// Calls body(entry) under the lock of the job's set. body must not look up transactions. `entry` is nullptr if the
+// lease has no entry.
 template <typename Body>
 auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
     return table.with_set(job, mode, [&](Set *set) {
@@ -99,7 +99,7 @@ bool enter(const Entry &entry) {
     }
     Set *set = &table.sets[table.set_of(entry.job)];
     for (;;) {
-        // Without the lock: a copy that is torn is not what the lock finds.
+        // Reads without the lock. A torn copy does no harm, because it differs from what is there under the lock.
         Set copy = *set;
         const Entry *found = copy.find([&](const Entry &known) { return can_replace(known, entry.made); });
         if (found == nullptr) return false;
@@ -113,12 +113,12 @@ bool enter(const Entry &entry) {
     }
 }
 
-// Where the last search ended: entries that nobody can get rid of must not hide others.
+// The set where the next search starts, so that entries that cannot be removed do not hide others.
 int search_from = 0;
 
 bool is_of_this_database(const Entry &entry) { return entry.database == MyDatabaseId; }
 
-// Calls body(copy) with copies of the entries of this session's database, until it returns false; forgets the entries
+// Calls body(copy) with copies of the entries of this session's database, until it returns false. Frees the entries
 // whose copies body has marked as free.
 template <typename Body>
 void each_entry(Body body) {
@@ -127,7 +127,7 @@ void each_entry(Body body) {
         Set *set = &table.sets[search_from];
         LWLock *lock = table.lock_of(search_from);
         search_from = (search_from + 1) % table.count;
-        // Without the lock: an entry that is made at this moment has time.
+        // Reads without the lock. An entry that is being made now can wait for the next search.
         if (set->find(is_of_this_database) == nullptr) continue;
         LWLockAcquire(lock, LW_SHARED);
         const Set read = *set;
@@ -175,7 +175,7 @@ bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
 
 void end_lease(int64 job, int64 lease) {
     if (!table.exists()) return;
-    const TransactionId xid = GetCurrentTransactionId();  // may fail, and take locks of the server's
+    const TransactionId xid = GetCurrentTransactionId();  // may raise an error and take locks of the server
     with_entry(job, lease, LW_EXCLUSIVE, [xid](Entry *entry) {
         if (entry != nullptr) entry->ended = xid;
         return true;
@@ -237,7 +237,7 @@ void forget_leases_of(Oid database) {
     for (int n = 0; n < table.count; n++) {
         Set *set = &table.sets[n];
         const auto is_its = [database](const Entry &entry) { return entry.database == database; };
-        // Without the lock: nobody claims there without a mark until a new state has had its first round.
+        // Reads without the lock. Claims enter no leases there until a new database state has had its first round.
         if (set->find(is_its) == nullptr) continue;
         LWLockAcquire(table.lock_of(n), LW_EXCLUSIVE);
         while (Entry *entry = set->find(is_its)) *entry = {};
