@@ -1,6 +1,6 @@
-// The columns of jobq.jobs: what the library knows of them, in the order in which src/sql/20_tables.sql declares them.
-// From here come their numbers, their names in messages, what is checked of the table (table/attached.h) and which of
-// them a plain INSERT by a role that does not own the table may fill in.
+// The columns of jobq.jobs, in the order in which src/sql/20_tables.sql declares them. This list defines their numbers,
+// their names in messages, what is checked about the table (table/attached.h), and which columns a plain INSERT may
+// fill in if the role does not own the table.
 //
 // The columns of the first release have the same numbers in every table, so their numbers are constants. A column of a
 // later release comes after any columns that a DBA has added by then, and an older table does not have it, so its
@@ -12,8 +12,8 @@
 
 namespace jobq {
 
-// COLUMN(name in C++, name, type (InvalidOid: one of our own), NOT NULL, what becomes of a default that somebody gives
-// it, who says what is in it at an insert)
+// COLUMN(name in C++, name in SQL, type (InvalidOid: a type of jobq), NOT NULL, what happens to a user's default
+// (OwnDefault), which side fills the column at an INSERT (FilledBy))
 // clang-format off
 #define JOBQ_JOB_COLUMNS(COLUMN) \
     COLUMN(Id, "id", INT8OID, true, Unused, Jobq)                                          \
@@ -88,10 +88,10 @@ constexpr int kLaterJobColumns = static_cast<int>(LaterJobColumn::Count);
 JOBQ_LATER_JOB_COLUMNS(JOBQ_LATER)
 #undef JOBQ_LATER
 
-// The numbers of the later columns in the table; InvalidAttrNumber: the table does not have the column.
+// Numbers of the later columns in the table; InvalidAttrNumber if the table does not have the column.
 extern AttrNumber later_job_columns[kLaterJobColumns + 1];
 
-// A column of either kind. A column that the table does not have reads as NULL, and is not written.
+// A column of either list. A column that the table does not have reads as NULL and is not written.
 struct JobAttribute {
     AttrNumber number;
 
@@ -101,7 +101,7 @@ struct JobAttribute {
 };
 
 constexpr int kAllJobColumns = kJobColumns + kLaterJobColumns;
-// The columns of both lists, from 0.
+// Returns column number i of both lists together, counted from 0.
 inline JobAttribute job_attribute(int i) {
     return i < kJobColumns ? JobAttribute(static_cast<JobColumn>(i + 1))
                            : JobAttribute(static_cast<LaterJobColumn>(i - kJobColumns));
@@ -116,7 +116,7 @@ constexpr OwnColumn kOwnJobColumns[kAllJobColumns] = {
 
 constexpr const char *job_column_name(JobColumn column) { return kOwnJobColumns[column - 1].name; }
 
-// Who says at an INSERT what is in a column: the producer, or jobq alone.
+// Which side provides the value of a column at an INSERT: the producer, or only jobq.
 enum class FilledBy : uint8 { Producer, Jobq };
 constexpr FilledBy kFilledBy[kAllJobColumns] = {
 #define JOBQ_FILLED(name, column, type, not_null, with_default, filled_by) FilledBy::filled_by,

@@ -29,7 +29,7 @@ namespace {
 constexpr OwnColumns kOwn = {kOwnJobColumns, kAllJobColumns, kJobColumns, later_job_columns};
 static_assert(kAllJobColumns <= kMaxOwnColumns, "the columns are in one word");
 
-// The indexes that are read directly, by their numbers: the keys, and which rows are in it.
+// The indexes that are read directly: keys, given as column numbers, and predicate.
 struct IndexLayout {
     const char *name;
     bool unique;
@@ -58,14 +58,14 @@ constexpr IndexLayout kIndexes[kJobIndexes] = {
 
 constexpr int kOwnUniques = 2;
 
-// What the session knows of the catalogue.
+// What the session has cached from the catalog.
 struct Known {
     bool valid;
     Oid schema, table;
     Attached attached;
-    Oid indexes[kJobIndexes];      // InvalidOid: somebody has dropped it
-    bool checked[kJobIndexes];     // and found to be as in kIndexes
-    Oid attempts, attempts_index;  // the index: as above
+    Oid indexes[kJobIndexes];      // InvalidOid: the index was dropped
+    bool checked[kJobIndexes];     // whether the index has been checked and matches kIndexes
+    Oid attempts, attempts_index;  // attempts_index: InvalidOid if it was dropped
     uint64 epoch;
     Oid id_sequence;
     Oid statuses[core::kJobStatusCount];
@@ -103,7 +103,8 @@ void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
 
 constexpr char kFollows[] = "follow_job";
 
-// SQL that an older library would get wrong names the oldest one that does not, as the argument of a trigger.
+// An upgrade script whose SQL an older library would handle wrongly names the oldest suitable library as the argument
+// of a trigger.
 void require_library_for(Relation table) {
     const TriggerDesc *triggers = table->trigdesc;
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
@@ -118,7 +119,8 @@ Oid status_value(Oid type, core::JobStatus status) {
         DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type)));
 }
 
-// The triggers that tell of changes by hand and keep their numbers right, and whether one fires where it must.
+// Returns whether this is one of the triggers that report manual changes and correct the numbers of rows, and is
+// enabled as it must be.
 bool tells_of_changes(const FormData_pg_trigger &trigger) {
     const char *name = NameStr(trigger.tgname);
     const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
@@ -129,7 +131,8 @@ bool tells_of_changes(const FormData_pg_trigger &trigger) {
 }
 constexpr int kTellingTriggers = 4;
 
-// A number made of which versions of their rows in the catalogue these triggers have; none comes again.
+// Returns a hash of the versions of these triggers' catalog rows. A changed trigger has a new row version, so the
+// number does not repeat.
 uint64 epoch_of(Oid table) {
     struct {
         Oid trigger;
@@ -171,7 +174,7 @@ bool has_layout(Relation index, const IndexLayout &layout) {
            std::equal(std::begin(found.tests), std::end(found.tests), layout.tests);
 }
 
-// Its layout is looked at once, until the table or the index changes.
+// Opens an index if it is good. Checks its definition only once, until the table or the index changes.
 Relation open_if_good(JobIndex which) {
     const int i = static_cast<int>(which);
     Relation index = open_whole_index(known.indexes[i]);
@@ -182,7 +185,7 @@ Relation open_if_good(JobIndex which) {
     return nullptr;
 }
 
-// What is wrong with an index that is not good.
+// What is wrong with an index, and what to do about it.
 struct Trouble {
     const char *is;
     const char *hint;
@@ -201,7 +204,7 @@ Trouble trouble_with(JobIndex which) {
     return {"is not as jobq expects it", "Drop it, and create it again as the extension's install script does."};
 }
 
-// What takes SQL of our own indexes, as table/attached.h has it.
+// Returns why jobq's own indexes require SQL, as Attached::reason (table/attached.h), or nullptr.
 const char *reason_in_indexes() {
     static char reason[NAMEDATALEN + 64];
     for (int i = 0; i < kJobIndexes; i++) {
@@ -223,7 +226,8 @@ void look_up() {
         CacheRegisterSyscacheCallback(NAMESPACEOID, forget_types, Datum(0));
         callback_registered = true;
     }
-    // Taken before anything is read: an invalidation that arrives meanwhile lets all be read again.
+    // Read before anything else, so that an invalidation that arrives in the meantime makes the session read everything
+    // again.
     const uint64 before = changes;
     known.schema = get_namespace_oid("jobq", false);
     known.table = get_relname_relid("jobs", known.schema);
@@ -233,7 +237,8 @@ void look_up() {
     if (!OidIsValid(known.attempts)) unknown_table();
     Relation table = try_table_open(known.table, AccessShareLock);
     if (table == nullptr) dropped_table();
-    // Behind the lock, which whoever drops an index waits for: else it might be gone before it is opened.
+    // Looked up after the table is locked, because dropping an index waits for this lock. Otherwise the index might be
+    // gone before it is opened.
     for (int i = 0; i < kJobIndexes; i++) {
         known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
         known.checked[i] = false;
@@ -251,11 +256,12 @@ void look_up() {
     known.valid = changes == before;
 }
 
-// With what is known of it as of the lock, which may have been waited for: by then it may be another, or gone (42P01).
+// Opens the table with what is known once the lock has been granted. During the wait for it, the table may have been
+// replaced or dropped (42P01).
 Relation open_known_table(LOCKMODE mode) {
     if (!known.valid) look_up();
     const Oid table = known.table;
-    // This reads what others have changed in the catalogue.
+    // Taking the lock also processes invalidations.
     LockRelationOid(table, mode);
     if (!known.valid) look_up();
     return known.table == table ? table_open(table, NoLock) : open_known_table(mode);
@@ -271,7 +277,7 @@ void end_scans(JobsTable *jobs) {
     end_walk(&jobs->walk);
 }
 
-// Where this session's latest claims are.
+// The row of a job that this session has claimed recently.
 struct Place {
     int64 id;
     ItemPointerData tid;
@@ -281,11 +287,11 @@ Place places[kPlaces];
 
 Place *place_of(int64 id) { return &places[static_cast<uint64>(id) % kPlaces]; }
 
-// In the transaction's snapshot of REPEATABLE READ and above the way through the index is part of what is serialised.
+// Not used in REPEATABLE READ and above, because in serializable transactions the index lookup takes predicate locks.
 bool find_in_place(JobsTable *jobs, int64 id) {
     const Place &place = *place_of(id);
     if (place.id != id || !ItemPointerIsValid(&place.tid) || IsolationUsesXactSnapshot()) return false;
-    // The table may have been truncated since; while we have it locked it does not get shorter.
+    // The table may have been truncated since the claim. It cannot shrink while it is locked.
     if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
     if (ItemPointerGetBlockNumber(&place.tid) >= jobs->block_count) return false;
     if (jobs->by_place == nullptr) jobs->by_place = begin_fetch_by_place(jobs->table.relation);
@@ -320,7 +326,8 @@ void close_ready(ReadyScan *ready) {
         if (index != nullptr) index_close(index, NoLock);
 }
 
-// Whether this transaction has the table locked as who changes its columns, triggers or indexes, or drops it.
+// Returns whether this transaction holds a lock on the table under which it may have changed columns, triggers, or
+// indexes, or dropped the table.
 bool is_changed_here(Oid table) {
     LOCKTAG tag;
     SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
@@ -381,7 +388,7 @@ void close_jobs(JobsTable *jobs) {
 }
 
 bool open_jobs_if_quiet(JobsTable *jobs) {
-    // What others have changed, and the statement that this transaction has ended with.
+    // Makes changes of other sessions visible, and those of the last statement of this transaction.
     CommandCounterIncrement();
     AcceptInvalidationMessages();
     if (!known.valid) {
@@ -414,7 +421,7 @@ void close_jobs_for_reading(JobsTable *jobs) {
 }
 
 uint64 trigger_epoch() {
-    // A transaction that has not locked the table yet may not have heard of changes of its triggers.
+    // A transaction that has not locked the table yet may not have received changes of its triggers.
     AcceptInvalidationMessages();
     if (!known.valid) look_up();
     return known.epoch;
@@ -468,7 +475,7 @@ bool find_job(JobsTable *jobs, int64 id) {
 
 bool may_have_attempts(JobsTable *jobs, int64 id) {
     if (jobs->attempts == nullptr) {
-        // As in open_jobs.
+        // See open_jobs().
         jobs->attempts = table_open(known.attempts, AccessShareLock);
         if (!known.valid) look_up();
         jobs->attempt = table_slot_create(jobs->attempts, nullptr);
@@ -501,7 +508,7 @@ bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::
         CHECK_FOR_INTERRUPTS();
         const int64 next = walk->lanes[walk->at];
         int64 found = next - 1;
-        // Behind the lowest number nothing can be looked for: it counts as one that has entries.
+        // No lane comes before the lowest number, so the search cannot find it. It counts as a lane with entries.
         if (next == PG_INT64_MIN)
             *first = core::kFirstKey;
         else if (!next_lane_and_key(jobs, &found, first))
