@@ -180,7 +180,7 @@ void tell_of_running(const JobState &before, const JobState &after) {
 void tell_of_changes(const DoorReaders *all) { readers = all; }
 
 JobState state_of_row(TupleTableSlot *row) {
-    // One call of the server instead of one for each column that comes after the one before.
+    // Deforms the row once, instead of in one call per column.
     slot_getallattrs(row);
     bool none;
     const auto at = [&](JobColumn column) { return slot_getattr(row, column, &none); };
