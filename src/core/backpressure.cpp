@@ -1,4 +1,4 @@
-// Admission to a queue with a greatest depth: see backpressure_policy.h.
+// Admission to a queue with max_depth: see backpressure.h.
 #include "core/backpressure.h"
 
 #include <algorithm>
@@ -7,11 +7,11 @@ namespace jobq::core {
 
 Admission admit(std::int64_t depth, std::int64_t added, std::int64_t max_depth, FullPolicy policy) noexcept {
     if (added > max_depth) return {false, 0, 0};
-    // Counters are added to one by one, so that a reader may find a sum below zero.
+    // The counters are updated one after the other, so a reader may see a negative sum.
     const std::int64_t excess = std::max<std::int64_t>(depth, 0) - (max_depth - added);
     if (excess <= 0) return {true, 0, 0};
     if (policy == FullPolicy::Reject) return {false, 0, 0};
-    // As long as no more come in than go out, the queue does not grow.
+    // The queue does not grow as long as at least as many jobs are dropped as are added.
     return {true, std::min(excess, added + kMaxExtraDrops), std::min(excess, added)};
 }
 

@@ -25,7 +25,7 @@ constexpr bool operator<(const ClaimKey &a, const ClaimKey &b) noexcept {
 constexpr bool operator==(const ClaimKey &a, const ClaimKey &b) noexcept { return !(a < b) && !(b < a); }
 constexpr bool operator<=(const ClaimKey &a, const ClaimKey &b) noexcept { return !(b < a); }
 
-// The key just behind `key`; kLastKey has none and stays.
+// Returns the key immediately after `key`, or kLastKey for kLastKey.
 constexpr ClaimKey next_key(ClaimKey key) noexcept {
     if (key == kLastKey) return key;
     if (key.id != INT64_MAX) return {key.run_at, key.id + 1, key.priority};

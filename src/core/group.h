@@ -1,5 +1,5 @@
-// Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. Where a job stands
-// in its group, and what a change by hand does to that. Pure.
+// Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. Decides the place
+// of a job in its group, also after manual changes. Pure.
 #pragma once
 
 #include "core/job.h"
@@ -19,13 +19,14 @@ std::int64_t group_hash(const HashKey &secret, std::string_view queue, std::stri
 // until it is finished, whatever happens on the way.
 enum class GroupPlace : std::uint8_t { None, Waiting, Active };
 
-// The place of a job with a group_key that somebody inserts with this status. `restored`: from a dump, where `active`
-// was recorded. False: a running job cannot be inserted, since another may be the head.
+// Computes the place of a job with a group_key that is inserted with this status. `restored` means that the row comes
+// from a dump, which records `active`. Returns false if the job must not be inserted as running, because another job
+// may be the head.
 bool place_inserted(JobStatus status, bool restored, bool active, GroupPlace *place) noexcept;
 
-// The place of such a job after an UPDATE by hand which left it with this status. `before`: the place that it had, in
-// the same group; None when the group is another one or the job was finished. False: the job cannot start to run, since
-// another may be the head.
+// Computes the place of such a job after a manual UPDATE left it with this status. `before` is its previous place in
+// the same group, or None if its group has changed or the job was finished. Returns false if the job must not start to
+// run, because another job may be the head.
 bool place_updated(GroupPlace before, JobStatus status, GroupPlace *place) noexcept;
 
 }  // namespace jobq::core

@@ -1,5 +1,5 @@
-// The key spaces of which shared memory remembers empty ranges (lanes/empty_ranges.h). Each has an index in which the
-// rows that a search wants stand in the order of their keys.
+// The key spaces for which shared memory holds empty ranges (lanes/empty_ranges.h). For each key space, an index
+// contains the rows that a search needs in the order of their keys.
 #pragma once
 
 #include "core/claim_key.h"
@@ -8,7 +8,7 @@ namespace jobq::core {
 
 enum class KeySpace : std::uint8_t {
     Claimable,  // the claimable jobs of one lane
-    Throttled,  // those of one lane that the limits of their keys do not hold back
+    Throttled,  // claimable jobs of one lane that the limits of their keys do not hold back
     Due,        // jobs that become claimable at run_at; the priority is 0
     Running,    // rescue-indexed jobs, by id; run_at and priority are 0
     Schedules,  // schedules, by _due_at; id and priority are 0

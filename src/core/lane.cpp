@@ -1,4 +1,4 @@
-// The hash of a lane and who may take its jobs: see lane_policy.h.
+// See lane.h.
 #include "core/lane.h"
 
 #include "core/keyed_hash.h"

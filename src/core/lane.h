@@ -1,4 +1,4 @@
-// Lanes: the distinct (queue, kind, version, requires). Jobs of one lane may be taken by exactly the same workers.
+// A lane is a distinct (queue, kind, version, requires). The same workers may take all jobs of a lane.
 #pragma once
 
 #include "core/keyed_hash.h"
@@ -9,18 +9,18 @@
 
 namespace jobq::core {
 
-// Returns the number of a lane, a keyed hash of its parts.
-// `requires_sorted` must be sorted bytewise and free of duplicates: a lane is identified by the *set*.
-// The bytes hashed, numbers lowest byte first: Numbered::Lane, length (4) and bytes of queue, the same of kind, version
-// (4), requires_count (4), then length (4) and bytes of each requirement.
+// Returns the number of a lane: a keyed hash of its parts. `requires_sorted` must be sorted bytewise and without
+// duplicates, because a lane is identified by the set of its requirements. Hashes these bytes, numbers with the lowest
+// byte first: Numbered::Lane; the length (4 bytes) and bytes of queue, then of kind; version (4); requires_count (4);
+// and the length (4) and bytes of each requirement.
 std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept;
 
-// Sorts bytewise and drops duplicates in place; returns the new count.
+// Sorts bytewise and removes duplicates in place. Returns the new count.
 int canonical_set(std::string_view *items, int count) noexcept;
 
-// What a worker may take. A null pointer means "any" for kinds and versions, "none" for capabilities; an empty list
-// that is not null matches nothing.
+// What a worker may take. nullptr means "any" for kinds and versions, and "none" for capabilities. An empty list that
+// is not nullptr matches nothing.
 struct WorkerFilter {
     const std::string_view *kinds;  // null: any
     int kind_count;
@@ -31,11 +31,11 @@ struct WorkerFilter {
 };
 static_assert(std::is_trivially_copyable_v<WorkerFilter>, "may live where a longjmp skips destructors");
 
-// Whether a worker with this filter may take jobs of a lane with these parts.
+// Returns whether a worker with this filter may take jobs of a lane with these parts.
 bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
                   const std::string_view *requires_sorted, int requires_count) noexcept;
 
-// How far a worker with this filter is from taking jobs of a lane, in the order in which the parts are asked for.
+// The first part of a lane that does not match a filter, in the order in which the parts are checked.
 enum class Fit { NotKind, NotVersion, NotCapabilities, Takes };
 Fit fit_of(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
            const std::string_view *requires_sorted, int requires_count) noexcept;

@@ -1,4 +1,4 @@
-// Unique jobs: what becomes of an enqueue whose key another job has. Pure decisions.
+// Unique jobs: what happens to an enqueue whose key another job holds. Pure decisions.
 #pragma once
 
 #include "core/job.h"
@@ -10,26 +10,26 @@ namespace jobq::core {
 constexpr std::size_t kMaxUniqueKeyBytes = 1024;
 constexpr Micros kMaxUniqueFor = 36500 * kDay;
 
-// The caller's choice, by the names that jobq_enqueue documents.
+// The caller's choice. The names are those in the documentation of jobq_enqueue.
 enum class OnConflict : std::uint8_t { Ignore, Replace, Error };
 constexpr std::string_view kOnConflictNames[] = {"ignore", "replace", "error"};
 
 enum class Conflict : std::uint8_t {
-    Existing,  // the caller gets the job that is there
-    Change,    // that job gets what is new, in its place
-    TakeKey,   // that job goes on without the key, which a new job gets
-    Refuse,    // an error
+    Existing,  // the caller gets the existing job
+    Change,    // the existing job is changed in its place
+    TakeKey,   // the existing job continues without the key, and a new job gets it
+    Refuse,    // the enqueue raises an error
 };
 
-// What happens when a job of this status has the key; `started`: it has saved steps, and is left alone like one that
-// runs. A finished one has lost its right to it: it only holds a key that a change behind the triggers' back has left
-// there.
+// Decides what happens if a job of this status holds the key. `started` means that it has saved steps; it is then left
+// alone like a running job. A finished job has no right to its key and holds one only after a change that bypassed the
+// triggers.
 Conflict resolve_conflict(OnConflict choice, JobStatus holder, bool started = false) noexcept;
 
-// Until when the key of a job that finishes now stays taken.
+// Returns until when the key of a job that finishes now stays taken.
 Micros kept_until(Micros now, Micros unique_for) noexcept;
 
-// The order in which keys are taken, the same in all sessions: by queue, then by key, as bytes.
+// The order in which all sessions take keys: by queue, then by key, compared as bytes.
 bool key_before(std::string_view queue_a, std::string_view key_a, std::string_view queue_b,
                 std::string_view key_b) noexcept;
 
