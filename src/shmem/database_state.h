@@ -97,26 +97,26 @@ struct DatabaseState {
     bool leases_found;  // since this state was taken, a search has looked for running jobs that are missing from the
                         // rescue's index
     bool look_held;     // the last search skipped jobs whose rows were locked
-    volatile bool jobs_locked;  // a lock on jobq.jobs has been noted, and no rescue has got past it yet
+    volatile bool jobs_locked;  // a lock on jobq.jobs has been noted, and no rescue has acquired its own lock since
     int last_error_step;        // step of last_error; kWorkerStep: the whole worker
     uint64 looked_epoch;        // epoch of the triggers at the last search: see leases/rescue_index.cpp
-    TimestampTz looked_at;      // and when
-    core::Micros look_took;     // and how long it took
+    TimestampTz looked_at;      // when that search ended
+    core::Micros look_took;     // how long it took
     Horizon horizon;
-    uint64 horizon_version;  // another one whenever the horizon is lowered
+    uint64 horizon_version;  // changes each time the horizon is lowered
 
     RepairPlace repaired_to;
 
-    TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
-    TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
+    TimestampTz heartbeats_checked;        // when heartbeats from the future were last looked for
+    TimestampTz heartbeats_checked_grace;  // start of the grace at that time
 
-    pg_atomic_uint64 jobs_free_at;  // when there was last no such lock, 0: never seen
-    pg_atomic_uint64 unlocked_at;   // when a rescue last got past such a lock that had lasted, 0: never
+    pg_atomic_uint64 jobs_free_at;  // when the table was last seen without such a lock; 0: never
+    pg_atomic_uint64 unlocked_at;   // when a rescue last waited out such a lock that lasted kLongLock; 0: never
 
-    TimestampTz last_round;   // end of the last round, 0: none
+    TimestampTz last_round;   // end of the last round; 0: none
     TimestampTz last_chores;  // when prune and repair ran last
     int64 rounds;
-    volatile TimestampTz relied_on;  // when a claim that found nothing last relied on empty ranges, about
+    volatile TimestampTz relied_on;  // approximate time at which a claim last found nothing because of empty ranges
     StepReport steps[kStepCount];
     char last_error[kErrorBytes];
     TimestampTz last_error_at;
