@@ -1,6 +1,5 @@
-// Arguments of SQL-callable functions: checked access that names the argument in every error. What is wrong with
-// an argument is an error of class 22, 42 or 54, what is wrong with the transaction one of class 25; they change
-// nothing.
+// Arguments of SQL-callable functions: checked access that names the argument in every error. Errors about an argument
+// have SQLSTATE class 22, 42, or 54, and errors about the transaction class 25. The checks change nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +10,7 @@
 
 namespace jobq {
 
-// What an error is about: an argument, or an element of an array argument.
+// The subject of an error: an argument, or an element of an array argument.
 struct ArgumentName {
     ArgumentName(const char *argument, int number = 0) : name(argument), element(number) {}
     const char *name;
@@ -67,7 +66,8 @@ TimestampTz check_finite(TimestampTz value, const char *name);
 TimestampTz check_moment(TimestampTz value, const char *name);
 
 enum class Zero { Allowed, Refused };
-// Returns the span in microseconds; raises 22023 if it is negative or infinite, or if it is zero and zero is refused.
+// Returns the span in microseconds. Raises 22023 if it is negative or infinite, or if it is zero and zero is not
+// allowed.
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
 // Returns a palloc'd interval of this many microseconds.
 Interval *make_interval(core::Micros micros);
@@ -91,7 +91,7 @@ Elements require_elements(FunctionCallInfo fcinfo, int n, Oid element_type, cons
 // Raises 2202E unless both arrays have the same length.
 void check_same_length(int a, const char *name_a, int b, const char *name_b);
 
-// A text[] as views into it.
+// The elements of a text[], as views into the array.
 struct Names {
     std::string_view *items;
     int count;
@@ -101,7 +101,7 @@ Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit
 Datum array_of(Datum *values, int count, Oid element_type);
 Datum array_of(Datum *values, bool *nulls, int count, Oid element_type);
 
-// An array argument for unnest() that becomes a column.
+// The values of a column, to be passed as an array argument to unnest().
 struct ArrayColumn {
     Datum *values;
     bool *nulls;

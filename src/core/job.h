@@ -1,7 +1,6 @@
 // The vocabulary of jobq: leases, and limits on arguments. Statuses are in job_status.h, the decisions about a job's
-// life in life.h, and defaults in queue_settings.h.
-// Pure: no server header, no clock, no randomness, no allocation. Every function is noexcept, so that no exception
-// passes through the server. Every layer above uses this file.
+// life in life.h, and defaults in queue_settings.h. Pure. Every function is noexcept, so that no exception passes
+// through the server.
 #pragma once
 
 #include "core/job_status.h"

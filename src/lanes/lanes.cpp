@@ -1,7 +1,7 @@
 // See lanes.h.
 //
-// The cache is filled under new snapshots, not the transaction's: see directory.cpp. Lanes that this transaction enters
-// are added to the cache at once. After a rollback, also to a savepoint, everything is read again.
+// The cache is filled under new snapshots, not the transaction's: see queues/directory.cpp. Lanes that this transaction
+// enters are added to the cache at once. After a rollback, also to a savepoint, everything is read again.
 #include "compat/pg.h"
 
 #include "compat/args.h"

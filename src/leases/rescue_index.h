@@ -26,7 +26,7 @@ void index_own_leases();
 // Handles a running job that the current transaction received by replication, if the job is not rescue-indexed. No
 // claim of this server has entered its lease.
 void index_arrived_job(int64 job, int64 lease, const text *worker_id);
-// The same for a job without a lease, which plain SQL can leave behind.
+// The same for a job without a lease, which plain SQL can create.
 void index_unleased_job(int64 job);
 
 struct UnindexedSearch {

@@ -55,7 +55,7 @@ struct LoggedSlot {
     bool taken;
     bool freed;
     bool tried;    // freed, and then offered to a claim of this transaction
-    bool unheard;  // freed, and no claim of this transaction has been told of its key yet
+    bool unheard;  // freed, and next_key_freed_here() has not returned its key yet
 };
 static_assert(core::kMaxConcurrencyKeyBytes <= 255, "the length of a key fits");
 

@@ -1,6 +1,6 @@
-// The settings and limits of a queue, which every call needs; lanes.h has its lanes. Each session caches them until
-// jobq.queue_settings or jobq.limit_settings changes. A trigger on both tables sends a relation cache invalidation,
-// which is transactional, reaches every session, and is undone by a rollback.
+// The settings and limits of a queue, which every call needs; lanes/lanes.h has its lanes. Each session caches them
+// until jobq.queue_settings or jobq.limit_settings changes. A trigger on both tables sends a relation cache
+// invalidation, which is transactional, reaches every session, and is undone by a rollback.
 #pragma once
 
 #include "compat/pg.h"
