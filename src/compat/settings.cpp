@@ -111,8 +111,7 @@ void define_memory_settings() {
         "jobq.max_tracked_lanes", "Lanes of which shared memory may hold where their first jobs are.",
         "Claims in lanes beyond that pass over the index entries of jobs that are gone.", &settings.max_tracked_lanes,
         1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.max_young_leases",
-                            "Claims of the last second that shared memory can keep an eye on.",
+    DefineCustomIntVariable("jobq.max_young_leases", "Claims of the last second that shared memory can keep an eye on.",
                             "Claims beyond that cost an index entry more.", &settings.max_young_leases, 16384, 8,
                             10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
