@@ -156,7 +156,7 @@ suite_process() {
         for test in $JOBQ_PROCESS; do others+=("test/process/$test.pl"); done
     fi
     [ -z "$alone" ] || PGPORT=65432 in_source prove --timer "$alone" || failed=$?
-    PGPORT=65432 in_source prove --timer -j 3 "${others[@]}" || failed=$?
+    PGPORT=65432 in_source prove --timer -j 5 "${others[@]}" || failed=$?
     return $failed
 }
 
