@@ -29,7 +29,8 @@ Statement find_signalled = {
           OR EXISTS (SELECT FROM jobq.signals g WHERE g.queue = j.queue COLLATE "C" AND g.event = s.event))",
     {INT8ARRAYOID}};
 
-// From a job on each, so that jobs that have been set free and have not looked yet are passed once.
+// Both start at a given job per event or target, so that jobs that were unblocked and have not checked yet are passed
+// only once.
 Statement find_by_event = {
     R"(SELECT u.event, s.job_id
        FROM unnest($1, $2) AS u(event, first),
@@ -50,8 +51,8 @@ Statement lock_awaiting = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID}};
 
-// Of each of these jobs that awaits others: whether it need not wait any more, else the job to watch from now on; NULL:
-// the watched job has not ended. A deleted job has ended.
+// Selects, for each of these jobs that awaits others, whether its wait is over; if not, also the job to watch from now
+// on, or NULL if the watched job has not ended. A deleted job has ended.
 #define UNFINISHED_AWAITED \
     "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.target]) AND o.status <= 'processing') o"
 Statement look = {
@@ -87,7 +88,8 @@ Statement watch = {
     "WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.target = u.next",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Adds the jobs of rows (event or target, job), and tells of those that are left.
+// Adds the jobs of the rows (event or target, job). Publishes an event or target again if it has more jobs than one
+// transaction handles.
 void add_awaiters(const Rows &rows, Blocker blocker, Notes<Datum> *jobs) {
     int of_same = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -148,7 +150,7 @@ void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
     }
 }
 
-// Sets one job of each ring free at a time: all of them could begin to wait again at once.
+// Unblocks only one job at a time, because all of them could begin to wait again at once.
 void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
     const Rows rings = find_rings(jobs, count);
     for (uint64 i = 0; i < rings.size(); i++) {
@@ -159,7 +161,7 @@ void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
     }
 }
 
-// Sets those free that nobody holds; a job may be among them more than once.
+// Unblocks the jobs that no other session has locked. A job may occur more than once.
 void free_jobs(Datum *ids, int count, Unblocking *done) {
     std::sort(ids, ids + count);
     count = static_cast<int>(std::unique(ids, ids + count) - ids);

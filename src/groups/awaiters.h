@@ -1,5 +1,5 @@
-// Jobs that await the end of others or a signal (jobq_await_jobs, jobq_await). A job that is set free looks for itself
-// once more, under its lease: a look in vain costs a claim, and decides nothing.
+// Jobs that await the end of other jobs, or a signal (jobq_await_jobs, jobq_await). A job that is unblocked checks once
+// more itself, under its lease. So unblocking a job too early costs a claim, but decides nothing.
 #pragma once
 
 #include "compat/memory.h"
@@ -8,7 +8,7 @@
 
 namespace jobq {
 
-// In a statement: the job j awaits something. A job that has been set free and has not looked yet does not.
+// SQL condition: the job j awaits something. False for a job that has been unblocked and has not checked yet.
 #define AWAITS_SOMETHING "j.status = 'blocked' AND j._must_end_at IS NOT NULL AND j._group_waiting IS NULL"
 
 // For groups/edge_ends.cpp, inside with_spi().
@@ -16,7 +16,7 @@ namespace jobq {
 // Adds the jobs that await one of these jobs, or one of these events.
 void find_awaiters(const Ended &ended, Notes<Datum> *jobs);
 void find_awaiters_of_events(const Unblocked *told, int count, Notes<Datum> *jobs);
-// Sets those of these jobs free whose wait may be over. The targets of their active edges are watched already.
+// Unblocks those of these jobs whose wait may be over. The targets of their active edges must be watched already.
 void look_at_awaiters(Datum *jobs, int count, Unblocking *done);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// See deadlock.h. The search goes from a job to the jobs that it waits for, and on through those that are held as well.
+// See deadlock.h. The search goes from a job to the jobs that it waits for, and on through those that also wait.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -10,7 +10,7 @@ namespace jobq {
 
 namespace {
 
-// A wait for any of one job, however often it is named, is a wait for all of it. $1: core::kAwaitsJobs.
+// A wait for any of several jobs counts as a wait for all if all of them are the same job. $1: core::kAwaitsJobs.
 #define AWAITS_PERMANENTLY(id)                                                            \
     "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id                               \
     " AND s._awaited = $1 AND s.until IS NULL "                                           \
@@ -22,7 +22,7 @@ namespace {
     "]) AND j.status = 'blocked' "                                \
     "AND (j._group_waiting IS NOT NULL OR j._must_end_at IS NOT NULL) OFFSET 0)"
 
-// The jobs that a job waits for permanently.
+// Selects the jobs that a job waits for permanently.
 #define NEXT(id) \
     "LATERAL (SELECT w.target AS id FROM jobq.edges w WHERE w.job_id = " id " AND w.kind = 'awaits' AND " AWAITS_PERMANENTLY(id) \
     " UNION ALL SELECT h.id FROM jobq.jobs l, "                                                                  \

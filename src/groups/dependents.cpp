@@ -20,28 +20,28 @@ namespace jobq {
 
 namespace {
 
-// Edges in one transaction: what they set free shall not wait long for its end.
+// Maximum number of edges per transaction, so that the jobs that they unblock do not wait long for its end.
 constexpr int kBatch = 1000;
 
-// What is known of the job `id`: one row (status, error), none when it was deleted before it completed.
+// Selects the state of the job `id`: one row (status, error), or none if the job was deleted before it completed.
 #define STATE_OF(id)                                                                                      \
     "(SELECT s.status, left(s.error, 1000) AS error FROM jobq.jobs s WHERE s.id = ANY (ARRAY[" id         \
     "]) "                                                                                                 \
     "UNION ALL SELECT 'completed', NULL FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[" id \
     "]) "                                                                                                 \
     "LIMIT 1)"
-// A blocked job that stands in the line of its group (groups/groups.h) has its dependencies behind it.
-// One that awaits something (groups/awaiters.h) says until when.
+// SQL condition: the job j waits for dependencies. The dependencies of a blocked job in the line of its group
+// (groups/groups.h) have ended, and a job that awaits something (groups/awaiters.h) has a time in _must_end_at.
 #define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL AND j._must_end_at IS NULL"
-// Of STATE_OF: it may complete yet.
+// SQL condition about STATE_OF: the job may still complete.
 #define UNFINISHED "s.status <= 'processing'"
 
 Statement get_states = {
     "SELECT u.id, s.status::text FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true",
     {INT8ARRAYOID}};
 
-// Whom it concerns that these jobs have finished: those whose active edge leads to one of them, and those that shall be
-// cancelled.
+// Selects the dependents of these finished jobs: blocked jobs whose active dependency is one of them, or that must be
+// cancelled because one of them has failed.
 Statement find_dependents = {
     R"(SELECT d.job_id, d.target, u.failed AND d.on_failure = 'cancel',
               (SELECT max(w.target) FROM jobq.edges w WHERE w.kind = 'depends' AND w.job_id = d.job_id AND w.active)
@@ -53,8 +53,9 @@ Statement find_dependents = {
        LIMIT $3)",
     {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
 
-// Of each of these jobs that is blocked and has dependencies, the first it must be cancelled for, and the active one if
-// that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come later.
+// Selects, for each of these jobs that is blocked and has dependencies, the first dependency for which it must be
+// cancelled, and the active dependency if that one has not finished. A job without dependencies waits for something
+// else, or is being restored and gets its edges later.
 Statement find_failed = {
     R"(SELECT u.id, f.target,
               (SELECT max(d.target)
@@ -70,16 +71,17 @@ Statement find_failed = {
                                ORDER BY d.target LIMIT 1) f ON true)",
     {INT8ARRAYOID}};
 
-// Those that are blocked and that nobody holds.
+// Locks the blocked jobs that no other session has locked.
 Statement lock_blocked = {
     R"(SELECT x.id FROM unnest($1) AS u(id),
             LATERAL (SELECT j.id FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
                      FOR NO KEY UPDATE SKIP LOCKED) x)",
     {INT8ARRAYOID}};
 
-// Of these jobs the highest of their dependencies below a given one that is not behind them: NULL, none. Their active
-// one until now: the last column. Not in the statement that locks them, whose snapshot is older than the locks: who has
-// added an edge by hand may have let the job go in between.
+// Selects, for each of these jobs, the highest dependency below a given id that still matters, because it has not
+// finished or must cancel the job; NULL if there is none. The last column is the dependency that has been active until
+// now. This is not part of the statement that locks the jobs, because its snapshot is older than the locks: a session
+// that has added an edge with plain SQL may have unlocked the job in between.
 Statement look = {
     R"(SELECT u.id, f.target, f.status::text, f.error, w.target
        FROM unnest($1, $2) AS u(id, below)
@@ -93,7 +95,7 @@ Statement look = {
                                WHERE d.job_id = u.id AND d.kind = 'depends' AND d.active LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Edges that somebody holds are left as they are.
+// Skips edges that other sessions have locked.
 #define EDGES_BY_PLACE(condition)                                                                          \
     "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, target), "                            \
     "LATERAL (SELECT l.ctid FROM jobq.edges l WHERE l.kind = 'depends' AND l.job_id = u.id AND " condition \
@@ -102,14 +104,14 @@ Statement activate = {
     "UPDATE jobq.edges d SET active = true "
     "WHERE " EDGES_BY_PLACE("l.target = u.target") " RETURNING d.job_id",
     {INT8ARRAYOID, INT8ARRAYOID}};
-// All but the one that is active from now on; 0: none is.
+// Deactivates all dependencies but the one that is active from now on; 0: none is.
 Statement deactivate = {
     "UPDATE jobq.edges d SET active = NULL "
     "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Of these jobs those that wait, and those that have never started: when such a one is retried it waits for its
-// dependencies again.
+// Locks those of these jobs that wait or have never started. A job that has never started waits for its dependencies
+// again when it is retried.
 Statement lock_dependents_by_id = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND (j.status < 'processing' OR j.started_at IS NULL) ORDER BY j.id FOR NO KEY UPDATE)",
@@ -120,21 +122,21 @@ Statement find_dependent_ones = {
        WHERE EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id))",
     {INT8ARRAYOID}};
 
-// Of these jobs, which are locked, those that wait, but not for a dependency yet.
+// Selects those of these locked jobs that wait, but not for a dependency yet.
 Statement find_not_blocked = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
     {INT8ARRAYOID}};
 
-// The job `id` has a dependency that has yet to finish, or for which it is to be cancelled.
+// SQL condition: the job `id` has a dependency that has not finished, or whose failure must cancel the job.
 #define REASON_TO_WAIT(id)                                                   \
     "EXISTS (SELECT FROM jobq.edges d LEFT JOIN LATERAL " STATE_OF(          \
         "d.target") " s ON true WHERE d.kind = 'depends' AND d.job_id = " id \
                     " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
 Statement find_reason_to_wait = {"SELECT " REASON_TO_WAIT("$1"), {INT8OID}};
 
-// Blocked jobs, the highest of their dependencies and the active one. Not those in line that keep their place: they
-// have their dependencies behind them.
+// Selects blocked jobs, with their highest dependency and their active one. Leaves out jobs that keep their place in
+// the line of their group, because their dependencies have ended.
 Statement find_blocked = {
     R"(SELECT u.id, (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id),
               (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id AND d.active)
@@ -149,7 +151,7 @@ Statement lock_in_line = {
        FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
-// Of those jobs that wait for nothing any more. Waits for who is changing them.
+// Locks those of these jobs that no longer wait for anything. Waits for sessions that are changing them.
 Statement lock_free = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
@@ -160,20 +162,20 @@ Statement lock_free = {
 
 Statement find_all_blocked = {"SELECT j.id FROM jobq.jobs j WHERE j.status = 'blocked'", {}, Planning::Free};
 
-// A job whose dependencies below one, `below`, are to be looked at.
+// A job whose dependencies with ids below `below` must be looked at.
 struct Candidate {
     int64 job;
     int64 below;
-    bool fails;  // the one just below ends it
-    int64 told;  // the key that it was found by
+    bool fails;  // the dependency with the id below - 1 cancels the job
+    int64 told;  // the published key by which it was found
 };
 
-// What becomes of jobs that were looked at.
+// What happens to jobs that were looked at.
 struct Results {
     Notes<Datum> promoted;
     Notes<Datum> cancelled, reasons;
     Notes<Datum> moved, moved_to;
-    Datum *settled;  // promoted and cancelled ones
+    Datum *settled;  // the promoted and the cancelled jobs
     int settled_count;
 };
 
@@ -191,7 +193,7 @@ text *reason_of(const Row &row) {
 }
 
 void promote_jobs(const Datum *ids, int count, TimestampTz now) {
-    // The time of a duty is older than jobs that have been enqueued since.
+    // The time of a duty is earlier than that of jobs that have been enqueued since it began.
     let_happen(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
 }
 
@@ -212,7 +214,8 @@ void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz 
     settle_endings(endings, now);
 }
 
-// A job in the line of its group has its dependencies behind it: not one that has got new ones.
+// Removes jobs from the line of their group, because they have new dependencies and a job in line must not wait for
+// any.
 void leave_lines(Datum *ids, int count) {
     if (count == 0) return;
     const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));
@@ -220,8 +223,8 @@ void leave_lines(Datum *ids, int count) {
     let_happen(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
-// What others have committed while nobody but them held these jobs need not be in the rows of the jobs: 40001 where the
-// transaction's snapshot is wrong about whether one has edges.
+// Raises 40001 if the transaction's snapshot is outdated about which of these jobs have dependencies. Locking the rows
+// of the jobs does not reveal this, because a session that adds an edge while it holds the job need not change the row.
 void require_known_dependents(const Rows &locked) {
     auto *jobs = room_for<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);
@@ -239,7 +242,7 @@ void require_known_dependents(const Rows &locked) {
              errhint("Retry the transaction.")));
 }
 
-// Changes the jobs that can be changed. They are settled then.
+// Changes the jobs that can be changed, and adds them to results->settled.
 template <typename Change>
 void change_each(const Notes<Datum> &jobs, Change change, Results *results, DutyOutcome *outcome) {
     change_all_or_each(
@@ -251,8 +254,8 @@ void change_each(const Notes<Datum> &jobs, Change change, Results *results, Duty
         [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(jobs.items[i]), failure); });
 }
 
-// A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
-// at once more.
+// Watches a dependency that had not finished when it was looked at. If commits did not publish its end yet at that
+// time, publishes it, so that it is looked at once more.
 void look_later(int64 job) {
     if (await_job(job)) log_unblocked(Blocker::Edge, job);
 }
@@ -264,7 +267,8 @@ void activate_next(const Results &results, Unblocking *done) {
     const Datum to = array_of(moved_to.items, moved_to.count, INT8OID);
     run(activate, Params().add(jobs).add(to));
     if (affected() != moved.count)
-        // Somebody holds an edge. Whoever has two active ones is looked at too often, whoever has none too late.
+        // Another session has locked an edge. A job with two active edges would be looked at too often, and a job with
+        // none too late.
         for (int i = 0; i < moved.count; i++) look_again({-DatumGetInt64(moved.items[i]), kNoJob, Blocker::Edge});
     else {
         run(deactivate, Params().add(jobs).add(to));
@@ -287,7 +291,7 @@ void sort_result(const Row &row, Results *results) {
     }
 }
 
-// How many of these jobs have finished, or are gone.
+// Returns how many of these jobs have finished or no longer exist.
 int64 count_finished(const Notes<Datum> &jobs) {
     const Rows states = run(get_states, Params().add(array_of(jobs.items, jobs.count, INT8OID)));
     int64 finished = 0;
@@ -296,7 +300,7 @@ int64 count_finished(const Notes<Datum> &jobs) {
     return finished;
 }
 
-// One of each job, the one that ends it first.
+// Keeps one candidate per job, the one that ends the job first. Returns their number.
 int distinct(Candidate *candidates, int count) {
     std::sort(candidates, candidates + count, [](const Candidate &a, const Candidate &b) {
         if (a.job != b.job) return a.job < b.job;
@@ -307,8 +311,8 @@ int distinct(Candidate *candidates, int count) {
                             candidates);
 }
 
-// Locks these jobs, each of which is there once, and leaves those in front, in their order, of which that is so;
-// returns how many. Those that somebody holds are looked at again.
+// Locks the blocked jobs among these, moves them to the front in their order, and returns their number. Each job must
+// occur once. Jobs that other sessions have locked are looked at again later.
 int lock_candidates(Candidate *candidates, int count) {
     Datum *jobs = room_for<Datum>(count);
     for (int i = 0; i < count; i++) jobs[i] = Int64GetDatum(candidates[i].job);
@@ -323,7 +327,7 @@ int lock_candidates(Candidate *candidates, int count) {
     return left;
 }
 
-// What becomes of these, which are locked.
+// Returns what must happen to these locked jobs.
 Results look_at(const Candidate *candidates, int count) {
     Datum *jobs = room_for<Datum>(count), *below = room_for<Datum>(count);
     for (int i = 0; i < count; i++) {
@@ -335,7 +339,7 @@ Results look_at(const Candidate *candidates, int count) {
     results.settled = room_for<Datum>(count);
     for (int i = 0; i < count; i++) {
         const Row row = rows[i];
-        // Its failed dependency was retried since: those above that one have not been looked at.
+        // The failed dependency has been retried since, and the dependencies above it have not been looked at.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
             log_unblocked(Blocker::Edge, -candidates[i].job);
         else
@@ -344,7 +348,7 @@ Results look_at(const Candidate *candidates, int count) {
     return results;
 }
 
-// Returns how many were cancelled.
+// Cancels the jobs that must be cancelled. Returns how many were.
 int64 cancel_found(Results *results, Unblocking *done) {
     const int64 done_before = done->outcome.done;
     change_each(
@@ -354,7 +358,7 @@ int64 cancel_found(Results *results, Unblocking *done) {
         },
         results, &done->outcome);
     if (done->outcome.done == done_before) return 0;
-    // One that somebody's trigger keeps as it is does not count: it would be looked at without end.
+    // A job that a user-defined trigger keeps unchanged does not count, because it would be looked at without end.
     const int64 cancelled = count_finished(results->cancelled);
     done->outcome.done = done_before + cancelled;
     return cancelled;
@@ -399,13 +403,13 @@ void look_at_dependents_of(const Ended &ended, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 dependency = rows[i].int64_at(2);
         const bool fails = rows[i].bool_at(3);
-        // By hand a higher one may have become active as well.
+        // After plain SQL, a higher dependency may be active as well.
         const int64 highest = fails || rows[i].is_null(4) ? dependency : Max(dependency, rows[i].int64_at(4));
         candidates[i] = {rows[i].int64_at(1), highest + 1, fails, dependency};
     }
     const int64 before = done->outcome.done + done->moved, failed_before = done->outcome.failed;
     settle(candidates, static_cast<int>(rows.size()), done);
-    // Nothing done: all of them are held or cannot be changed, and are to be looked at again anyway.
+    // If nothing was done, all of them are locked or cannot be changed, and will be looked at again anyway.
     const bool full = rows.size() == static_cast<uint64>(kBatch);
     const bool more = full && done->outcome.done + done->moved > before;
     for (int i = 0; i < ended.count; i++) {
@@ -425,7 +429,7 @@ int64 look_at_dependents(Datum *jobs, int count, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const bool fails = !rows[i].is_null(2);
         const int64 job = rows[i].int64_at(1);
-        // Most jobs of a search wait as they should, and their rows are left alone.
+        // Most jobs of a search wait correctly, and their rows are not touched.
         if (fails || rows[i].is_null(3))
             candidates[candidate_count++] = {job, fails ? rows[i].int64_at(2) + 1 : PG_INT64_MAX, fails, -job};
     }

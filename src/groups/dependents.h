@@ -1,5 +1,5 @@
-// Jobs that depend on others (edges/dependencies.h). A dependency that ends otherwise than by completing is looked at
-// from the other side: all jobs that depend on it are found by the index.
+// Jobs that depend on others (edges/dependencies.h). If a dependency ends without completing, an index finds all jobs
+// that depend on it, whichever of their edges are active.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,31 +11,33 @@ namespace jobq {
 
 // ---- for groups/edge_ends.cpp
 
-// Keeps the jobs that have ended, and says which of them have failed.
+// Removes the jobs that have not ended, and sets which of the others have failed.
 void keep_ended(Ended *ended);
-// Looks at the jobs that depend on one of these.
+// Looks at the jobs that depend on one of these ended jobs.
 void look_at_dependents_of(const Ended &ended, Unblocking *done);
 // Looks at all dependencies of these jobs. Returns how many of the jobs were cancelled.
 int64 look_at_dependents(Datum *jobs, int count, Unblocking *done);
 // Deactivates the dependencies of these jobs.
 void deactivate_dependencies(Datum *jobs, int count);
 
-// ---- for jobs (bigint[]) that have not been blocked by an enqueue
+// ---- for jobs (bigint[]) that were blocked otherwise than by an enqueue
 
-// Those of these jobs that are blocked have an active edge from now on. One in the line of its group leaves it if it
-// has reason to wait, and else keeps its place.
+// Gives an active edge to each of these jobs that is blocked. A job in the line of its group leaves the line if it has
+// a reason to wait, and otherwise keeps its place.
 void settle_dependents(Datum jobs);
-// Those that have none any more, and no group, are set free.
+// Unblocks those of these jobs that have no dependencies any more and are not in the line of a group.
 void free_dependents(Datum jobs, TimestampTz now);
-// Both for all jobs that are blocked.
+// Does both for all blocked jobs.
 void settle_all_dependents(TimestampTz now);
-// Before edges that begin at these jobs are followed, which somebody may have changed by hand: waits for who sets one
-// of them free, retries it or changes other edges of it, and keeps others from that until the transaction ends. What is
-// run from then on sees what those have done. 40001 where it does not, by an older snapshot.
+// Call this before following the edges of these jobs, because plain SQL may have changed them. Waits for sessions that
+// unblock or retry one of the jobs or change its edges, and keeps other sessions from doing so until the transaction
+// ends. Statements that run afterwards see what those sessions have done. Raises 40001 if they cannot, because the
+// snapshot is older.
 void lock_dependents(Datum jobs);
-// After it: those of these jobs that have not started are blocked if they have reason to.
+// After lock_dependents(): blocks those of these jobs that have not started and have a reason to wait.
 void block_dependents(Datum jobs);
-// Whether the job has: a dependency that has yet to finish, or for which it is to be cancelled.
+// Returns whether the job has a reason to wait: a dependency that has not finished, or whose failure must cancel the
+// job.
 bool has_reason_to_wait(int64 job);
 
 }  // namespace jobq

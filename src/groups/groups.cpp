@@ -1,8 +1,8 @@
-// See groups.h. Two looks into an index per group, and an update for the job that becomes its head.
+// See groups.h. Each group costs two index lookups, and an update of the job that becomes its head.
 //
 // While an old transaction is open, the entries of former heads stay in both indexes, and every look at a long group
-// would pass all of them. So the process remembers the last head of each group: whether that job is still active is one
-// look-up by its id. That holds until a commit has made a head by itself (groups/successors.h). And the server knows
+// would pass all of them. So the process remembers the last head of each group. Whether that job is still active takes
+// one lookup by its id. This is valid until a commit makes a head itself (groups/successors.h). The server also knows
 // where the line begins (groups/line_start.h).
 #include "compat/pg.h"
 
@@ -29,8 +29,8 @@ constexpr AttrNumber kGroup = 1;
 
 struct Remembered {
     int64 group;
-    int64 active;  // its last head; no other job can be active, unless a commit has made one so
-    uint64 mark;   // succession_mark(), from before that was learned
+    int64 active;  // its last head; no other job can be active, unless a commit has made it the head
+    uint64 mark;   // succession_mark(), taken before that was learned
     bool used;
 };
 constexpr int kRemembered = 4096;
@@ -39,7 +39,8 @@ bool any_remembered = false;
 
 Remembered *place_of(int64 group) { return &remembered[static_cast<uint64>(group) % kRemembered]; }
 
-// Under a snapshot that has been taken already.
+// Returns what is remembered of the group, or nullptr if nothing is or it is outdated. The caller must have taken its
+// snapshot already.
 Remembered *recall(int64 group) {
     Remembered *place = place_of(group);
     return place->used && place->group == group && no_succession_since(group, place->mark) ? place : nullptr;
@@ -50,7 +51,7 @@ void remember(int64 group, int64 active, uint64 mark) {
     any_remembered = true;
 }
 
-// The table, and, directly, scans of its indexes under one snapshot.
+// The table and, unless it is read by SQL, scans of its indexes under one snapshot.
 struct GroupScan {
     JobsTable jobs;
     Line line;
@@ -68,7 +69,7 @@ void open_groups(GroupScan *scan) {
     scan->active = open_job_index(JobIndex::GroupActive);
     scan->by_active = begin_index_scan(table.relation, scan->active, table.snapshot, 1);
     scan->groups = begin_index_scan(table.relation, scan->waiting, table.snapshot, 1);
-    // The group is read from the entry; nobody looks at the row.
+    // The group is read from the index entry, without the row.
     scan->groups->xs_want_itup = true;
 }
 
@@ -82,7 +83,7 @@ void close_groups(GroupScan *scan) {
     close_jobs(&scan->jobs);
 }
 
-// Whether a job of the group is active; leaves it in the row.
+// Returns whether a job of the group is active, and leaves that job in the row.
 bool find_active(GroupScan *scan, int64 group) {
     if (scan->jobs.table.by_sql) return find_active_by_sql(&scan->jobs.table, group);
     ScanKeyData key;
@@ -96,7 +97,7 @@ bool is_active(GroupScan *scan, int64 job, int64 group) {
            DatumGetInt64(job_value(scan->jobs, kJobGroupActive)) == group;
 }
 
-// The next group behind *group that has entries, of whatever versions of jobs.
+// Sets *group to the next higher group with index entries, of whatever row versions. Returns false if there is none.
 bool next_group(GroupScan *scan, int64 *group) {
     if (scan->jobs.table.by_sql) return next_group_by_sql(scan->jobs.table, group);
     ScanKeyData key;
@@ -108,12 +109,12 @@ bool next_group(GroupScan *scan, int64 *group) {
     return true;
 }
 
-// A group to be looked at.
+// A group to look at.
 struct Candidate {
     int64 group;
-    uint64 mark;    // from before the snapshot
-    int look;       // at its line
-    bool believed;  // what is remembered, or known, of it
+    uint64 mark;    // taken before the snapshot
+    int look;       // the number of the look at its line
+    bool believed;  // use what is remembered of the group and known of its line
 };
 
 // Makes the next job of a group its head, unless it has one.
@@ -124,7 +125,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     if (known != nullptr) {
         if (is_active(scan, known->active, group)) return;
     } else if ((first > PG_INT64_MIN && is_active(scan, first, group)) || find_active(scan, group)) {
-        // Where the line began last is who has become the head since, mostly.
+        // The job with which the line last began is most likely the current head.
         remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), one.mark);
         return;
     }
@@ -140,7 +141,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     done->outcome.done++;
 }
 
-// `believe`: what is remembered of the groups.
+// Makes the next heads of these groups. `believe`: use what is remembered of the groups.
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     auto *candidates = room_for<Candidate>(count);
     for (int i = 0; i < count; i++)
@@ -152,8 +153,8 @@ void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking
     pfree(candidates);
 }
 
-// The same in a subtransaction or, where that fails, each in one of its own: a job that cannot be changed, since
-// somebody's trigger raises for example, holds up its own group only.
+// Does the same in a subtransaction or, if that fails, in one subtransaction per group. So a job that cannot be
+// changed, for example because a user-defined trigger raises an error, holds up only its own group.
 void promote_carefully(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     FailureText failure;
     const int64 done_before = done->outcome.done;

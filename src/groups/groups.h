@@ -1,6 +1,6 @@
-// The jobs of a queue with the same group_key run one at a time: the head of the group, which has the group's number in
-// _group_active until it is finished. Those in the line behind it have the number in _group_waiting. The commit that
-// ends the head makes the next one (groups/successors.h); where there is none, unblocking does (groups/unblock.h).
+// The jobs of a queue with the same group_key run one at a time. The head of the group has the group's number in
+// _group_active until it has finished; the jobs that wait in line have it in _group_waiting. The commit that ends the
+// head makes the next one (groups/successors.h). If the group has no head, the promoter makes one (groups/unblock.h).
 #pragma once
 
 #include "compat/pg.h"
@@ -16,7 +16,7 @@ void look_at_groups(const Unblocked *told, int count, Unblocking *done);
 bool search_groups(SearchPlace *place, int limit, Unblocking *done);
 void forget_groups();
 
-// Whether any job stands in the line of a group. Inside with_spi().
+// Returns whether any job is in the line of a group. Inside with_spi().
 bool any_group_waits();
 
 }  // namespace jobq

@@ -46,9 +46,9 @@ void close_line(Line *line) {
 }
 
 bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now) {
-    // Not the one behind it: that would overtake it.
+    // If the row is locked, the job after it must not become the head, because it would overtake this one.
     if (!reach_row_or_skip(&jobs->table)) return false;
-    // A deadline that has passed since the call began has passed.
+    // Takes the current time, so that a deadline that has passed since the call began counts.
     const core::Event event = {core::EventKind::BecameGroupHead, Max(now, GetCurrentTimestamp())};
     return !core::applies(event.kind, next.life) ||
            write_life(jobs, next, core::after_event(next.life, event), {}, nullptr, LockWaitSkip);

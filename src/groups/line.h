@@ -1,4 +1,4 @@
-// The line of a group: its blocked jobs, in the order of their ids, and how the first of them becomes the head.
+// The line of a group: its blocked jobs in the order of their ids. The first job in line becomes the next head.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,29 +6,31 @@
 
 namespace jobq {
 
-// Zero at first; the index is opened when it is needed.
+// A scan of the index of lines. Zeroed at first; first_in_line() opens the index when it needs it. close_line() ends
+// it.
 struct Line {
     Relation index;
     IndexScanDesc scan;
-    int32 passed;  // entries of jobs that have left it, since somebody set this to 0; by SQL nobody counts them
+    int32 passed;  // index entries of jobs that have left the line, passed since the caller set this to 0; not counted
+                   // by SQL
 };
 
 enum class InLine : uint8 {
-    Nobody,  // that the snapshot sees
-    Found,   // in table.row
-    TooFar,  // `most_passed` entries are of versions of jobs that it does not see: they have left the line. Or there is
-             // no index to read, while it is dropped or made anew concurrently
+    Nobody,  // the snapshot shows no such job in line
+    Found,   // the job is in table.row
+    TooFar,  // `most_passed` entries belong to row versions that the snapshot does not show: their jobs have left the
+             // line. Or the index cannot be used because it is being dropped or rebuilt concurrently
 };
 constexpr int kPassAny = PG_INT32_MAX;
 
-// The first in the line of a group, of those with ids from first_id to last_id. Entries behind the last one are not
-// even read, of which a page may have hundreds. By SQL there is no last_id, and any number of entries is passed.
+// Finds the first job in the line of a group whose id is from first_id to last_id. Does not read entries after last_id;
+// a page can have hundreds of them. By SQL, ignores last_id and passes any number of entries.
 InLine first_in_line(JobsTable *jobs, Line *line, int64 group, int64 first_id, int64 last_id, int most_passed);
 void close_line(Line *line);
 
-// `next`, the job in table.row, which that has left there, becomes the head of its group. `now`: of the call; jobs have
-// come since. False: somebody holds the row, or has changed it since the snapshot. Never waits. Nothing happens to a
-// job that is in line, but not blocked: one that was changed behind the triggers' back.
+// Makes `next`, the job in table.row, the head of its group. `now`: the time of the call; jobs may have been enqueued
+// since. Returns false if another session has locked the row, or has changed it since the snapshot. Never waits. Does
+// nothing to a job that is in line but not blocked, because it was changed while the triggers were disabled.
 bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now);
 
 }  // namespace jobq

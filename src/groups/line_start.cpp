@@ -21,14 +21,14 @@ constexpr int kUnknowns = 64;
 
 struct Place {
     slock_t lock;
-    uint32 looks;  // that are going on
-    int64 told;    // the lowest id that has got into a line since the first of them began
+    uint32 looks;  // number of looks in progress
+    int64 told;    // the lowest id that has entered a line since the first of these looks began
     Oid database;
-    int32 saved;  // entries that looks at its line have passed; halved by each other group that found the place taken
+    int32 saved;  // entries that looks at the line have passed; halved when another group finds the place taken
     int64 group;
     int64 first;
     uint64 epoch;    // kNoEpoch: nothing is known
-    uint64 unknown;  // times_unknown_here() of then
+    uint64 unknown;  // times_unknown_here() at that time
 };
 
 struct Places {
@@ -37,25 +37,25 @@ struct Places {
 };
 Places *places = nullptr;
 
-// Of this transaction.
+// A look of this transaction.
 struct Look {
     int64 group;
-    int64 first;   // that it has found
-    uint64 epoch;  // kNoEpoch: nothing
+    int64 first;   // the lowest id that it has found in line
+    uint64 epoch;  // kNoEpoch: it has found nothing
     uint64 unknown;
     int32 passed;
-    int level;   // of nested transactions, whose changes its snapshot sees
+    int level;   // of the nested transaction, whose changes its snapshot shows
     bool whole;  // it has read the line from its very beginning
 };
 constexpr int kMaxLooks = 2048;
 constexpr int kNoLook = -1;
-constexpr int kRolledBack = -1;  // a level
+constexpr int kRolledBack = -1;  // a value of Look::level
 Look looks[kMaxLooks];
 int look_count = 0;
 
 Place *place_of(int64 group) { return &places->items[spread(MyDatabaseId, group) % kPlaces]; }
 
-// Calls body(place) under the lock of the group's place: a few instructions.
+// Calls body(place) under the spinlock of the group's place. The body must take a few instructions only.
 template <typename Body>
 auto with_place(int64 group, Body body) {
     Place *place = place_of(group);
@@ -69,7 +69,8 @@ bool is_of(const Place &place, int64 group) {
     return place.epoch != kNoEpoch && place.group == group && place.database == MyDatabaseId;
 }
 
-// Times that nobody has known who has got into which line of the database.
+// Returns the counter of how often it became unknown which jobs have entered the lines of the database. Databases may
+// share a counter.
 pg_atomic_uint64 *times_unknown(Oid database) { return &places->unknown[database % kUnknowns]; }
 
 uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabaseId)); }
@@ -80,7 +81,7 @@ void keep(const Look &look) {
         const bool current =
             place->database != MyDatabaseId || (place->epoch == look.epoch && place->unknown == look.unknown);
         if (place->epoch != kNoEpoch && current && !is_of(*place, look.group) && place->saved > look.passed) {
-            // Sooner or later what nobody needs any more makes room.
+            // So a group that is no longer used makes room sooner or later.
             place->saved /= 2;
             return false;
         }
@@ -101,7 +102,7 @@ void keep(const Look &look) {
 }  // namespace
 
 int begin_line_look(int64 group) {
-    // Nobody is told of anything by a single-user server.
+    // A single-user server publishes nothing.
     if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks) return kNoLook;
     looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), 0, GetCurrentTransactionNestLevel(),
                          false};

@@ -1,15 +1,17 @@
-// Where the lines of groups begin, as far as the server knows: no job with a lower id stands in one. The entries of
-// former heads stay in the index until a vacuum, in front of the next job, and while an old transaction is open no
-// vacuum removes them: every look at a long-lived group would pass all of them.
+// Where the lines of groups begin, as far as the server knows: no job with a lower id is in the line. The index entries
+// of former heads stay in front of the next job until a vacuum removes them, and no vacuum can do so while an old
+// transaction is open. Without this file, every look at a long-lived group would pass all of them.
 //
-// Jobs get into line with lower ids, too: one whose transaction commits late, one that is retried, one that somebody
-// has put there. So whoever puts a job into line says so when others can see it, and the line begins there again; but
-// for the moment between, no job stands in front of where it is said to begin. A look announces itself before it takes
-// its snapshot, and stays announced until its transaction has committed and noted what it has found: the ids of who
-// tells meanwhile, whether the snapshot sees them or not, limit that. As all this rests on being told, it is of an
-// epoch of the triggers (row/jobs_table.h). Groups share places in shared memory, each of which knows one: that of
-// whose line most entries were passed lately, so that many groups of a few jobs leave alone what a few groups of many
-// need. Without preload nothing is known.
+// A job can also enter the line with a lower id: its transaction commits late, it is retried, or plain SQL puts it
+// there. The session that puts a job into the line publishes this when other sessions can see the job, and the line
+// begins there again. Except in the moment between these two, no job is in line before the recorded beginning. A look
+// announces itself before it takes its snapshot, and stays announced until its transaction has committed and recorded
+// what it found. Ids that are published in the meantime limit what is recorded, whether or not the snapshot shows these
+// jobs. Because triggers publish these ids, a recorded beginning is valid for one trigger epoch (row/jobs_table.h).
+//
+// Groups share places in shared memory, and each place has room for one group: the group in whose line the most entries
+// were passed lately, so that many groups with few jobs do not displace few groups with many jobs. Without preload,
+// nothing is known.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,31 +19,34 @@
 
 namespace jobq {
 
-// ---- a look at the line of one group; what it finds counts when the transaction has committed
+// ---- a look at the line of one group; its result is recorded when the transaction has committed
 
-// Before the snapshot. Returns the number of the look, for the others.
+// Begins a look, before the snapshot is taken. Returns the number of the look, for the other functions.
 int begin_line_look(int64 group);
-// Under the snapshot: the lowest id that may stand in line; PG_INT64_MIN: nobody knows.
+// Returns the lowest id that may be in line, or PG_INT64_MIN if it is unknown. Call it under the snapshot.
 int64 line_start(int look);
-// The snapshot shows nobody with a lower id in line, from line_start() on, where so many entries were passed; `whole`:
-// from the very beginning, which puts right what is known.
+// Sets the result of the look: the snapshot shows no job with an id below `first` in line, and a scan from line_start()
+// on passed `passed` entries. `whole`: the scan began at the very beginning of the line, so its result replaces a wrong
+// one.
 void found_line_start(int look, int64 first, int32 passed, bool whole);
 
-// For main/jobq.cpp: the transaction has committed; it has not, or is prepared; a savepoint is released, or rolled
-// back, whose changes the snapshot of a look has seen.
+// For main/jobq.cpp. Call these when the transaction has committed; when it was rolled back or prepared; when a
+// savepoint is released; and when a savepoint is rolled back, because the snapshot of a look may have shown its
+// changes.
 void keep_line_starts();
 void drop_line_starts();
 void hand_line_looks_to_parent();
 void void_line_looks_of_savepoint();
 
-// ---- what gets into line
+// ---- jobs that enter a line
 
-// What the log of the transaction says of it: for main/jobq.cpp, when others see it, and before this transaction looks
-// itself.
+// Publishes the jobs in the log of the transaction: for main/jobq.cpp, when other sessions can see them, and before
+// this transaction looks itself.
 void publish_lines();
-// Everybody can see already what these tell of. Raises no error.
+// Publishes these entries, whose jobs other sessions can see already. Raises no error.
 void tell_lines(const Unblocked *unblocked, int count, Blockers anything);
-// Nobody knows who has got into which line of a database. Raises no error.
+// Discards all recorded beginnings of a database, because it is unknown which jobs have entered its lines. Raises no
+// error.
 void forget_lines(Oid database);
 
 // For main/jobq.cpp: its part of the shared memory.

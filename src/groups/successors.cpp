@@ -1,8 +1,9 @@
 // See successors.h.
 //
-// What the worker remembers of a group is the last head that it has made, and that no other job can be active when that
-// one is not. So a succession is counted, for some groups together, before it is written and when its transaction has
-// ended: whoever has a snapshot that sees it finds, looking afterwards, that it goes on or has been counted.
+// The worker remembers the last head that it has made of a group, and that no other job can be active if that job is
+// not. So a transaction that makes a head counts this, in a counter that some groups share: before it writes the head,
+// and when the transaction has ended. A session whose snapshot shows the head finds afterwards that the transaction is
+// in progress or has been counted.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -20,9 +21,10 @@ namespace jobq {
 
 namespace {
 
-// Entries of jobs that have left the line are removed from the index when nobody can see them there any more. Where so
-// many stand in front of the next job some old transaction can, and they have left since the line was known to begin
-// there, or nobody knows where it begins: that is left to the worker.
+// Maximum number of index entries of jobs that have left the line that a commit passes. Entries are removed from the
+// index when no snapshot can see the jobs in line any more. If there are more entries in front of the next job, some
+// old transaction can still see them, and they have left since the recorded beginning of the line, or the beginning is
+// unknown. Then the commit leaves the group to the worker.
 constexpr int kMostPassed = 32;
 
 constexpr int kBuckets = 32768;
@@ -30,17 +32,17 @@ constexpr uint64 kGoingOn = 1, kOver = uint64{1} << 32;
 constexpr uint64 kAnyGoingOn = kOver - 1;
 pg_atomic_uint64 *successions = nullptr;
 
-// Of this transaction.
+// The buckets of the successions that this transaction has begun.
 int16 begun[kMaxEndedHeads];
 int begun_count = 0;
 
-// How far the ids of a group that this session meets are apart, at most, mostly. A guess.
+// Estimates how far consecutive ids of a group are usually apart at most, in the groups that this session meets.
 int64 usual_distance = 0;
 constexpr int64 kFarthest = int64{1} << 40;
 
 int bucket_of(int64 group) { return static_cast<int>(static_cast<uint64>(group) % kBuckets); }
 
-// Before a head is written.
+// Call this before a head is written.
 void begin_succession(int64 group) {
     if (!shared_memory_ready()) return;
     Assert(begun_count < kMaxEndedHeads);
@@ -48,7 +50,8 @@ void begin_succession(int64 group) {
     pg_atomic_fetch_add_u64(&successions[bucket_of(group)], kGoingOn);
 }
 
-// As first_in_line, of those from `first` on: near the head first, where it is most likely, among few entries.
+// Like first_in_line() for ids from `first` on. Looks near the ended head first, where the next job most likely is,
+// with few entries in between.
 InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 first) {
     const int64 near = Max(core::saturating_add(head.job, 2 * usual_distance), first);
     InLine found = first_in_line(jobs, line, head.group, first, near, kMostPassed);
@@ -61,20 +64,20 @@ InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 
 }
 
 void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, int look, TimestampTz now) {
-    // Who gets into line now, unseen, looks for a head when it commits, and finds the one that ends here. So the worker
-    // is told where there was nobody.
+    // A job that enters the line now and is not visible yet has its group published at its commit. The promoter may
+    // then still see the head that ends here. So if the line looks empty, this transaction publishes the group, too.
     const int64 first = line_start(look);
     line->passed = 0;
     if (find_successor(jobs, line, head, first) != InLine::Found) return;
     const JobState next = state_of(*jobs);
     found_line_start(look, next.id, line->passed, first == PG_INT64_MIN);
-    // Else its lane would have to be entered anew, where somebody's trigger may fire.
+    // Otherwise its lane would have to be entered again, which could call a user-defined trigger.
     if (!lane_is_seen_to_stay(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);
     if (make_head(jobs, next, now)) unlog_free_group(head.group);
 }
 
-// One of each group: two heads of one there are where somebody has restored rows into it. Returns how many.
+// Keeps one head per group, because a group can have two heads after a restore. Returns their number.
 int in_order(EndedHead *heads, int count) {
     std::sort(heads, heads + count, [](const EndedHead &a, const EndedHead &b) { return a.group < b.group; });
     const auto same = [](const EndedHead &a, const EndedHead &b) { return a.group == b.group; };
@@ -85,7 +88,7 @@ void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
     EndedHead *heads = room_for<EndedHead>(count);
     std::copy(ended, ended + count, heads);
     count = in_order(heads, count);
-    // What this very transaction has put into line stands there, too.
+    // The jobs that this transaction itself has put into line count, too.
     publish_lines();
     int *looks = room_for<int>(count);
     for (int i = 0; i < count; i++) looks[i] = begin_line_look(heads[i].group);
@@ -104,7 +107,7 @@ void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
 void promote_successors() {
     const TransactionLog &log = transaction_log();
     if (log.ended_heads_count == 0 || log.heads_left || IsolationUsesXactSnapshot() || XactReadOnly) return;
-    // A procedure's goes on behind its COMMIT.
+    // The memory context of a procedure outlives its COMMIT, so it cannot be used here.
     MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
     JobsTable jobs;
     if (open_jobs_if_quiet(&jobs)) {
@@ -124,7 +127,7 @@ uint64 succession_mark(int64 group) {
 }
 
 bool no_succession_since(int64 group, uint64 mark) {
-    // The snapshot was taken before.
+    // The snapshot was taken before this point.
     pg_read_barrier();
     return succession_mark(group) == mark && (mark & kAnyGoingOn) == 0;
 }

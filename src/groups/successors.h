@@ -1,6 +1,7 @@
-// The next job of a group becomes its head in the very commit that ends the head before it. While a group has a head
-// nobody makes another (groups/unblock.h), and only one transaction can end it: so that one may make the next, at its
-// commit and without a lock. Where it does not, the background worker is told, as of any group that may be free.
+// The next job of a group becomes its head in the same commit that ends the head before it. While a group has a head,
+// no session makes another one (groups/unblock.h), and only one transaction can end the head. So this transaction may
+// make the next head, at its commit and without a lock. If it does not, it publishes the group to the background
+// worker, like every group that may be free.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,24 +9,25 @@
 
 namespace jobq {
 
-// For main/jobq.cpp, before the commit: of the groups whose head this transaction has ended, those that have jobs in
-// line get the next one. It waits for nobody's transaction, calls no function of anybody's, since an error would undo
-// the end of another job, and leaves to the worker
-//  * all of them where the log says so (leave_next_heads), where open_jobs_if_quiet() is false, and in REPEATABLE READ
-//    and above, where the snapshot may be older than the line;
-//  * a group with nobody in line yet, or whose next job somebody holds or changes, or in front of whose next job stand
-//    too many entries of former heads, which an old transaction may still see there, or whose next job's lane is not
-//    seen to stay.
+// For main/jobq.cpp, before the commit: makes the next head of each group whose head this transaction has ended and
+// that has jobs in line. Waits for no other transaction, and calls no user-defined function, because an error would
+// undo the end of another job. Leaves to the worker
+//  * all groups, if the log says so (leave_next_heads), if open_jobs_if_quiet() is false, and in REPEATABLE READ and
+//    above, where the snapshot may be older than the line;
+//  * a group that has no job in line yet; or whose next job is locked or changed by another session; or with too many
+//    entries of former heads in front of the next job, which an old transaction may still see in line; or whose next
+//    job's lane is not known to stay.
 void promote_successors();
 
-// ---- what the worker remembers of a group (groups/groups.cpp) is wrong when another transaction has made its head
+// ---- what the worker remembers of a group (groups/groups.cpp) becomes wrong if another transaction makes its head
 
-// For main/jobq.cpp: the transaction has ended, one way or the other.
+// For main/jobq.cpp, when the transaction has committed or rolled back.
 void end_successions();
 
-// A number, to be taken before the snapshot from which something is learned of the group; and later, behind another
-// snapshot, whether no transaction that this one sees has made a head of it since. Without preload always, since
-// nothing is counted: nothing may be remembered of a group there.
+// succession_mark() returns a number. Take it before the snapshot from which something is learned about the group.
+// no_succession_since() returns, under a later snapshot, whether no transaction that this snapshot shows has made a
+// head of the group since then. Without preload it always returns true, because nothing is counted, so nothing may be
+// remembered of a group then.
 uint64 succession_mark(int64 group);
 bool no_succession_since(int64 group, uint64 mark);
 

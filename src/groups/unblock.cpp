@@ -23,15 +23,15 @@ constexpr UnblockingKind kKinds[] = {{look_at_groups, search_groups, forget_grou
                                      {look_at_events, nullptr, nullptr}};
 static_assert(lengthof(kKinds) > kSearched);
 
-// So many of those that commits tell of in one transaction: the first shall not wait long for the last.
+// Maximum number of published entries per transaction, so that the first unblocked job does not wait long for the last.
 constexpr int kTakeAtOnce = 256;
 constexpr int kMaxAgain = 1024;
-// The same of a search: commits tell of others meanwhile.
+// Maximum number of keys of a search per transaction, because commits publish other entries in the meantime.
 constexpr int kSearchAtOnce = 200;
-// Between looks at what somebody holds.
+// Bounds of the pause before jobs that other sessions have locked are tried again.
 constexpr core::Micros kShortestPause = 2000;
 constexpr core::Micros kLongestPause = core::kSecond;
-// A search by the repair rests so many times as long as it took.
+// After a search, the repair starts no other for this many times the duration of the search.
 constexpr int kSearchRest = 50;
 // jobq_tick() waits up to 3 s for the background worker, whose transactions take about a millisecond on an idle
 // machine.
@@ -44,28 +44,28 @@ constexpr SearchPlace kBeginning = {PG_INT64_MIN, 0};
 struct Search {
     bool going;
     bool once_more;  // from the beginning, when it has ended
-    bool failed;     // something could not be changed
+    bool failed;     // a job could not be changed
     SearchPlace place;
     TimestampTz begun;
 };
 
-// Of the worker's process; by hand only what one call needs.
+// State of the background worker's process. In other processes db is nullptr, and nothing else is used.
 struct State {
-    const DatabaseState *db;  // nullptr: by hand
-    bool looked;              // at the list, since the process began
+    const DatabaseState *db;  // nullptr: jobq_tick() is running
+    bool looked;              // this process has read the list
     bool careful;             // since a transaction has failed, until a search finds nothing that fails
-    bool failing;             // a job could not be changed; until then too
+    bool failing;             // since a job could not be changed; also until then
     Search searches[kSearched];
-    Unblocked again[kMaxAgain];  // somebody held what they are about
+    Unblocked again[kMaxAgain];  // entries whose jobs other sessions have locked
     int again_count;
     TimestampTz again_at;
     core::Micros again_pause;
-    TimestampTz locked_until;  // somebody else promotes
-    core::Micros lock_pause;   // 0: nobody did the last time
+    TimestampTz locked_until;  // another session promotes until then, presumably
+    core::Micros lock_pause;   // 0: no other session did the last time
 };
 State state = {};
 
-// The search that finds what is told of a blocker.
+// Returns the search that finds what is published for this kind of blocker.
 int search_of(Blocker blocker) { return blocker == Blocker::Group ? 0 : 1; }
 
 void forget_kind(int kind) {
@@ -84,7 +84,8 @@ void search_for(int kind) {
     search->begun = GetCurrentTimestamp();
 }
 
-// A lock of its own kind on jobq.jobs: nobody else asks for it, and it is held until the transaction is visible.
+// Acquires the promoter's lock without waiting: an object lock on jobq.jobs that nothing else uses. The transaction
+// holds it until its commit is visible.
 bool try_lock() {
     LOCKTAG tag;
     const Oid jobs = get_relname_relid("jobs", get_namespace_oid("jobq", false));
@@ -106,7 +107,7 @@ bool comes_first(const Unblocked &a, const Unblocked &b) {
     return a.key != b.key ? a.key < b.key : a.job < b.job;
 }
 
-// Sorts, and leaves one of each key, with the lowest job.
+// Sorts the entries, and keeps one entry per key, the one with the lowest job.
 int in_order(Unblocked *told, int count) {
     std::sort(told, told + count, comes_first);
     const auto same = [](const Unblocked &a, const Unblocked &b) { return a.blocker == b.blocker && a.key == b.key; };
@@ -125,7 +126,7 @@ void look_at(const Unblocked *told, int count, Unblocking *done) {
     }
 }
 
-// A piece of the search of one kind.
+// Searches a piece of the table for one kind, if such a search is in progress.
 void go_on_searching(int kind, int limit, Unblocking *done) {
     Search *search = &state.searches[kind];
     if (!search->going) return;
@@ -150,7 +151,7 @@ bool search_failed() {
     return std::any_of(state.searches, state.searches + kSearched, [](const Search &search) { return search.failed; });
 }
 
-// Edges first: a job that they set free may have to get into the line of its group.
+// Searches edges first, because a job that they unblock may have to enter the line of its group.
 void search_everything(int limit, Unblocking *done) {
     for (int i = kSearched - 1; i >= 0; i--) {
         SearchPlace place = kBeginning;
@@ -160,7 +161,7 @@ void search_everything(int limit, Unblocking *done) {
 
 core::Micros longer(core::Micros pause) { return Min(Max(pause * 2, kShortestPause), kLongestPause); }
 
-// Those of the worker before.
+// Continues the searches that the previous worker has handed on.
 void go_on_with_searches() {
     for (int kind = 0; kind < kSearched; kind++) {
         SearchPlace place;
@@ -170,7 +171,8 @@ void go_on_with_searches() {
     }
 }
 
-// What commits have told of, and what somebody held the last time: *held of them.
+// Takes entries that commits have published, and entries whose jobs were locked the last time. *held: the number of the
+// latter.
 int take_told(Unblocked *told, TimestampTz now, int *held) {
     Blockers anything = 0;
     if (!state.looked) go_on_with_searches();
@@ -223,11 +225,11 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
         begin_promoting();
         unblocking_until_commit(true);
         search_everything(batch, &done);
-        // What is active is complete now, and right whether this commits or not.
+        // The set of awaited jobs is complete now, and correct whether or not this transaction commits.
         unblocking_until_commit(false);
         return done.outcome;
     }
-    // A promotion that a crash forgets is made again: nothing that follows from it can be on the disk before it.
+    // A promotion that is lost in a crash is repeated, because nothing that follows from it can be on disk before it.
     const bool may_be_lost = is_whole_transaction();
     if (!try_lock()) {
         state.lock_pause = longer(state.lock_pause);
@@ -275,12 +277,12 @@ TimestampTz next_unblocking(TimestampTz now) {
 
 void undo_unblocking() {
     if (!transaction_log().unblocking) return;
-    // By hand: what is active may be incomplete now.
+    // The set of awaited jobs may be incomplete now.
     if (state.db == nullptr) {
         unblock_anything();
         return;
     }
-    // What was taken from the list and what is remembered of the table may be wrong.
+    // The entries that were taken from the list are lost, and what this process remembers may be wrong.
     state.careful = true;
     for (int kind = 0; kind < kSearched; kind++) {
         forget_kind(kind);

@@ -1,11 +1,11 @@
-// Blocked jobs become claimable when what they wait for has ended. Where one transaction alone can know that, it does
-// it itself: groups/successors.h. All else is done by one transaction of a database at a time, that of the promoter; it
-// waits for nobody, and nobody waits for it. Producers and completions do not decide about it: what two of them decided
-// at the same time could contradict each other. (The duty "promote", of jobs whose time has come, is another matter:
-// duties/duties.h.)
+// Blocked jobs become claimable when what they wait for has ended. If a single transaction can know that alone, it
+// unblocks the job itself: groups/successors.h. Everything else is done by one transaction per database at a time, the
+// promoter. It waits for no other transaction, and no other transaction waits for it. Producers and completions do not
+// decide, because decisions that two of them make at the same time could contradict each other. (The duty "promote",
+// which handles jobs whose time has come, is something else: duties/duties.h.)
 //
-// The background worker looks at what commits tell of (groups/unblocked_list.h); whoever calls jobq_tick() searches the
-// table. Each kind of blocker has its own file.
+// The background worker handles what commits publish (groups/unblocked_list.h); jobq_tick() searches the table. Each
+// kind of blocker has its own file.
 #pragma once
 
 #include "compat/pg.h"
@@ -15,47 +15,49 @@
 
 namespace jobq {
 
-// What a look at one kind of blocker has come to.
+// The result of unblocking jobs of one kind of blocker.
 struct Unblocking {
     TimestampTz now;
-    bool careful;  // a job that cannot be changed may be among them: each in a subtransaction of its own
+    bool careful;  // use subtransactions, because one of the jobs may be impossible to change
     DutyOutcome outcome;
-    int64 moved;  // dependencies that are not active any more
+    int64 moved;  // dependencies that are no longer active
 };
 
-// One kind of blocker, for unblock.cpp. All of it runs inside with_spi(), under fresh snapshots, with the lock on
-// unblocking held.
+// One kind of blocker, for unblock.cpp. The functions run inside with_spi(), under fresh snapshots, while the
+// transaction holds the promoter's lock.
 struct UnblockingKind {
-    // Promotes what those that are told of have set free. They are sorted by key, no key comes twice.
+    // Promotes the jobs that these published entries have unblocked. The entries are sorted by key, and no key occurs
+    // twice.
     void (*look)(const Unblocked *told, int count, Unblocking *done);
-    // Looks through the table, about `limit` keys from *place on, and moves it on. False: that was the end.
+    // Searches the table, about `limit` keys from *place on, and moves *place forward. Returns false at the end of the
+    // table.
     bool (*search)(SearchPlace *place, int limit, Unblocking *done);
-    // What this process remembers of the kind is void; nullptr: it remembers nothing.
+    // Discards what this process remembers of the kind. nullptr if it remembers nothing.
     void (*forget)();
 };
 
-// Look at this key again soon: somebody holds a job that is to be promoted.
+// Looks at this key again soon, because another session has locked a job that should be promoted.
 void look_again(const Unblocked &told);
 
-// One transaction's worth of it. Nothing in REPEATABLE READ and above, where the snapshot may be older than what
-// another promoter did.
+// Unblocks one transaction's worth of jobs. Does nothing in REPEATABLE READ and above, where the snapshot may be older
+// than the changes of another promoter.
 DutyOutcome unblock_jobs(TimestampTz now, int batch);
 
-// The repair: search the table again, when the last search is long enough ago for its cost.
+// For the repair: searches the table again, unless the last search was too recent for what it cost.
 void repair_unblocking(TimestampTz now);
 
 // ---- for the worker
 
-// From here on this process deals with what commits tell of; until it ends.
+// From now on, this process handles what commits publish, until it exits.
 void start_unblocking(const DatabaseState *db);
-// Hands on what it has not dealt with. Safe while the process exits.
+// Hands on what this process has not handled yet. Safe while the process exits.
 void stop_unblocking();
-// Whether a job could not be changed, and no search since has gone through without meeting such a one.
+// Returns whether a job could not be changed, and no later search has completed without such a failure.
 bool unblocking_fails();
-// When unblock_jobs() is to be called; kNothingDue: when a commit tells of something.
+// Returns when to call unblock_jobs() next; kNothingDue: when a commit publishes something.
 TimestampTz next_unblocking(TimestampTz now);
 
-// For main/jobq.cpp: the transaction, in which unblock_jobs() may have changed jobs, is rolled back.
+// For main/jobq.cpp, when the transaction or a savepoint is rolled back. unblock_jobs() may have changed jobs in it.
 void undo_unblocking();
 void undo_unblocking_of_savepoint();
 

@@ -1,5 +1,5 @@
-// See unblocked_list.h. A list for each database state, made of entries of one common pool. What does not fit is
-// replaced by one bit that asks for a search.
+// See unblocked_list.h. There is one list per database state, made of entries from a common pool. Entries without room
+// are replaced by bits that ask for a search.
 #include "compat/pg.h"
 
 #include "groups/line_start.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32 kNone = -1;
 constexpr int kEntries = 32768;
-// Of one database, whose worker may be switched off: the others need room, too.
+// Maximum number of entries of one database. Its worker may be switched off, and other databases need room, too.
 constexpr int kMaxListed = kEntries / 4;
 
 struct Entry {
@@ -22,13 +22,13 @@ struct Entry {
 };
 
 struct List {
-    pg_atomic_uint32 waiting;   // there is something to take
-    pg_atomic_uint64 promoter;  // who promoted last; see begin_promoting()
+    pg_atomic_uint32 waiting;   // the list is not empty
+    pg_atomic_uint64 promoter;  // own_number() of the last promoter; see begin_promoting()
     Oid database;
     Blockers anything;
     int32 first, last;
     int count;
-    Blockers searches;  // that have been handed on
+    Blockers searches;  // the kinds whose searches have been handed on
     SearchPlace places[kSearched];
     TimestampTz rest_until[kSearched];
 };
@@ -59,7 +59,7 @@ void empty_list(List *list) {
     list->count = 0;
 }
 
-// A state that was another database's, or nobody's: its history is unknown.
+// Starts the list of a state that belonged to another database or to none, so that its history is unknown.
 void start_list(List *list) {
     empty_list(list);
     list->database = MyDatabaseId;
@@ -70,7 +70,7 @@ void start_list(List *list) {
     pg_atomic_write_u64(&list->promoter, 0);
 }
 
-// Also of a kind that is to be searched for: what is told of shall not wait for the search.
+// Adds an entry. Entries of a kind that will be searched for are added, too, so that they do not wait for the search.
 void add_entry(List *list, const Unblocked &unblocked) {
     const int32 added = lists->free;
     if (added == kNone || list->count == kMaxListed) {
@@ -114,16 +114,16 @@ void post(const DatabaseState *db, Blockers anything, const Unblocked *entries, 
 }
 
 void tell(Blockers anything, const Unblocked *entries, int count) {
-    // Without a state no worker comes, and the tick by hand searches.
+    // Without a state no worker comes, and jobq_tick() searches.
     for_session_database([&](DatabaseState *db) {
         post(db, anything, entries, count);
-        // It may have taken the list down just now, so it is told even if somebody else has told it already: a latch
-        // that is set costs next to nothing.
+        // The worker may have just emptied the list. So it is woken even if another session has woken it already;
+        // setting a latch that is set costs next to nothing.
         call_worker(db);
     });
 }
 
-// This process, among all that have ever run since the start of the server.
+// Returns a number for this process that no other process since the start of the server has.
 uint64 own_number() {
     return (static_cast<uint64>(MyStartTimestamp) << 22) ^ static_cast<uint64>(static_cast<uint32>(MyProcPid)) ^ 1;
 }

@@ -1,10 +1,10 @@
-// What may have set blocked jobs free, on its way from commits to the background worker: a group whose active job has
-// ended without a successor (groups/successors.h), a job that others depend on. Hints only: the table is the truth, and
-// whenever something may be missing from the list (a start, no room, a prepared transaction ended) it says so, and the
-// worker searches the table instead.
+// What may have unblocked jobs, on its way from commits to the background worker: a group whose head has ended without
+// a successor (groups/successors.h), a job that others depend on and that has ended. The entries are only hints,
+// because the table is the truth. Whenever an entry may be missing (after a start, without room, after the end of a
+// prepared transaction), the list says so, and the worker searches the table instead.
 //
-// A commit adds to the list of its database after everybody can see it; whoever takes an entry and looks under a
-// snapshot of later sees what it tells of. Without preload all of this does nothing.
+// A commit adds its entries to the list of its database after it has become visible. So a session that takes an entry
+// and then takes a snapshot sees what the entry announces. Without preload, all of this does nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -13,43 +13,46 @@
 
 namespace jobq {
 
-// For main/jobq.cpp: what the log of the transaction says of it, when others see it.
+// For main/jobq.cpp: publishes the entries in the log of the transaction, when other sessions can see its changes.
 void publish_unblocked();
 
-// Everybody can see already what these tell of. Raises no error.
+// Publishes these entries, whose changes other sessions can see already. Raises no error.
 void unblock_now(const Unblocked *unblocked, int count, Blockers anything);
-// Everybody can see already what may have unblocked anything, and nobody has told of it. Raises no error.
+// Asks for a search of all kinds, because a visible change for which no entry was published may have unblocked
+// anything. Raises no error.
 void unblock_anything();
 
 // ---- for the worker. `db` is the state of its database.
 
-// Whether a commit has told of anything that nobody has taken yet. Needs no lock.
+// Returns whether commits have published anything that no process has taken yet. Needs no lock.
 bool unblocked_waiting(const DatabaseState *db);
-// Takes up to `room` entries, in the order of the commits. What is set in *anything must be searched for in the table.
+// Takes up to `room` entries, in the order of the commits. The caller must search the table for the kinds that are set
+// in *anything.
 int take_unblocked(const DatabaseState *db, Unblocked *taken, int room, Blockers *anything);
-// The database has no jobs any more, or unknown ones: whoever takes next searches.
+// Empties the list, because the database has no jobs any more, or unknown ones. The next process that takes entries
+// searches.
 void reset_unblocked(const DatabaseState *db);
-// What was taken and not dealt with. Safe while the process exits.
+// Puts back entries that were taken but not handled. Safe while the process exits.
 void give_back_unblocked(const DatabaseState *db, Blockers anything, const Unblocked *entries, int count);
 
-// Where a search through the table goes on, a piece a transaction.
+// The place where a search through the table continues. Each transaction searches a piece.
 struct SearchPlace {
-    int64 behind;  // the last key or job that has been looked at; PG_INT64_MIN: at the beginning
-    uint64 began;  // what the kind of blocker noted then
+    int64 behind;  // the last key or job that was looked at; PG_INT64_MIN: at the beginning
+    uint64 began;  // a value that the kind of blocker noted at the beginning
 };
-// A worker that has to make room leaves its search to the next one: where there are more databases than workers none
-// would ever come to its end. Safe while the process exits.
+// Leaves a search to the next worker, when this one has to make room. Otherwise, if there are more databases than
+// workers, no search would ever reach its end. Safe while the process exits.
 void hand_on_search(const DatabaseState *db, Blocker blocker, const SearchPlace &place);
-// False: there is none to go on with.
+// Returns false if there is no search to continue.
 bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place);
-// Searches that nobody has asked for rest until then, whoever makes them; at most an hour.
+// Until this time, at most an hour, no process starts a search that was not asked for.
 void rest_from_searches(const DatabaseState *db, Blocker blocker, TimestampTz until);
 bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now);
 
-// ---- for whoever promotes, while holding the lock that only one may have
+// ---- for the promoter, while it holds its lock
 
-// Notes that this process promotes jobs of the database from here on. Returns whether it was the last one that did:
-// what it remembers of them still holds, as far as no commit has made a head by itself.
+// Records that this process promotes jobs of the database from now on. Returns whether it was also the last one that
+// did. Then what it remembers of the jobs is still valid, except for heads that commits have made themselves.
 bool begin_promoting();
 
 // For main/jobq.cpp: its part of the shared memory.
