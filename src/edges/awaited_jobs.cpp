@@ -1,5 +1,5 @@
-// See awaited_jobs.h. A hash table of fixed size. Whether a bucket is empty is read without the lock: so nearly all
-// completions of jobs that nobody depends on take none.
+// See awaited_jobs.h. This is a hash table of fixed size. Whether a bucket is empty is read without the lock, so that
+// nearly all completions of jobs that no job depends on need no lock.
 #include "compat/pg.h"
 
 #include "edges/awaited_jobs.h"
@@ -24,18 +24,18 @@ constexpr int64 kDatabase = 0;
 struct Entry {
     int64 job;
     Oid database;
-    bool all;  // of kDatabase: there was no room for one of its jobs
+    bool all;  // in the entry of kDatabase: one of its jobs found no room
     int32 next;
-    uint64 search;  // the last one that had begun when it was awaited; of kDatabase: when there was no room
+    uint64 search;  // the last search that had begun when the job was awaited; for kDatabase, when a job found no room
 };
 
 struct AwaitedJobs {
-    bool no_room;  // not even for a database: everything is awaited everywhere, until the server restarts
+    bool no_room;  // not even for a database, so every job counts as awaited everywhere until the server restarts
     int32 free;
-    uint64 searches;  // that have begun
+    uint64 searches;  // number of searches that have begun
     pg_atomic_uint32 count;
-    pg_atomic_uint32 all_count;          // databases whose entry says so
-    pg_atomic_uint32 buckets[kBuckets];  // the first entry + 1, 0: none
+    pg_atomic_uint32 all_count;          // number of entries with `all`
+    pg_atomic_uint32 buckets[kBuckets];  // index of the first entry + 1; 0: none
     Entry entries[kEntries];
 };
 
@@ -77,7 +77,7 @@ Added add(int64 job) {
     return Added::New;
 }
 
-// Removes the entries of a bucket that fit.
+// Removes the entries of a bucket for which fits() returns true.
 template <typename Fits>
 void remove(int bucket, Fits fits) {
     int32 *link = nullptr;
@@ -104,7 +104,7 @@ void remove(int bucket, Fits fits) {
 
 bool usable() { return shared_memory_ready() && IsUnderPostmaster; }
 
-// What the caller committed is visible before it concludes that nobody cares.
+// The barrier makes sure that the caller's commit is visible before it concludes that no job is awaited.
 bool anything_awaited() {
     if (!usable()) return false;
     pg_memory_barrier();
@@ -185,7 +185,7 @@ bool any_job_awaited() {
 }
 
 bool job_is_awaited(int64 job) {
-    // Told of a job that is not awaited, the promoter finds nothing to do.
+    // A false positive does no harm: the promoter finds nothing to do.
     if (pg_atomic_read_u32(&awaited->buckets[bucket_of(job)]) != 0) return true;
     if (awaited->no_room) return true;
     if (pg_atomic_read_u32(&awaited->all_count) == 0) return false;

@@ -9,8 +9,8 @@ namespace jobq {
 
 namespace {
 
-// $1 the awaiter, $3 its scope. Jobs that it has spawned it may see wherever they are. Of a dead letter its home
-// counts, where it may complete.
+// $1: the awaiter; $3: its scope. The awaiter can see the jobs that it has spawned wherever they are. For a dead
+// letter, the home queue counts, because the job may complete there.
 #define IS_OWN_CHILD(id) \
     "EXISTS (SELECT FROM jobq.edges c WHERE c.job_id = $1 AND c.kind = 'child' AND c.target = " id ")"
 #define VISIBLE "(" HOME_IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"

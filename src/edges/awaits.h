@@ -11,24 +11,24 @@
 
 namespace jobq {
 
-// Who awaits: of other queues than its worker's it sees the jobs that it has spawned.
+// The job that awaits. In queues out of its worker's scope, it can only see the jobs that it has spawned.
 struct Awaiter {
     int64 job;
     text *queue;
     text *group_key;  // nullptr: none
     const QueueScope *scope;
 };
-// Rows (id, status, whether it is of the same group), in the order of `ids` (bigint[]); a NULL status: there is none
-// that it can see. `snapshot`: see read().
+// Returns rows (id, status, whether the job is in the same group), in the order of `ids` (bigint[]). The status is NULL
+// if the awaiter can see no such job. `snapshot`: see read().
 Rows read_awaited_jobs(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
-// What they have come to: a jsonb array of {job_id, status, result}, in the order of the ids. A completed job that
-// was deleted while it was needed has left its result; of others that are gone both are null.
+// Returns the results of these jobs: a jsonb array of {job_id, status, result}, in the order of the ids. A completed
+// job that was deleted while it was needed has left its result; status and result of other deleted jobs are null.
 Datum read_results(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 
-// Makes the job await these (bigint[]) and no others. The edge to `active` is active; 0: each edge is.
+// Makes the job await these jobs (bigint[]) and no others. The edge to `active` is active; if it is 0, each edge is.
 void await_jobs(int64 job, Datum ids, int64 active);
-// Deletes the waits of a job, or of these jobs, which wait no longer; of a job if it has no step left by which it
-// awaits others.
+// Deletes the waits of one job or several jobs, which no longer wait. The last function does so only if the job has no
+// step left by which it awaits other jobs.
 void forget_waits(int64 job);
 void forget_waits(Datum *jobs, int count);
 void forget_waits_without_step(int64 job);

@@ -19,7 +19,7 @@ Statement add = {
        FROM unnest($1, $2, $3, $4) AS u(job_id, target, on_failure, active))",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID}};
 
-// Waits for nobody but who deletes the job. No row when it is gone then.
+// Waits only for sessions that are deleting the job. Returns no row if it is deleted.
 Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", {INT8OID}};
 
 Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
@@ -69,7 +69,7 @@ Statement get_edges = {
     pg_unreachable();
 }
 
-// An id that was not given out before the new job's: most likely there is no such job.
+// Raises the error for a dependency whose id is not below the id of the new job. Most likely no such job exists.
 [[noreturn]] void not_older(int64 id, int64 job, const QueueScope *scope) {
     if (!home_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -111,14 +111,14 @@ EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueSco
             columns.depends_on[at] = Int64GetDatum(one.depends_on[k]);
             columns.on_failure[at] = one.on_failure == core::OnDependencyFailure::Run ? run_anyway : cancel;
             columns.active[at] = BoolGetDatum(true);
-            // The last one: most likely the others have finished when it has.
+            // Only the last dependency is active, because the others have most likely finished when it has.
             columns.not_active[at] = k < one.count - 1;
         }
     }
     return columns;
 }
 
-// Which of the dependents names the job.
+// Returns the number of the dependent that names the job.
 int number_of(const NewDependent *dependents, int count, int64 id) {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < dependents[i].count; k++)
@@ -128,14 +128,16 @@ int number_of(const NewDependent *dependents, int count, int64 id) {
 
 enum class Existence { Exists, Missing, Doubtful };
 
-// A dead letter may go home and complete there: its result is for who may use that queue.
+// Checks the home queue of a dead letter, because it may be moved back and complete there, and its result must only be
+// visible to callers that may use that queue.
 Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
     if (!find_job(jobs, id) || !home_is_in_scope(scope, *jobs)) return Existence::Missing;
     return change_of_row(jobs->table) == Changing::No ? Existence::Exists : Existence::Doubtful;
 }
 
-// The edges are there already: whoever deletes one of these jobs from now on finds them. Who is at it just now may have
-// looked before.
+// Checks that the dependencies exist. The edges have been added already, so a session that deletes one of these jobs
+// from now on finds them. A session that is deleting one at this moment may have looked before; such jobs are doubtful
+// and get locked.
 void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
                      int *number) {
     Datum *doubtful = room_for<Datum>(columns.count);
@@ -147,7 +149,7 @@ void check_existence(const NewDependent *dependents, int count, const EdgeColumn
     renew_snapshot(&jobs);
     for (int i = 0; i < columns.count && !any_missing; i++) {
         const int64 id = DatumGetInt64(columns.depends_on[i]);
-        // Thousands may depend on the same one.
+        // Thousands of jobs may depend on the same job.
         if (i > 0 && id == last) continue;
         last = id;
         const Existence found = existence_of(&jobs, id, scope);
@@ -180,7 +182,8 @@ void add_dependencies(const NewDependent *dependents, int count, const QueueScop
             check_existence(dependents, count, columns, scope, number);
         });
     });
-    // The one that is active is looked at alone. Of several, others may have failed a moment ago.
+    // A single dependency is active, so it is enough to look at that one. If there are several, another one may have
+    // failed just before.
     for (int i = 0; i < count; i++)
         log_unblocked(Blocker::Edge, dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
 }

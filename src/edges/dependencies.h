@@ -1,5 +1,5 @@
-// Which jobs depend on which others (the edges of kind depends). What becomes of the edges when either job is deleted:
-// edges.h. When a dependent is set free: groups/dependents.h.
+// Which jobs depend on which others: the edges of kind depends. edges.h says what happens to the edges when one of the
+// jobs is deleted, and groups/dependents.h when a dependent is unblocked.
 #pragma once
 
 #include "compat/pg.h"
@@ -15,28 +15,28 @@ struct NewDependent {
     int64 *depends_on;
     int count;
     core::OnDependencyFailure on_failure;
-    int number;  // its place among the caller's arguments
+    int number;  // its position in the caller's arguments
 };
 
-// Adds the edges of jobs that this transaction has just inserted as `blocked`. 22023 when one of the others is unknown,
-// as those are whose home is out of scope; *number is set to the place of the job that names it. Waits for whoever is
-// just deleting one of them.
+// Adds the edges of jobs that this transaction has just inserted as `blocked`. Raises 22023 if a dependency does not
+// exist, or its home queue is out of scope; then *number is the `number` of the job that names it. Waits for sessions
+// that are deleting one of the dependencies.
 void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number);
 
-// Those below are called inside with_spi().
+// The functions below are called inside with_spi().
 
-// 23503 unless both jobs of an edge that was added by hand are there, or the result of the one it waits for is kept.
-// Waits for whoever is just deleting one of these; from now on nobody can until the transaction ends.
+// Checks an edge that plain SQL has added: raises 23503 unless both jobs exist, or the result of the deleted target is
+// kept. Waits for sessions that are deleting one of these, and prevents such deletions until the transaction ends.
 void require_jobs_of_edge(int64 job, int64 depends_on);
 
-// Rows (id, status, result) of what a job depends on.
+// Returns rows (id, status, result) of the dependencies of a job.
 Rows read_dependency_results(int64 job);
 
-// Rows (id, kind, status, n, in the order of the ids) of the jobs that are connected with a job, at most so many; n
-// counts them from the job itself, 1, to those farther away. None when there is no such job. Of a job that is gone kind
-// and status are NULL. Jobs out of scope are left out.
+// Returns rows (id, kind, status, n), in the order of the ids, for at most `max_jobs` jobs that are connected with a
+// job. n numbers the jobs from the job itself, 1, to jobs farther away. Returns no rows if the job does not exist. The
+// kind and status of a deleted job are NULL. Jobs out of scope are left out.
 Rows read_graph(int64 job, const QueueScope *scope, int64 max_jobs);
-// Rows (from, to) of the edges between jobs of `ids` (bigint[]).
+// Returns rows (from, to) of the edges between jobs of `ids` (bigint[]).
 Rows read_edges(Datum ids);
 
 }  // namespace jobq

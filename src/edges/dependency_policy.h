@@ -1,4 +1,4 @@
-// Dependencies: what the end of one job means to those that wait for it, and how a graph is written. Pure decisions.
+// Dependencies: what the end of a job means for its dependents, and how a graph is written. Pure functions.
 #pragma once
 
 #include "core/job.h"
@@ -7,11 +7,12 @@
 
 namespace jobq::core {
 
-// What a job does when one of its dependencies ends without having completed, by the names that jobq_enqueue documents.
+// What happens to a job if one of its dependencies ends without completing. The names are those that jobq_enqueue
+// documents.
 enum class OnDependencyFailure : std::uint8_t { Cancel, Run };
 constexpr std::string_view kOnDependencyFailureNames[] = {"cancel", "run"};
 
-// What is known of a dependency.
+// The state of a dependency.
 enum class DependencyState : std::uint8_t {
     Unfinished,
     Completed,
@@ -25,13 +26,13 @@ DependencyState dependency_state(JobStatus status) noexcept;
 // deleted".
 const char *ended_how(DependencyState state) noexcept;
 
-// The error of a job that was cancelled for a dependency, without those between it and the first one that ended: the
-// cause must not be lost at the end of a long chain.
+// Returns the part of the error of a cancelled job that begins with the first dependency that ended, and leaves out the
+// jobs in between, so that the cause is not lost at the end of a long chain.
 std::string_view first_cause(std::string_view error) noexcept;
 
-// Writes text as it stands between the double quotes of a label in Graphviz's language: a quote and a backslash are
-// escaped, a line break becomes \n, other control characters a space. `to` has room for twice as many bytes. Returns
-// how many were written.
+// Writes text for the double quotes of a label in Graphviz's language: escapes quotes and backslashes, and writes a
+// line break as \n and other control characters as a space. `to` must have room for twice as many bytes. Returns how
+// many bytes were written.
 std::size_t write_dot_label(std::string_view text, char *to) noexcept;
 
 }  // namespace jobq::core

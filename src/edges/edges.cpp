@@ -84,7 +84,7 @@ bool found_in(Edges *edges, Relation *index, const char *index_name, ScanKeyData
     IndexScanDesc scan = begin_index_scan(edges->table, *index, &any, count);
     index_rescan(scan, keys, count, nullptr, 0);
     bool found = false;
-    // The snapshot has the id of the transaction that is inserting the row.
+    // The scan sets xmin if the transaction that inserted the row is in progress.
     while (!found && index_getnext_slot(scan, ForwardScanDirection, edges->row))
         found = which == Which::Any || TransactionIdIsValid(any.xmin);
     index_endscan(scan);
@@ -99,8 +99,8 @@ bool has_edges_to(Edges *edges, int64 job, Which which) {
     return found_in(edges, &edges->to_index, "edges_target_idx", &key, 1, which);
 }
 
-// Moves the ids to the front to which no session is adding an edge. An old snapshot does not show the edges that have
-// been added since; then the ids to which no edge leads.
+// Moves the ids to the front to which no session is adding an edge, and returns their number. In REPEATABLE READ and
+// above, where the snapshot may not show edges that were added since, keeps only ids to which no edge leads at all.
 int without_uncommitted(Edges *edges, Datum *ids, Datum *others, int count) {
     const Which which = IsolationUsesXactSnapshot() ? Which::Any : Which::Uncommitted;
     int left = 0;

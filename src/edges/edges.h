@@ -13,8 +13,8 @@ namespace jobq {
 
 enum class EdgeKind : uint8 { Depends, Awaits, Child };
 
-// Looks into the table whatever the snapshot: uncommitted rows count, and so do rows whose deletion is uncommitted.
-// Costs next to nothing while the table is empty. Zeroed at first; close_edges() ends it.
+// Reads the table whatever the snapshot: uncommitted rows count, and so do rows whose deletion is uncommitted. Costs
+// next to nothing while the table is empty. Zeroed at first; close_edges() ends it.
 struct Edges {
     Relation table, from_index, to_index;
     TupleTableSlot *row;
@@ -22,7 +22,7 @@ struct Edges {
 
 // Returns whether other jobs depend on the job, have spawned it or await it, unfinished or not.
 bool has_edges_to(Edges *edges, int64 job);
-// Returns whether the job has edges of its own, which are deleted with it; of one kind.
+// Returns whether the job has edges of its own, which are deleted with it; the second function: edges of one kind.
 bool has_edges_from(Edges *edges, int64 job);
 bool has_edges_from(Edges *edges, int64 job, EdgeKind kind);
 void close_edges(Edges *edges);
@@ -37,17 +37,17 @@ bool any_active(EdgeKind kind);
 // in the same way, unless it is nullptr.
 int without_needed(Datum *ids, Datum *others, int count);
 
-// Of jobs that are named by others: waits for the sessions that are deleting one of them, and keeps other sessions from
-// deleting one unnoticed until the transaction ends. Returns a job that is gone, or 0. `ids` is changed.
+// Waits for sessions that are deleting one of these jobs, to which the caller adds edges, and keeps other sessions from
+// deleting one unnoticed until the transaction ends. Returns a job that no longer exists, or 0. Changes `ids`.
 int64 hold_jobs(Datum *ids, int count);
 // Moves the ids of existing jobs to the front, in their order, and returns their number.
 int jobs_there(Datum *ids, int count);
 
-// Adds edges to `children` (bigint[]). A job that is its child already stays one.
+// Adds edges of kind child to `children` (bigint[]). Leaves existing ones as they are.
 void add_children(int64 parent, Datum children);
 // Deletes the edges of one kind that begin at these jobs.
 void forget_edges_from(Datum *jobs, int count, EdgeKind kind);
-// Moves the edges that begin at a job that gets another id. 22023 if the new id is below one of its dependencies.
+// Moves the edges that begin at a job to its new id. Raises 22023 if the new id is not above all of its dependencies.
 void move_edges(int64 from, int64 to);
 // Deletes the edges that begin at a job that has been deleted. `result` is nullptr unless the job has one.
 void forget_edges(int64 job, bool completed, const Datum *result);
