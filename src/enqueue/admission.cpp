@@ -17,7 +17,7 @@ namespace {
 
 bool same_key(const Newcomer &a, const Newcomer &b) { return view(a.unique_key) == view(b.unique_key); }
 
-// Those of a queue together, those without a key first.
+// Sorts the jobs by queue, and within a queue the jobs without a key first.
 bool comes_first(const Newcomer &a, const Newcomer &b) {
     const int order = view(a.queue).compare(view(b.queue));
     if (order != 0) return order < 0;
@@ -25,8 +25,8 @@ bool comes_first(const Newcomer &a, const Newcomer &b) {
     return view(a.unique_key) < view(b.unique_key);
 }
 
-// The distinct keys of these jobs, which are sorted, and who has them. Returns how many there are in `keys`, which has
-// room for all.
+// Sets `keys`, which must have room for all jobs, to the distinct keys of these sorted jobs and their holders. Returns
+// the number of distinct keys.
 int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *keys) {
     int distinct = 0;
     for (int i = 0; i < count; i++) {
@@ -39,14 +39,14 @@ int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *k
     return distinct;
 }
 
-// Whether one of the jobs that want a key, of which `first` is the first, will be made.
+// Returns whether one of the jobs that want the key will be inserted. `first` is the first of these jobs.
 bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end) {
     if (key.holder == 0) return true;
     if (key.until != 0) return false;
     for (const Newcomer *job = first; job < end && same_key(*first, *job); job++) {
         const core::Conflict conflict = core::resolve_conflict(job->on_conflict, key.status);
         if (conflict == core::Conflict::TakeKey) return true;
-        // It waits; one that has begun is left alone as well.
+        // A waiting holder is changed instead of replaced, unless it has begun.
         if (conflict == core::Conflict::Change) return has_steps(key.holder);
     }
     return false;

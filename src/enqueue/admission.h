@@ -1,4 +1,4 @@
-// Whether the jobs of one call may enter their queues, judged for all of them before the first is enqueued.
+// Decides whether the jobs of a call may enter their queues, for all of them before the first one is enqueued.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,16 +7,16 @@
 
 namespace jobq {
 
-// A job that is to be enqueued into a queue with a max_depth.
+// A job to enqueue into a queue with a max_depth.
 struct Newcomer {
     text *queue;
     text *unique_key;  // nullptr: none
     core::OnConflict on_conflict;
 };
 
-// Makes room (enqueue/depth.h) in each of the queues for those of these jobs that are new by what can be seen: a key
-// counts once, and not if a job has it already. That job, with which the call will answer, is not dropped for the
-// others, nor are those that they depend on, `needed`. Sorts `jobs`. 53400 when there is no room.
+// Makes room (enqueue/depth.h) in each queue for those of these jobs that will be new, as far as the snapshot shows: a
+// key counts once, and not at all if a job already has it. Does not drop that job, which the call will return, and does
+// not drop the jobs that the new jobs depend on (`needed`). Sorts `jobs`. Raises 53400 if there is not enough room.
 void admit_jobs(Newcomer *jobs, int count, TimestampTz now, const SparedJobs &needed = {nullptr, 0});
 
 }  // namespace jobq

@@ -25,8 +25,8 @@ namespace {
 
 using core::ClaimKey;
 
-// Pending, scheduled and blocked jobs, by the indexes that they alone are in, and by the active edges of those which
-// wait for dependencies; at most $2 of each.
+// Counts pending, scheduled, and blocked jobs, at most $2 of each: by the indexes that contain only such jobs, and by
+// the active edges of jobs that wait for dependencies.
 Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
@@ -43,7 +43,7 @@ Statement count_waiting = {
                                      LIMIT $2) b))",
     {TEXTOID, INT8OID}};
 
-// What the directory says of the queue, copied: it may be read again on the way.
+// A copy of the queue's settings, because the directory may be read again in the meantime.
 struct Limit {
     int64 max_depth;
     core::FullPolicy policy;
@@ -51,7 +51,7 @@ struct Limit {
 
 Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full}; }
 
-// Those that await something for ever; with a timeout they are among the scheduled ones above.
+// Counts jobs that await something without a timeout. Jobs with a timeout are counted among the scheduled jobs above.
 Statement count_awaiting = {
     R"(SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) s,
                                          LATERAL (SELECT FROM jobq.jobs j
@@ -78,7 +78,7 @@ int64 depth_of(std::string_view name, int64 at_most) {
     return count_rows(name, at_most);
 }
 
-// The pending jobs of one lane and priority, from the oldest on.
+// The pending jobs of one lane and priority, from the oldest job on.
 struct Stream {
     int64 lane;
     ClaimKey head;
@@ -112,13 +112,14 @@ void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
     const int passed = walk_priorities(jobs, lane, skip_empty_ranges, [&](const ClaimKey &key) {
         push_stream(streams, {lane, key});
     });
-    // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would refresh.
+    // The index entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes that would
+    // refresh the lane.
     if (!skip_empty_ranges || passed < kWorthRefreshing) return;
     refresh_lane(jobs, lane, core::kLastKey, kRefreshPause);
     renew_snapshot(jobs);
 }
 
-// One call.
+// The state of one call of drop_oldest().
 struct Drop {
     std::string_view queue;
     JobsTable jobs;
@@ -130,7 +131,7 @@ struct Drop {
     Endings endings;
 };
 
-// Cancels the job that the scan has found, unless it is spared, has begun or somebody holds it.
+// Cancels the job that the scan has found, unless it is spared, has begun, or is locked by another session.
 void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
@@ -147,7 +148,7 @@ void drop_found(Drop *drop) {
     drop->count++;
 }
 
-// Cancels the oldest job, and leaves its stream at the next one.
+// Cancels the oldest job, and moves its stream to the next job.
 void drop_first(Drop *drop) {
     Streams *streams = &drop->streams;
     std::pop_heap(streams->items, streams->items + streams->count, younger);
@@ -167,8 +168,8 @@ void drop_first(Drop *drop) {
     }
 }
 
-// Cancels the pending jobs that have waited longest, so many at most, whatever their priority, and passes over those
-// that are spared or that somebody holds. Returns how many.
+// Cancels the pending jobs that have waited longest, whatever their priority, but at most `count`. Skips jobs that are
+// spared or locked by other sessions. Returns how many were cancelled.
 int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now, const SparedJobs &spared) {
     Drop drop = {};
     drop.queue = name;

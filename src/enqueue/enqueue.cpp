@@ -1,4 +1,4 @@
-// See enqueue.h. Jobs are inserted (row/jobs_table.h) many at once.
+// See enqueue.h. Many jobs are inserted at once (row/jobs_table.h).
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -12,7 +12,7 @@ namespace jobq {
 
 namespace {
 
-// What all jobs of a call share, as values of columns.
+// Values of columns that all jobs of a call share.
 struct SharedColumns {
     const JobSpec &spec;
     int64 lane;
@@ -20,7 +20,7 @@ struct SharedColumns {
     bool round_robin;
 };
 
-// The next row to be inserted.
+// Adds the next row to insert.
 void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, TimestampTz run_at, int16 priority,
              text *concurrency_key, text *group_key) {
     const JobSpec &spec = shared.spec;
@@ -50,8 +50,8 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
 
 }  // namespace
 
-// Whether those that it depends on have finished, or it heads its group, is not for the producer to say: see
-// groups/unblock.h.
+// A job with dependencies or a group begins as blocked. The producer does not decide whether its dependencies have
+// finished or whether it becomes the head of its group: see groups/unblock.h.
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
                            TimestampTz now) {
     core::Life life = {};
@@ -76,7 +76,7 @@ void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns
                     text_in(columns.group_keys, spec.group_key, i));
         insert_rows(&jobs->table);
         for (int i = first; i < end; i++) {
-            // As it is: a trigger of somebody's may have changed it.
+            // The row as it was inserted, because a user-defined trigger may have changed it.
             const JobState added = state_of_row(jobs->table.added[i - first]);
             tell_of_new_job(added, true);
             ids[i] = added.id;

@@ -1,4 +1,4 @@
-// How jobs enter jobq.jobs by a call.
+// Inserts jobs into jobq.jobs for the functions that enqueue.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,7 +12,7 @@
 
 namespace jobq {
 
-// One job to be enqueued, checked. Pointers live in the caller's memory context.
+// A job to enqueue, after its attributes were checked. Pointers live in the caller's memory context.
 struct JobSpec {
     text *queue;
     text *kind;
@@ -38,18 +38,18 @@ struct JobSpec {
     core::OnDependencyFailure on_dependency_failure;
 };
 
-// What differs between the jobs of a call; values nullptr: nothing does.
+// A text attribute that differs between the jobs of a call; values is nullptr if it does not.
 struct TextColumn {
     const Datum *values;
     const bool *nulls;
 };
-// Of the i-th job; nullptr: none.
+// Returns the value of the i-th job, or nullptr if it has none.
 inline text *text_in(const TextColumn &column, text *shared, int i) {
     if (column.values == nullptr) return shared;
     return column.nulls[i] ? nullptr : DatumGetTextPP(column.values[i]);
 }
 
-// What differs between the jobs of one call; nullptr: they have it from the JobSpec.
+// Attributes that can differ between the jobs of a call; nullptr: the jobs take the value from the JobSpec.
 struct JobColumns {
     const Datum *payloads;    // jsonb
     const Datum *run_ats;     // timestamptz
@@ -58,11 +58,11 @@ struct JobColumns {
     TextColumn group_keys;
 };
 
-// Inserts jobs without a key into the open table; ids gets theirs, in the order of the payloads.
+// Inserts jobs without a unique key into the open table. Sets `ids` to their ids, in the order of the payloads.
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids);
 
-// The life that a job begins with; nullptr: it has no such key.
+// Returns the life with which a job begins. unique_key and group_key are nullptr if the job has none.
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
                            TimestampTz now);
 

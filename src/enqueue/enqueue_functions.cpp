@@ -1,4 +1,4 @@
-// jobq_enqueue, jobq_enqueue_many, jobq_enqueue_jobs: arguments checked, then handed on.
+// jobq_enqueue, jobq_enqueue_many, and jobq_enqueue_jobs: they check their arguments and pass them on.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -59,7 +59,7 @@ TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
 
-// What it depends on is not dropped for it.
+// Returns the dependencies of the job, which must not be dropped to make room for it.
 SparedJobs needed_by(const JobSpec &spec) { return {spec.depends_on, spec.depends_on_count}; }
 
 void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
@@ -69,7 +69,7 @@ void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
     add_dependencies(&dependent, 1, scope, &number);
 }
 
-// A job with a unique key.
+// Enqueues a job with a unique key.
 KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
     if (find_queue(view(spec.queue))->max_depth > 0) {
         Newcomer newcomer = newcomer_of(spec, spec.unique_key);
@@ -80,7 +80,7 @@ KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
     return job;
 }
 
-// The jobs of one call of jobq_enqueue_many when some have unique keys (text[] with NULLs for those that have none).
+// Returns the jobs of a call of jobq_enqueue_many if some have unique keys (text[], with NULL for jobs that have none).
 KeyedJob *keyed_jobs(const JobSpec &shared, const JobColumns &columns, const Elements &keys) {
     auto *jobs = static_cast<KeyedJob *>(palloc_extended(sizeof(KeyedJob) * keys.count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < keys.count; i++)
@@ -112,7 +112,7 @@ TextColumn read_keys(ArrayType *array, const Elements &payloads, const char *nam
     return {keys.values, keys.nulls};
 }
 
-// The arguments of jobq_enqueue, not checked together yet.
+// Reads the arguments of jobq_enqueue. Does not check them against each other.
 JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
     const core::OnConflict on_conflict = check_on_conflict(require_text(fcinfo, single::OnConflict, "on_conflict"));
     const core::OnDependencyFailure on_dependency_failure =
@@ -160,7 +160,7 @@ int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now)
     return id;
 }
 
-// The arguments of jobq_enqueue_many that have a value for each job, but for the unique keys.
+// Reads the arguments of jobq_enqueue_many that have a value for each job, except the unique keys.
 JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payloads) {
     JobColumns columns = {payloads.values, nullptr, nullptr, {}, {}};
     if (given(fcinfo, many::RunAts)) {
@@ -184,7 +184,7 @@ JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payload
     return columns;
 }
 
-// None where there are none.
+// Returns no elements if the argument is absent.
 Elements unique_keys_argument(FunctionCallInfo fcinfo, const Elements &payloads) {
     if (!given(fcinfo, many::UniqueKeys)) return {};
     const Elements keys = elements_of(PG_GETARG_ARRAYTYPE_P(many::UniqueKeys), TEXTOID, "unique_keys",

@@ -1,9 +1,9 @@
 // See enqueue_keyed.h.
 //
-// An enqueue first looks who has the key. A job that is committed answers at once, although its worker may be about to
-// finish it: the enqueue comes before that then. Only a free key is taken, by INSERT ... ON CONFLICT DO NOTHING, which
-// waits for whoever has just taken it; what is left over then is looked at again. In REPEATABLE READ and above the
-// snapshot may be old, so there the INSERT comes first.
+// An enqueue first looks up the holder of the key. A committed holder decides at once, even if its worker is about to
+// finish it: then the enqueue simply comes before the end. Only a free key is inserted, by INSERT ... ON CONFLICT DO
+// NOTHING, which waits for a transaction that has just taken the key. The holders of the keys that were not inserted
+// are looked up again. In REPEATABLE READ and above, the snapshot may be old, so there the INSERT comes first.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -28,9 +28,10 @@ namespace jobq {
 
 namespace {
 
-// Jobs in one INSERT.
+// Maximum number of jobs in one INSERT.
 constexpr int kChunk = 1000;
-// A key that is found neither free nor taken so often: somebody keeps the rows out.
+// Maximum number of attempts per key. If a key is still neither free nor taken, a user-defined trigger suppresses the
+// rows.
 constexpr int kMaxRounds = 100;
 
 Statement lock_one = {
@@ -68,7 +69,8 @@ struct Call {
     const JobSpec &spec;
     int64 lane;
     TimestampTz now;
-    bool unseen;  // nobody is given the rows as they are inserted: wide payloads may leave them (table/early_toast.h)
+    bool unseen;  // no trigger sees the rows as they are inserted, so wide payloads may be moved out of them
+                  // (table/early_toast.h)
 };
 
 [[noreturn]] void suppressed() {
@@ -95,7 +97,7 @@ void give_existing(KeyedJob *job, int64 id, bool is_over) {
     job->is_over = is_over;
 }
 
-// What the new enqueue says. What became of earlier attempts is in jobq.attempts.
+// Returns the columns that a replacement sets. The history of earlier attempts is in jobq.attempts.
 OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
     const JobSpec &spec = call.spec;
     OtherColumns columns = {};
@@ -117,10 +119,11 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
                           Int64GetDatum(round_robin_key_of(key)));
 }
 
-// Only when something is to be written: one whose key is taken needs no transaction number.
+// Enters the lane only before a write, because an enqueue whose key is taken needs no transaction id.
 void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
 
-// Gives what is new to the job that has the key, or takes the key away from it. False when the key is free then.
+// Writes the new attributes to the job that has the key, or takes the key away from it. Returns false if the key is
+// free afterwards.
 bool replace_holder(const Call &call, KeyedJob *job) {
     const Rows locked =
         run(lock_one, Params().add(PointerGetDatum(job->unique_key)).add(PointerGetDatum(call.spec.queue)));
@@ -134,7 +137,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     const bool started = has_steps(id);
     if (core::resolve_conflict(core::OnConflict::Replace, before, started) == core::Conflict::TakeKey) {
         OtherColumns lost = {};
-        // A job that runs, or has begun, loses the key for good.
+        // A job that runs or has begun loses the key permanently.
         if (before == core::JobStatus::Processing || started) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
         change({core::EventKind::KeyTaken, call.now}, lost);
         return false;
@@ -148,10 +151,10 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     return true;
 }
 
-// Deals with the job whose key is taken. False when the key is free after all.
+// Handles a job whose key is taken. Returns false if the key is free after all.
 bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     const core::OnConflict choice = call.spec.on_conflict;
-    // There is nothing to replace: the job has run.
+    // The holder has finished, so it cannot be replaced.
     if (key.until != 0) {
         if (choice == core::OnConflict::Error) refuse(key);
         give_existing(job, key.holder, true);
@@ -170,11 +173,11 @@ bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     return replace_holder(call, job);
 }
 
-// Leaves the jobs that are still to be inserted at the front, in their order; returns how many. `look`: also for keys
-// of unfinished jobs.
+// Moves the jobs that must still be inserted to the front, in their order, and returns their number. `look`: also looks
+// up unfinished holders.
 int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
-    // Those without a key come first.
+    // Jobs without a key come first.
     int first = 0;
     while (first < count && jobs[first]->unique_key == nullptr) first++;
     const int keyed = count - first;
@@ -192,7 +195,7 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     return left;
 }
 
-// What the rows of an INSERT have of their own.
+// The columns that differ between the rows of an INSERT.
 struct InsertedColumns {
     ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready, due,
         holds_key, waiting, round_robin_keys;
@@ -274,8 +277,9 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
     return with_values_apart(call.unseen, [&] { return run(insert, params); });
 }
 
-// While the INSERT waited, a job may have finished that keeps its key. Its row is committed, but behind the INSERT's
-// snapshot: so look with a later one, and take back what must not be. False for those in `stays`.
+// While the INSERT waited, a job that keeps its key may have finished. Its row is committed, but the snapshot of the
+// INSERT is older. So this looks again under a later snapshot, deletes the inserted jobs whose keys are kept, and sets
+// their elements of `stays` to false.
 void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
     if (count == 0 || !any_kept_key()) return;
     auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
@@ -302,7 +306,7 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
     require_changed(affected(), removed);
 }
 
-// Tells of a row as it was inserted: a trigger of somebody's may have changed it.
+// Logs the row as it was inserted, because a user-defined trigger may have changed it.
 void tell_of_row(const Row &row) {
     const auto flag = [&](int column) { return !row.is_null(column) && DatumGetBool(row.get(column)); };
     JobState job = {
@@ -315,7 +319,7 @@ void tell_of_row(const Row &row) {
     tell_of_new_job(job, true);
 }
 
-// Inserts those whose keys are free. Leaves the others at the front, in their order; returns how many.
+// Inserts the jobs whose keys are free. Moves the others to the front, in their order, and returns their number.
 int insert_free(const Call &call, KeyedJob **jobs, int count) {
     const Rows rows = run_insert(call, jobs, count);
     auto **inserted = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
@@ -340,8 +344,8 @@ int insert_free(const Call &call, KeyedJob **jobs, int count) {
     return left;
 }
 
-// Keys must be taken in their order. False when one that the INSERT found taken was free again before we could tell
-// whose it was: others behind it have been taken by then.
+// Keys must be taken in their order. Returns false if a key that the INSERT found taken became free before its holder
+// was known, because later keys have been taken by then.
 bool enqueue_in_order(const Call &call, KeyedJob **jobs, int count) {
     bool look = !IsolationUsesXactSnapshot();
     bool inserted = false;
@@ -381,7 +385,7 @@ bool comes_first(const KeyedJob *a, const KeyedJob *b) {
     return key_a == key_b ? a < b : core::key_before({}, key_a, {}, key_b);
 }
 
-// The INSERT names these columns, so the server does not look at their defaults.
+// Fills in the defaults of columns that the INSERT names, because the server does not apply them.
 JobSpec with_defaults(JobSpec spec, Table *table) {
     require_known_defaults(table->relation, table->attached);
     if (!table->attached.has_defaults) return spec;
@@ -412,7 +416,7 @@ bool has_steps(int64 id) {
 }
 
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
-    // The lock on the table stays: under it is found out whether the queue has round_robin, see
+    // The lock on the table is kept, because it protects the setting round_robin, which is read below: see
     // claim/round_robin_setting.h.
     JobsTable table;
     open_jobs(&table);
@@ -426,7 +430,7 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);
     as_owner([&] {
-        // The memory of a chunk goes with it.
+        // The memory of each chunk is freed at its end.
         for (int first = 0; first < count; first += kChunk)
             with_spi([&] { enqueue_chunk(call, order + first, Min(kChunk, count - first)); });
     });

@@ -18,21 +18,21 @@ namespace jobq {
 
 namespace {
 
-// 'ignore' is the default: whether it was given cannot be told.
+// 'ignore' is the default, and it is not known whether the caller passed it.
 void check_conflict_has_key(core::OnConflict on_conflict, bool has_key) {
     if (on_conflict == core::OnConflict::Ignore || has_key) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"on_conflict\" needs a \"unique_key\""),
                     errhint("Give the key that another job may have, or leave on_conflict out.")));
 }
 
-// One of the jobs. Those that have a unique key are inserted last, in the order of their keys.
+// One of the jobs of the call. Jobs with a unique key are inserted last, in the order of their keys.
 struct Element {
     const JobSpec *spec;
-    int number;  // its place in the array, from 1
-    int64 id;    // of one that has a key
+    int number;  // its position in the array, from 1
+    int64 id;    // only if it has a unique key
 };
 
-// Those of them that are new and depend on others.
+// The new jobs of the call that depend on others.
 struct Dependents {
     NewDependent *items;
     int count;
@@ -45,8 +45,9 @@ void add_dependent(Dependents *dependents, const JobSpec &spec, int64 id, int nu
     dependents->items[dependents->count++] = dependent_of(spec, id, number);
 }
 
-// A job whose id was drawn while this call waited for a key: a call that is made again draws higher ones. Not so where
-// somebody has given it a higher id by hand.
+// Rejects a job with the key of an element, if its id is above the ids of this call, because it was inserted while this
+// call waited for the key. The error asks the client to call again, which draws higher ids, unless the id was set
+// higher than the sequence with plain SQL.
 void refuse_newcomer(int64 id) {
     if (next_job_id() <= id) return;
     ereport(ERROR,
@@ -59,7 +60,7 @@ const Enqueued &element_at(const Enqueued *enqueued, int64 dependency) {
     return enqueued[dependency - dependency_on_element(1)];
 }
 
-// What was there before of the elements that others name.
+// Returns the elements that others depend on and that are not new.
 Notes<Enqueued> known_elements(const Dependents &dependents, const Enqueued *enqueued) {
     Notes<Enqueued> known = {};
     for (const NewDependent *one = dependents.items; one < dependents.items + dependents.count; one++)
@@ -70,7 +71,7 @@ Notes<Enqueued> known_elements(const Dependents &dependents, const Enqueued *enq
     return known;
 }
 
-// Ids of jobs, in their order.
+// Ids of jobs, in ascending order.
 struct OverJobs {
     Datum *ids;
     int count;
@@ -81,8 +82,8 @@ bool is_among(const OverJobs &jobs, int64 id) {
                               [](Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); });
 }
 
-// Puts ids in the place of the numbers of elements. For what has finished and is gone nobody waits. `over`: what has
-// finished and is there.
+// Replaces the numbers of elements by ids. Leaves out finished jobs that no longer exist, because no job waits for
+// them. `over`: the finished jobs that exist.
 void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const OverJobs &over) {
     int64 *ids = dependent->depends_on;
     int count = 0;
@@ -101,7 +102,7 @@ void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const O
     dependent->count = static_cast<int>(std::unique(ids, ids + count) - ids);
 }
 
-// The same of all. Those that have nothing left to wait for are set free, and are dependents no more.
+// Does the same for all dependents. Unblocks jobs that have no dependencies left, and removes them from the dependents.
 void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, TimestampTz now, int *number) {
     const Notes<Enqueued> known = known_elements(*dependents, enqueued);
     OverJobs over = {room_for<Datum>(static_cast<uint64>(known.count)), 0};
@@ -123,7 +124,8 @@ void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, Timest
         with_owner_spi([&] { let_happen(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
 }
 
-// All of a queue at once: what this call enqueues, or depends on, must not be dropped for what it enqueues next.
+// Makes room for all jobs of a queue at once, so that a job that this call enqueues or depends on is not dropped for
+// the next one.
 void admit_elements(const Element *elements, int count, TimestampTz now) {
     auto *newcomers = static_cast<Newcomer *>(palloc_extended(sizeof(Newcomer) * count, MCXT_ALLOC_HUGE));
     int limited = 0;
@@ -150,8 +152,8 @@ bool same_interval(const Interval *a, const Interval *b) {
     return a->month == b->month && a->day == b->day && a->time == b->time;
 }
 
-// Whether two jobs can be enqueued together: they differ in nothing but what a KeyedJob says. One with metadata,
-// requirements or dependencies goes alone.
+// Returns whether two jobs can be enqueued together, because they differ only in members of KeyedJob. A job with
+// metadata, requirements, or dependencies is enqueued alone.
 bool go_together(const JobSpec &a, const JobSpec &b) {
     return view(a.queue) == view(b.queue) && view(a.kind) == view(b.kind) && a.version == b.version &&
            a.max_attempts == b.max_attempts && a.on_conflict == b.on_conflict && !a.has_metadata && !b.has_metadata &&
@@ -160,10 +162,10 @@ bool go_together(const JobSpec &a, const JobSpec &b) {
            same_interval(a.unique_for, b.unique_for);
 }
 
-// So many elements at most are enqueued together.
+// Maximum number of elements that are enqueued together.
 constexpr int kTogether = 1000;
 
-// `number` is set to the element that is dealt with, 0: several.
+// Sets *number to the number of the element that is being enqueued; 0: several elements.
 void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *number, Enqueued *enqueued,
                             Dependents *dependents, int room) {
     std::sort(elements, elements + count, key_comes_first);
@@ -194,13 +196,14 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
     pg_unreachable();
 }
 
-// Names the element in every error that its checks and its insert raise; 0: it is about none of them alone.
+// Adds the element to the context of errors that its checks and its insert raise; 0: the error is not about a single
+// element.
 void add_element_context(void *number) {
     const int element = *static_cast<int *>(number);
     if (element > 0) errcontext("element %d of argument \"specs\"", element);
 }
 
-// Checked and filled; *number is that of the element that is dealt with.
+// Reads, checks, and fills in the jobs. *number is the number of the element that is being read.
 JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
     auto *jobs = room_for<JobSpec>(static_cast<uint64>(count));
     Refs refs = {};
@@ -300,7 +303,7 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
         const int64 id = insert_one(&jobs, *elements[i].spec, now);
         enqueued[i] = {id, true, false};
         add_dependent(&dependents, *elements[i].spec, id, *number, count);
-        // Somebody's trigger on the next element sees this one.
+        // Makes this row visible to user-defined triggers on the next row.
         CommandCounterIncrement();
     }
     close_jobs(&jobs);

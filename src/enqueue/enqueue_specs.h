@@ -1,4 +1,4 @@
-// Jobs that are enqueued together and differ in anything; and what every enqueue does with a job before it enters.
+// Enqueues jobs of any kind together, and has the checks that every enqueue makes first.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,36 +9,38 @@
 
 namespace jobq {
 
-// Checks what does not depend on the settings of the queue. Errors name the attribute. `has_keys`: the spec is for
-// several jobs whose unique keys are not part of it.
+// Checks the attributes that do not depend on the queue's settings. Errors name the attribute. `has_keys`: the spec is
+// for several jobs whose unique keys are not part of it.
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false);
-// Fills in what the queue's settings decide, under the lock on jobq.jobs, so that max_depth and max_attempts are those
-// that were committed before the lock was granted.
+// Sets the attributes that depend on the queue's settings, under the lock on jobq.jobs, so that max_depth and
+// max_attempts are those that were committed before the lock was granted.
 void fill_from_queue(JobSpec *spec, bool has_max_attempts);
 
-// One without a key, into the open table.
+// Inserts one job without a unique key into the open table. Returns its id.
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now);
-// What a job depends on; `number` is its place among the arguments.
+// Returns the dependencies of a job; `number` is its position in the arguments.
 NewDependent dependent_of(const JobSpec &spec, int64 id, int number);
 Newcomer newcomer_of(const JobSpec &spec, text *unique_key);
 
-// What became of one: its id, or that of the job that has its key.
+// The outcome of an enqueue: the id of the new job, or of the job that has its key.
 struct Enqueued {
     int64 id;
     bool is_new;
-    bool is_over;  // of one that is not new: it has finished and keeps the key; it may be gone
+    bool is_over;  // if not new: the job has finished and keeps the key; it may no longer exist
 };
-// Holds those of these that were there before until the transaction ends: waits for who is just deleting one. 40001
-// when one is gone that had not finished when its key was looked at. `over`, with room for all, gets the ids of those
-// that have finished and are there, in their order; returns how many. Inside with_spi(), with the owner's rights.
+// Prevents the deletion of those of these jobs that are not new until the transaction ends, and waits for sessions that
+// are deleting one. Raises 40001 if a job no longer exists that was unfinished when its key was looked up. Sets `over`,
+// which must have room for all, to the ids of the finished jobs that exist, in ascending order, and returns their
+// number. Inside with_spi(), with the owner's rights.
 int hold_known(const Enqueued *enqueued, int count, Datum *over);
 
-// Enqueues checked and filled jobs; in their order. *number is, while an error is raised, the place of the job that it
-// is about, from 1; 0: it is about none of them alone.
+// Enqueues jobs that were checked and filled in. Returns the outcomes in the order of the jobs. While an error is
+// raised, *number is the position of the job that it is about, from 1, or 0 if it is not about a single job.
 Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number);
 
-// The same for those that a JSON array describes, at most `limit`: what jobq_enqueue_jobs is given, as argument
-// "specs". 22023 and 54000 for what is none, and whatever the checks of one raise; the context names the element.
+// Does the same for the jobs that a JSON array describes, as in argument "specs" of jobq_enqueue_jobs, but at most
+// `limit` jobs. Raises 22023 or 54000 if the argument is not such an array, and all errors of the checks of a job; the
+// context names the element.
 Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count);
 
 }  // namespace jobq

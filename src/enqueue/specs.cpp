@@ -1,4 +1,4 @@
-// See specs.h. One row of the table below per key; its reader turns the JSON value into the job's member.
+// See specs.h. The table below has one row per key; its reader converts the JSON value into the member of the job.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -13,7 +13,7 @@ namespace jobq {
 
 namespace {
 
-// What a key's reader works on.
+// The input and output of a key's reader.
 struct Reading {
     const char *key;
     JsonbValue value;
@@ -106,18 +106,19 @@ void read_dependencies(const Reading &reading) {
     take_dependencies(&reading.spec->job, ids, count);
 }
 
-// How a call takes an attribute of its jobs. kSpecOnly: not at all; an element of jobq_enqueue_jobs has to say it.
+// How a call takes an attribute of its jobs. kSpecOnly: the call does not take it; only an element of jobq_enqueue_jobs
+// does.
 enum Way { kArgument, kOption, kSpecOnly };
 
 struct Key {
     const char *name;
     Way enqueue, many, schedule;
     void (*read)(const Reading &reading);
-    const char *argument_of_many = nullptr;  // where it is not the key's name
+    const char *argument_of_many = nullptr;  // if it differs from the key's name
     bool null_is_value = false;
 };
 
-// Keys that decide where a job goes are arguments: grants and the router look at arguments only.
+// Keys that decide where a job goes are arguments, because grants and the router only read arguments.
 constexpr Key kKeys[] = {
     {"queue", kArgument, kArgument, kArgument,
      [](const Reading &r) { r.spec->job.queue = text_of_key(r.key, r.value); }},
@@ -181,7 +182,7 @@ Way way_of(const Key &key, KeysOf call) {
     return kOption;
 }
 
-// The key is an attribute of a job, but this call does not take it as an option.
+// Raises the error for a key that is an attribute of a job but not an option of this call.
 [[noreturn]] void refuse_attribute(const Key &key, KeysOf call) {
     if (way_of(key, call) == kArgument)
         refuse_typed_key(

@@ -1,5 +1,5 @@
-// Unique jobs: who has a key. Of the unfinished jobs of a queue one may have a key: the index on jobq.jobs.unique_key
-// sees to it.
+// Unique jobs: finds the holders of unique keys. At most one unfinished job of a queue can have a key, because of the
+// unique index on jobq.jobs.unique_key.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,27 +9,28 @@
 
 namespace jobq {
 
-// A key that a job is to have, and who has it.
+// A key that a job wants, and the holder of the key.
 struct WantedKey {
     text *queue;
     text *unique_key;
-    int64 own;               // the job, 0: a new one. A key that it has kept itself is free to it
+    int64 own;               // the job that wants the key, 0: a new one. A key that this job itself has kept is free
+                             // for it
     int64 holder;            // out: the job that has the key, 0: none
-    core::JobStatus status;  // out: of an unfinished holder
+    core::JobStatus status;  // out: status of an unfinished holder
     TimestampTz until;       // out: until when a finished holder keeps the key; 0: the holder is unfinished
 };
 
-// Fills in who has the keys, by a fresh snapshot or the transaction's. Inside with_spi().
+// Fills in the holders of the keys, by a fresh snapshot or the transaction's. Inside with_spi().
 void find_holders(WantedKey *keys, int count, TimestampTz now);
 
-// The same for finished jobs that keep a key, of the keys that have no unfinished holder.
+// Does the same only for finished jobs that keep a key, for the keys that have no unfinished holder.
 void find_kept(WantedKey *keys, int count, TimestampTz now);
-// The same by what is committed now, whatever the snapshot.
+// Does the same by what is committed now, whatever the snapshot.
 void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now);
-// 40001: that is so since the transaction's snapshot.
+// Raises 40001, because a job has kept the key since the transaction's snapshot.
 [[noreturn]] void kept_since_snapshot();
 
-// 23505, naming the key and who has it. `hint`: what to do when that job is unfinished.
+// Raises 23505, with the key and its holder. `hint` says what to do if the holder is unfinished.
 [[noreturn]] void key_taken(const WantedKey &key, const char *hint);
 
 // Checks the key of a job that plain SQL has inserted or changed: 23505 if a finished job keeps that key, or 40001 in
