@@ -1,4 +1,4 @@
-// Durable steps: what a name stands for, and what a call that waits is answered. Pure decisions.
+// Durable steps: what a name stands for, and how a call that waits is answered. Pure functions.
 #pragma once
 
 #include "core/job.h"
@@ -8,10 +8,10 @@
 
 namespace jobq::core {
 
-constexpr std::size_t kMaxStepBytes = 255;   // of a name
-constexpr std::size_t kMaxEventBytes = 255;  // the same
+constexpr std::size_t kMaxStepBytes = 255;   // maximum length of a name
+constexpr std::size_t kMaxEventBytes = 255;  // maximum length of an event
 
-// What a name of a job stands for: it cannot stand for two things. (name, label in SQL)
+// What a name of a job stands for. It cannot stand for two things. (name, label in SQL)
 #define JOBQ_STEP_KINDS(KIND) \
     KIND(Step, "step")        \
     KIND(Sleep, "sleep")      \
@@ -26,47 +26,47 @@ enum class StepKind : std::uint8_t {
 #undef JOBQ_NAME
 };
 const char *step_kind_name(StepKind kind) noexcept;
-// Whether it is a wait for the end of other jobs.
+// Returns whether the step is a wait for the end of other jobs.
 constexpr bool awaits_jobs(StepKind kind) noexcept { return kind == StepKind::All || kind == StepKind::Any; }
-// Whether its row names jobs.
+// Returns whether the row of the step names jobs.
 constexpr bool has_jobs(StepKind kind) noexcept { return kind == StepKind::Spawn || awaits_jobs(kind); }
-// Which one the mode of jobq_await_jobs means. False when it is none; `*kind` is then left alone.
+// Converts the mode of jobq_await_jobs. Returns false, and leaves *kind as it is, if the mode is unknown.
 bool parse_await_mode(std::string_view mode, StepKind *kind) noexcept;
-// Whether what it awaits has come, when so many of the jobs have ended.
+// Returns whether the wait for `count` jobs is over when `ended` of them have ended.
 constexpr bool jobs_have_ended(StepKind kind, int ended, int count) noexcept {
     return kind == StepKind::Any ? ended > 0 : ended == count;
 }
 
-// What a step that is saved is for its job. One that was saved before is a sign of life and no progress: what its
-// worker does behind it may kill that again and again.
+// Returns the event of a job that saves a step. A step that was saved before is a sign of life, but no progress,
+// because the job may kill its worker after this step again and again.
 constexpr EventKind event_of_saving(bool known) noexcept { return known ? EventKind::Heartbeat : EventKind::StepSaved; }
 
 enum class StepState : std::uint8_t { Done, Timeout, Waiting };
 const char *step_state_name(StepState state) noexcept;
-// False when `label` is none; `*state` is then left alone.
+// Returns false, and leaves *state as it is, if the label is unknown.
 bool parse_step_state(std::string_view label, StepState *state) noexcept;
 
-// What a worker is answered that would wait.
+// The answer to a worker that calls a function that waits.
 enum class WaitAnswer : std::uint8_t { Ready, Timeout, Waiting, Cancelled };
 const char *wait_answer_name(WaitAnswer answer) noexcept;
 
-// What there is to decide by.
+// The facts by which a wait is decided.
 struct Wait {
-    bool come;       // what it awaits is there
-    bool cancel;     // a cancellation was asked for
-    bool sleeps;     // it awaits a time only: the deadline
+    bool come;       // the awaited thing has come
+    bool cancel;     // cancellation was requested
+    bool sleeps;     // the job waits only for the deadline
     Maybe deadline;  // none: never
 };
-// Of a wait that has not been decided yet. What has come counts also when it comes behind the deadline: only this call
-// decides, and it has not before.
+// Decides a wait that has not been decided yet. If the awaited thing came after the deadline, it still counts, because
+// only this call decides, and it has not done so before.
 WaitAnswer decide_wait(const Wait &wait, Micros now) noexcept;
-// Of one that has.
+// Returns the answer for a wait that has been decided.
 WaitAnswer decided_wait(StepState state) noexcept;
 
-// In the place of that hash: the job awaits others.
+// Takes the place of an event hash if the job awaits other jobs.
 constexpr std::int64_t kAwaitsJobs = -1;
-// Whom a signal to a queue concerns: a hash above 0. Two events that have the same one by chance make the jobs that
-// await them look in vain.
+// Returns the hash, above 0, by which the jobs are found that await an event in a queue. If two events have the same
+// hash by chance, jobs that await the other event are unblocked, and check in vain.
 std::int64_t event_hash(std::string_view queue, std::string_view event) noexcept;
 
 }  // namespace jobq::core

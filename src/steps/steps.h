@@ -1,8 +1,8 @@
-// The rows of jobq.steps. Whoever saves one has written the job's row in the same transaction, under its lease: that
-// keeps two workers from saving the same step. The row says that there are some (Life::steps); where it does not,
-// nobody looks here.
+// The rows of jobq.steps. A session that saves a step has written the job's row in the same transaction, under its
+// lease, so two workers cannot save the same step. The job's row says whether it has steps (Life::steps); if not, the
+// table is not read.
 //
-// All of it inside with_spi(), with the owner's rights, but for what says otherwise.
+// Unless noted otherwise, the functions are called inside with_spi(), with the owner's rights.
 #pragma once
 
 #include "compat/pg.h"
@@ -25,55 +25,57 @@ struct StepUse {
     ArrayType *jobs;  // kinds All and Any: bigint[]
 };
 
-// One that is there, read as the rows of the open table are: `found` false, there is none of that name. The datums
-// live as long as the memory of SPI.
+// A step that was read, with the snapshot of the open table. `found` is false if the job has no step of that name. The
+// datums live as long as the memory of SPI.
 struct SavedStep {
     bool found;
     core::StepState state;
     core::Maybe until;
     Datum result;  // jsonb
     bool has_result;
-    ArrayType *jobs;  // bigint[]: of Spawn the children, of All and Any those that it awaits
+    ArrayType *jobs;  // bigint[]: for Spawn the children, for All and Any the awaited jobs
 };
-// 22023 when the name stands for something else: another kind, another event, other jobs.
+// Raises 22023 if the name stands for something else: another kind, another event, or other jobs.
 SavedStep find_step(const JobsTable &jobs, int64 job, const StepUse &use);
 
 struct NewStep {
     int64 job;
     int64 number;
-    StepUse use;  // of Spawn with the children; its result says them, too
+    StepUse use;  // for Spawn with the children, which are also its result
     core::StepState state;
     core::Maybe until;
-    int64 awaited;  // while it waits: event_hash, or kAwaitsJobs; 0: none
+    int64 awaited;  // while the job waits: event_hash, or kAwaitsJobs; 0: none
     Datum result;   // jsonb
     bool has_result;
 };
 void add_step(const NewStep &step);
-// The job waits by this step, which is there, and by no other any more: what it has ceased to await shall not wake it.
+// arm_step() makes this existing step the one by which the job waits. disarm_other_steps() makes the others inactive,
+// so that something that the job no longer awaits does not wake it.
 void arm_step(int64 job, text *name, int64 awaited);
 void disarm_other_steps(int64 job, text *name);
-// These jobs have finished: what they await concerns them no longer, but when they are retried and wait again.
+// Makes the steps of these finished jobs inactive. If the jobs are retried and wait again, the steps become active
+// again.
 void disarm_steps(Datum *ids, int count);
-// A wait is over.
+// Saves the outcome of a wait.
 void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result);
 
-// Rows (job_id, name, state, result) of these jobs, by job and number.
+// Returns rows (job_id, name, state, result) of these jobs, ordered by job and number.
 Rows read_steps(Datum jobs);
-// The number of a step; 0: there is none.
+// Returns the number of a step, or 0 if there is no such step.
 int64 number_of_step(int64 job, text *name);
-// Those with this number and higher ones. Returns the number of the last that is left, 0: none.
+// Deletes the steps with this number and higher ones. Returns the number of the last step that is left, or 0.
 int64 drop_steps_from(int64 job, int64 number);
 
-// Of jobs that are gone, and what signals they had; of all; of a job that gets another id.
+// Delete the steps and signals of deleted jobs, and of all jobs; move them to the new id of a job.
 void delete_steps(Datum *ids, int count);
 void delete_all_steps();
 void move_steps(int64 from, int64 to);
-// Of jobs that start anew: their signals stay.
+// Deletes the steps of jobs that start from the beginning, but not their signals.
 void drop_all_steps_of(Datum *ids, int count);
 
-// What the log of a job says of its steps and signals: one row of arrays (at, event, detail), or none.
+// Returns what the log of a job contains about its steps and signals: one row of arrays (at, event, detail), or no row.
 Rows read_step_events(int64 job);
-// What a job awaits, for people: (kind, event, how many jobs); no row when it awaits nothing.
+// Returns what a job awaits, for display: rows (kind, event, number of jobs).
 Rows read_awaited(int64 job);
 
 }  // namespace jobq
