@@ -1,4 +1,4 @@
-// jobq_step, jobq_step_done and jobq_steps: what a worker does once, however often the job is claimed.
+// jobq_step, jobq_step_done, and jobq_steps: what a worker does once, however often the job is claimed.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -20,7 +20,7 @@ void answer(ResultSet *results, const char *state, bool has_result, Datum result
     results->row(values, nulls);
 }
 
-// Looks at a job that is held, in the row of a table that is open. False: it is not.
+// Calls look() with the row of a job, in an open table, if the worker holds the job. Returns whether it does.
 template <typename Look>
 bool look_at_held(const HeldJob &job, const QueueScope *scope, Look look) {
     JobsTable jobs;

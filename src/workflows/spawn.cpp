@@ -1,4 +1,4 @@
-// jobq_spawn: jobs that another one enqueues, exactly once, however often it is claimed.
+// jobq_spawn: a job enqueues other jobs exactly once, however often it is claimed.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -23,7 +23,7 @@ namespace jobq {
 
 namespace {
 
-// The queues in which the caller may enqueue jobs, by any call. 42501 when there are none.
+// Returns the queues in which the caller may enqueue jobs. Raises 42501 if it may not enqueue jobs.
 const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
     constexpr const char *kEnqueue = "jobq_enqueue_jobs";
     const Oid argument = JSONBOID;
@@ -37,8 +37,8 @@ const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
     return scope_of(GetUserId(), enqueue);
 }
 
-// Locks the job's row, under its lease, and takes a number for the step. Returns the children that it has spawned by
-// this name before (bigint[], in `context`), or 0. JQ001 when the lease is lost.
+// Locks the job's row under its lease, and reserves a number for the step. Returns the children that the job has
+// already spawned under this name (bigint[], in `context`), or 0. Raises JQ001 if the lease is lost.
 Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, MemoryContext context) {
     const SavedStep saved = save_under_lease(&job, scope, use, number);
     if (!job.held) lease_is_lost(job.id);
@@ -83,7 +83,7 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
         results.row({CStringGetTextDatum("kept"), kept});
         return results.done();
     }
-    // As the caller, like any enqueue: triggers on the new jobs are the caller's.
+    // Runs as the caller, like any enqueue, because triggers on the new jobs must run with the caller's rights.
     int count = 0;
     const Enqueued *enqueued =
         enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count);

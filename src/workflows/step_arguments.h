@@ -1,4 +1,4 @@
-// Arguments that the functions on steps share.
+// Arguments of several functions about steps.
 #pragma once
 
 #include "compat/args.h"
@@ -8,17 +8,17 @@
 
 namespace jobq {
 
-// 22004, 42602, 42622.
+// Raise 22004, 42602, or 42622 if the argument is not a valid name.
 text *step_name_argument(FunctionCallInfo fcinfo, int n, const char *name);
 text *event_argument(FunctionCallInfo fcinfo, int n);
-// 54000 when it is larger than jobq.max_step_bytes.
+// Raises 54000 if the value is larger than jobq.max_step_bytes.
 void check_step_size(Datum value, const char *name);
 
-// The number of a step that is to be saved. 54000 when the job has too many.
+// Returns the number of the job's next step. Raises 54000 if the job has too many steps.
 int64 next_step(const JobState &job);
 
-// Locks the row of a job under its lease, and takes a number for a step that is to be saved: *number, unless it is
-// saved already. job->held says whether the job is held at all. Inside with_spi().
+// Locks the row of a job under its lease. Unless the step is saved already, reserves a number for it: *number.
+// job->held says whether the worker holds the job at all. Inside with_spi().
 SavedStep save_under_lease(HeldJob *job, const QueueScope *scope, const StepUse &use, int64 *number);
 
 }  // namespace jobq

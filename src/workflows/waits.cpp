@@ -1,5 +1,5 @@
-// jobq_sleep, jobq_await and jobq_await_jobs: a job that waits holds no worker. Its deadline is saved with the first
-// call, and what it waited for is decided by a later one, under its lease, and nowhere else.
+// jobq_sleep, jobq_await, and jobq_await_jobs: a job that waits holds no worker. The first call saves its deadline.
+// Only a later call, under the job's lease, decides the outcome of the wait.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -31,7 +31,7 @@ struct Awaited {
     const QueueScope *scope;
 };
 
-// What it is answered.
+// The answer to the call.
 struct Answered {
     bool held;
     core::WaitAnswer answer;
@@ -39,20 +39,20 @@ struct Answered {
     bool has_payload;
 };
 
-// What one look at the job has come to.
+// The result of one look at the job.
 struct Look {
     SavedStep saved;
     core::Maybe deadline;
     bool come;
-    Datum result;  // jsonb: what has come
+    Datum result;  // jsonb: the payload or the results
     bool has_result;
     core::WaitAnswer answer;
-    bool decided;  // by a call before
+    bool decided;  // by an earlier call
     int64 number;
     int64 awaited;
-    Datum jobs;        // bigint[]: of those that it awaits the ones that are there
-    int64 unfinished;  // the highest of those that have not ended
-    bool blocked;      // one of them is
+    Datum jobs;        // bigint[]: the awaited jobs that exist
+    int64 unfinished;  // the highest id of those that have not ended
+    bool blocked;      // one of them is blocked
 };
 
 void look_at_signal(const JobsTable &jobs, const JobState &before, text *event, Look *look) {
@@ -69,7 +69,7 @@ Awaiter awaiter_of(const JobsTable &jobs, const JobState &before, const QueueSco
     return {before.id, make_text(before.queue), none ? nullptr : DatumGetTextPP(group_key), scope};
 }
 
-// Returns the id of one that has not ended and is of the same group; 0: there is none.
+// Returns the id of an awaited job that has not ended and is in the same group, or 0.
 int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const StepUse &use, Look *look) {
     const Rows rows = read_awaited_jobs(awaiter, PointerGetDatum(use.jobs), jobs.table.snapshot);
     const int count = static_cast<int>(rows.size());
@@ -102,14 +102,14 @@ int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const 
     pg_unreachable();
 }
 
-// However often it is named.
+// Returns whether all ids are the same.
 bool names_one_job(const ArrayType *ids) {
     const int count = ArrayGetNItems(ARR_NDIM(ids), ARR_DIMS(ids));
     const auto *first = reinterpret_cast<const int64 *>(ARR_DATA_PTR(ids));
     return count > 0 && std::all_of(first, first + count, [first](int64 id) { return id == *first; });
 }
 
-// Only a wait for each of them, without a timeout, can be one of a ring.
+// Only a wait without a timeout, for all of the jobs, can be part of a ring.
 void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
     if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && !names_one_job(use.jobs))) return;
     const int64 waiting = find_one_waiting_for(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
@@ -145,7 +145,7 @@ Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &await
     return look;
 }
 
-// Writes what the look has come to into the job's row. False: look again.
+// Writes the result of the look into the job's row. Returns false if the caller must look again.
 bool write_look(JobsTable *jobs, const JobState &before, const Awaited &awaited, Look *look, TimestampTz now,
                 Endings *endings) {
     if (look->decided || look->answer == core::WaitAnswer::Cancelled) return true;
@@ -161,7 +161,8 @@ bool write_look(JobsTable *jobs, const JobState &before, const Awaited &awaited,
                  : write_life(jobs, before, after);
 }
 
-// The same into jobq.steps, where nobody else writes of this job until we commit.
+// Writes the result of the look into jobq.steps. No other session writes the steps of this job until the transaction
+// ends.
 void save_look(int64 job, const Awaited &awaited, const Look &look) {
     const bool waits = look.answer == core::WaitAnswer::Waiting;
     const core::StepState state = waits                                      ? core::StepState::Waiting
@@ -181,7 +182,7 @@ void save_look(int64 job, const Awaited &awaited, const Look &look) {
         forget_waits(job);
     if (!waits || look.awaited == 0) return;
     disarm_other_steps(job, name);
-    // What it awaits may have come since we looked.
+    // What the job awaits may have come since the look.
     log_unblocked(Blocker::Edge, -job);
 }
 
@@ -235,7 +236,7 @@ core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
     refuse_choice("mode", view(mode), choices, lengthof(choices));
 }
 
-// One row: the state, and what has come.
+// Returns one row: the state, and what has come.
 Datum answer(FunctionCallInfo fcinfo, const Awaited &awaited, TimestampTz now) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
