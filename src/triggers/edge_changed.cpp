@@ -1,4 +1,4 @@
-// The trigger on jobq.edges: what follows from a change by hand.
+// The trigger on jobq.edges: the consequences of changes with plain SQL.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -27,7 +27,7 @@ ChangedEdge edge_in(const TriggerData *trigger, HeapTuple row) {
             view(DatumGetTextPP(value_in(trigger, row, "kind", &null)))};
 }
 
-// Waits and children follow from what workers have called: the steps of the job have them too.
+// Edges of waits and children belong to calls of workers, and the steps of the job contain them, too.
 void refuse_other_kinds(const ChangedEdge &edge) {
     if (edge.kind == "depends") return;
     ereport(ERROR,
@@ -46,7 +46,7 @@ void follow_change(const TriggerData *trigger, bool restored) {
         return;
     }
     const ChangedEdge before = edge_in(trigger, trigger->tg_trigtuple);
-    // The job of a restored edge is as it must be, now or when its row is restored.
+    // The job of a restored edge is correct, now or when its row is restored.
     if (restored) {
         if (before.kind == "depends") log_unblocked(Blocker::Edge, -before.job);
         return;

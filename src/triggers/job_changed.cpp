@@ -1,5 +1,5 @@
-// The triggers of an UPDATE, DELETE or TRUNCATE of jobq.jobs: what follows from a change by hand, and from a replicated
-// one.
+// The triggers of an UPDATE, DELETE, or TRUNCATE of jobq.jobs: the consequences of changes with plain SQL, and of
+// replicated changes.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -32,7 +32,7 @@ namespace {
     pg_unreachable();
 }
 
-// Of a column that is passed by value.
+// Only for columns that are passed by value.
 bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
     return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
 }
@@ -46,14 +46,14 @@ bool same_span(const JobRow &a, const JobRow &b, JobColumn column) {
            (!a.has(column) || span_of(DatumGetIntervalP(a.get(column))) == span_of(DatumGetIntervalP(b.get(column))));
 }
 
-// Whether a job runs on, and nothing was written of what the end of its time follows from.
+// Returns whether the job continues to run, and the columns that determine its deadline are unchanged.
 bool keeps_end(const JobRow &before, const JobRow &row) {
     return status_of(before) == core::JobStatus::Processing && status_of(row) == core::JobStatus::Processing &&
            is_same(before, row, kJobLease) && is_same(before, row, kJobStartedAt) &&
            same_text(before, row, kJobQueue) && same_span(before, row, kJobMaxRuntime);
 }
 
-// The place of a job that was changed by hand.
+// Returns the place in its group of a job that plain SQL has changed.
 core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *has_left) {
     const core::GroupPlace had = before.has(kJobGroupActive)    ? core::GroupPlace::Active
                                  : before.has(kJobGroupWaiting) ? core::GroupPlace::Waiting
@@ -62,7 +62,7 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
     const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
-    // One that awaits something stays the head.
+    // A job that awaits something stays the head.
     const core::JobStatus status = core::awaits(row.state().life) ? core::JobStatus::Scheduled : status_of(row);
     if (!core::place_updated(same_group ? had : core::GroupPlace::None, status, &place)) {
         if (status_of(before) == core::JobStatus::Processing) refuse_move();
@@ -71,7 +71,7 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     return place;
 }
 
-// Columns that are true or NULL, as their indexes have it: false, by hand, becomes NULL.
+// Columns that are true or NULL, as their indexes require. If plain SQL writes false, it becomes NULL.
 constexpr struct {
     JobColumn column;
     bool core::Life::*member;
@@ -82,7 +82,7 @@ constexpr struct {
 
 void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::Maybe(); }
 
-// Makes a job that somebody's own UPDATE has changed consistent again.
+// Makes a job consistent again after an UPDATE with plain SQL.
 void settle(const JobRow &before, const JobRow &row) {
     bool has_left;
     const core::GroupPlace place = changed_place(before, row, &has_left);
@@ -104,7 +104,7 @@ void settle(const JobRow &before, const JobRow &row) {
             core::Life life = core::changed_by_hand(written, facts, now);
             OtherColumns others = {};
             if (!keeps_slots(slots_of(before), slots_of(row))) {
-                // Others have been told of them, by the queue and the key that they were of.
+                // The slots were taken for the previous queue and key, under which other sessions know them.
                 for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq})
                     if (job_has(*jobs, column)) others.clear(column);
                 forget_slots(&current.life);
@@ -120,7 +120,7 @@ void settle(const JobRow &before, const JobRow &row) {
                 (round_robin && job_value(*jobs, kJobRoundRobinKey, &keyless) != round_robin_key))
                 others.set_if(round_robin, kJobRoundRobinKey, round_robin_key);
             if (!write_life(jobs, current, life, others)) return false;
-            // What it was before is known to this trigger alone.
+            // Only this trigger knows the previous state.
             current.life = was;
             note_end(*jobs, current, life, now, &endings);
             return true;
@@ -131,11 +131,11 @@ void settle(const JobRow &before, const JobRow &row) {
         log_unblocked_anywhere(Blocker::Group);
 }
 
-// A job that has failed by hand is moved like any other. A dead letter that shall run again goes home, unless the same
-// UPDATE has put it into a queue.
+// A job that plain SQL sets to failed is moved to the dead letter queue like any other. A dead letter that must run
+// again is moved back to its queue, unless the same UPDATE has put it into a queue.
 void follow_dead_letter(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
-    // Another one has been buried by settle().
+    // settle() has moved other failed jobs already.
     if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed &&
         core::is_finished(status_of(before)))
         bury_jobs(&id, 1);
@@ -147,14 +147,14 @@ void follow_dead_letter(const JobRow &before, const JobRow &row) {
     }
 }
 
-// Whether an UPDATE has made the job hold a key that it did not hold before.
+// Returns whether an UPDATE has made the job hold a key that it did not hold before.
 bool takes_key(const JobRow &before, const JobRow &row) {
     return row.has(kJobUniqueKey) && !core::is_finished(status_of(row)) &&
            (core::is_finished(status_of(before)) || !same_text(before, row, kJobUniqueKey) ||
             !same_text(before, row, kJobQueue));
 }
 
-// A row that is gone.
+// Handles the edges of a row that no longer exists.
 void forget_row_edges(const JobRow &row) {
     bool none;
     const Datum result = row.get(kJobResult, &none);
@@ -162,8 +162,7 @@ void forget_row_edges(const JobRow &row) {
                  none ? nullptr : &result);
 }
 
-// What belongs to a job that gets another id goes with it. To whoever refers to it, the old one is that of a job which
-// has been deleted.
+// Moves what belongs to a job to its new id. For the jobs that refer to the old id, that job has been deleted.
 void follow_id(const JobRow &before, const JobRow &row) {
     const int64 old_id = DatumGetInt64(before.get(kJobId)), new_id = DatumGetInt64(row.get(kJobId));
     if (old_id == new_id) return;
@@ -173,23 +172,24 @@ void follow_id(const JobRow &before, const JobRow &row) {
     forget_row_edges(before);
 }
 
-// A job that is blocked by hand waits for its dependencies again; one that stood in the line of its group was free of
-// them, whatever has become of them since.
+// A job that plain SQL sets to blocked waits for its dependencies again. A job that was in the line of its group had
+// none left, whatever has happened to them since.
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);
     if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
-    // In another queue it awaits another's signals: it looks for them.
+    // In another queue, the job awaits other signals, so it must look for them.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
         let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
 }
 
-// A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
+// Makes sure that the rescue sees a running job that is new here, or was claimed elsewhere. `before`: nullptr if the
+// row is new.
 void tell_of_running(const JobRow *before, const JobRow &row) {
     if (status_of(row) != core::JobStatus::Processing) return;
     const auto same = [&](JobColumn column) { return is_same(*before, row, column); };
     const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same(kJobLease);
-    // A heartbeat, or a report of progress: it has been told of.
+    // For a heartbeat or a report of progress, the rescue sees the job already.
     if (ran && same(kJobRescueIndexed) && same(kJobMustEndAt) && same(kJobCancelRequestedAt) &&
         row.has(kJobLastHeartbeat) && before->has(kJobLastHeartbeat) &&
         DatumGetTimestampTz(row.get(kJobLastHeartbeat)) >= DatumGetTimestampTz(before->get(kJobLastHeartbeat)))
@@ -207,7 +207,7 @@ void tell_of_running(const JobRow *before, const JobRow &row) {
 
 extern "C" {
 
-// Of replicated changes, nothing of which is counted or checked.
+// For replicated changes, which are neither counted nor checked.
 PG_FUNCTION_INFO_V1(jobq_tell_job);
 PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
@@ -217,7 +217,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     tell_of_running(update ? &before : nullptr, row);
     JobState was = before.state();
     const JobState is = row.state();
-    // What it was is nowhere: it is told of as one that was nothing so far.
+    // The previous state is unknown, so the job is published as if it were new.
     if (!update) was.life = {};
     hint_at_change(was, is);
     if (was.life.group_active != is.life.group_active) log_group_head(is.life);
@@ -237,7 +237,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         check_id(row);
         require_own_shard(DatumGetInt64(row.get(kJobId)));
     }
-    // Up to what the statement left behind, and from there to what follows from that.
+    // Logs the change that the statement made; settle() logs the changes that follow.
     JobState left = row.state();
     if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
     tell_of_change(before.state(), left);

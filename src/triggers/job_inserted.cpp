@@ -1,4 +1,5 @@
-// The triggers of an INSERT into jobq.jobs: they make a plain INSERT or COPY by a DBA, and a dump, as good as a call.
+// The triggers of an INSERT into jobq.jobs. They make a plain INSERT or COPY, also from a dump, as good as a call of
+// jobq_enqueue().
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -23,7 +24,7 @@ namespace jobq {
 
 namespace {
 
-// An INSERT by hand needs room as an enqueue does. One whose unique key is taken is refused for that, by the index.
+// A plain INSERT needs room in the queue, as an enqueue does. If its unique key is taken, the unique index rejects it.
 void ask_for_room(const JobRow &row) {
     const std::string_view name = text_of(row, kJobQueue);
     if (find_queue(name)->max_depth == 0 || !core::is_waiting(status_of(row))) return;
@@ -48,20 +49,20 @@ void fill(JobRow *row) {
     row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
 }
 
-// The place of a job that is inserted by hand; `restored`: it brings what a dump has kept.
+// Returns the place in its group of a job that a plain INSERT adds; `restored`: the row comes from a dump.
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
-    // One that awaits something is the head.
+    // A job that awaits something is the head.
     if (restored && core::awaits(row.state().life)) status = core::JobStatus::Scheduled;
     if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
-    // It waited for its dependencies: their edges are restored as well.
+    // The job waited for its dependencies, and their edges are restored, too.
     if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
     return place;
 }
 
-// What jobq_enqueue leaves to the producer. All else is jobq's: of who has no rights of the table's owner nothing is
-// taken but that, and a status in which jobs wait.
+// Clears all columns that jobq_enqueue() does not let a producer set, for a role without the rights of the table's
+// owner. Of the statuses, only those in which jobs wait are kept.
 void check_producer(JobRow *row) {
     require_known_queue(text_of(*row, kJobQueue));
     for (const JobColumn column : {kJobPayload, kJobMetadata})
@@ -72,16 +73,16 @@ void check_producer(JobRow *row) {
                             (column.number != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
         if (!is_his && row->has(column)) row->clear(column);
     }
-    // Not the one that the statement has given, or has drawn, which look the same from here.
+    // An id that the statement sets looks the same here as one from the default, so each row gets a new one.
     row->set(kJobId, Int64GetDatum(next_job_id()));
 }
 
-// What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
-// encoding, whose lanes have other ids. Leases and times are kept where they make sense.
+// Sets the columns that follow from other columns, whatever the INSERT says, because a dump can come from a database
+// with another encoding, whose lanes have other ids. Leases and times are kept if they make sense.
 void derive(JobRow *row, bool restored) {
     row->set(kJobLane, Int64GetDatum(lane_of(*row)));
     core::Life written = row->state().life;
-    // Whatever a dump says of its place: its number is that of its keys.
+    // Whatever place a dump contains, the group's number is computed from the keys.
     if (row->has(kJobGroupKey)) written.group = group_of(*row);
     const core::GroupPlace place = inserted_place(*row, written.status, restored);
     const Queue *queue = find_queue(text_of(*row, kJobQueue));
@@ -89,7 +90,7 @@ void derive(JobRow *row, bool restored) {
         core::inserted_by_hand(written, facts_by_hand(*row, *queue, place, false), GetCurrentTimestamp());
     row->set_life(life);
     if (!core::is_finished(life.status)) row->clear(kJobDeadFrom);
-    // The transaction of that number is another cluster's, if this comes from a dump.
+    // If the row comes from a dump, this transaction id belongs to another cluster.
     row->clear(kJobClaimXid);
 }
 
@@ -101,13 +102,14 @@ void derive_round_robin_key(JobRow *row) {
     row->set(kJobRoundRobinKey, Int64GetDatum(round_robin_key_of(key)));
 }
 
-// The transaction that has inserted rows from a dump, which bring their lane: whatever those held, a restore must not
-// fail. AFTER triggers cannot tell these rows from others any more.
+// The transaction that has inserted rows from a dump, which contain their lane. AFTER triggers can no longer tell these
+// rows from others, but a restore must not fail, whatever keys the rows held.
 TransactionId restoring = InvalidTransactionId;
 
 void complete_row(JobRow *row, bool producer) {
     if (producer) check_producer(row);
-    // A row that brings its lane is from a dump: a restore must not fail for a limit, nor for one odd row.
+    // A row that contains its lane comes from a dump. A restore must not fail because of a limit, or because of one odd
+    // row.
     const bool is_new = !row->has(kJobLane);
     if (!is_new) restoring = GetTopTransactionId();
     fill(row);
@@ -129,7 +131,7 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, true);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     JobRow row(trigger->tg_trigtuple, desc);
-    // Before the lane is missed, which nobody who leaves the queue out has heard of.
+    // Checked before the NOT NULL constraint of _lane would fail, because users do not know that column.
     if (!row.has(kJobQueue))
         ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
                         errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
@@ -141,7 +143,7 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     return PointerGetDatum(row.tuple());
 }
 
-// After the insert, not before it like fill_job: ON CONFLICT or another trigger may leave the row out.
+// Runs after the insert, unlike jobq_fill_job, because ON CONFLICT or another trigger may leave out the row.
 PG_FUNCTION_INFO_V1(jobq_count_job);
 PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
@@ -158,7 +160,7 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     return Datum(0);
 }
 
-// Gives a row that comes in replica role, as an apply worker writes it, the numbers of this database.
+// Gives a row that arrives in replica role, as an apply worker writes it, the numbers of this database.
 PG_FUNCTION_INFO_V1(jobq_renumber_job);
 PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);

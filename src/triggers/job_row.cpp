@@ -16,7 +16,7 @@ namespace jobq {
 
 namespace {
 
-// A claim adds one: the sum must fit.
+// A claim adds 1, and the sum must not overflow.
 void check_count(const JobRow &row, JobColumn column) {
     const int32 count = DatumGetInt32(row.get(column));
     if (count < 0 || count > core::kMaxAttempts)
@@ -25,7 +25,7 @@ void check_count(const JobRow &row, JobColumn column) {
                         errhint("It counts from 0 to %d.", core::kMaxAttempts)));
 }
 
-// Times that the duties reckon with: sums with a timeout must fit, and a lease must run out some day.
+// Checks times with which duties calculate: a sum with a timeout must not overflow, and a lease must expire some day.
 void check_moment(const JobRow &row, JobColumn column) {
     if (!row.has(column)) return;
     const TimestampTz value = DatumGetTimestampTz(row.get(column));
@@ -37,7 +37,7 @@ void check_moment(const JobRow &row, JobColumn column) {
 
 void check_lease_timeout(const Interval *value) {
     const core::Micros span = span_of(value);
-    // A dump brings the leases of executors as they were.
+    // A dump contains the leases of executors unchanged.
     if (span != core::kEndlessLease && span != core::bounded(core::kHeartbeatTimeout, span))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
@@ -92,7 +92,7 @@ void check_history(const JobRow &row) {
     if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
 }
 
-// Elsewhere a number below 1 stands for something else: a job with dependencies, an event, no job at all.
+// In other places, a number below 1 stands for something else: a job with dependencies, an event, or no job at all.
 void check_id(const JobRow &row) {
     const int64 id = DatumGetInt64(row.get(kJobId));
     if (id >= 1) return;

@@ -1,5 +1,5 @@
-// A row of jobq.jobs as its triggers see it: what they read from it, check in it and tell of it.
-// Who may call it: the triggers of that table (job_inserted.cpp, job_changed.cpp).
+// A row of jobq.jobs as its triggers see it: what they read from it, check in it, and publish about it. Only the
+// triggers of that table use it (job_inserted.cpp, job_changed.cpp).
 #pragma once
 
 #include "compat/pg.h"
@@ -14,12 +14,12 @@
 
 namespace jobq {
 
-// 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event. 55000
-// when jobq's columns are not as the library knows them.
+// Raises 39P01 unless the trigger is declared by the extension: a row trigger of jobq.jobs for this event. Raises 55000
+// if jobq's columns are not as the library expects.
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
 
-// The columns of a row of jobq.jobs. What set() makes lives in the memory context that was current when the row was
-// taken: every SPI call on the way switches to one that dies with it.
+// The columns of a row of jobq.jobs. set() allocates in the memory context that was current when the object was made,
+// because each SPI call switches to a context that is freed at its end.
 class JobRow {
  public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
@@ -47,7 +47,7 @@ class JobRow {
         if (!has(column)) set(column, value);
     }
     HeapTuple tuple() const { return tuple_; }
-    // What the door makes of it.
+    // The row as job/change_job.h reads it.
     JobState state() const { return state_of_tuple(tuple_, desc_); }
     void set_life(const core::Life &life) {
         MemoryContext inner = MemoryContextSwitchTo(context_);
@@ -71,28 +71,29 @@ core::JobStatus status_of(const JobRow &row);
 int64 group_of(const JobRow &row);
 SlotRow slots_of(const JobRow &row);
 
-// What constraints would check, if they were free.
+// Checks what constraints could check, but without their cost.
 void check_row(const JobRow &row);
-// The same of what jobq itself writes in the course of a job's life.
+// Does the same for columns that jobq itself writes during a job's life.
 void check_history(const JobRow &row);
 
-// 22003 for an id that no job is given: below 1.
+// Raises 22003 if the id is below 1.
 void check_id(const JobRow &row);
 
-// 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
+// Raises 23505 if plain SQL gives the job a unique key that outlives a finished job, in the queue that the column
+// `queue` names.
 void check_kept_key(const JobRow &row, JobColumn queue);
 
-// 55000: a job that is not the head of its group is made to run.
+// Raises 55000, because plain SQL makes a job run that is not the head of its group.
 [[noreturn]] void refuse_not_group_head();
 
-// The row's lane, entered into the directory.
+// Returns the row's lane, after entering it into the directory.
 int64 lane_of(const JobRow &row);
 
-// What follows from a change by hand is worked out from these: the place that the job gets in its group, and how long
+// Returns the facts that decide what follows from a change with plain SQL: the job's place in its group, and how long
 // it may run.
 core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left);
 
-// Of a row that came as the head of its group: what promoters remember of heads is void.
+// Logs that the row is the head of its group, so that promoters discard what they remember of heads.
 void log_group_head(const core::Life &life);
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
-// Functions that the tables' own triggers and expressions call: the hashes behind lanes, round-robin keys and groups,
-// and whether a statement is jobq's own.
+// Functions that the triggers and expressions of jobq's tables call: the hashes for lanes, round-robin keys, and
+// groups, and whether a statement is jobq's own.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -14,7 +14,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_lane_of);
 PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
-    // A NULL queue, kind or version is refused by the table's own constraints.
+    // The table's own constraints reject a NULL queue, kind, or version.
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) PG_RETURN_NULL();
     ArrayType *required = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
     PG_RETURN_INT64(lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
@@ -33,11 +33,11 @@ PGDLLEXPORT Datum jobq_group_of(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_by_hand);
 PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
-    // A WHEN condition is prepared in the memory of the execution that asks it.
+    // A WHEN condition is prepared in the memory context of the execution that evaluates it.
     PG_RETURN_BOOL(!is_own_query(fcinfo->flinfo->fn_mcxt));
 }
 
-// Elsewhere somebody might keep the pointer for longer than what it points to.
+// Only for jobq's own statements, because others might keep the pointer longer than the value exists.
 PG_FUNCTION_INFO_V1(jobq_apart);
 PGDLLEXPORT Datum jobq_apart(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();

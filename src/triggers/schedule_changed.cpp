@@ -1,4 +1,4 @@
-// The trigger on jobq.schedule_settings: what follows from an INSERT, a COPY or an UPDATE by hand.
+// The trigger on jobq.schedule_settings: the consequences of a plain INSERT, COPY, or UPDATE.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -11,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// The row that the trigger was given, and what it is to have instead.
+// The row that the trigger was called with, and its changes.
 struct ScheduleRow {
     const TriggerData *trigger;
     HeapTuple row;
@@ -50,8 +50,8 @@ bool same_times(const ScheduleRow &a, const ScheduleRow &b) {
            a.moment("ends_at") == b.moment("ends_at") && a.flag("paused") == b.flag("paused");
 }
 
-// It goes on from now. Where nobody can say when, the row stays: a dump must not fail for a zone that is unknown here.
-// The duty says why, until it can.
+// Computes the next run from now on. If that fails, the row is kept, because a dump must not fail for a time zone that
+// is unknown here. The duty reports the error until it can compute the next run.
 void go_on_from_now(ScheduleRow *schedule) {
     ScheduleSpec spec = {};
     spec.cron = schedule->text_at("cron");

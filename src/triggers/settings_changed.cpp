@@ -1,4 +1,4 @@
-// The triggers on the tables of settings, of queues, limits, handlers, grants and lanes.
+// The triggers on the tables with the settings of queues, limits, handlers, grants, and lanes.
 #include "compat/pg.h"
 
 #include "claim/round_robin_setting.h"
@@ -26,11 +26,11 @@ bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
     return !none && DatumGetBool(value);
 }
 
-// Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
+// Wakes the sessions that wait for a queue whose settings change. New lanes are published where they are created.
 void publish_settings(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
     if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
-    // The worker looks which executors there are to be.
+    // The background worker checks which executors must run.
     if (strcmp(table, "handler_settings") == 0) log_due(GetCurrentTimestamp());
     if (strcmp(table, "queue_settings") != 0) return;
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
@@ -41,7 +41,7 @@ void publish_settings(const TriggerData *trigger) {
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
 }
 
-// The queue gets round_robin: its jobs get their round-robin keys in the same transaction.
+// If the queue gets round_robin, gives its jobs their round-robin keys in the same transaction.
 void begin_round_robin(const TriggerData *trigger) {
     if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0 ||
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))

@@ -1,4 +1,5 @@
-// The trigger on jobq.shard: what its row says, the ids of jobs do from now on, also when a dump brings it.
+// The trigger on jobq.shard: from now on, new jobs get ids of the shard that the row names, also if the row comes from
+// a dump.
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -10,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// core::kNoShard: the row is gone.
+// Returns core::kNoShard if the row was deleted.
 int shard_after(const TriggerData *trigger) {
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event)) return core::kNoShard;
     bool null;
@@ -25,7 +26,7 @@ PG_FUNCTION_INFO_V1(jobq_follow_shard);
 PGDLLEXPORT Datum jobq_follow_shard(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_on(fcinfo, "shard", TriggerTiming::AfterAny);
     const int shard = shard_after(trigger);
-    // Restored rows may have whatever ids they had.
+    // Restored rows keep their ids.
     const bool restored = restores(owner_of(trigger));
     with_spi([&] {
         if (shard == core::kNoShard) {

@@ -1,4 +1,4 @@
-// What the triggers of all tables of jobq ask first.
+// Checks that the triggers of all tables of jobq make first.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,24 +7,24 @@ namespace jobq {
 
 enum class TriggerTiming : uint8 { BeforeRow, AfterRow, AfterAny };
 
-// 39P01 unless called as a trigger on a table of jobq's.
+// Raises 39P01 unless the function was called by a trigger on a table of jobq.
 const TriggerData *trigger_data(FunctionCallInfo fcinfo);
-// The same: on that table, at that time.
+// Also checks the table and the timing.
 const TriggerData *trigger_on(FunctionCallInfo fcinfo, const char *table, TriggerTiming timing);
 [[noreturn]] void serves_only_triggers_of(const char *table);
 
-// The owner of its table. A trigger that asks whether the caller is one of his is not SECURITY DEFINER; it takes the
-// owner's rights (compat/rights.h) after that.
+// Returns the owner of the trigger's table. A trigger function that checks whether the caller has the rights of that
+// owner is not SECURITY DEFINER, and takes the owner's rights afterwards (compat/rights.h).
 Oid owner_of(const TriggerData *trigger);
 
-// The row as the command leaves it; that which it deletes.
+// The row as the command leaves it; for a DELETE, the deleted row.
 inline HeapTuple row_after(const TriggerData *trigger) {
     return TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 }
 
-// The number of a column of its table, 55000 when there is none of that name.
+// Returns the number of a column of the trigger's table. Raises 55000 if there is no column of that name.
 int column_of(const TriggerData *trigger, const char *name);
-// Its value in a row; *is_null or the value.
+// Returns the value of the column in a row, or sets *is_null.
 Datum value_in(const TriggerData *trigger, HeapTuple row, const char *column, bool *is_null);
 
 }  // namespace jobq
