@@ -88,7 +88,7 @@ void count_event(std::string_view queue, AttemptOutcome outcome) {
     if (outcome == AttemptOutcome::Lost) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
-// Removes the edges of deleted jobs and tells the jobs that still need them what they have to know.
+// Deletes the edges of deleted jobs, and keeps the results that other jobs still need.
 void forget_edges_of(const Rows &gone) {
     if (!any_edge()) return;
     for (uint64 i = 0; i < gone.size(); i++) {

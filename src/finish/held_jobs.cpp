@@ -32,10 +32,11 @@ Statement find_jobs_of_worker = {
        ORDER BY j.id)",
     {TEXTOID, INT8ARRAYOID, TEXTARRAYOID}};
 
-// A completed job remembers the lease; other attempts are on record. What is deleted leaves no trace.
-// = ANY (ARRAY[u.id]), not = u.id: no merge join can use it, so the planner has no reason to walk the whole primary
-// key, which it prefers when the statistics say that the table is small. What is left is one look-up per id, in their
-// order.
+// Returns for each id and lease whether the job no longer exists, and whether the lease ended with a report. A
+// completed job has the lease in _completed_lease; other attempts are in jobq.attempts. Nothing is known of deleted
+// jobs. The condition is = ANY (ARRAY[u.id]), not = u.id, so that no merge join can use it. Otherwise the planner would
+// scan the whole primary key if the statistics say that the table is small. This way, each id is looked up separately,
+// in order.
 Statement find_ended = {
     R"(SELECT u.id, u.lease, j.id IS NULL,
               coalesce(j._completed_lease = u.lease, false)

@@ -1,6 +1,6 @@
-// Keys that outlive their jobs (unique_for). They stand in jobq.kept_keys, apart from the jobs, which may be
-// deleted meanwhile. Rows are added and, when their time is over, deleted; nothing makes them unique, so that whoever
-// ends a job, the rescue above all, waits for nobody and cannot fail for them.
+// Unique keys that outlive their jobs (unique_for). They are kept in jobq.kept_keys, apart from the jobs, which may be
+// deleted in the meantime. Rows are added, and deleted when their time is over. No index makes the keys unique, so a
+// session that ends a job, such as the rescue, waits for no other session and cannot fail because of a kept key.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,22 +16,24 @@ struct KeptKey {
     TimestampTz until;
 };
 
-// Whether the job in table.row, which finishes now, has a key that outlives it; and that key, in memory of its own.
+// keeps_key() returns whether the job in table.row, which is about to finish, has a key that outlives it. kept_key()
+// returns a copy of that key.
 bool keeps_key(const JobsTable &jobs);
 KeptKey kept_key(const JobsTable &jobs, TimestampTz now);
 
-// Those below are called inside with_spi(), but for any_kept_key().
+// The functions below, except any_kept_key(), are called inside with_spi().
 void keep_keys(const KeptKey *keys, int count);
 
-// Jobs that have finished hold their keys themselves again: what they had kept goes, unless somebody holds those rows.
+// Deletes the kept keys of these jobs, which were finished and hold their keys themselves again. Skips rows that other
+// sessions have locked.
 void drop_own_kept_keys(Datum *ids, int count);
-// No job is left.
+// Deletes all kept keys, because no jobs are left.
 void drop_all_kept_keys();
 
-// False when the table is empty, whatever the snapshot: then nobody need look into it. Next to free.
+// Returns false if the table is empty, whatever the snapshot, so that it need not be read. Costs next to nothing.
 bool any_kept_key();
 
-// Deletes some of those whose time is over. Returns whether there may be more.
+// Deletes some keys whose time is over. Returns whether there may be more.
 bool prune_kept_keys(TimestampTz now, int batch);
 
 }  // namespace jobq
