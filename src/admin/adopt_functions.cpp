@@ -1,4 +1,4 @@
-// jobq_adopt: a copy of a database runs its jobs from now on.
+// jobq_adopt: makes a copy of a database run its jobs from now on.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -17,7 +17,8 @@ PGDLLEXPORT Datum jobq_adopt(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     check_all_queues(fcinfo);
     const bool adopted = with_owner_spi([] { return adopt(); });
-    // The worker, which has left them alone, shall look again. What has come by replication, nobody has counted.
+    // The worker has left the jobs alone, so it must look again. Jobs that were replicated to the copy have not been
+    // counted.
     if (adopted) {
         announce_extension_at_commit();
         recount_at_commit();

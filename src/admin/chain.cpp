@@ -10,8 +10,8 @@ namespace jobq {
 
 namespace {
 
-// The unfinished jobs that a blocked job waits for. In the line of a group this is the head, or the first job if there
-// is no head. OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
+// Selects the unfinished jobs that a blocked job waits for. In the line of a group, this is the head, or the first job
+// if there is no head. OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
 Statement read_links = {
     R"(SELECT n.id
        FROM jobq.jobs j,

@@ -1,4 +1,4 @@
-// Why a job does not run: see explain.h.
+// Why a job does not run. See explain.h.
 #include "compat/pg.h"
 
 #include "admin/chain.h"
@@ -72,7 +72,7 @@ Statement count_group_before = {
     R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
     {INT8OID, INT8OID, INT8OID}};
 
-// Claimable jobs of the queue in front of a place, of whatever lane.
+// Counts the claimable jobs of the queue before a given place, in all lanes.
 Statement count_before = {
     R"(SELECT count(*)
        FROM (SELECT FROM (SELECT DISTINCT d.lane
@@ -114,12 +114,12 @@ void explain_finished(const Subject &job) {
                         0, 0, DT_NOEND});
 }
 
-// Whether its handler is run by an executor.
+// Returns whether an executor runs the job, in its handler.
 bool has_executor(const Subject &job) {
     return has(job, kLeaseTimeout) && span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) >= core::kEndlessLease;
 }
 
-// When it is taken from its worker.
+// Returns when the job is taken from its worker.
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
@@ -143,7 +143,7 @@ void explain_running(const Subject &job) {
     if (Min(end, forced) < job.now) explain_unserved("its time is over", job.sink);
 }
 
-// So long a duty may take.
+// How long a duty may take before a job counts as late.
 constexpr core::Micros kLate = 5 * core::kSecond;
 
 void explain_scheduled(const Subject &job) {
@@ -160,7 +160,7 @@ void explain_scheduled(const Subject &job) {
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
 
-// Returns rows (id): one more than an answer names.
+// Returns rows (id), at most one more than an answer names.
 Rows unfinished_targets(const Subject &job, const char *kind) {
     return read(read_unfinished,
                 Params().add(Int64GetDatum(job.id)).add(CStringGetTextDatum(kind)).add(Int64GetDatum(kNamedJobs + 1)));
@@ -294,7 +294,7 @@ void explain_chain(const Subject &job) {
     job.sink->take({"chain", detail, count == 0 ? 0 : array_of(jobs, count, INT8OID), 0, DT_NOEND});
 }
 
-// Its queue and kind have a handler for which no executor is free.
+// Reports that the job's queue and kind have a handler for which no executor is free.
 void explain_handler(const Subject &job) {
     if (!shared_memory_ready() || RecoveryInProgress()) return;
     const std::string_view kind = job.row.text_at(kKind);
@@ -308,7 +308,7 @@ void explain_handler(const Subject &job) {
     }
 }
 
-// `requests`: when workers asked for such jobs last.
+// Reports how many claimable jobs come before the job. `requests`: when workers last asked for such jobs.
 void explain_place(const Subject &job, bool stopped, const char *requests) {
     const int64 before = read(count_before, Params()
                                                 .add(job.row.get(kQueue))
@@ -330,7 +330,7 @@ void explain_place(const Subject &job, bool stopped, const char *requests) {
         job.sink->take({"claimable", psprintf("the next claim that may take it gets it%s", requests), 0, 0, DT_NOEND});
 }
 
-// Notes whether anything was said.
+// Notes whether any reason was reported.
 class NotingSink : public ReasonSink {
  public:
     explicit NotingSink(ReasonSink *to) : to_(to) {}
@@ -357,7 +357,7 @@ void explain_pending(Subject job) {
     // No worker needs to ask while the queue is paused.
     if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
     if (!paused) explain_handler(job);
-    // It is no reason by itself: nobody may be on trial.
+    // Being a suspect does not hold the job back by itself, if no suspect is on trial.
     bool stopped = noting.any;
     if (job.row.bool_at(kSuspect))
         stopped |=

@@ -1,4 +1,4 @@
-// Why a job does not run, and why a queue stands still. Inside with_spi(); changes nothing.
+// Explains why a job does not run, and why a queue makes no progress. Inside with_spi(); changes nothing.
 #pragma once
 
 #include "admin/reasons.h"
@@ -6,11 +6,11 @@
 
 namespace jobq {
 
-// All that keeps the job from running or from being claimed next, the first thing first; none when there is no such
-// job.
+// Passes everything that keeps the job from running, or from being claimed next, to the sink, the most important reason
+// first. Passes nothing if the job does not exist.
 void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink);
 
-// The same of a queue: what stops all of it, what its jobs wait for, and whether anything is claimable.
+// Does the same for a queue: what stops all of its jobs, what single jobs wait for, and whether any job is claimable.
 void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// Why a queue stands still: see explain.h.
+// Why a queue makes no progress. See explain.h.
 #include "compat/pg.h"
 
 #include "admin/explain.h"
@@ -17,14 +17,14 @@ constexpr int kLanes = 100;
 constexpr int kKeys = 20;
 // The search for a concurrency key with room under its limits checks this many keys at most.
 constexpr int kCheckedKeys = 1000;
-// So many jobs at the head are looked at for locks.
+// Number of jobs at the head of the queue that are checked for locks.
 constexpr int kHead = 20;
 
 // The lanes of queue $1. OFFSET 0, because a plan that is ordered by lane would pass the lanes of all queues.
 #define LANES_OF_QUEUE \
     "(SELECT DISTINCT d.lane FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d)"
 
-// Lanes with claimable jobs, those with the first jobs first.
+// Selects lanes with claimable jobs, ordered by their first jobs.
 Statement read_lanes = {
     R"(SELECT l.kind, l.version, l.requires, n.jobs
        FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires
@@ -45,8 +45,8 @@ Statement read_head = {
        ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
     {TEXTOID, INT8OID}};
 
-// The keys of running jobs that hold a slot of their key's limit, and those of the jobs at the head: a rate stops keys
-// of which none runs.
+// Selects the keys of running jobs that hold a slot of their key's limit, and the keys of jobs at the head, because a
+// rate can stop a key without running jobs.
 Statement read_limited_keys = {
     R"(SELECT k.key
        FROM ((SELECT j.concurrency_key AS key, count(*) AS running FROM jobq.jobs j
@@ -65,14 +65,14 @@ Statement read_limited_keys = {
     {TEXTOID, INT8OID, INT8OID},
     Planning::Free};
 
-// Of the jobs that are promoted next, in whatever queue, the first of this one.
+// Selects the first job of this queue among the jobs of all queues that are promoted next.
 Statement read_next_due = {
     R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due AND j.status = 'scheduled'
                              ORDER BY j.run_at, j.id LIMIT $2) n
        WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
     {TEXTOID, INT8OID}};
 
-// Whether a claimable job has no key, and how many jobs were looked at: $2 at most.
+// Selects whether a claimable job has no key, and how many jobs were checked, at most $2.
 Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL), false), count(*)
        FROM (SELECT j.concurrency_key
              FROM )" LANES_OF_QUEUE R"( l,
@@ -82,8 +82,8 @@ Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL),
              LIMIT $2) j)",
                           {TEXTOID, INT8OID}};
 
-// The keys of claimable jobs, each once per lane. Each step looks up the next key in the index, so that many jobs of
-// one key cost no more than one.
+// Selects the keys of claimable jobs, each once per lane. Each step looks up the next key in the index, so that many
+// jobs with one key cost no more than one job.
 #define NEXT_KEY(condition)                                       \
     "(SELECT j.concurrency_key FROM jobq.jobs j WHERE " condition \
     " AND j.concurrency_key IS NOT NULL AND j._ready"             \
@@ -97,7 +97,7 @@ Statement read_keys = {
        SELECT k.key FROM keys k WHERE k.key IS NOT NULL LIMIT $2)",
     {TEXTOID, INT8OID}};
 
-// Of the queue's claimable jobs, as far as they are counted, how many are suspects.
+// Counts the suspects among the queue's claimable jobs, and these jobs, at most $2.
 Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(), count(*)
        FROM (SELECT j.lost_attempts, j._company_lease
              FROM )" LANES_OF_QUEUE R"( l,
@@ -115,7 +115,7 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
     return Max(numbers.jobs[static_cast<int>(status)], 0);
 }
 
-// Returns for how many of the claimable jobs workers have asked, as far as they were counted. `requests`: when.
+// Returns for how many of the counted claimable jobs workers have asked. *requests says when.
 int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
     const Rows lanes =
         read(read_lanes,
@@ -146,7 +146,7 @@ Rows read_first(text *queue, int64 most) {
     return read(read_head, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(most)));
 }
 
-// Whether others hold all jobs, as far as it is looked.
+// Returns whether other sessions have locked all claimable jobs. Returns false if there are too many jobs to check.
 bool all_are_held(text *queue) {
     const Rows jobs = read_first(queue, kCounted);
     if (jobs.size() == static_cast<uint64>(kCounted)) return false;
@@ -155,7 +155,7 @@ bool all_are_held(text *queue) {
     return true;
 }
 
-// Returns whether others hold all jobs.
+// Returns whether other sessions have locked all jobs.
 bool explain_head(text *queue, ReasonSink *sink) {
     const Rows head = read_first(queue, kHead);
     RowHolders all = {};
@@ -209,8 +209,8 @@ class SilentSink : public ReasonSink {
     void take(const Reason &) override {}
 };
 
-// Looks for claimable jobs that the limits of keys let start. Returns which, as the end of a sentence. If none was
-// found, returns nullptr and tells the sink of what was not listed or not checked.
+// Looks for claimable jobs that the limits of keys let start. Returns which jobs, as the end of a sentence. If none are
+// found, returns nullptr, and reports what was not listed or not checked.
 const char *find_startable(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now,
                            const StoppedKeys &stopped, ReasonSink *sink) {
     const Rows first = read(find_keyless, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)));
@@ -262,7 +262,7 @@ void explain_blocked(int64 count, ReasonSink *sink) {
     explain_unserved("jobs are blocked", sink);
 }
 
-// All but the pending ones.
+// Reports all waiting jobs except the pending ones.
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
     for (const core::StatusRow &row : core::kJobStatuses) {
         const int64 count = in_status(numbers, row.status);

@@ -12,10 +12,11 @@ namespace {
 
 struct FilterKey {
     const char *name;
-    void (*read)(const char *name, const JsonbValue &value, JobFilter *filter);  // nullptr: an argument of its own
+    void (*read)(const char *name, const JsonbValue &value, JobFilter *filter);  // nullptr: the key is an argument of
+                                                                                 // its own
 };
 
-// A null does not mean any: a variable that is NULL by mistake must not select all jobs.
+// A null does not mean "any", because a variable that is NULL by mistake must not select all jobs.
 constexpr FilterKey kFilterKeys[] = {
     {"concurrency_key",
      [](const char *name, const JsonbValue &value, JobFilter *filter) {

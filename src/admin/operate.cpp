@@ -17,7 +17,7 @@ namespace jobq {
 
 namespace {
 
-// The scope in the statement that waits for the row: by then a dead letter may have gone home.
+// The scope is checked in the statement that waits for the row, because a dead letter may have been moved back by then.
 #define APPLICABLE(in_scope) \
     "FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status::text = ANY ($2) AND " in_scope " ORDER BY j.id "
 
@@ -26,7 +26,8 @@ Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(IN_SCOPE("$3
 Statement lock_to_retry = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(HOME_IN_SCOPE("$3")) "FOR NO KEY UPDATE",
                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
-// First, and apart: the statement that deletes must see the attempts of whoever held the row until now.
+// Locks the jobs in a separate statement before the delete, because the delete must see attempts that were recorded by
+// the sessions that held the rows until now.
 Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("$3")) "FOR UPDATE",
                             {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
@@ -42,11 +43,12 @@ Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("
     TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID
 
 Statement match = {MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free};
-// These three leave out what the operation would not change: else a call that is repeated comes upon it again.
+// The next three statements leave out jobs that the operation would not change. Otherwise a repeated call would find
+// the same jobs again.
 Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
                            {MATCHING_TYPES},
                            Planning::Free};
-// $11: when they shall run, $12: now.
+// $11: when the jobs must run; $12: now.
 Statement match_at_other_time = {MATCHING
                                  "AND (j.run_at <> $11 OR (j.status = 'pending') <> ($11 <= $12)) " FIRST_UNHELD,
                                  {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
@@ -68,10 +70,10 @@ Statement get_job = {
 
 Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
 
-// Each part has a rank: what comes first where two happened at the same instant. An attempt that is in jobq.attempts is
-// told from there, the latest one from the job unless it is there already. Of a cancelled job the error is the reason
-// when nobody asked for it and it is not that of an earlier attempt. Only a job that waits for its time has yet
-// to come due.
+// Each part has a rank, which orders events of the same instant. Attempts are read from jobq.attempts, and the latest
+// attempt from the job unless it is already there. The error of a cancelled job is reported as the reason if
+// cancellation was not requested and the error is not that of an earlier attempt. Only a scheduled job has a due time
+// in the future.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
        FROM jobq.jobs j,

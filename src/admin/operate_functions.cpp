@@ -1,4 +1,4 @@
-// Operators' functions on jobs: one by its id, or many of a queue by a filter.
+// Functions for operators: they change one job by its id, or many jobs of a queue by a filter.
 #include "compat/pg.h"
 
 #include "admin/filter_keys.h"
@@ -21,12 +21,12 @@ namespace jobq {
 
 namespace {
 
-// A retried dead letter goes home.
+// A dead letter that is retried is moved back, so its home queue must be in scope.
 bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
     return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
 }
 
-// Applies an operation to one job; the job's status afterwards, NULL when it is unknown.
+// Applies an operation to one job. Returns the job's status afterwards, or NULL if the job does not exist.
 Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz run_at) {
     Datum id = Int64GetDatum(require_int64(fcinfo, 0, "job_id"));
     const QueueScope *scope = scope_of(fcinfo);
@@ -42,7 +42,7 @@ Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz r
     PG_RETURN_DATUM(status_datum(status));
 }
 
-// The statuses that a set operation covers when the caller names none.
+// Returns whether an operation on many jobs covers a status if the caller passes none.
 bool covered_by_default(Operation operation, core::JobStatus status) {
     switch (operation) {
         case Operation::Retry:
@@ -61,7 +61,7 @@ int32 required_max_jobs(FunctionCallInfo fcinfo, int n) {
     return check_max_jobs(PG_GETARG_INT32(n));
 }
 
-// LIKE itself would complain only if it met a text that it compares so far.
+// LIKE raises this error only for a text that it compares up to the end of the pattern.
 void check_like_pattern(std::string_view pattern, const char *name) {
     const size_t last = pattern.find_last_not_of('\\');
     const size_t escapes = pattern.size() - (last == std::string_view::npos ? 0 : last + 1);
@@ -71,7 +71,7 @@ void check_like_pattern(std::string_view pattern, const char *name) {
                         errhint("Write two backslashes for one.")));
 }
 
-// 0 when it is absent.
+// Returns 0 if the argument is absent.
 double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
     if (!given(fcinfo, n)) return 0;
     const double rate = PG_GETARG_FLOAT8(n);
@@ -82,7 +82,8 @@ double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
     return rate;
 }
 
-// The parameters from kind on are the same in all set operations; `first` is the position of kind.
+// Reads the parameters from `kind` on, which are the same in all operations on many jobs; `first` is the position of
+// `kind`.
 JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     JobFilter filter = {};
     filter.queue = granted_queue(fcinfo, 0, "queue");

@@ -1,4 +1,4 @@
-// Administrators' functions: queues and their settings.
+// Functions for administrators: queues and their settings.
 #include "compat/pg.h"
 
 #include "admin/operate.h"
@@ -30,7 +30,7 @@ using core::SettingNumber;
 
 text *queue_argument(FunctionCallInfo fcinfo) { return granted_queue(fcinfo, 0, "queue"); }
 
-// Empty: none.
+// An empty name means that there is no dead letter queue.
 void check_dead_letter_queue(FunctionCallInfo fcinfo, std::string_view queue, std::string_view dead_letter_queue) {
     if (dead_letter_queue.empty()) return;
     check_scope(scope_of(fcinfo), dead_letter_queue);
@@ -45,9 +45,9 @@ bool concerns_dead_letters(const GivenSettings &settings) {
     return settings.has(SettingNumber::keep_failed) || settings.has(SettingNumber::dead_letter_queue);
 }
 
-// Who makes a queue a dead letter queue, and who lets it keep no failed jobs, would not see each other's change: they
-// come one after the other, until the transaction ends. Before the settings are written. What is locked is that queue,
-// which is both callers' to use, so nobody waits for operators of other queues.
+// Locks these queues until the transaction ends, before the settings are written. Without the locks, a session that
+// makes a queue a dead letter queue, and a session that lets this queue keep no failed jobs, would not see each other's
+// change. Each caller may use the queue that it locks, so operators of other queues never wait.
 void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
     int64 numbers[2] = {};
     int count = 0;
@@ -63,7 +63,7 @@ void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
     }
 }
 
-// Inside with_spi(), when the settings have been written.
+// Call this inside with_spi(), after the settings have been written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
     if (!concerns_dead_letters(written)) return;
     const Rows unkept = unkept_dead_letters(queue);
@@ -74,7 +74,7 @@ void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
                     errhint("Give it a keep_failed above 0, or use another dead_letter_queue.")));
 }
 
-// Switched on, it locks jobq.jobs until the transaction ends (claim/round_robin_setting.cpp).
+// Switching on round_robin locks jobq.jobs until the transaction ends (claim/round_robin_setting.cpp).
 void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
     if (!round_robin || scope_of(fcinfo) == nullptr) return;
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to switch on round_robin"),
@@ -82,7 +82,7 @@ void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
                     errhint("An operator of all queues may do it.")));
 }
 
-// The first argument is the queue, the settings follow in the order of their table.
+// Reads the settings, which follow the first argument, the queue, in the order of their table.
 GivenSettings settings_arguments(FunctionCallInfo fcinfo) {
     GivenSettings found = {};
     for (int i = 0; i < core::kQueueSettings; i++) {
@@ -154,7 +154,7 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
     const bool force = PG_GETARG_BOOL(1);
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
-        // The jobs that are judged are the jobs that are deleted: they are locked in between.
+        // The jobs are locked first, so that the jobs that are checked are also those that are deleted.
         const Rows jobs = lock_queue(queue);
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (jobs.size() + 1), MCXT_ALLOC_HUGE));
         for (uint64 i = 0; i < jobs.size(); i++) {

@@ -18,7 +18,8 @@ namespace jobq {
 
 namespace {
 
-// Of each setting a parameter says whether it is given, the next what it becomes. The texts are made at the first use.
+// For each setting, one parameter says whether it is set, and the next has the new value. The texts are built at the
+// first use.
 Statement create = {nullptr, {TEXTOID}, Planning::Free};
 Statement alter = {nullptr, {TEXTOID}, Planning::Free};
 static_assert(1 + 2 * core::kQueueSettings < kMaxParameters, "a statement has room for the parameters of all settings");
@@ -62,7 +63,7 @@ Statement pause = {
 Statement resume = {
     "UPDATE jobq.queue_settings s SET paused = false WHERE s.queue = $1 AND s.paused", {TEXTOID}, Planning::Free};
 
-// Rows are locked in the order of their ids, as everywhere, before a DELETE takes them in its own.
+// Locks rows in the order of their ids, as everywhere, because the DELETE would lock them in another order.
 Statement lock_jobs = {
     R"(SELECT j.id, j.status > 'processing', j.status = 'failed' AND j.dead_from IS NOT NULL
        FROM jobq.jobs j
@@ -70,7 +71,7 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
-// What else there is of a queue.
+// Deletes everything else that belongs to a queue.
 Statement forget = {
     R"(WITH keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
@@ -81,7 +82,8 @@ Statement forget = {
     {TEXTOID},
     Planning::Free};
 
-// First, and apart: the statement that deletes must see the attempts of whoever held a row until now.
+// Locks the jobs in a separate statement before the delete, because the delete must see attempts that were recorded by
+// the sessions that held the rows until now.
 Statement lock_purged = {
     R"(SELECT array_agg(l.id)
        FROM (SELECT j.id FROM jobq.jobs j
@@ -101,7 +103,7 @@ Params settings_params(text *queue, const GivenSettings &settings) {
     return params;
 }
 
-// Of jobs that are locked. Returns how many were deleted.
+// Deletes locked jobs. Returns how many were deleted.
 int64 delete_locked(Datum ids) {
     const Elements locked = elements_of(DatumGetArrayTypeP(ids), INT8OID, "ids", PG_INT32_MAX, NullElements::Refused);
     return delete_jobs(locked.values, locked.count);

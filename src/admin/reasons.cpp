@@ -25,11 +25,11 @@ namespace jobq {
 
 namespace {
 
-// All that is read for an explanation.
+// All tables that an explanation reads.
 constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
                                    "edges", "steps",          "identity"};
 
-// The jobs that hold slots from $1 up to below $2, oldest start first.
+// Select the jobs that hold slots above $1 and below $2, ordered by their start.
 Statement find_in_queue_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
@@ -37,7 +37,7 @@ Statement find_in_key_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 
-// Suspects that run, as leases/suspects.cpp has it.
+// Selects suspects on trial, by the same conditions as leases/suspects.cpp.
 Statement find_on_trial = {
     R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
        FROM jobq.jobs j,
@@ -58,9 +58,9 @@ Statement find_session = {
 Statement find_prepared = {
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
 
-// Who keeps readers of the table $1 waiting, or with $2 also every change: CREATE INDEX without CONCURRENTLY, LOCK
-// TABLE, ALTER TABLE, REINDEX ...; who only asks for that does, too, and stands behind somebody. A prepared transaction
-// has no process.
+// Selects the sessions whose locks make readers of the table $1 wait, or with $2 also every change: CREATE INDEX
+// without CONCURRENTLY, LOCK TABLE, ALTER TABLE, REINDEX, and so on. A session that only waits for such a lock makes
+// others wait, too, and waits for some session itself. A prepared transaction has no process.
 Statement find_table_locks = {
     R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start, l.granted,
               l.relation::pg_catalog.regclass::text, p.gid
@@ -95,7 +95,8 @@ void refused(const FailureText &failure, ReasonSink *sink) {
     sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
 }
 
-// "process 12 (psql), idle in transaction, in its transaction since ...": from three columns of pg_stat_activity.
+// Appends "process 12 (psql), idle in transaction, in its transaction since ...", from three columns of
+// pg_stat_activity.
 void describe_session(StringInfo text, int32 pid, const Row &row, int name_column) {
     appendStringInfo(text, "process %d", pid);
     if (!row.is_null(name_column)) appendStringInfo(text, " (%s)", copy_of(row.text_at(name_column)));
@@ -105,7 +106,7 @@ void describe_session(StringInfo text, int32 pid, const Row &row, int name_colum
                          timestamptz_to_str(DatumGetTimestampTz(row.get(name_column + 2))));
 }
 
-// The processes that a row is about, each once.
+// The distinct processes that a row names.
 struct Pids {
     Datum items[200];
     int count;
@@ -120,7 +121,7 @@ bool add_pid(Pids *pids, int32 pid) {
     return true;
 }
 
-// ", behind process 12 (psql), active": whom a process that waits for a lock waits for.
+// Appends the processes that block a process which waits for a lock: ", behind process 12 (psql), active".
 void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
     const Rows blocking = read(find_blocking, Params().add(Int32GetDatum(pid)));
     for (uint64 i = 0; i < blocking.size(); i++) {
@@ -135,7 +136,7 @@ void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
     }
 }
 
-// A lock on the table, or on an index of it, that somebody has or waits for.
+// Describes a lock on the table or one of its indexes that a session holds or waits for.
 void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
     const char *mode = copy_of(lock.text_at(2));
     const char *table = copy_of(lock.text_at(7));
@@ -172,7 +173,7 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
     appendStringInfoString(&text, what_a_lock_does(table));
     auto *pids = static_cast<Pids *>(palloc0(sizeof(Pids)));
     for (uint64 i = 0; i < locks.size(); i++) {
-        // Those of indexes come after those of the table.
+        // Locks of indexes come after locks of the table.
         if (!locks[i].is_null(1) && !add_pid(pids, locks[i].int32_at(1)) && locks[i].text_at(7) != locks[0].text_at(7))
             continue;
         if (i > 0) appendStringInfoString(&text, "; ");
@@ -182,8 +183,8 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
     return true;
 }
 
-// How many of the limit's places are taken, by claims that are not committed, too; -1: a claim would fail, which the
-// sink is told.
+// Returns how many slots of the limit are taken, including those of uncommitted claims. Returns -1, and reports it, if
+// a claim would fail.
 int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     int taken = 0;
     const auto count = [&] {
@@ -200,7 +201,8 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     return -1;
 }
 
-// `subject`: 'queue "api"' or 'concurrency_key "customer 1"'. Returns whether the limit lets no job start.
+// Reports whether the limit lets no job start, and returns this. `subject`: 'queue "api"' or 'concurrency_key "customer
+// 1"'.
 bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of, int64 id,
                    int64 running, TimestampTz now, ReasonSink *sink) {
     bool stops = false;
@@ -236,7 +238,7 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
     return stops;
 }
 
-// "kind "video", version 2, requires {gpu,ffmpeg}": what is out of the ordinary.
+// Describes what is unusual about the jobs: "kind "video", version 2, requires {gpu,ffmpeg}".
 const char *describe_kind(std::string_view kind) {
     return kind.empty() ? "no kind" : psprintf("kind \"%s\"", copy_of(kind));
 }
@@ -256,13 +258,13 @@ core::Fit fit_of(const RecentFilter &recent, const Demand &demand) {
     return core::fit_of(recent.filter, demand.kind, demand.version, demand.required, demand.required_count);
 }
 
-// So long the table of recent filters must go back.
+// How long the table of recent filters must go back to prove that no worker has asked.
 constexpr core::Micros kWorthTelling = 10 * core::kSecond;
 
-// Requests that are younger are not told apart, because sessions note them only every few seconds.
+// Requests younger than this are reported alike, because sessions note them only every few seconds.
 constexpr core::Micros kToldApart = 2 * kNoteEvery;
 
-// How long it does, for people.
+// Returns the time since then, for people.
 char *describe_span(TimestampTz since, TimestampTz now) {
     const core::Micros span = Max(now - since, 0);
     if (span >= 2 * core::kMinute) return psprintf("%lld minutes", static_cast<long long>(span / core::kMinute));
@@ -292,7 +294,7 @@ bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz 
         refused(failure, sink);
         return true;
     }
-    // Without shared memory a claim refuses a queue with a rate.
+    // Without shared memory, a claim from a queue with a rate fails.
     if (!shared_memory_ready() && !attempt([&] { queue_may_run(queue, name, now, &due); }, &failure)) {
         refused(failure, sink);
         return true;
@@ -321,7 +323,7 @@ Demand demand_at(const Row &row, int kind_column) {
     return {row.text_at(kind_column), row.int32_at(kind_column + 1), required.items, required.count};
 }
 
-// Names the kinds that workers have asked for, at most kNamedKinds of them.
+// Returns the names of the kinds that workers have asked for, at most kNamedKinds.
 constexpr int kNamedKinds = 10;
 const char *asked_kinds(const RecentFilters &recent) {
     StringInfoData text;
@@ -339,7 +341,7 @@ const char *asked_kinds(const RecentFilters &recent) {
 }
 
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
-    // A memory that is too short proves nothing.
+    // A table that does not go back far enough proves nothing.
     if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
     auto best = core::Fit::NotKind;
     for (int i = 0; i < recent.count; i++) {
@@ -409,7 +411,7 @@ bool explain_suspects(std::string_view name, text *worker, int64 count, Timestam
                                                : " has such a job on trial, and gets no other");
         for (uint64 i = 0; i < trials.size(); i++) until = Min(until, DatumGetTimestampTz(trials[i].get(3)));
     }
-    // What is late waits for a heartbeat.
+    // A trial past this time waits for a heartbeat.
     sink->take({"suspect", text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
     return trials.size() > 0;
 }
@@ -457,9 +459,9 @@ bool explain_refusal(ReasonSink *sink) {
 bool explain_unreadable(ReasonSink *sink) {
     for (const char *name : kTables) {
         const Oid table = table_called(name);
-        // Locks that the statements take anyway. The SQL of a release before may lack a table.
+        // The statements would acquire these locks anyway. The SQL of an earlier release may lack a table.
         if (!OidIsValid(table) || lock_for_reading(table)) continue;
-        // Whoever it was may have gone.
+        // The other session may have released the lock in the meantime.
         if (!explain_table_locks(name, sink))
             sink->take({"locked", psprintf("%sjobq.%s has been locked just now", what_a_lock_does(name), name), 0, 0,
                         DT_NOEND});

@@ -36,15 +36,15 @@ Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
                           {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
                           Planning::Free};
 
-// Jobs that are locked, and how they are to run again.
+// Locked jobs, and how they run again.
 struct Retries {
     const Rows &locked;
     TimestampTz now;
-    // Of jobq_redrive; nullptr: as jobq_retry does, now, with the attempts that they had.
+    // For jobq_redrive. nullptr: as in jobq_retry, the jobs run now and keep their number of attempts.
     Datum *paced;  // the ids in the order in which they become due
     int paced_count;
     double per_second;
-    core::Maybe last_step = {};  // of those that stay
+    core::Maybe last_step = {};  // of the steps that are kept
 };
 
 bool wants_before(const WantedKey &a, const WantedKey &b) {
@@ -54,7 +54,7 @@ bool wants_before(const WantedKey &a, const WantedKey &b) {
     return queue_a == queue_b && key_a == key_b && a.own < b.own;
 }
 
-// That a locked job has given up.
+// Returns the key that a locked job has given up.
 WantedKey wanted_key(const Row &row) {
     WantedKey key = {};
     key.queue = make_text(row.text_at(kLockedQueue));
@@ -63,8 +63,8 @@ WantedKey wanted_key(const Row &row) {
     return key;
 }
 
-// Who has the keys that these jobs have given up: another job, or the first of these themselves that wants it.
-// Returns how many there are in `keys`, which has room for all.
+// Finds the holders of the keys that these jobs have given up: another job, or the first of these jobs that wants the
+// key. Sets `keys`, which must have room for all, and returns their number.
 int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
     int count = 0;
     for (uint64 i = 0; i < locked.size(); i++) {
@@ -115,7 +115,7 @@ void report_deadlocked(const Deadlocked &found, int level) {
                     errhint("Retry it when job %lld has ended.", head)));
 }
 
-// The ids of locked jobs, those first that need no key. Keys are taken in their own order, as everywhere.
+// The ids of locked jobs, first those without a key. Keys are taken in their own order, as everywhere.
 struct Retriable {
     Datum *ids;
     int without_key;
@@ -162,7 +162,7 @@ void check_pacing(int count, double per_second) {
 
 bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
 
-// When a job runs again: the n-th in the order of the ids.
+// Returns when a job runs again, by its position in the order of the ids.
 TimestampTz paced_run_at(const Retries &retries, int64 id) {
     const Datum wanted = Int64GetDatum(id);
     const auto place =
@@ -170,8 +170,8 @@ TimestampTz paced_run_at(const Retries &retries, int64 id) {
     return core::paced(retries.now, place, retries.per_second);
 }
 
-// What was repaired meanwhile may fail again, and shall then have all its attempts and short delays: a redrive starts
-// over. What they were the first time is in jobq.attempts.
+// A redrive starts over: a job that fails again, although its cause was repaired, has all its attempts and short delays
+// again. The earlier attempts are in jobq.attempts.
 core::Event event_of(const Retries &retries, int64 id) {
     core::Event event = {core::EventKind::Retried, retries.now};
     event.last_step = retries.last_step;
@@ -181,8 +181,8 @@ core::Event event_of(const Retries &retries, int64 id) {
     return event;
 }
 
-// They have their keys again, by the index. A job may have ended since we looked, while we waited for it there, that
-// keeps its key: as an enqueue does, look with a later snapshot.
+// The jobs have their keys again, in the unique index. While the index made this session wait, a job that keeps its key
+// may have ended. So this looks again under a later snapshot, as an enqueue does.
 void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
     if (!any_kept_key()) return;
     auto *keys = room_for<WantedKey>(static_cast<uint64>(count));
@@ -199,7 +199,7 @@ void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
     }
 }
 
-// Makes jobs that are locked run again, in the order of `ids`.
+// Makes locked jobs run again, in the order of `ids`.
 Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     Operated operated = {count, core::JobStatus::Pending};
     Notes<Datum> waiting = {}, anew = {};
@@ -211,8 +211,9 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             const JobState before = state_of(*jobs);
             core::Event event = event_of(retries, before.id);
             if (!core::applies(event.kind, before.life)) return true;
-            // A job that has never started may have been cancelled for one of its dependencies: it waits for them
-            // again. Then a job of a group gets into its line. The head gives its place up only where it has to wait.
+            // A job that has never started may have been cancelled because of a dependency, so it waits for its
+            // dependencies again. After that, a job of a group enters its line. The head gives up its place only if it
+            // has to wait.
             event.waits = !before.life.started_at && has_edges_from(&edges, before.id, EdgeKind::Depends) &&
                           (!before.life.group_active || has_reason_to_wait(before.id));
             core::Life after = core::after_event(before.life, event);
@@ -237,7 +238,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     return operated;
 }
 
-// The same without those whose keys have been taken a moment ago. Any other failure is raised.
+// Does the same, but leaves out jobs whose keys have been taken a moment ago. Raises any other error.
 int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found) {
     Datum *keyed = found.ids + found.without_key;
     int64 done = found.without_key;

@@ -1,5 +1,5 @@
-// Finished jobs that run again, by jobq_retry or by jobq_redrive. A dead letter goes home first, and a job
-// with a unique key must get it back: another job may have it by now. Inside with_spi().
+// Makes finished jobs run again, for jobq_retry and jobq_redrive. A dead letter is moved back to its queue first. A job
+// with a unique key must get the key back, which another job may have by now. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -8,19 +8,20 @@
 
 namespace jobq {
 
-// Makes these jobs (bigint[]) pending where they are finished or scheduled, and their homes in scope. 23505 for a job
-// whose unique key another has.
+// Makes those of these jobs (bigint[]) pending that are finished or scheduled, and whose home queues are in scope.
+// Raises 23505 for a job whose unique key another job has.
 Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now);
-// The same in any queue, but leaves such jobs out. Returns how many were changed.
+// Does the same in any queue, but leaves out jobs whose unique key another job has. Returns how many were changed.
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 
-// Makes a job run again from one of its steps on: that and those that were saved after it are dropped. 22023 when it
-// has no such step; 23505 as above.
+// Makes a job run again from one of its steps on: drops this step and the steps that were saved after it. Raises 22023
+// if the job has no such step, and 23505 as above.
 void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now);
 
-// Makes up to max_jobs dead letters that are in the queue or came from it, lowest ids first, run again from the
-// beginning where they came from, `per_second` a second; 0: all now. Jobs that others hold are passed over, and those
-// whose unique key another has. Returns how many. 22023 when the last would run later than core::kLongestPacing.
+// Makes up to `max_jobs` dead letters that are in the queue, or came from it, run again from the beginning in the queue
+// they came from, lowest ids first, `per_second` jobs per second (0: all now). Skips jobs that other sessions have
+// locked, and jobs whose unique key another job has. Returns how many were changed. Raises 22023 if the last job would
+// run later than core::kLongestPacing from now.
 int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// jobq_set_shard and jobq_shard_id: which of several databases this one is.
+// jobq_set_shard and jobq_shard_id: the number of this database among the shards.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -11,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// Its trigger sees to the rest, as it does for a dump.
+// The trigger of the table does the rest, as it does for a dump.
 Statement write_shard = {
     R"(INSERT INTO jobq.shard AS s (shard_id) VALUES ($1)
        ON CONFLICT (only_row) DO UPDATE SET shard_id = excluded.shard_id)",

@@ -13,7 +13,7 @@ namespace jobq {
 
 namespace {
 
-// As prose: "a, b and c".
+// Returns the statuses as prose: "a, b and c".
 const char *applicable_statuses(Operation operation) {
     int left = 0;
     for (const core::StatusRow &row : core::kJobStatuses)
