@@ -92,7 +92,7 @@ ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isol
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=jobq
 EXTRA_CLEAN = META.json build/exports.txt build/server $(objects)
 
-# As system headers, the server's own are exempt from our warnings.
+# Our warnings do not apply to the server's headers, because they are included as system headers.
 PG_CPPFLAGS = -isystem $(includedir_server) -Isrc
 PG_CXXFLAGS = -std=c++17 -Wall -Wextra -fvisibility-inlines-hidden -MMD -MP $(COPT)
 

@@ -1,8 +1,8 @@
 #!/bin/bash
-# make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail.
-# make ddl: the same while a DBA rebuilds, alters and moves the tables. make failover: while standbys are promoted.
-# See test/chaos/README.md for their settings.
-# DEFECT=name: with that patch of test/planted; passes if the defect is caught.
+# make chaos: runs producers and workers with two drivers while processes, servers, clients, and the disk fail. make ddl: does the
+# same while a DBA rebuilds, alters, and moves the tables. make failover: does the same while standbys are promoted.
+# test/chaos/README.md lists the settings. DEFECT=name: plants this patch from test/planted, and passes if the run catches the
+# defect.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -18,7 +18,7 @@ if [ -n "${DEFECT-}" ]; then
     export JOBQ_CHAOS_EXPECT=caught
 fi
 
-# A file system of its own can be filled without harm to others. Only root may mount one.
+# A separate file system can be filled without harm to others. Only root can mount it.
 disk=
 unmount_disk() {
     local pid_file

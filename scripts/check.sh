@@ -1,21 +1,21 @@
 #!/bin/bash
-# Every test of jobq, each suite against a throw-away server of its own where it needs one.
+# Runs every test of jobq. Each suite that needs a server gets a throwaway server of its own.
 #   make check                     every test
 #   make check SUITE=isolation     one suite, or several: SUITE="regress isolation"
 #   make check SUITE=controls      planted defects, which the suites must catch, and sanitizers
-# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (4000) say how long two of them go on. What scripts/memcheck.sh steers:
-# JOBQ_REGRESS, JOBQ_ISOLATION, JOBQ_DRIVERS, JOBQ_PROCESS (only these tests), JOBQ_SETTINGS (of the servers of SQL tests),
-# JOBQ_RUN_UNDER (a command that servers run under), JOBQ_LIMIT (seconds for one suite).
-# Exits non-zero when a test fails or a suite has none.
+# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (4000) set the length of two suites. scripts/memcheck.sh sets JOBQ_REGRESS,
+# JOBQ_ISOLATION, JOBQ_DRIVERS, JOBQ_PROCESS (run only these tests), JOBQ_SETTINGS (settings of the servers of SQL tests),
+# JOBQ_RUN_UNDER (a command under which servers run), and JOBQ_LIMIT (seconds per suite). Exits with an error if a test fails or a
+# suite has no tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/planted.sh
 . scripts/next_release.sh
 
-# The suites: a name, which is that of a function below, in which lane it runs, and what it is made of. The lanes run side
-# by side, the suites of a lane in this order. What run_make runs writes to one place: it stands in lane 1. Those with a +
-# are the controls; those with a - run when they are named only.
+# The suites. Each line has a name, which is also the name of a function below, a lane, and the files of the suite. The lanes run
+# in parallel, and the suites of a lane one after the other, in this order. All suites that use run_make write to one directory,
+# so they are in lane 1. A + marks the controls; a - marks suites that run only if they are named.
 suites='
 exports       1  scripts/exports.sh
 unit          1  test/unit/*_test.cpp
@@ -63,10 +63,10 @@ monitoring    2- test/monitoring/check.py
 '
 preloaded="shared_preload_libraries = 'jobq'"
 unvacuumed='autovacuum = off'   # a vacuum that truncates a table locks it, which jobq_explain reports
-by_sql='jobq.access = sql'   # the rows of jobq.jobs are reached by SQL, where the same is usually done below it
-limit=${JOBQ_LIMIT:-3000}   # seconds for one suite, several times what it takes; one that takes longer is cut off, and has failed
+by_sql='jobq.access = sql'   # access the rows of jobq.jobs by SQL, instead of directly
+limit=${JOBQ_LIMIT:-3000}   # seconds per suite, several times what it takes; a suite that takes longer is stopped, and fails
 
-# ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
+# ---- the suites; the output of a suite goes to its log, and its last lines say how many tests ran
 
 suite_exports() {
     make -s check-exports && echo "1 passed, 0 failed"
@@ -75,7 +75,7 @@ suite_exports() {
 unit_tests() {  # directory cmake-options...
     local build=build/$1
     shift
-    # A build directory remembers the path of its checkout, which may have moved.
+    # A build directory contains the path of its checkout, which may have moved.
     grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$build/CMakeCache.txt" || rm -rf "$build"
     cmake -S . -B "$build" "$@" && cmake --build "$build" -j "$(nproc)" &&
         ctest --test-dir "$build" -j "$(nproc)" --output-on-failure
@@ -83,7 +83,7 @@ unit_tests() {  # directory cmake-options...
 suite_unit() { unit_tests cmake; }
 suite_sanitizers() { unit_tests sanitize -DJOBQ_SANITIZE=ON; }
 
-# The same expected output with and without preload: the functions promise no less.
+# The expected output is the same with and without preload, because the functions promise the same.
 regress() {
     run_make installcheck ISOLATION= ${JOBQ_REGRESS:+REGRESS="$JOBQ_REGRESS"} || with_differences $? regression.diffs
 }
@@ -105,7 +105,7 @@ suite_isolation() {
     isolation
 }
 
-# The same expected output whichever way the rows are reached.
+# The expected output is the same for both ways to access the rows.
 suite_regress_sql() {
     scratch_server regress_sql "$preloaded" "$unvacuumed" "$by_sql"
     regress
@@ -123,7 +123,8 @@ suite_pgtap() {
     in_source pg_prove test/pgtap/*.sql
 }
 
-# Some sixty data directories: in memory, where there is plenty and root may mount it, or a disk is what takes the time.
+# The suite creates about sixty data directories. They are kept in memory if there is enough and root can mount it, because
+# otherwise the disk takes most of the time.
 memory_for_process() {
     local free
     free=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
@@ -144,8 +145,8 @@ for_process() {
 }
 suite_process() {
     for_process
-    # One test holds DDL to two seconds: for itself, since the others keep the processors busy. They mostly wait; those
-    # that wait longest come first.
+    # One test requires DDL to finish within two seconds, so it runs alone, because the others keep the processors busy. The
+    # others mostly wait, and those that wait longest come first.
     local alone=test/process/lifecycle.pl test failed=0
     local others=(test/process/{arrived_leases,restore_order,young_leases,limits,empty_ranges_servers,failover}.pl)
     for test in test/process/*.pl; do
@@ -160,7 +161,7 @@ suite_process() {
     return $failed
 }
 
-# The whole of updates: from each release, and with its library.
+# Tests all updates: from each release, and with its library.
 suite_upgrade() {
     upgrade_tree
     for_process
@@ -172,7 +173,7 @@ suite_drivers() {
     NODE_PATH=$SCRATCH/node/node_modules:/usr/share/nodejs in_source test/drivers/run.sh ${JOBQ_DRIVERS-}
 }
 
-# The links of all pages, and what README and docs/ show.
+# Checks the links of all pages, and the examples in README and docs/.
 suite_docs() {
     local python=/usr/bin/python3 failed=0
     export PYTHONDONTWRITEBYTECODE=1
@@ -200,7 +201,7 @@ suite_router() {
     router_servers router
     in_source test/router/run.sh
 }
-# and a shard that lets two ask for a key at once, of whom one takes it elsewhere.
+# The router tests must catch a shard that lets two sessions ask for a key at once, so that one takes the key to another shard.
 suite_doubled_key() {
     plant_defect key_not_locked
     router_servers doubled_key
@@ -213,7 +214,7 @@ suite_audit() {
     JOBQ_AUDIT_PARTS='checker_test.py workflow_laws_test.py seeds.py planted.py stranded.py audit.py workflows.py' JOBQ_AUDIT_JOBS=${JOBQ_AUDIT_JOBS:-50000} \
         in_source test/audit/run.sh
 }
-# All features together, judged from the server's log of changes.
+# Tests all features together, and checks the result against the server's log of changes.
 together_server() {
     scratch_server together "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50' 'wal_level = logical'
 }
@@ -222,7 +223,7 @@ suite_together() {
     JOBQ_AUDIT_PARTS='laws_test.py everything.py' in_source test/audit/run.sh
 }
 
-# Runs of cron expressions, against somebody else's.
+# Compares the runs of cron expressions with another implementation.
 suite_calendar() {
     local modules=$JOBQ_ROOT/build/croner
     "$JOBQ_ROOT/scripts/setup.sh" calendar
@@ -233,7 +234,7 @@ suite_calendar() {
     in_source node test/calendar/croner.mjs
 }
 
-# What is in monitoring/, with Debian's Prometheus and exporters, and the types of Grafana's dashboards from npm.
+# Tests the files in monitoring/ with Debian's Prometheus and exporters, and the types of Grafana's dashboards from npm.
 suite_monitoring() {
     local modules=$JOBQ_ROOT/build/monitoring
     "$JOBQ_ROOT/scripts/setup.sh" monitoring
@@ -246,7 +247,7 @@ suite_monitoring() {
     JOBQ_GRAFANA=$SCRATCH/grafana in_source "${PYTHON:-/usr/bin/python3}" -B test/monitoring/check.py
 }
 
-# The audit must catch a library that leaves the lease check out, and so must the promotions of standbys,
+# The audit must catch a library that does not check leases, and so must the promotions of standbys.
 suite_broken() {
     local failed=0
     plant_defect lease_not_checked
@@ -256,24 +257,24 @@ suite_broken() {
     JOBQ_CHAOS_EXPECT=caught JOBQ_FAILOVERS=1 in_source "${PYTHON:-/usr/bin/python3}" -B test/chaos/failover.py "$SCRATCH/promoted" || failed=1
     return $failed
 }
-# and one that tells nobody of new jobs.
+# The audit must catch a library that does not publish new jobs.
 suite_unpublished() {
     plant_defect jobs_not_published
     scratch_server unpublished "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50'
     JOBQ_AUDIT_EXPECT=stranded in_source test/audit/run.sh
 }
 
-# The run of all features together must catch limits that count what each claim sees committed,
+# The run of all features together must catch limits that count only the committed claims that each claim sees,
 suite_unlimited() { caught_together limits_by_snapshot 'limit exceeded'; }
-# groups whose next job is let go without a look for the active one,
+# groups whose next job is unblocked without a check for the active one,
 suite_crowded() { caught_together group_head_not_awaited 'group crowded'; }
-# a worker that does not notice heads which commits have made,
+# a worker that does not notice the heads that commits have made,
 suite_unheard() { caught_together succession_unnoticed 'group crowded'; }
-# dependencies that are held to have finished when they wait for a retry,
+# dependencies that count as finished while they wait for a retry,
 suite_impatient() { caught_together retry_is_end 'dependency ignored'; }
-# claims that do not see that another one was first,
+# claims that do not notice that another claim was first,
 suite_raced() { caught_together claim_not_first 'unexplained lease'; }
-# and totals that count what was rolled back to a savepoint.
+# and totals that count changes that were rolled back to a savepoint.
 suite_miscounted() { caught_together savepoints_counted totals; }
 
 caught_together() {  # defect law
@@ -290,7 +291,7 @@ suite_copied() {
     grep '^-ERROR:  database "contrib_regression" is a copy' "$source/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The races of producers with who makes a shard must catch one that does not wait for their jobs.
+# The races of producers with a session that makes the database a shard must catch a library that does not wait for their jobs.
 suite_undrawn() {
     plant_defect shard_not_locked
     scratch_server undrawn "$preloaded"
@@ -299,7 +300,7 @@ suite_undrawn() {
         echo "1 passed, 0 failed"
 }
 
-# The races of the line of a group must catch that nobody hears of who gets in front.
+# The races of the line of a group must catch a library that does not publish jobs that enter the line at the front.
 suite_overtaken() {
     plant_defect line_not_told
     scratch_server overtaken "$preloaded"
@@ -307,7 +308,7 @@ suite_overtaken() {
     grep '^-930000|t' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The races of claims with changed settings must catch a claim that keeps the settings it read before it waited.
+# The races of claims with changed settings must catch a claim that keeps the settings that it read before it waited.
 suite_outdated() {
     plant_defect settings_not_asked_again
     scratch_server outdated "$preloaded"
@@ -315,7 +316,7 @@ suite_outdated() {
     grep '^+    5' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The laws of schedules must catch a tick that fires what another one has in hand.
+# The laws of schedules must catch a tick that fires a schedule that another tick is firing.
 suite_fired_twice() {
     plant_defect run_not_locked
     for_process
@@ -327,7 +328,7 @@ suite_fired_twice() {
     grep "got: 'fired twice'" "$SCRATCH/fired_twice.log" && echo "1 passed, 0 failed"
 }
 
-# The races of a wait with its signal must catch jobs that nobody wakes.
+# The races of a wait with its signal must catch jobs that are not woken up.
 suite_asleep() {
     plant_defect wait_not_told
     scratch_server asleep "$preloaded"
@@ -335,7 +336,7 @@ suite_asleep() {
     grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The test of wake-ups must catch a claim that leaves jobs and wakes no other sleeper.
+# The test of wake-ups must catch a claim that leaves jobs and does not wake another sleeper.
 suite_unpassed() {
     for_process
     # A sleeper usually looks once a second. No job may depend on that.
@@ -349,7 +350,7 @@ suite_unpassed() {
     grep "Failed test 'a claim that leaves jobs wakes the next sleeper'" "$SCRATCH/unpassed.log" && echo "2 passed, 0 failed"
 }
 
-# The races of two jobs that begin to wait for each other must catch that both sleep on.
+# The races of two jobs that begin to wait for each other must catch a library that lets both wait permanently.
 suite_overlooked() {
     plant_defect dependents_not_locked
     scratch_server overlooked "$preloaded"
@@ -371,23 +372,23 @@ suite_ringed() {
     grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The run of workflows must catch jobs that nobody tells of the end of their children.
+# The run of workflows must catch jobs that are not woken up when their children end.
 suite_unwatched() {
     plant_defect ends_not_watched
     scratch_server unwatched "$preloaded" 'max_connections = 200'
     JOBQ_AUDIT_PARTS=workflows.py JOBQ_AUDIT_EXPECT='sleeps for good' JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
 }
 
-# So must those of a handler catch one that commits what it has done under a lease that it has lost.
+# The races of a handler must catch an executor that commits work under a lost lease.
 suite_zombie() {
     plant_defect lost_lease_committed
     scratch_server zombie "$preloaded"
     run_make installcheck REGRESS= ISOLATION=handlers >"$SCRATCH/zombie.log" 2>&1 && return 1
-    # Counted twice, where it was once.
+    # The work is counted twice instead of once.
     grep -A 1 '^-1$' "$source/output_iso/regression.diffs" | grep -x '+2' && echo "1 passed, 0 failed"
 }
 
-# Every function with nasty values, hostile triggers, indexes and constraints: `make fuzz` at length.
+# Calls every function with unusual values, and with hostile triggers, indexes, and constraints; `make fuzz` runs longer.
 fuzz_server() {  # name
     local settings
     mapfile -t settings <test/fuzz/server.conf
@@ -398,11 +399,11 @@ suite_fuzz() {
     fuzz_server fuzz
     JOBQ_FUZZ_CALLS=${JOBQ_FUZZ_CALLS:-4000} in_source test/fuzz/run.sh
 }
-# They must catch an error that nobody has made,
+# The fuzz tests must catch an error that is not documented,
 suite_fuzz_unsorted() { caught_by_fuzz batch_not_sorted 'undocumented SQLSTATE 27000'; }
 # a crash,
 suite_fuzz_crash() { caught_by_fuzz null_elements_let_in 'connection lost'; }
-# and counters that are not those of the rows.
+# and counters that do not match the rows.
 suite_fuzz_counters() { caught_by_fuzz ends_not_counted 'counters:'; }
 
 caught_by_fuzz() {  # defect finding
@@ -411,7 +412,7 @@ caught_by_fuzz() {  # defect finding
     JOBQ_FUZZ_EXPECT=$2 JOBQ_FUZZ_CALLS=2500 in_source test/fuzz/run.sh
 }
 
-# ---- how they are run
+# ---- how suites run
 
 # Runs a command in the copy of the tests, as the owner of the servers.
 in_source() {
@@ -424,13 +425,14 @@ run_make() {
     in_source make --no-print-directory PG_CONFIG="$SCRATCH_PG_CONFIG" "$@"
 }
 
-# Prints what pg_regress found, and passes its status on.
+# Prints the differences that pg_regress found, and returns its status.
 with_differences() {  # status file
     cat "$source/$2" 2>/dev/null
     return "$1"
 }
 
-# Tests write beside themselves; the copy keeps the checkout clean, and its owner need not be able to read that.
+# Tests write into their own directories. The copy keeps the checkout clean, and works if the owner of the servers cannot read the
+# checkout.
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
@@ -439,7 +441,7 @@ copy_tests() {
     scratch_give "$source"
 }
 
-# Adds up what the test programs say: TAP scripts, ctest, pg_regress, prove.
+# Adds up the results that the test programs print: TAP scripts, ctest, pg_regress, prove.
 count_tests() {  # log
     awk '
         /^[0-9]+ passed, [0-9]+ failed/ { summed = 1; passed += $1; failed += $3 }
@@ -455,7 +457,7 @@ count_tests() {  # log
         END { if (!summed) { passed = ok; failed = not_ok } print passed + 0, failed + 0 }' "$1"
 }
 
-# The failed tests of a suite, for those who see the end of the output only.
+# Prints the failed tests of a suite, for readers who only see the end of the output.
 name_failures() {  # suite log
     awk -v suite="$1" '
         /Failed test|^not ok|\.\.\. FAILED|\((Failed|Timeout)\)|Dubious/ { more = 5 }
@@ -463,18 +465,18 @@ name_failures() {  # suite log
         { more-- }' "$2"
 }
 
-# What a server has found wrong with itself, or who watches over it: also where every test has passed.
+# Prints problems that a server, or a tool that watches it, has reported, even if every test has passed.
 name_findings() {  # suite
     grep -E 'TRAP: |reference leak|refcount leak|problem in (alloc set|Slab|Generation)|left non-empty SPI stack|runtime error: |AddressSanitizer|^==[0-9]+==|^ +#[0-9]+ 0x' \
         "$SCRATCH/$1.log" 2>/dev/null | head -n 200 || true
 }
 
-# One suite: its output goes to a log, what comes of it to $logs/NAME.result: passed failed seconds, and a word.
+# Runs one suite. Its output goes to a log, and its result to $logs/NAME.result: passed failed seconds, and a word.
 run_suite() {  # name
     local name=$1 log=$logs/$1 begun=$SECONDS status=0 result=ok parts passed failed took findings
     parts=$(awk -v name="$name" '$1 == name { print $3 }' <<<"$suites")
     if compgen -G "$JOBQ_ROOT/$parts" >/dev/null; then
-        set +e   # inside a condition the shell would ignore failures in the suite
+        set +e   # inside a condition, the shell would ignore failures in the suite
         run_apart "suite_$name" >"$log" 2>&1
         status=$?
         set -e
@@ -492,7 +494,7 @@ run_suite() {  # name
     if [ $status -ne 0 ] || [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then
         result=FAILED
         [ "$failed" -gt 0 ] || failed=1
-        # What timeout says when it had to end the suite: the numbers are those of a part of it.
+        # The status of timeout if it had to stop the suite. The numbers then cover only a part of the suite.
         if [ $status -eq 124 ] || [ $status -eq 137 ]; then
             result="CUT OFF after $took s: the rest has not been run"
         fi

@@ -1,10 +1,10 @@
 #!/bin/bash
-# make clients: each program of clients/ plays the scenarios (clients/scenarios/README.md), on a server of its own, directly and
+# make clients: each program of clients/ runs the scenarios (clients/scenarios/README.md) on a server of its own, directly and
 # through PgBouncer.
 #   CLIENT="python node" SCENARIO="cancel poison" WAY=direct    some of them
-#   SELFTEST=1                                                  whether the scenarios find planted defects
-#   TESTS=1                                                     the libraries' own tests alone
-#   SPEED=1 [ROUNDS=3] [SECONDS_EACH=3]                         instead: jobs a second of each program with a handler that does nothing
+#   SELFTEST=1                                                  whether the scenarios catch planted defects
+#   TESTS=1                                                     only the libraries' own tests
+#   SPEED=1 [ROUNDS=3] [SECONDS_EACH=3]                         instead: jobs per second of each program, with a handler that does nothing
 #   TABLE=1                                                     writes the table of results, or of speeds, into clients/README.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ make -s PG_CONFIG="$PG_CONFIG"
 scratch_begin clients
 scratch_tree
 
-# Programs are built in a copy, as the owner of the server; not all their drivers know sockets.
+# Programs are built in a copy, as the owner of the server, and connect by TCP, because not all of their drivers support sockets.
 mkdir -p "$SCRATCH/clients"
 tar -C clients --exclude=node_modules --exclude=__pycache__ -cf - . | tar -C "$SCRATCH/clients" --no-same-owner -xf -
 if [ -d build/opentelemetry ]; then

@@ -1,7 +1,7 @@
 #!/bin/bash
-# make cluster: three shards, two routers and a standby under load, while they are killed, promoted, added and drained. See
-# test/cluster/README.md for its settings.
-# DEFECT=name: with that patch of test/planted; passes if the laws find it.
+# make cluster: runs three shards, two routers, and a standby under load, while they are killed, promoted, added, and drained.
+# test/cluster/README.md lists the settings. DEFECT=name: plants this patch from test/planted, and passes if the laws find the
+# defect.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh

@@ -1,21 +1,21 @@
-# Makes the install scripts of jobq_shard and jobq_router of their fragments. For the router there are before these the install
-# script of jobq and src/sql/router/routes: each call of jobq becomes a function of its name, arguments and result that hands it on
-# as its route says, and a function of PL/Proxy behind it, jobq_router.at_NAME, with the shard as its first argument. What it does to a
-# fragment:
+# Makes the install scripts of jobq_shard and jobq_router from their fragments. For the router, the input begins with the install
+# script of jobq and src/sql/router/routes. Each call of jobq becomes two functions: a function with the same name, arguments, and
+# result, which passes the call on as its route says, and a function of PL/Proxy, jobq_router.at_NAME, whose first argument is the
+# shard. Directives in a fragment:
 #
 #   --: text              on a line of its own before a CREATE: the comment of what is created
-#   code --: text         behind the definition of a column: the comment of the column
+#   code --: text         after the definition of a column: the comment of the column
 #   --@ types             the types of jobq
 #   --@ bucket_of SCHEMA  the function that routers and shards share
-#   --@ calls             functions of PL/Proxy, and those whose route says all
+#   --@ calls             the functions of PL/Proxy, and the calls whose route says everything
 #   --@ view NAME (COLUMNS)
-#                         the view jobq.NAME of the shards over all of them, with the shard as its last column. {table} stands for the
+#                         the view jobq.NAME of all shards, with the shard as the last column. {table} stands for the
 #                         columns of the table of that name, {settings} for the settings of a queue, {statuses} for a number of each status
-#   --@ caught SHARD      in an exception handler: what that shard has said, in the variable _fault
-#   --@ function NAME     the head of a call whose route is "own"; the lines below it are its body in PL/pgSQL, up to --@ end, or where
-#                         the line goes on with "sql" in SQL; with "quiet" no NOTICE of a shard is passed on
+#   --@ caught SHARD      in an exception handler: puts the error of that shard into the variable _fault
+#   --@ function NAME     the head of a call whose route is "own". The next lines up to --@ end are its body, in PL/pgSQL, or in SQL if
+#                         the line continues with "sql"; with "quiet", notices of shards are not passed on
 #
-# Where something is wrong the error names file and line.
+# Errors name the file and line.
 
 function fail(why) {
     printf "%s:%d: %s\n", FILENAME, FNR, why > "/dev/stderr"
@@ -33,7 +33,7 @@ function trimmed(text) {
     return text
 }
 
-# What stands between the parenthesis at a place of the text and that which closes it; behind has the rest.
+# Returns the text between the parenthesis at position `from` and the matching one. Sets `behind` to the rest.
 function inside(text, from,    i, c, depth, is_quoted) {
     for (i = from; i <= length(text); i++) {
         c = substr(text, i, 1)
@@ -60,7 +60,7 @@ function parts(text, into,    i, c, n, depth, is_quoted) {
     return text ~ /^[ \n]*$/ ? 0 : n
 }
 
-# ---- the install script of jobq: what the calls look like
+# ---- the install script of jobq: the signatures of the calls
 
 FILENAME ~ /jobq--[0-9.]+\.sql$/ {
     if (match($0, /^CREATE (FUNCTION|PROCEDURE) jobq_[a-z_]+/)) definition = ""
@@ -123,7 +123,7 @@ function learn(text,    name, list, n, i, one) {
     }
 }
 
-# ---- where they go
+# ---- the routes of the calls
 
 FILENAME ~ /routes$/ {
     if (/^#/ || NF == 0) next
@@ -138,7 +138,7 @@ FILENAME ~ /routes$/ {
     next
 }
 
-# $1, $2 ...; with a prefix as many as the call has arguments, from there on.
+# Returns "$1, $2, ...", one per argument of the call, beginning after `from`.
 function numbers(name, from,    i, text) {
     for (i = 1; i <= arguments_of[name]; i++) text = text ", $" (i + from)
     return substr(text, 3)
@@ -152,12 +152,12 @@ function head(name) {
         (is_procedure[name] ? "" : "\n    RETURNS " returns[name])
 }
 
-# PL/Proxy hands values on as text. A time that is written in another style than ISO, 05/12/2030 or with IST for its zone, a shard may read as
-# another one. What a shard answers is ISO, which is read as it is in any style.
+# PL/Proxy passes values as text. A shard could misread a time in another style than ISO, such as 05/12/2030 or with IST as its
+# zone. The answer of a shard is in ISO style, which is read correctly with any setting.
 function in_iso(what) { return what ~ /timestamp/ ? " SET datestyle = iso" : "" }
 
-# Arrays of an enum have another type number on each server, hence they travel as text. A call by the name of a queue says which map it
-# is made by.
+# Arrays of an enum have a different type OID on each server, so they are passed as text. A call that finds its shards by the name
+# of a queue says which map it uses.
 function remote(name,    i, text, cast, body) {
     text = "CREATE FUNCTION jobq_router.at_" name "(integer, bigint"
     for (i = 1; i <= arguments_of[name]; i++) {
@@ -191,8 +191,9 @@ function caught(indent, shard) {
     return indent "GET STACKED DIAGNOSTICS _fault.state = RETURNED_SQLSTATE, _fault.message = MESSAGE_TEXT, _fault.detail = PG_EXCEPTION_DETAIL, _fault.hint = PG_EXCEPTION_HINT;\n" \
         indent "_fault.shard := " shard ";\n"
 }
-# What others have made in a schema of the caller's search_path is not called instead of PostgreSQL's. Procedures that commit cannot have it.
-# Where to look has a plan that is the same for each queue, and takes ten times longer to make than to run.
+# With this search_path, functions that others have created in a schema of the caller's search_path are not called instead of
+# PostgreSQL's. Procedures that commit cannot have it. The plan that finds the shards is the same for each queue, and takes ten
+# times longer to make than to run.
 BEGIN { safe = " SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan" }
 BEGIN { quiet = " SET client_min_messages = warning" }
 BEGIN { faults = "    _fault   jobq_router.fault;\n" }
@@ -217,7 +218,7 @@ function make(name,    rule, n, i, list, one, first, row, budget) {
     print "$$;\n" comment[name]
 }
 
-# Such a call changes nothing: where its answer was lost another shard is asked, too.
+# Such a call changes nothing, so another shard is asked if the answer is lost.
 function make_any(name,    many) {
     many = columns_of[name] || returns[name] ~ /^SETOF/
     print "DECLARE\n    _shard   integer;\n" faults "BEGIN\n    FOR _try IN 1..10 LOOP\n        _shard := jobq_router.any_shard();\n        BEGIN"
@@ -227,8 +228,8 @@ function make_any(name,    many) {
     print "                PERFORM jobq_router.raise(_fault);\n            END IF;\n            PERFORM jobq_router.note_down(_shard);\n        END;\n    END LOOP;\nEND"
 }
 
-# Arrays that do not fit together, or have NULLs as ids, are for the shard to refuse: it knows how.
-# The k-th answer for an id is that for its k-th place in the call; where one has more answers than places, they stand together.
+# Leaves it to the shard to reject arrays of different lengths, or with NULL ids. The k-th answer for an id belongs to the k-th
+# position of the id in the call. If an id has more answers than positions, they are returned together.
 function make_ids(name,    list, n, i, text, aligned, cut, names) {
     n = split(how[name], list, ",")
     for (i = 1; i <= n; i++) {
@@ -293,14 +294,15 @@ function make_all(name,    what, shards, budget, called, taken) {
     }
     print "            EXIT;\n        EXCEPTION WHEN OTHERS THEN\n" caught("            ", "_shard") "            IF jobq_router.meaning(_fault.state, _fault.message) = 'map' AND _try < 10 THEN\n                PERFORM jobq_router.agree(_shard);\n            ELSE"
     print "                _faults := _faults || _fault;\n                EXIT;\n            END IF;\n        END;\n        END LOOP;\n    END LOOP;"
-    # The one that knows it has answered: by an error of another the caller would repeat what has been done.
+    # The shard that has the object has answered. If the error of another shard were raised, the caller would repeat what has been
+    # done.
     if (what == "first") print "    IF _all IS NOT NULL THEN\n        RETURN _all;\n    END IF;"
     print "    PERFORM jobq_router.raise_first(_faults, _shards);"
     if (what != "rows" && what != "void") print "    RETURN _all;"
     print "END"
 }
 
-# A shard that cannot be reached has a warning, and no rows.
+# A shard that cannot be reached causes a warning, and has no rows.
 function make_view(name, list,    n, i, word, columns) {
     n = parts(list, one_of)
     for (i = 1; i <= n; i++) {

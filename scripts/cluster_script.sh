@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints an install script of the cluster: cluster_script.sh shard, or cluster_script.sh router JOBQ, where JOBQ is the install script
-# of jobq, which says what the calls look like. scripts/cluster_script.awk says how.
+# Prints an install script of the cluster: cluster_script.sh shard, or cluster_script.sh router JOBQ, where JOBQ is the install
+# script of jobq, which has the signatures of the calls. scripts/cluster_script.awk makes it.
 cd "$(dirname "$0")/.." || exit 1
 case $1 in
 shard) exec awk -v shared=src/sql/router/bucket_of.part -f scripts/cluster_script.awk src/sql/shard/*.sql ;;

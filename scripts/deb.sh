@@ -1,10 +1,11 @@
 #!/bin/bash
-# make deb: the Debian package for the PostgreSQL of this release of Debian, built in a copy of the checkout; lintian may find
-# nothing. The packages are left in build/deb, the tree that they were built from and what was said in a directory beside them.
-#   make deb              installs what it needs
-#   make deb PG=17        in a directory with the release that has it (scripts/releases.sh), as root
-#   make deb TEST=1       then installs them in a fresh directory with that release, and runs debian/tests there, as root
-# Tests while it is built are left out here; dpkg-buildpackage by itself has them.
+# make deb: builds the Debian package for the PostgreSQL of this release of Debian, in a copy of the checkout, and fails if
+# lintian finds a problem. The packages are left in build/deb; the tree that they were built from and the logs are in a directory
+# next to them.
+#   make deb              also installs what it needs
+#   make deb PG=17        in a directory with the release of Debian that has this version (scripts/releases.sh), as root
+#   make deb TEST=1       then installs them in a new directory with that release, and runs debian/tests there, as root
+# This skips the tests during the build, which dpkg-buildpackage itself runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/releases.sh
@@ -54,7 +55,7 @@ build_inside() {
     rm -rf "${releases:?}/$release$source"
 }
 
-# Where nothing is but what debootstrap has put there, a compiler and Python.
+# Runs debian/tests in a new directory that contains only the packages of debootstrap, a compiler, and Python.
 test_fresh() {
     local fresh source log=$result/test.log status=0
     releases=$releases/fresh

@@ -1,14 +1,15 @@
 #!/bin/bash
-# The demonstration: a throw-away server with jobq preloaded, one job per header file of the server and three more by a schedule, four
-# worker processes of which one is killed with SIGKILL while it holds jobs; a workflow whose worker is killed in the middle, which
-# another one finishes; and jobs that a function in the server handles, whose process is terminated. Checks every result and exits
-# non-zero if anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
+# The demonstration. It starts a throwaway server with jobq preloaded, and enqueues one job per header file of the server, and
+# three more by a schedule. One of four worker processes is killed with SIGKILL while it holds jobs. In a workflow, a worker is
+# killed in the middle, and another worker finishes its job. Other jobs are handled by a function in the server, whose process is
+# terminated. Checks every result and exits with an error if anything is wrong. KEEP=1 keeps the server running until you press
+# Enter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 
 scripts/setup.sh
-# The dashboard is for who looks round; without it the demonstration is the same.
+# The dashboard is only for KEEP=1. The demonstration works without it.
 dashboard=
 if [ "${KEEP-}" = 1 ] && scripts/setup.sh dashboard; then dashboard=1; fi
 find_pg_config
@@ -74,7 +75,7 @@ runs=3
 handled=200
 first=$(head -n 1 files)
 for ((n = 0; n < runs; n++)); do echo "$first"; done >>files
-parts=3   # that the workflow lets others do
+parts=3   # number of jobs that the workflow spawns
 head -n "$parts" files >parts
 sql -c "SELECT jobq_enqueue('flows', kind => 'three digests')" >/dev/null
 enqueued=$(run_as cat work/enqueued)
@@ -102,7 +103,7 @@ stop_workers() {
 }
 scratch_hook=stop_workers
 
-# Kills a worker that pauses.
+# Kills a worker that has paused.
 kill_paused() {  # name
     local try
     for try in {1..600}; do
@@ -127,7 +128,7 @@ start demo_flow.sh frank
 
 told=
 quiet=0
-while [ $quiet -lt 40 ]; do   # gives up when nothing happened for 20 seconds
+while [ $quiet -lt 40 ]; do   # gives up if nothing happens for 20 seconds
     IFS=' ' read -r completed failed running pending scheduled rescued to_come < <(sql -F ' ' -c "
         SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
                count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE status = 'pending'),
@@ -146,7 +147,7 @@ scratch_hook=
 stop_workers
 took=$(seconds)
 
-# What the workers reported against what sha256sum says about the same files.
+# Compares what the workers reported with the output of sha256sum for the same files.
 cat parts >>files
 sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE queue = 'hashes' AND status = 'completed'" | LC_ALL=C sort >reported
 xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
@@ -191,7 +192,7 @@ else
     sql -F '  ' -c "SELECT to_char(l.at, 'HH24:MI:SS.MS'), l.event, coalesce(l.worker_id, l.detail) FROM jobq.jobs j, jobq_log(j.id) l WHERE j.queue = 'flows'"
 fi
 
-# It runs as a role of its own until this script ends; sets $address.
+# Starts the dashboard with its own role. It runs until this script ends. Sets $address.
 start_dashboard() {
     local try
     sql -c "CREATE ROLE dashboard LOGIN" -c "SELECT jobq_grant('dashboard', 'operator')" >/dev/null

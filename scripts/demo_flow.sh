@@ -1,8 +1,8 @@
 #!/bin/bash
-# One worker of the demonstration's workflow: counts the files, lets others compute the digests of three, waits for them, and puts these
-# together. Each step is saved with what it writes, so that whoever claims the job next goes on behind the last one. Runs until SIGTERM.
-# With PAUSE=1 it stops in the middle, and waits until it is killed.
-# usage: demo_flow.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
+# One worker of the demonstration's workflow. The job counts the files, spawns jobs that compute the digests of three files, waits
+# for them, and combines their results. Each step is saved together with what it writes, so that the next worker that claims the
+# job continues after the last step. Runs until SIGTERM. With PAUSE=1, it stops in the middle and waits until it is killed.
+# usage: demo_flow.sh NAME    (PGHOST, PGPORT, PGUSER, and PGDATABASE select the server)
 set -u
 . "$(dirname "$0")/demo_session.sh"
 

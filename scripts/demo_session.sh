@@ -1,14 +1,14 @@
-# Library of the demonstration's workers: the name they are called with, and a session.
+# Library for the workers of the demonstration: the worker's name, and a session.
 #
-#   ask SQL      runs it, and puts what it prints into $answer
-#   pause WHERE  with PAUSE=1: writes to work/NAME.paused where the worker is, and waits until the worker is killed
+#   ask SQL      runs the SQL, and puts its output into $answer
+#   pause WHERE  with PAUSE=1: writes WHERE to work/NAME.paused, and waits until the worker is killed
 #
-# They run until SIGTERM, which sets $stop.
+# Workers run until SIGTERM, which sets $stop.
 name=$1
 stop=
 trap 'stop=1' TERM
 
-# One session for the whole life of the worker. It ends when this process ends, however it ends.
+# The worker uses one session for its whole life. The session ends with this process, however the process ends.
 coproc db { exec psql -XqAt -F $'\t' -v VERBOSITY=terse 2>&1; }
 
 ask() {
@@ -23,7 +23,7 @@ ask() {
     exit 1
 }
 
-# The process itself waits, without a child that could outlive it.
+# The process itself waits, without a child process that could outlive it.
 pause() {
     [ "${PAUSE-}" = 1 ] || return 0
     echo "$1" >"work/$name.paused"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# One worker of the demonstration: claims jobs in batches of four, computes the SHA-256 of the file that each job
-# names, and completes the job in the same transaction in which it notes the effect. Runs until SIGTERM.
-# With PAUSE=1 it completes the first job of a batch, and waits until it is killed.
-# usage: demo_worker.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
+# One worker of the demonstration. It claims jobs in batches of four, computes the SHA-256 of the file that each job names, and
+# completes the job in the same transaction in which it writes the result. Runs until SIGTERM. With PAUSE=1, it completes the
+# first job of a batch, and waits until it is killed.
+# usage: demo_worker.sh NAME    (PGHOST, PGPORT, PGUSER, and PGDATABASE select the server)
 set -u
 . "$(dirname "$0")/demo_session.sh"
 
@@ -14,7 +14,7 @@ work() {  # job lease attempt fails file
     local digest
     digest=$(sha256sum <"$5") || { ask "SELECT jobq_fail($1, $2, 'cannot read the file');"; return; }
     digest=${digest%% *}
-    # must_hold: if another worker was given the job meanwhile, this is an error, and the effect is rolled back.
+    # must_hold: if another worker has claimed the job in the meantime, this call raises an error, and the result is rolled back.
     ask "BEGIN;
          INSERT INTO effects (job_id, worker) VALUES ($1, '$name');
          SELECT jobq_complete($1, $2, '{\"sha256\": \"$digest\"}', must_hold => true);
@@ -33,7 +33,7 @@ while [ -z "$stop" ]; do
     jobs=$answer
     left=$(wc -l <<<"${jobs%$'\n'}")
     while IFS=$'\t' read -r id lease attempt fails file; do
-        # What is left of the batch stays its own, however slow the machine is.
+        # The heartbeat keeps the other jobs of the batch, however slow the machine is.
         ask "SELECT count(*) FROM jobq_heartbeat_worker('$name');"
         work "$id" "$lease" "$attempt" "$fails" "$file"
         left=$((left - 1))

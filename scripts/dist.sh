@@ -1,15 +1,15 @@
 #!/bin/bash
-# make dist: build/jobq-VERSION.zip for PGXN, of what is committed, less what .gitattributes leaves out; META.json at its top.
-# Then does with it what a user does: unpacks it, builds it with PGXS, installs it into a copy of the server's tree and runs
-# some of its tests there; and installs it into a directory of its own, as docker/Dockerfile.extension does.
-#   make dist TESTS='claim wait'      these tests; TESTS=all: all
+# make dist: makes build/jobq-VERSION.zip for PGXN from the committed files, without those that .gitattributes excludes, with
+# META.json at the top. Then does what a user does: unpacks it, builds it with PGXS, installs it into a copy of the server's tree,
+# and runs some of its tests there; and installs it into an empty directory, as docker/Dockerfile.extension does.
+#   make dist TESTS='claim wait'      runs these tests; TESTS=all: all tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 scripts/setup.sh dist
 find_pg_config
 TESTS=${TESTS:-00_install access claim report}
-# The checkout may belong to somebody else than who runs this.
+# The checkout may belong to another user.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD
 
 version=$(git show HEAD:jobq.control | sed -n "s/^default_version *= *'\(.*\)'/\1/p")
@@ -24,7 +24,7 @@ make -s -C "$head" PG_CONFIG="$PG_CONFIG" "${made[@]}"
 git archive --format=zip --prefix="$name/" "${made[@]/#/--add-file=$head/}" -o "$zip" HEAD
 rm -rf "$head"
 
-# Python's unpacking drops the right to execute, as PGXN's client did.
+# Python does not restore execute permissions when it unpacks, just as PGXN's client did not.
 python3 -m zipfile -e "$zip" "$SCRATCH/unpacked"
 [ "$(ls "$SCRATCH/unpacked")" = "$name" ]
 python3 scripts/meta.py "$SCRATCH/unpacked/$name/META.json" "$SCRATCH/unpacked/$name"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# What the shared library exports: the C symbols that install scripts name, their pg_finfo_ records, what the server looks for in
-# every library, and where the background workers begin.
+# Lists what the shared library exports: the C symbols that install scripts name, their pg_finfo_ records, the symbols that the
+# server looks up in every library, and the entry points of the background workers.
 #
-#   scripts/exports.sh SQL...                 prints the list, from these scripts or fragments of one
-#   scripts/exports.sh --check LIST LIBRARY   whether the library exports what is on the list, nothing else
+#   scripts/exports.sh SQL...                 prints the list for these scripts, or fragments of a script
+#   scripts/exports.sh --check LIST LIBRARY   checks that the library exports exactly what is on the list
 set -euo pipefail
 
-# A function is declared over several lines: its name, then AS 'MODULE_PATHNAME' with or without a symbol.
+# The declaration of a function spans several lines: its name, then AS 'MODULE_PATHNAME' with or without a symbol.
 functions() {
     cat "$@" | sed 's/--.*//' | awk '
         match($0, /CREATE( OR REPLACE)? (FUNCTION|PROCEDURE) +[a-z_0-9.]+/) {

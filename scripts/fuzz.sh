@@ -1,6 +1,6 @@
 #!/bin/bash
-# make fuzz: all attackers of test/fuzz at full length, against a throw-away server. See test/fuzz/README.md.
-#   JOBQ_FUZZ_CALLS=n (100000), JOBQ_FUZZ_SEED=s, JOBQ_FUZZ_SECONDS=n of sqlsmith (120), JOBQ_FUZZ_PARTS='a b'
+# make fuzz: runs all attackers of test/fuzz at full length against a throwaway server. See test/fuzz/README.md.
+#   JOBQ_FUZZ_CALLS=n (100000), JOBQ_FUZZ_SEED=s, JOBQ_FUZZ_SECONDS=n for sqlsmith (120), JOBQ_FUZZ_PARTS='a b'
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh

@@ -1,13 +1,13 @@
-# Makes the install script from the fragments in src/sql, in the order in which they are given. Before them come the
-# headers with the tables that drive it: queue settings and statuses. What it does to a fragment:
+# Makes the install script from the fragments in src/sql, in the order of the arguments. The input begins with the headers that
+# contain the tables of queue settings and statuses. Directives in a fragment:
 #
 #   --: text                on a line of its own before a CREATE: the comment of what is created
-#   code --: text           behind the definition of a column: the comment of the column; lines below it go on
-#   --@ each setting: code  the code for each row of the table, with {name}, {type}, {check}, {default}, {in_force} and
-#                           {text} replaced; a comma ends each, but for the last where the code ends without one
-#   --@ each status: code   the same of {name} and {text}; --@ row status: code puts all into one line
+#   code --: text           after the definition of a column: the comment of the column, which continues on the next lines
+#   --@ each setting: code  the code for each row of the table, with {name}, {type}, {check}, {default}, {in_force}, and
+#                           {text} replaced; each is followed by a comma, except the last one if the code does not end with a comma
+#   --@ each status: code   the same for {name} and {text}; --@ row status: code writes all into one line
 #
-# Where a text is wrong the error names file and line.
+# Errors name the file and line.
 
 function fail(why) {
     printf "%s:%d: %s\n", FILENAME, FNR, why > "/dev/stderr"
@@ -15,7 +15,7 @@ function fail(why) {
     exit 1
 }
 
-# The arguments of a macro: split at the commas that stand outside of strings, which lose their quotes.
+# Splits the arguments of a macro at the commas outside of strings, and removes the quotes of strings.
 function arguments(line, into,    n, i, c, quoted, one) {
     sub(/^[^(]*\(/, "", line)
     sub(/\)[ \\]*$/, "", line)
@@ -30,7 +30,7 @@ function arguments(line, into,    n, i, c, quoted, one) {
     return n
 }
 
-# '14 * kDay' as SQL writes it: '14 days'.
+# Converts '14 * kDay' to SQL: '14 days'.
 function span(value,    number, unit) {
     if (value == "0") return "interval '0'"
     if (value !~ /^([0-9]+ \* )?k(Millisecond|Second|Minute|Hour|Day)$/) fail("a span is so many of kDay and the like: " value)
@@ -56,7 +56,7 @@ function bounds(name, lowest, highest) {
         name (highest ~ /Any/ ? " >= " lowest : " BETWEEN " lowest " AND " highest) ")"
 }
 
-# A setting: what is said of it, and of its default.
+# Adds a setting, with the description of the setting and of its default.
 function setting(name, type, check, otherwise, text) {
     add("setting", name)
     set("setting", "type", type)
@@ -90,7 +90,7 @@ function quoted(text) {
     return "'" text "'"
 }
 
-# The comments that are owed: of the statement that begins, and of its columns.
+# Prints the pending comments: of the statement that began, and of its columns.
 function pay(    i) {
     if (object != "" && text_of_object == "") fail(kind " " object " has no comment: --: before it")
     if (object != "") print "COMMENT ON " kind " " object " IS " quoted(text_of_object) ";"
@@ -131,7 +131,7 @@ function put(line,    code, text, at, words) {
         waiting = waiting (waiting == "" ? "" : " ") text
 }
 
-# One row of a table, put into the code.
+# Returns the code with the values of one row of a table.
 function filled(code, table, i,    keys, k, n, at) {
     n = split("name type check in_force text", keys, " ")
     for (k = 1; k <= n; k++)

@@ -1,18 +1,18 @@
 #!/bin/bash
-# Runs `make check` for several major versions of PostgreSQL: here, if this system has the version, else in a directory with
-# a release of Debian that has it (scripts/releases.sh), as root.
-#   make matrix                          15, 17 and 18, one table of versions and suites
+# Runs `make check` for several major versions of PostgreSQL: on this system if it has the version, and otherwise, as root, in a
+# directory with a release of Debian that has it (scripts/releases.sh).
+#   make matrix                          15, 17, and 18; prints one table of versions and suites
 #   make matrix PG="17 18" SUITE="regress isolation"
-#   make matrix SHORT=1                  17 and 18 side by side, the suites that tell most, in a few minutes
+#   make matrix SHORT=1                  17 and 18 in parallel, the most useful suites, in a few minutes
 #   make check PG=17                     one version
-# AT_ONCE            how many versions at once (1)
-# JOBQ_MATRIX_DIR, JOBQ_MIRROR: see scripts/releases.sh. What a suite can be told by JOBQ_* it is told.
+# AT_ONCE: how many versions run in parallel (1). JOBQ_MATRIX_DIR and JOBQ_MIRROR: see scripts/releases.sh. All variables JOBQ_*
+# are passed on to the suites.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/releases.sh
 
-# Takes the place of the shell that calls it, or is its last command.
+# Replaces the shell that calls it, or is its last command.
 check_version() {  # version
     local release source
     if is_here "$1"; then
@@ -62,7 +62,7 @@ run_version() {  # version
 }
 
 started=$SECONDS
-# Two versions at once would install debootstrap at once, and one of them could call it before it is complete.
+# Two versions in parallel would both install debootstrap, and one of them could call it before it is complete.
 for version in $versions; do is_here "$version" || { scripts/setup.sh matrix; break; }; done
 for version in $versions; do
     while [ "$(jobs -rp | wc -l)" -ge "${AT_ONCE:-1}" ]; do wait -n || true; done
@@ -70,7 +70,7 @@ for version in $versions; do
 done
 wait
 
-# A suite is a line of the table at the end of `make check`.
+# Each suite is one line of the table at the end of `make check`.
 names=$(for version in $versions; do cat "$results/$version"; done |
     awk 'NF >= 5 && $2 ~ /^[0-9]+$/ && $3 ~ /^[0-9]+$/ && $4 ~ /^[0-9]+$/ && !seen[$1]++ { print $1 }')
 printf '\n%-14s' suite

@@ -1,44 +1,45 @@
 #!/bin/bash
-# The mistakes with memory that no other test need fail for: see "Memory checking" in CONTRIBUTING.md.
+# Finds memory errors that do not make other tests fail. See "Memory checking" in CONTRIBUTING.md.
 #   make memcheck                          every step
 #   make memcheck STEP="assert valgrind"   some of them
 #   make memcheck CONTROL=1                instead: planted defects, each of which its step must catch
-# The last lines say for each step how many tests passed; a finding is a test that failed. Exits non-zero when there is one.
-# JOBQ_MEMCHECK_DIR: where the server and the builds are kept and used again (/var/cache/jobq-memcheck).
+# The last lines say for each step how many tests passed; a finding counts as a failed test. Exits with an error if there is one.
+# JOBQ_MEMCHECK_DIR: the directory that keeps the server and the builds for later runs (/var/cache/jobq-memcheck).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/watchful_server.sh
 
 readonly STEPS='assert discard valgrind asan'
 
-# Where everything takes fifty times as long: tests that call every function between them, and some that race.
+# For steps in which everything takes fifty times as long: tests that together call every function, and some tests of races.
 readonly FUNCTIONS='00_install attached attached_indexes attached_triggers bad_input claim combined dependencies explain handlers history '\
 'keep_nothing life limits many max_runtime metrics moved_rows next_runs schedule signals steps unknown_queues wait wait_job'
 readonly RACES='claim_reap complete_reap index_dropped two_claims'
-# Where a statement takes a second. One driver calls every function.
+# For steps in which a statement takes a second. One driver calls every function.
 readonly FEW='00_install claim history wait'
 
-# ---- the steps; each steers scripts/check.sh
+# ---- the steps; each sets what scripts/check.sh runs
 
-# Assertions; references that are not given back; pieces of memory written beyond their end, or used after they are freed.
+# Finds failed assertions, references that are not released, and chunks of memory that are written beyond their end or used after
+# they are freed.
 step_assert() {
     export SUITE='regress plain isolation pgtap drivers'
 }
 
-# Whenever the server may learn that the catalogue has changed it learns that all of it has.
+# Whenever the server may receive an invalidation of a catalog entry, it discards all caches.
 step_discard() {
     export SUITE='regress isolation drivers' JOBQ_REGRESS=$FEW JOBQ_ISOLATION=$RACES JOBQ_DRIVERS=psql JOBQ_LIMIT=7200
     export JOBQ_SETTINGS='debug_discard_caches = 1'
 }
 
-# What is read before it is written, and what lies beside the pieces that were given out.
+# Finds reads of uninitialized memory, and accesses outside of allocated chunks.
 step_valgrind() {
     export SUITE='regress drivers' JOBQ_REGRESS=$FUNCTIONS JOBQ_DRIVERS=psql JOBQ_LIMIT=7200
     export JOBQ_RUN_UNDER="valgrind --quiet --trace-children=yes --track-origins=yes --num-callers=30 \
         --suppressions=$WATCHFUL/server/valgrind.supp"
 }
 
-# Arrays on the stack and global ones, and what C++ leaves undefined.
+# Finds accesses outside of arrays on the stack and global arrays, and undefined behavior of C++.
 step_asan() {
     export SUITE='regress isolation drivers'
     export COPT='-fsanitize=address,undefined -fno-omit-frame-pointer' JOBQ_RUN_UNDER
@@ -46,7 +47,7 @@ step_asan() {
         ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1"
 }
 
-# ---- the defects of test/planted: in which step, in which tests (a suite, and what is run of it), and what it says
+# ---- the defects of test/planted: the step, the suite and its tests that must catch the defect, and the expected output
 
 controls='
 assert    list_freed_early     regress  claim              server closed the connection|connection to server was lost
@@ -56,9 +57,9 @@ valgrind  name_not_padded      regress  claim              uninitialised value
 asan      place_beyond_last    regress  moved_rows         AddressSanitizer: global-buffer-overflow
 '
 
-# ---- how they are run
+# ---- how steps run
 
-# A copy of the checkout, which keeps what has been compiled in it: for this server, with these flags.
+# Makes a copy of the checkout for this server and these flags, which keeps what has been compiled in it.
 copy_checkout() {  # name
     local copy=$WATCHFUL/$1
     mkdir -p "$copy"
@@ -80,7 +81,7 @@ run_tests_of() {  # step suite tests
     exec "$control/scripts/check.sh" 2>&1
 }
 
-# The same with a defect, in a copy of that copy; passes if the defect is caught.
+# Does the same with a defect, in a copy of that copy. Passes if the defect is caught.
 run_control() {  # defect step suite tests saying
     local copy=plain control=$WATCHFUL/control output status=0
     [ "$2" != asan ] || copy=asan
@@ -92,7 +93,7 @@ run_control() {  # defect step suite tests saying
     output=$(run_tests_of "$2" "$3" "$4") || status=$?
     said=$(grep -m 1 -E "$5" <<<"$output" || true)
     [ $status -ne 0 ] && [ -n "$said" ] || { tail -n 100 <<<"$output"; return 1; }
-    # A crash does not say what it comes of: with the caches left alone there is none.
+    # A crash does not show its cause, so the same tests must pass if the caches are kept.
     if [ "$2" = discard ]; then
         output=$(run_tests_of assert "$3" "$4") || { tail -n 100 <<<"$output"; return 1; }
         said+=" (and nothing without it)"
@@ -100,7 +101,7 @@ run_control() {  # defect step suite tests saying
     rm -rf "$control"
 }
 
-# ---- all of it
+# ---- the run
 
 wanted=${STEP:-$STEPS}
 for step in $wanted; do

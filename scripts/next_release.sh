@@ -17,7 +17,7 @@ upgrade_tree() {
     JOBQ_OLD_VERSION=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
     JOBQ_OLD_LIBRARY=$SCRATCH/released.so
     cp "$lib/jobq.so" "$JOBQ_OLD_LIBRARY"
-    # The copy of the tree shares its files with the tree: it gets files of its own.
+    # The copy of the tree shares its files with the tree, so it gets its own files for jobq.
     rm -f "$extension"/jobq* "$lib/jobq.so"
     make_next_release "$repository"
     make -s -C "$repository" -j"$(nproc)" PG_CONFIG="$SCRATCH_PG_CONFIG" install
@@ -49,7 +49,7 @@ make_next_release() {  # repository
         next=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
         cp next/statements.sql src/sql/99_next.sql
         cp next/next.cpp src/main/
-        # The library that knows the column writes the column of each job that it inserts.
+        # A library that knows the column writes it for each job that it inserts.
         replace_line src/row/job_columns.h '#define JOBQ_LATER_JOB_COLUMNS(COLUMN)' \
             '& COLUMN(Next, "next_column", TEXTOID, false, Refused, Jobq)'
         replace_line src/enqueue/enqueue.cpp '    set_column(row, kJobKind, .*' \

@@ -1,8 +1,8 @@
 #!/bin/bash
-# OpenTelemetry's API and SDK for Python, for the tests of spans, where this release has no package of them: those of Debian's sid, which
-# have no code for one machine only, are taken apart into build/opentelemetry. They run with the Python of this release, and nothing is
-# installed. Does nothing when they are there.
-# JOBQ_MIRROR   Debian's archive (http://deb.debian.org/debian)
+# Installs OpenTelemetry's API and SDK for Python into build/opentelemetry, for the tests of spans, if this release of Debian has
+# no package of them. Unpacks the packages of Debian's sid, which contain no code for a particular architecture, and uses them
+# with the Python of this release. Does nothing if the files exist.
+# JOBQ_MIRROR: Debian's archive (http://deb.debian.org/debian)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=build/opentelemetry

@@ -1,19 +1,19 @@
 #!/bin/bash
-# make pg-upgrade: pg_upgrade of a server with jobs in every state, by copying its files and by linking them (test/pg_upgrade),
-# from PostgreSQL 15 to 17 and from 17 to 18: here, if this system has both, else in a directory with a release of Debian
-# (scripts/releases.sh), as root.
+# make pg-upgrade: runs pg_upgrade on a server with jobs in every state, by copying its files and by linking them
+# (test/pg_upgrade), from PostgreSQL 15 to 17 and from 17 to 18: on this system if it has both versions, and otherwise, as root,
+# in a directory with a release of Debian (scripts/releases.sh).
 #   make pg-upgrade VERSIONS=15:17       one of them
 # JOBQ_MATRIX_DIR, JOBQ_MIRROR: see scripts/releases.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/releases.sh
-unset PG   # each build here says itself which version it is for
+unset PG   # each build here sets its own version
 
 pg_config_of() { echo "/usr/lib/postgresql/$1/bin/pg_config"; }
 is_installed() { [ -x "$(pg_config_of "$1")" ] && (PG_CONFIG=$(pg_config_of "$1") find_pg_config); }
 
-# In the release of the new version, with the old one from the release that had it.
+# Runs in the release that has the new version, with the old version from the release that had it.
 upgrade_inside() {  # old new
     local release=upgrade-$2 source
     use_release "$release"
@@ -29,7 +29,7 @@ upgrade_inside() {  # old new
     inside "$release" VERSIONS="$1:$2" "$source/scripts/pg_upgrade.sh"
 }
 
-# Both in one tree: their directories have other names.
+# Both versions are installed in one tree, because their directories have different names.
 install_version() {  # version
     export PG_CONFIG
     PG_CONFIG=$(pg_config_of "$1")
@@ -61,7 +61,7 @@ for pair in ${VERSIONS:-15:17 17:18}; do
     say "from $old to $new"
     where=inside status=0
     if is_installed "$old" && is_installed "$new"; then where=here; fi
-    set +e   # in a condition the shell would ignore failures
+    set +e   # inside a condition, the shell would ignore failures
     (set -e; "upgrade_$where" "$old" "$new")
     status=$?
     set -e

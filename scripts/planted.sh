@@ -1,8 +1,8 @@
-# Library for bash scripts, beside scratch.sh: a server's tree with a library that has a planted defect.
+# Library for bash scripts, used with scratch.sh: a server's tree whose library has a planted defect.
 #
-#   plant_defect NAME   builds it from a copy of the sources with test/planted/NAME.patch
+#   plant_defect NAME   builds the library from a copy of the sources with test/planted/NAME.patch
 #
-# What follows, up to the end of the function that run_apart() runs, uses that tree. Others may run beside.
+# Later commands use that tree, until the function that run_apart() runs ends. Other functions may run in parallel.
 
 plant_defect() {  # name
     local broken=$SCRATCH/build-$1 library script
@@ -16,7 +16,7 @@ plant_defect() {  # name
     SCRATCH_PG_CONFIG=$SCRATCH_BIN/pg_config
     export PATH=$SCRATCH_BIN:$PATH
     library=$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so
-    rm "$library"   # a link to ours
+    rm "$library"   # a link to our library
     cp "$broken/jobq.so" "$library"
     for script in "$broken"/jobq*--*.sql; do
         rm "$("$SCRATCH_PG_CONFIG" --sharedir)/extension/${script##*/}"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# What a call costs, in instructions: a throw-away server under valgrind's callgrind, one session, 1,000 calls of each kind
-# after 300 to get warm, from the message that asks to the answer. Instructions are the same on every machine and beside any
-# other work. What the kernel does is not among them.
+# Measures the cost of a call in instructions: a throwaway server under valgrind's callgrind, one session, 1,000 calls of each
+# kind after 300 warm-up calls, from the request to the response. The number of instructions is the same on every machine and
+# whatever else runs there. It does not include the kernel.
 #   make profile                       every kind of call, and its WAL
-#   make profile ONLY="empty claim"    those whose names fit this regular expression
-#   make profile KEEP=/some/directory  leaves callgrind's files there, for callgrind_annotate
-#   make profile CACHE=1               how many lines of memory a call brings into the caches of a core instead (simulated)
-# Debian's server names those of its functions that extensions may call, which is enough to tell its parts apart.
+#   make profile ONLY="empty claim"    calls whose names match this regular expression
+#   make profile KEEP=/some/directory  keeps callgrind's files there, for callgrind_annotate
+#   make profile CACHE=1               instead: how many cache lines a call loads into the caches of a core (simulated)
+# Debian's server has symbols for the functions that extensions may call, which is enough to tell its parts apart.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -19,7 +19,7 @@ scratch_begin profile
 scratch_tree
 scratch_template
 scratch_give "$SCRATCH/out"
-# In a directory of their own, because Python lists the directory that it imports from.
+# The programs are in a separate directory, because Python lists the directory that it imports from.
 mkdir "$SCRATCH/programs"
 cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/programs/"
 
@@ -31,7 +31,7 @@ if [ "${CACHE-}" = 1 ]; then
     under="$under --cache-sim=yes $(/usr/bin/python3 scripts/cache_lines.py --caches)"
 fi
 scratch_run_under "$under --callgrind-out-file=$SCRATCH/out/%p"
-# A worker's round, a checkpoint or a vacuum would come at another call each time.
+# A round of the background worker, a checkpoint, or a vacuum would come at another call each time.
 scratch_server server "shared_preload_libraries = 'jobq'" "autovacuum = off" "checkpoint_timeout = 1h" "max_wal_size = 8GB" \
     "synchronous_commit = off" "shared_buffers = 256MB"
 

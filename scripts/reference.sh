@@ -1,7 +1,8 @@
 #!/bin/bash
-# The table of functions in docs/reference.md: what their comments say, in the order and for whom src/queues/roles.cpp says.
+# Makes the table of functions in docs/reference.md from the comments of the functions. src/queues/roles.cpp defines the order and
+# the roles.
 #
-#   scripts/reference.sh SCRIPT            (make docs) writes it anew, from the comments in the install script
+#   scripts/reference.sh SCRIPT            (make docs) rewrites the table, from the comments in the install script
 #   scripts/reference.sh --check SCRIPT    (make check-reference) shows what would change, and fails if anything does
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +18,7 @@ trap 'rm -f "$new"' EXIT
 awk '
 function fail(why) { print why > "/dev/stderr"; failed = 1; exit 1 }
 
-# Where the comments of the public functions are.
+# The comments of the public functions.
 FNR == 1 { file++ }
 file == 1 && /^COMMENT ON (FUNCTION|PROCEDURE) jobq_[a-z_]+ IS / {
     text = $0

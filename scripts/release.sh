@@ -1,5 +1,5 @@
 #!/bin/bash
-# Releases, and what holds of them. CONTRIBUTING.md, "Releases", says when and what else.
+# Makes releases, and checks the rules for them. See CONTRIBUTING.md, "Releases".
 #
 #   scripts/release.sh VERSION [NEXT]   (make release VERSION=1.0.0) two commits and a tag: the release, and NEXT in the making, by
 #                                       default the next minor version. On a branch from a tag, for a patch: one commit and a tag
@@ -15,20 +15,21 @@ releases() { { find $RELEASES -name 'jobq--*.sql' 2>/dev/null || true; } | sed '
 frozen() { echo "$RELEASES/${2-jobq}--$1.sql"; }            # version [extension]
 upgrade() { echo "$UPGRADES/${3-jobq}--$1--$2.sql"; }      # from to [extension]
 is_newer() { [ "$1" != "$2" ] && [ "$(printf '%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
-# What goes with it has the same version, and is released with it: the extensions of a cluster.
+# The extensions of a cluster have the same version, and are released together with jobq.
 readonly CONTROLS='jobq.control jobq_shard.control jobq_router.control' CLUSTER='shard router'
 cluster_script() { scripts/cluster_script.sh "$1" "$2"; }   # shard or router, install script of jobq
 
-# Beyond comments and the question that each begins with.
+# Prints the statements of a script, without comments and the check with which each script begins.
 statements() { sed -e 's/^ *--.*//' -e '/^SELECT jobq\.require_library();$/d' -e '/^\\echo /d' "$1" | grep -v '^ *$' || true; }
 
 is_released() { [ -e "$(frozen "$1")" ]; }
 tags() { { git tag --list 'v[0-9]*' 2>/dev/null || true; } | sed -n 's/^v\([0-9]*\.[0-9]*\.[0-9]*\)$/\1/p' | sort -V; }
-# The release before or after a version, of those that are here; after the last one the version in the making.
+# Prints the release before or after a version, among the releases of this branch. After the last one comes the version in
+# development.
 before() { releases | while read -r other; do ! is_newer "$1" "$other" || echo "$other"; done | tail -n 1; }
 after() { { releases; making; } | while read -r other; do ! is_newer "$other" "$1" || echo "$other"; done | sed -n 1p; }
 
-# ---- the check: a line for each thing that is wrong
+# ---- the check: prints one line per problem
 
 check_sums() {
     local file version
@@ -37,7 +38,7 @@ check_sums() {
         file=$(frozen "$version")
         grep -qs " $file\$" $SUMS || echo "$file: is not in $SUMS; scripts/release.sh makes releases"
         grep -qF "## [$version]" CHANGELOG.md || echo "CHANGELOG.md: has no section [$version]"
-        # The sums could have been made anew.
+        # The file with the sums could have been rewritten, too.
         if git rev-parse -q --verify "refs/tags/v$version" >/dev/null 2>&1; then
             git diff --quiet "v$version" -- "$file" || echo "$file: differs from that of the tag v$version"
         fi
@@ -70,7 +71,7 @@ check_way() {
     fi
 }
 
-# The same of the extensions of a cluster, which the first releases did not have.
+# Does the same for the extensions of a cluster, which the first releases did not have.
 check_cluster() {  # newest current
     local name file jobq
     for name in $CLUSTER; do
@@ -93,7 +94,7 @@ check_cluster() {  # newest current
     done
 }
 
-# Newer ones are of branches that go on where this one ends.
+# Newer tags belong to branches that continue from this one.
 check_tags() {
     local version
     for version in $(tags); do
@@ -108,7 +109,7 @@ if [ "${1-}" = --check ]; then
     exit
 fi
 
-# ---- what both that follow need
+# ---- functions for the next two parts
 
 fail() {
     echo "release: $*" >&2
@@ -127,7 +128,7 @@ commit() {  # message
 
 note_sums() { sha256sum "$@" >>$SUMS; }
 
-# Also in what the documentation shows of it: rows of versions.
+# Also changes the version in the documentation, where it shows rows with versions.
 set_version() {  # version
     local old
     old=$(making)
@@ -135,15 +136,15 @@ set_version() {  # version
     OLD=$old NEW=$1 perl -pi -e 's/(?<![\d.])\Q$ENV{OLD}\E(?![\d.])/$ENV{NEW}/g if /^[ \d.|tf]+$/' docs/*.md
 }
 
-# The entry at the top of debian/changelog, of a version that nobody has yet, is of this one, and of now.
+# Changes the entry at the top of debian/changelog, whose version is not released yet, to this version and the current time.
 name_entry() {  # version [when]
     sed -i -e "1s/([^-]*-[^)]*)/($1-0jobq1)/" -e "0,/^ -- /s/^\( -- .*>\)  .*/\1  $(date -uR -d "${2:-now}")/" debian/changelog
 }
 
-# lintian wants each entry later than that below it.
+# lintian requires each entry to be later than the entry below it.
 readonly behind='1 second'
 
-# Another one on top of it.
+# Adds another entry at the top.
 begin_entry() {  # version
     { sed '/^ -- /q' debian/changelog; echo; cat debian/changelog; } >debian/changelog.new
     mv debian/changelog.new debian/changelog
@@ -167,7 +168,7 @@ SQL
     done
 }
 
-# The scripts of a cluster's extensions for a version whose script of jobq is frozen.
+# Freezes the scripts of a cluster's extensions for a version whose script of jobq is frozen.
 freeze_cluster() {  # version [newest]
     local name
     for name in $CLUSTER; do
@@ -177,7 +178,7 @@ freeze_cluster() {  # version [newest]
     done
 }
 
-# Those of a cluster's extensions that a tag has.
+# Prints the scripts of a cluster's extensions that a tag contains.
 cluster_files() {  # tag from version
     local name file
     for name in $CLUSTER; do
@@ -187,7 +188,7 @@ cluster_files() {  # tag from version
     done
 }
 
-# ---- what was released elsewhere
+# ---- releases from other branches
 
 if [ "${1-}" = --carry ]; then
     version=${2-}
@@ -200,7 +201,7 @@ if [ "${1-}" = --carry ]; then
     [ -n "${from:+$to}" ] || fail "$version is not between what was released here and $(making)"
     git cat-file -e "$tag:$(upgrade "$from" "$version")" 2>/dev/null ||
         fail "$tag has no script from $from: carry what was released between them first"
-    # So what leads up from one leads up from the other.
+    # Then an upgrade script from one of them works for the other, too.
     git show "$tag:$(frozen "$version")" | cmp -s - "$(frozen "$from")" || fail "$version is no patch of $from: its SQL is another"
     for file in "$(frozen "$version")" "$(upgrade "$from" "$version")" $(cluster_files "$tag" "$from" "$version"); do
         git show "$tag:$file" >"$file"
@@ -239,7 +240,7 @@ next=${2-}
 was=$(making)
 newest=$(releases | tail -n 1)
 [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "say which version: make release VERSION=1.0.0"
-# On a branch from a tag nothing is in the making.
+# On a branch from a tag, no version is in development.
 if [ -z "$next" ] && [ "$was" != "$newest" ]; then next=${version%%.*}.$(($(cut -d. -f2 <<<"$version") + 1)).0; fi
 [ -z "$next" ] || is_newer "$next" "$version" || fail "$next is not newer than $version"
 require_clean

@@ -1,14 +1,14 @@
-# Library for bash scripts: releases of Debian, for the versions of PostgreSQL and the compilers that this system has not. Each
-# stands in a directory that debootstrap fills once; it is kept, and used again. All of this is for root.
+# Library for bash scripts: releases of Debian, for versions of PostgreSQL and compilers that this system does not have. Each
+# release is in a directory that debootstrap fills once and that is kept for later runs. All of this requires root.
 #
-#   is_here VERSION             whether this system has this PostgreSQL, or packages of it
-#   release_of VERSION          names the release that has it
-#   use_release RELEASE         makes its directory, or brings the packages there up to date, and holds it
-#   copy_into RELEASE           copies the checkout there, less what has been built; prints where it is, seen from inside
-#   inside RELEASE COMMAND...   runs a command there; whatever that has started ends with it
+#   is_here VERSION             returns whether this system has this PostgreSQL, or packages of it
+#   release_of VERSION          prints the name of the release that has it
+#   use_release RELEASE         makes its directory, or updates the packages there, and locks it
+#   copy_into RELEASE           copies the checkout there, without build files; prints the path inside the directory
+#   inside RELEASE COMMAND...   runs a command there; all processes that it has started end with it
 #
-# JOBQ_MATRIX_DIR   where the directories are (/var/cache/jobq-matrix)
-# JOBQ_MIRROR       Debian's archive (http://deb.debian.org/debian); debian-security is looked for beside it
+# JOBQ_MATRIX_DIR: where the directories are (/var/cache/jobq-matrix)
+# JOBQ_MIRROR: Debian's archive (http://deb.debian.org/debian); debian-security is expected next to it
 
 releases=${JOBQ_MATRIX_DIR:-/var/cache/jobq-matrix}
 mirror=${JOBQ_MIRROR:-http://deb.debian.org/debian}
@@ -21,7 +21,7 @@ say() { echo "$(basename "$0" .sh): $*"; }
 
 packages_know() { apt-cache pkgnames "postgresql-server-dev-$1" 2>/dev/null | grep -qx "postgresql-server-dev-$1"; }
 
-# Installed, or among the packages of this system, of which a fresh one has no list yet.
+# Returns whether the version is installed, or among the packages of this system. A new system has no list of packages yet.
 is_here() {  # version
     (unset PG_CONFIG; PG=$1 find_pg_config) && return
     if [ "$(id -u)" = 0 ] && [ -z "$(apt-cache pkgnames postgresql-server-dev- 2>/dev/null)" ]; then apt-get -qq update || true; fi
@@ -46,7 +46,7 @@ mirror_has() {  # release
     return $status
 }
 
-# What experimental has stands beside sid. upgrade-17 and upgrade-18 have the version before beside their own.
+# experimental is used on top of sid. upgrade-17 and upgrade-18 have the previous version in addition to their own.
 base_of() {  # release
     case $1 in
         experimental | upgrade-18) echo sid ;;
@@ -55,7 +55,7 @@ base_of() {  # release
     esac
 }
 
-# Packages of an older release, where its own release has none of that name.
+# Adds the packages of an older release, for packages that the release itself does not have.
 add_older_release() {  # release older
     local apt=$releases/$1/etc/apt
     echo "deb $mirror $2 main" >>"$apt/sources.list"
@@ -72,7 +72,7 @@ write_apt_settings() {  # release
             add_older_release "$1" bookworm
             echo "deb ${mirror%/debian}/debian-security bookworm-security main" >>"$apt/sources.list"
             ;;
-        # 17.12 dumps an option (pg_attver) that 18.6 does not know: this pair does not go until sid has 18.7.
+        # 17.12 dumps an option (pg_attver) that 18.6 does not know, so this pair fails until sid has 18.7.
         upgrade-18) add_older_release "$1" trixie ;;
         experimental)
             echo "deb $mirror experimental main" >>"$apt/sources.list"
@@ -80,7 +80,7 @@ write_apt_settings() {  # release
             ;;
         *) echo "deb ${mirror%/debian}/debian-security $1-security main" >>"$apt/sources.list" ;;
     esac
-    # A mirror may be a snapshot. Two checks may install at once.
+    # A mirror can be a snapshot. Two checks can install packages at the same time.
     printf '%s\n' 'Acquire::Check-Valid-Until "false";' 'APT::Update::Error-Mode "any";' 'DPkg::Lock::Timeout "600";' \
         >"$apt/apt.conf.d/90jobq"
 }
@@ -98,7 +98,7 @@ make_release() {  # release
     if ! command -v debootstrap >/dev/null; then scripts/setup.sh matrix; fi
     say "making $root, once; it takes a minute or two, and 500 MB"
     rm -rf --one-file-system "$root"
-    # It mounts, and may be interrupted.
+    # debootstrap mounts file systems, and may be interrupted.
     in_namespace debootstrap --variant=minbase --include=ca-certificates,ccache,make,g++,util-linux,procps,python3 \
         "$(base_of "$1")" "$root" "$mirror" >"$root.log" 2>&1 ||
         { tail -n 20 "$root.log" >&2; fail "debootstrap of $1 failed; all it said is in $root.log"; }
@@ -111,7 +111,7 @@ make_release() {  # release
     touch "$root/complete"
 }
 
-# Once a day. What cannot be brought up to date is made anew, but for want of a mirror.
+# Updates the packages once a day. If that fails although the mirror can be reached, makes the directory again.
 refresh_release() {  # release
     local root=$releases/$1
     [ -z "$(find "$root/complete" -mmin -1200)" ] || return 0
@@ -128,7 +128,7 @@ refresh_release() {  # release
     fi
 }
 
-# Who makes or changes the directory holds it alone, who uses it beside others.
+# A script that makes or changes the directory holds an exclusive lock; scripts that use it hold a shared lock.
 use_release() {  # release
     local root=$releases/$1 held
     [ "$(id -u)" = 0 ] || fail "$1 takes a directory made with debootstrap, and that takes root"
@@ -153,7 +153,7 @@ copy_into() {  # release
     echo "/tmp/${copy##*/}"
 }
 
-# With its own processes, /proc and shared memory.
+# Runs a command with its own processes, /proc, and shared memory.
 inside() {  # release command...
     local root=$releases/$1 setting settings=()
     shift
@@ -161,7 +161,7 @@ inside() {  # release command...
         case $setting in JOBQ_*) settings+=("$setting=${!setting}") ;; esac
     done
     cp /etc/resolv.conf "$root/etc/resolv.conf"
-    # What has been compiled before is not compiled again, whatever the copy is called.
+    # ccache finds what has been compiled before, whatever the directory of the copy is called.
     # shellcheck disable=SC2016
     in_namespace bash -c '
         set -e
@@ -176,11 +176,12 @@ inside() {  # release command...
         exit $status' - "$root" "${settings[@]}" "$@"
 }
 
-# What a command has started and mounted goes with it, and it goes with us. The traps of the shell that calls this are its own.
+# Runs a command in its own namespaces. All its processes and mounts end with it, and it ends with this shell. Replaces the traps
+# of the calling shell.
 in_namespace() {  # command...
     local status=0
     unshare --mount-proc --pid --ipc --fork --kill-child "$@" &
-    # It listens to no other signal.
+    # The process reacts to no other signal.
     trap "kill -KILL $! 2>/dev/null" EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM

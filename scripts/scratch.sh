@@ -1,16 +1,16 @@
-# Library for bash scripts: throw-away servers that touch nothing outside one directory in /tmp.
+# Library for bash scripts: throwaway servers that touch nothing outside one directory in /tmp.
 #
 #   find_pg_config        sets PG_CONFIG to a complete server installation, of version $PG if that is set, or fails
 #   scratch_begin NAME    makes the directory $SCRATCH; it is removed on exit, or kept when SCRATCH_KEEP=1
 #   scratch_tree          copies the server's bin, lib and share there and installs jobq into the copy;
 #                         sets SCRATCH_PG_CONFIG, SCRATCH_BIN and SCRATCH_PGXS
-#   scratch_run_under COMMAND   servers that start from now on run under it, such as valgrind
+#   scratch_run_under COMMAND   runs servers that start from now on under this command, such as valgrind
 #   scratch_server NAME [SETTING...]   starts a server and sets PGHOST, PGPORT, PGUSER, PGDATABASE to it
 #   scratch_stop NAME     stops it
 #   run_as COMMAND...     runs a command as the owner of the servers: never root
-#   run_group COMMAND...  the same, for what may have to be interrupted
+#   run_group COMMAND...  does the same, for commands that may have to be interrupted
 #   run_apart FUNCTION    runs a function and stops the servers that it started
-#   start_apart FUNCTION  the same beside what follows: wait "${scratch_children[-1]}" tells how it ended
+#   start_apart FUNCTION  does the same in the background: wait "${scratch_children[-1]}" returns how it ended
 #   scratch_give PATH...  makes directories that do not exist, and gives all of each path to the owner of the servers
 #   scratch_fetch FROM TO copies the files of a directory that was given away
 #
@@ -39,7 +39,7 @@ find_pg_config() {
     return 1
 }
 
-# Where node finds the driver: Debian's packages, or what scripts/setup.sh got from npm.
+# Prints where node finds the driver: in Debian's packages, or in what scripts/setup.sh installed from npm.
 node_path() {
     echo "${JOBQ_ROOT:-$PWD}/build/node/node_modules:/usr/share/nodejs"
 }
@@ -52,7 +52,7 @@ run_as() {
     fi
 }
 
-# As run_as, but in a process group of its own, so that an interrupt can end all of it.
+# Like run_as, but in a separate process group, so that an interrupt can end all of it.
 run_group() {
     local status=0
     if [ "$(id -u)" = 0 ]; then
@@ -76,14 +76,14 @@ scratch_begin() {
     fi
     SCRATCH=$(mktemp -d "/tmp/jobq-$1.XXXXXX")
     scratch_servers=()
-    scratch_group='' scratch_children=() scratch_hook=''   # hook: a function to call before the servers stop
+    scratch_group='' scratch_children=() scratch_hook=''   # hook: function to call before the servers stop
     trap scratch_end EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
     mkdir -m 700 "$SCRATCH/root" "$SCRATCH/home" "$SCRATCH/home/tmp" "$SCRATCH/socket"
     if [ "$(id -u)" = 0 ]; then chmod 711 "$SCRATCH"; fi
     scratch_give "$SCRATCH/home" "$SCRATCH/socket"
-    # Nothing of the caller's configuration may reach the servers or the clients.
+    # The caller's configuration must not affect the servers or the clients.
     local name
     for name in $(compgen -e); do
         case $name in PG_CONFIG | PG_COLOR) ;; PG[A-Z]*) unset "$name" ;; esac
@@ -107,7 +107,7 @@ scratch_fetch() {  # from to
     run_as tar -C "$1" -chf - . | tar -C "$2" --no-same-owner --unlink-first -xf -
 }
 
-# Stops what was started here, by the ids and pid files of our own, and nothing else.
+# Stops only what was started here, by our own process ids and pid files.
 scratch_stop_all() {
     local name try
     set +e
@@ -138,7 +138,7 @@ scratch_end() {
     local status=$? pid_file
     trap - EXIT
     scratch_stop_all
-    # Servers of interrupted tests.
+    # Stops servers of interrupted tests.
     find "$SCRATCH" -name postmaster.pid 2>/dev/null | while read -r pid_file; do
         run_as "$SCRATCH_BIN/pg_ctl" -D "${pid_file%/*}" -m immediate -w stop >/dev/null 2>&1
     done
@@ -150,7 +150,7 @@ scratch_end() {
     exit "$status"
 }
 
-# Runs a function in a subshell: the servers it starts end with it, and its settings do not outlive it.
+# Runs a function in a subshell, so that the servers that it starts end with it, and its settings are undone.
 run_apart() {
     local status=0
     start_apart "$@"
@@ -170,7 +170,7 @@ start_apart() {
     scratch_children+=($!)
 }
 
-# The longest directory that all arguments are in.
+# Prints the longest directory that contains all arguments.
 common_directory() {
     local common=$1 path
     for path in "$@"; do
@@ -179,7 +179,8 @@ common_directory() {
     echo "$common"
 }
 
-# pg_config and the server compute the places of their files from their own, if these lie to each other as compiled in.
+# pg_config and the server compute the paths of their files from their own path, if the relative paths are those that were
+# compiled in.
 scratch_tree() {
     local bin lib share include prefix path
     bin=$("$PG_CONFIG" --bindir)
@@ -190,7 +191,7 @@ scratch_tree() {
     local root=$SCRATCH/tree
     for path in "$bin" "$lib" "$share"; do
         mkdir -p "$root${path#"$prefix"}"
-        # Bitcode is for the just-in-time compiler only, and most of the bytes.
+        # Bitcode is only for the just-in-time compiler, and makes up most of the size.
         tar -C "$path" --exclude=./bitcode -cf - . | tar -C "$root${path#"$prefix"}" --no-same-owner -xf -
     done
     path=$root${include#"$prefix"}
@@ -205,7 +206,7 @@ scratch_tree() {
     SCRATCH_PGXS=$(dirname "$("$SCRATCH_PG_CONFIG" --pgxs)")/../..
     make -s -C "$JOBQ_ROOT" PG_CONFIG="$SCRATCH_PG_CONFIG" install >"$SCRATCH/install.log" 2>&1 ||
         { cat "$SCRATCH/install.log" >&2; return 1; }
-    # Everything from here on happens in the copy, with its programs.
+    # From here on, everything uses the copy and its programs.
     export PATH=$SCRATCH_BIN:$PATH
 }
 
@@ -215,7 +216,7 @@ scratch_run_under() {  # command with its arguments
     chmod +x "$SCRATCH_BIN/postgres"
 }
 
-# What all servers begin as.
+# Makes the data directory from which all servers are copied.
 scratch_template() {
     [ ! -d "$SCRATCH/template" ] || return 0
     scratch_give "$SCRATCH/template"

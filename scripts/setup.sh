@@ -1,10 +1,10 @@
 #!/bin/bash
-# Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set), with "check" what the
-# tests need too, with "ddl", "memcheck" and "profile" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
-# pg-upgrade), "clients", "monitoring" and "bench" what these need (the peers of the benchmark go from npm into build/), with
-# "matrix" what makes directories with other releases, with "web" what the tests of the dashboard need, with "dashboard" what runs
-# it (npm puts its packages into web/).
-# Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
+# Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set). An argument adds packages:
+# "check" for the tests; "ddl", "memcheck", and "profile" for these targets, which also need those of the tests; "lint",
+# "warnings", "fuzz", "upgrade" (make pg-upgrade), "clients", "monitoring", and "bench" for these targets (the benchmark's peers
+# are installed from npm into build/); "matrix" for directories with other releases; "web" for the tests of the dashboard; and
+# "dashboard" to run it (npm installs its packages into web/). Changes nothing if everything is installed. Works as root or with
+# sudo; otherwise prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -20,7 +20,8 @@ need() {  # need "reason" package...
 have() { command -v "$1" >/dev/null; }
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# The release for which jobq is developed if the distribution has it, else the distribution's own.
+# Prints the version of PostgreSQL for which jobq is developed, if the distribution has it, and otherwise the distribution's
+# version.
 server_version() {
     local found
     if [ -n "${PG-}" ]; then echo "$PG"; return; fi
@@ -48,7 +49,7 @@ list_needs() {
     elif version=$(server_version) && [ -n "$version" ]; then
         need "PostgreSQL $version, server and headers" "postgresql-$version" "postgresql-server-dev-$version"
     else
-        # Nothing known yet: apt-get update will tell.
+        # Nothing is known before apt-get update.
         need "PostgreSQL, server and headers" postgresql postgresql-server-dev-all
     fi
     case $what in
@@ -109,7 +110,7 @@ list_needs() {
     have patch || need "patch, to plant defects" patch
 }
 
-# What debian/control names is for the PostgreSQL of the distribution.
+# The packages in debian/control are for the distribution's version of PostgreSQL.
 list_deb_needs() {
     installed build-essential && have dpkg-buildpackage || need "what packages are built with" build-essential dpkg-dev
     have dh || need "debhelper, which builds them" debhelper
@@ -145,7 +146,7 @@ list_bench_needs() {
     need_if_there "$version" pgq3 "PgQ, a yardstick"
     need_if_there "$version" plproxy "PL/Proxy, for routers"
     have redis-server || need "Redis, for BullMQ" redis-server
-    # The brokers: one that the distribution has not is left out of the benchmark.
+    # A broker that the distribution does not have is left out of the benchmark.
     broker beanstalkd "beanstalkd, a broker"
     broker rabbitmq-server "RabbitMQ, a broker"
     broker nats-server "NATS, a broker"
@@ -157,7 +158,7 @@ broker() {  # package reason
     if ! installed "$1" && apt-cache show "$1" >/dev/null 2>&1; then need "$2" "$1"; fi
 }
 
-# What the programs in clients/ say that they need, of those that CLIENT names, if it does.
+# Lists what the programs in clients/ need, or only those that CLIENT names.
 list_client_needs() {
     /usr/bin/python3 -c 'import psycopg, yaml' 2>/dev/null || need "Python's driver and YAML, for the runner of scenarios" python3 python3-psycopg python3-yaml
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, which some of them go through" pgbouncer
@@ -169,7 +170,7 @@ list_client_needs() {
             case $package in
             node-pg) have_node_pg || need_node_pg ;;
             python3-opentelemetry-sdk) have_opentelemetry || need_opentelemetry ;;
-            npm) have npm || need "npm, for $client" npm ;;    # some releases of node bring their own
+            npm) have npm || need "npm, for $client" npm ;;    # some packages of node contain npm
             *) installed "$package" || need "$package, for $client" "$package" ;;
             esac
         done
@@ -181,7 +182,8 @@ list_dashboard_needs() {
     have npm || need "npm, to get what it is made with" npm
 }
 
-# What package-lock.json names, unless it is there: the dashboard alone, or its tests as well.
+# Installs the packages in package-lock.json unless they are installed: only those of the dashboard, or for "web" also those of
+# its tests.
 get_dashboard_packages() {
     local wanted=(--omit=dev)
     if [ "$what" = web ]; then wanted=(); fi
@@ -190,14 +192,14 @@ get_dashboard_packages() {
     npm ci --silent --no-audit --no-fund --prefix web "${wanted[@]}"
 }
 
-# An extension of that version of the server, if the distribution has it.
+# Needs an extension for this version of the server, if the distribution has it.
 need_if_there() {  # version extension reason
     if [ -n "$1" ] && ! installed "postgresql-$1-$2" && apt-cache show "postgresql-$1-$2" >/dev/null 2>&1; then
         need "$3" "postgresql-$1-$2"
     fi
 }
 
-# The distribution has that version of the server, but not that extension of it.
+# Returns whether the distribution has this version of the server, but not this extension for it.
 lacks() {  # version extension
     apt-cache show "postgresql-$1" >/dev/null 2>&1 && ! apt-cache show "postgresql-$1-$2" >/dev/null 2>&1
 }
@@ -206,7 +208,7 @@ have_node_pg() {
     have node && NODE_PATH=$(node_path) node -e 'require("pg")' 2>/dev/null
 }
 
-# Debian's driver belongs to Debian's node. With a node from elsewhere it comes from npm, into build/.
+# Debian's driver depends on Debian's node. With another node, the driver is installed from npm into build/.
 node_driver_from_npm=
 need_node_pg() {
     if apt-get -s install --no-install-recommends node-pg >/dev/null 2>&1; then
@@ -219,7 +221,7 @@ need_node_pg() {
 
 have_opentelemetry() { /usr/bin/python3 -c 'import opentelemetry.sdk' 2>/dev/null; }
 
-# Debian 12 has no package of it: that of a later release does.
+# Debian 12 has no package of it, so the package of a later release is used.
 opentelemetry_from_sid=
 need_opentelemetry() {
     if apt-cache show python3-opentelemetry-sdk >/dev/null 2>&1; then
@@ -229,7 +231,7 @@ need_opentelemetry() {
     fi
 }
 
-# What no package of this release brings.
+# Installs what no package of this release contains.
 get_the_rest() {
     case $what in
         bench) bench/node/install.sh ;;
@@ -278,17 +280,17 @@ if [ ${#packages[@]} -gt 0 ]; then
     echo "setup: apt-get update, because something is missing"
     quietly apt-get -q update
     node_driver_from_npm= opentelemetry_from_sid=
-    list_needs   # again: the lists of packages may be new
+    list_needs   # again, because the lists of packages may have changed
     if [ ${#packages[@]} -gt 0 ]; then
         echo "setup: installing with apt-get:"
         printf '  %s\n' "${reasons[@]}"
         echo "  packages: ${packages[*]}"
-        # The server's package would create and start a cluster of the system's: not for a test.
+        # The server's package would create and start a cluster, which tests do not need.
         if [[ " ${packages[*]} " == *" postgresql-"* ]] && ! installed postgresql-common; then
             $as_root mkdir -p "${drop_in%/*}"
             echo 'create_main_cluster = false' | $as_root tee "$drop_in" >/dev/null
         fi
-        # Nor need the daemons of monitoring and of the benchmark be started.
+        # The daemons of monitoring and of the benchmark must not be started either.
         if [[ $what == @(monitoring|bench) ]] && [ ! -e "$no_daemons" ]; then
             daemons_kept_off=1
             printf '#!/bin/sh\nexit 101\n' | $as_root tee "$no_daemons" >/dev/null

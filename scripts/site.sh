@@ -1,13 +1,13 @@
 #!/bin/bash
-# make site: the documentation as a site of static pages in build/site/html, to be looked at from the disk or served by anything.
-# A link that leads nowhere is an error. The order of the pages: docs/site.yml.
+# make site: makes static pages of the documentation in build/site/html, which can be read from the disk or served by any web
+# server. A broken link is an error. docs/site.yml has the order of the pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh site
 rm -rf build/site
 mkdir -p build/site/pages
-# Pages keep their places, and the sources that they point to go with them: so every link holds.
+# Pages and the sources that they link to keep their paths, so all links work.
 git ls-files -z | xargs -0 cp --parents -t build/site/pages
 cp docs/site.yml build/site/mkdocs.yml
 mkdocs build --quiet --strict --config-file build/site/mkdocs.yml --site-dir "$PWD/build/site/html"

@@ -1,21 +1,21 @@
 #!/bin/bash
-# make warnings: compiles and links jobq with each C++ compiler there is, and for arm64; warnings are errors. Where a version of
-# PostgreSQL is not to be had here, its headers and the compilers beside them come from a release of Debian in a directory
+# make warnings: compiles and links jobq with each available C++ compiler, and for arm64; warnings are errors. If this system does
+# not have a version of PostgreSQL, its headers and the compilers come from a release of Debian in a directory
 # (scripts/releases.sh).
-#   make warnings            with the headers of 15 (gcc 12, clang 14), 17 (gcc 14) and 18 (what is newest)
+#   make warnings            with the headers of 15 (gcc 12, clang 14), 17 (gcc 14), and 18 (the newest compilers)
 #   make warnings PG=18      one of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/releases.sh
 
-# In place of the options that the server was compiled with: not every compiler knows those. What clang warns of does not
-# depend on how it optimizes.
+# These replace the options with which the server was compiled, because not every compiler knows them. The warnings of clang do
+# not depend on the optimization.
 readonly PLAIN='-fPIC -fno-strict-aliasing -fwrapv'
-# For who optimizes more, and has a newer standard.
+# For users who optimize more, or use a newer standard.
 readonly MORE='-std=c++20 -O3 -flto=auto'
 
-# The headers of the server that depend on the architecture, from its package.
+# Gets the headers of the server that depend on the architecture, from its package.
 arm64_headers() {  # version; prints the directory
     local apt
     mkdir -p "$work"/apt/{state/lists,cache/archives}/partial "$work/headers"
@@ -56,7 +56,7 @@ compile_here() {
     unset MAKEFLAGS MFLAGS MAKELEVEL
     compile "$(name_of g++)" COPT=-Werror
     compile "$(name_of g++), $MORE" CXXFLAGS="$PLAIN $MORE" COPT=-Werror
-    # One may have several names.
+    # A compiler can have several names.
     for compiler in $(compgen -c clang++ | grep -xE 'clang\+\+(-[0-9]+)?' | sort -u); do echo "$(name_of "$compiler")|$compiler"; done |
         sort -u -t '|' -k 1,1 >"$work/clangs"
     while IFS='|' read -r name compiler; do

@@ -1,32 +1,32 @@
-# Library for bash scripts: a PostgreSQL 15 that watches over its memory, built from Debian's sources. It has assertions,
-# overwrites what it frees, and tells valgrind of every piece that it gives out.
+# Library for bash scripts: a PostgreSQL 15 that checks its memory, built from Debian's sources. It has assertions, overwrites
+# what it frees, and tells valgrind about every chunk that it allocates.
 #
-#   watchful_server    builds it unless that has been done, and sets PG_CONFIG to it
+#   watchful_server    builds it unless it exists, and sets PG_CONFIG to it
 #
-# It is kept in $WATCHFUL (JOBQ_MEMCHECK_DIR, /var/cache/jobq-memcheck). Apt gets lists of its own there; the system's
-# configuration stays as it is.
+# It is kept in $WATCHFUL (JOBQ_MEMCHECK_DIR, /var/cache/jobq-memcheck). Apt gets its own lists there, and the configuration of
+# the system stays as it is.
 
 WATCHFUL=${JOBQ_MEMCHECK_DIR:-/var/cache/jobq-memcheck}
 
-# What it is built with; another line makes it anew.
+# The options of the build; if this line changes, the server is built again.
 watchful_options="--enable-cassert --enable-debug --without-readline --without-zlib --without-icu"
 watchful_flags="-O1 -g -fno-omit-frame-pointer -DUSE_VALGRIND"
 watchful_cxxflags="-O1 -g -fno-omit-frame-pointer"
-watchful_contrib="pageinspect auto_explain"   # what tests ask for
+watchful_contrib="pageinspect auto_explain"   # used by tests
 
 watchful_apt() {  # command...
     "$@" -o Dir::Etc::SourceList="$WATCHFUL/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::State::Lists="$WATCHFUL/apt/lists" -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root
 }
 
-# Only what has an owner of its own is written to: this is built and installed by a user who can write nowhere else, since
-# what is wrong in a configuration would overwrite the system's server.
+# The server is built and installed by a user that can write nowhere else, because an error in its configuration would otherwise
+# overwrite the server of the system.
 watchful_as_owner() {  # command...
     if [ "$(id -u)" = 0 ]; then runuser -u nobody -- "$@"; else "$@"; fi
 }
 
-# The upstream tarball alone: Debian's changes have parts of the server installed to fixed places below /usr. A mirror
-# may list a version whose files it does not have: then it is the one before.
+# Uses only the upstream tarball, because Debian's changes install parts of the server at fixed paths below /usr. A mirror may
+# list a version whose files it does not have; then the previous version is used.
 watchful_sources() {
     local mirror=${JOBQ_MIRROR:-http://deb.debian.org/debian} key=/usr/share/keyrings/debian-archive-keyring.gpg version
     mkdir -p "$WATCHFUL/apt/lists/partial" "$WATCHFUL/source"
@@ -45,11 +45,11 @@ watchful_sources() {
 watchful_build() {  # directory of the sources, of the server
     set -e
     cd "$1"
-    # Below another make it would leave out headers that it has to make.
+    # With these variables of an outer make, it would not generate all headers.
     unset MAKEFLAGS MFLAGS MAKELEVEL
     # shellcheck disable=SC2086
     ./configure -q --prefix="$2" $watchful_options CFLAGS="$watchful_flags" CXXFLAGS="$watchful_cxxflags"
-    # What no test asks for.
+    # Leaves out what no test uses.
     sed -i -E '/^\t(pg_(amcheck|archivecleanup|basebackup|checksums|controldata|dump|resetwal|rewind|test_fsync|test_timing|upgrade|verifybackup|waldump)|pgbench) /d' src/bin/Makefile
     sed -i 's/^SUBDIRS = libpq ecpg/SUBDIRS = libpq/' src/interfaces/Makefile
     local part

@@ -1,11 +1,11 @@
 #!/bin/bash
-# make web: the tests of the dashboard (web/) in Debian's Chromium, against throw-away servers. Prints ok and not ok lines, and at
-# the end "N passed, N failed".
-#   WEB_PARTS="units changes"   only these of units, searching, browser, top, queues, rights, changes, troubles
-#   SCREENSHOTS=1               writes docs/screenshots anew
-#   make web BENCH=1            instead: how long pages take beside BENCH_JOBS (10000000) kept jobs
+# make web: runs the tests of the dashboard (web/) in Debian's Chromium, against throwaway servers. Prints lines with ok and not
+# ok, and at the end "N passed, N failed".
+#   WEB_PARTS="units changes"   only these parts of units, searching, browser, top, queues, rights, changes, troubles
+#   SCREENSHOTS=1               rewrites docs/screenshots
+#   make web BENCH=1            instead: measures how long pages take with BENCH_JOBS (10000000) finished jobs
 #   make web CONTROL=1          instead: plants the defects test/planted/web_*.patch, each of which the tests must catch
-# WEB_NODE names another node than that of the path.
+# WEB_NODE: a node other than the one in the path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -17,7 +17,7 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 
 scratch_begin web
 scratch_tree
-# The owner of the servers may not be allowed into this directory.
+# The owner of the servers may be unable to read this directory.
 mkdir "$SCRATCH/web"
 scratch_give "$SCRATCH/pictures"
 cp -r web/. "$SCRATCH/web/"
@@ -39,7 +39,7 @@ WEB_PGBOUNCER=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
 export WEB_SERVER=$SCRATCH/server WEB_PLAIN=$plain WEB_CHROMIUM WEB_PGBOUNCER WEB_TOP=$SCRATCH/top.sql WEB_DOCS=$SCRATCH/dashboard.md WEB_PARTS
 [ -n "${WEB_PARTS-}" ] || unset WEB_PARTS
 
-# Runs these parts with the defect, in a database of its own: they must fail, at a test that says why.
+# Runs these parts with the defect, in a separate database. They must fail, at a test whose output matches the pattern.
 caught() {  # defect parts pattern
     local broken=$SCRATCH/$1
     cp -r "$SCRATCH/web" "$broken"
@@ -61,7 +61,7 @@ if [ "${CONTROL-}" = 1 ]; then
     failed=0 passed=0
     while read -r defect parts pattern; do
         if caught "$defect" "$parts" "$pattern"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-    done <<'DEFECTS'   # the last one may leave the server stopped
+    done <<'DEFECTS'   # the last defect may leave the server stopped
 web_not_escaped browser no name has become markup
 web_token_not_checked changes with the token of another session
 web_page_loses_jobs searching search .*, 7 of 40
