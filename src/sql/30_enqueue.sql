@@ -1,7 +1,7 @@
 -- Functions for producers. Public functions live in the schema that CREATE EXTENSION targets.
 
---: enqueue one job; returns its id, or with a taken unique key that of the job that has it; rarely used attributes are keys
---: of options
+--: enqueue one job; returns its id, or if its unique key is taken the id of the job that has the key; rarely used attributes
+--: are keys of options
 CREATE FUNCTION jobq_enqueue(
         queue text DEFAULT 'default',
         payload jsonb DEFAULT '{}',

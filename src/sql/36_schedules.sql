@@ -28,8 +28,8 @@ CREATE FUNCTION jobq_schedule(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: create and change schedules as an array of objects says, whose keys are the arguments of jobq_schedule; with prune
---: removes the other schedules of the source
+--: create and change schedules from an array of objects, whose keys are the arguments of jobq_schedule; with prune removes
+--: the other schedules of the source
 CREATE FUNCTION jobq_schedules(specs jsonb, prune boolean DEFAULT false, source text DEFAULT '')
     RETURNS TABLE (name text, change text, next_run timestamptz)
     AS 'MODULE_PATHNAME'
