@@ -364,7 +364,8 @@ int64 cancel_found(Results *results, Unblocking *done) {
     return cancelled;
 }
 
-// Settles jobs that were blocked a moment ago. Returns how many were cancelled.
+// Unblocks, cancels, or goes on watching the candidates, which were blocked when they were found. Returns how many were
+// cancelled.
 int64 settle(Candidate *candidates, int count, Unblocking *done) {
     if (count == 0) return 0;
     count = lock_candidates(candidates, distinct(candidates, count));

@@ -44,7 +44,7 @@ struct Look {
     uint64 epoch;  // kNoEpoch: it has found nothing
     uint64 unknown;
     int32 passed;
-    int level;   // of the nested transaction, whose changes its snapshot shows
+    int level;   // nesting level of the transaction; its snapshot shows changes of that level
     bool whole;  // it has read the line from its very beginning
 };
 constexpr int kMaxLooks = 2048;
