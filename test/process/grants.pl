@@ -19,7 +19,7 @@ sub names_in { return $_[0] =~ /`([\w.]+)`/g; }
 sub sorted { return join "\n", sort @_; }
 
 my $reference = slurp_file("$FindBin::RealBin/../../docs/reference.md");
-my ($table) = $reference =~ /^\| \| may read \|\n\|---\|---\|\n((?:\|.*\n)+)/m;
+my ($table) = $reference =~ /^\| profile \| can read \|\n\|---\|---\|\n((?:\|.*\n)+)/m;
 ok(defined $table, 'the reference has a table of grants');
 # No role may read those that mark a role as restricted to some queues (jobq.worker_queues ...). jobq.dependencies is named by itself,
 # because monitors may not read it.
