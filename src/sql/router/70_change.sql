@@ -117,10 +117,6 @@ DECLARE
     theirs record;
     mine   bigint;
 BEGIN
-    -- If the shard has been removed in the meantime, the shard itself has already given the router the newer map.
-    IF NOT jobq_router.knows(shard) THEN
-        RETURN;
-    END IF;
     SELECT * INTO theirs FROM jobq_router.at_get_map(shard);
     SELECT m.version INTO mine FROM jobq_router.map m;
     IF theirs.version > mine THEN
@@ -129,6 +125,11 @@ BEGIN
         -- One statement reads the version and the content. Between two statements, another session could take over a newer map,
         -- and its content would be sent with the older version.
         PERFORM jobq_router.at_take_map(shard, m.version, jobq_router.content(), NULL) FROM jobq_router.map m;
+    END IF;
+EXCEPTION WHEN OTHERS THEN
+    -- If the shard has been removed, also while this call was asking it, the shard itself has already given the router the newer map.
+    IF jobq_router.knows(shard) THEN
+        RAISE;
     END IF;
 END
 $$;
