@@ -12,6 +12,7 @@ extern "C" {
 #include "libpq/pqsignal.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "utils/pidfile.h"
 }
 
 #include <csignal>
@@ -79,11 +80,26 @@ bool was_shut_down_in_order() {
     return valid && control->state == DB_SHUTDOWNED;
 }
 
-// Frees the own slot. Runs after the process has left the list of sessions.
+// Returns whether a shutdown has begun. The postmaster writes this to its lock file before it terminates the first
+// process, so that a process that is terminated can tell a shutdown from pg_terminate_backend().
+bool shutdown_has_begun() {
+    FILE *file = fopen("postmaster.pid", "r");
+    if (file == nullptr) return false;
+    char line[MAXPGPATH] = "";
+    for (int i = 0; i < LOCK_FILE_LINE_PM_STATUS; i++)
+        if (fgets(line, sizeof(line), file) == nullptr) line[0] = 0;
+    fclose(file);
+    return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+}
+
+// Frees the own slot. Runs after the process has left the list of sessions. A worker that has not been terminated yet
+// may end the attempt during a shutdown.
 void leave_slot(int, Datum) {
     if (own == nullptr) return;
     DatabaseState *db = find_database_state(own->database);
-    const bool orphan = under_lock(LW_EXCLUSIVE, [] {
+    const bool stopping = shutdown_has_begun();
+    const bool orphan = under_lock(LW_EXCLUSIVE, [stopping] {
+        own->told_to_go |= stopping;
         const bool had_lease = own->now.job != 0 || own->next.job != 0;
         own->pid = 0;
         own->proc = nullptr;

@@ -108,6 +108,15 @@ sub becomes
     return becomes_true($where, 'work', "SELECT $condition FROM jobq.jobs WHERE id = $id", $name);
 }
 # The process that runs a job.
+sub write_file
+{
+    my ($name, $text) = @_;
+    open my $file, '>', $name or die "$name: $!";
+    print $file $text;
+    close $file or die "$name: $!";
+    return;
+}
+
 sub pid_of
 {
     my ($where, $id) = @_;
@@ -198,9 +207,21 @@ value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
 becomes($node, $slow, q{attempts = 2}, 'a job whose executor was terminated runs again');
 report_seconds('until it ran again', time - $began);
 is(value($node, 'work', "SELECT outcome, error FROM jobq.attempts WHERE job_id = $slow"), 'lost|the process that ran its handler has ended', 'the attempt is lost');
+# A worker can see the end of the executor before the shutdown terminates the worker itself. The postmaster has then already
+# written to its lock file that it stops.
+my $lock_file = $node->data_dir . '/postmaster.pid';
+my $running = slurp_file($lock_file);
+my $stopping = $running =~ s/^ready *$/stopping/mr;
+isnt($stopping, $running, 'the state of the server is in its lock file');
+$pid = pid_of($node, $slow);
+write_file($lock_file, $stopping);
+value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
+my $released = "SELECT count(*) = %d FROM jobq.attempts WHERE job_id = $slow AND outcome = 'released'";
+becomes_true($node, 'work', sprintf($released, 1), 'while the server stops a worker gives the job back');
+write_file($lock_file, $running);
 pid_of($node, $slow);
 $node->restart;
-becomes_true($node, 'work', "SELECT count(*) = 1 FROM jobq.attempts WHERE job_id = $slow AND outcome = 'released'", 'a restart gives it back');
+becomes_true($node, 'work', sprintf($released, 2), 'a restart gives it back');
 becomes($node, $slow, q{status = 'processing' AND attempts = 2 AND lost_attempts = 1}, 'the attempt does not count');
 
 # ---- what it has claimed with the end of another job, and not begun, its process has not lost
