@@ -36,6 +36,10 @@ constexpr core::Micros kRoundGap = 10000;
 
 // Minimum time between two supervisions of the executors, because every commit may request one.
 constexpr core::Micros kSupervisionGap = 5000;
+// Maximum time between two supervisions while max_worker_processes leaves no room for an executor. No process is told
+// when another process gives its place back; the place of an executor that has exited becomes free when the postmaster
+// notices.
+constexpr core::Micros kLongestSupervisionGap = core::kSecond;
 
 // Returns whether this is the duty that run_unblocking() runs outside the loop of the other duties.
 bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock); }
@@ -203,12 +207,13 @@ TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
 }
 
 TimestampTz run_supervision(DatabaseState *db, RoundState *state) {
-    if (pg_atomic_read_u32(&db->supervision) == 0 || interrupted(db) || db->extension != Presence::Present)
-        return kNothingDue;
+    const auto lacks_process = [db] { return db->executors_wait == ExecutorWait::NoProcess; };
+    const bool requested = pg_atomic_read_u32(&db->supervision) != 0;
+    if ((!requested && !lacks_process()) || interrupted(db) || db->extension != Presence::Present) return kNothingDue;
     const TimestampTz now = checked_now();
     state->supervised_at = bounded(state->supervised_at, now, kSupervisionGap);
     const TimestampTz due = Max(bounded(db->steps[kExecutorsStep].not_before, now, core::kLongestLaunchBackoff),
-                                state->supervised_at + kSupervisionGap);
+                                state->supervised_at + (requested ? kSupervisionGap : state->supervision_gap));
     if (due > now) return due;
     pg_atomic_write_u32(&db->supervision, 0);
     state->supervised_at = now;
@@ -217,7 +222,12 @@ TimestampTz run_supervision(DatabaseState *db, RoundState *state) {
     run_step(db, &step, state->context);
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
-    return kNothingDue;
+    if (!lacks_process()) {
+        state->supervision_gap = 0;
+        return kNothingDue;
+    }
+    state->supervision_gap = Min(Max(2 * state->supervision_gap, kSupervisionGap), kLongestSupervisionGap);
+    return now + state->supervision_gap;
 }
 
 void give_up_round(DatabaseState *db) {

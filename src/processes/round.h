@@ -13,6 +13,7 @@ struct RoundState {
     int stalled;            // number of rounds in a row that were due and could do nothing
     int64 unblocked;        // number of unblocked jobs that have been logged
     TimestampTz supervised_at;
+    int64 supervision_gap;  // microseconds until the next supervision while max_worker_processes leaves no room
 };
 
 // Runs a round. Returns false if the database does not have the extension. Errors of a step are recorded in the

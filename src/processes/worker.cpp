@@ -91,7 +91,7 @@ bool attach(DatabaseState *db, Oid database) {
 // Runs rounds until nothing is due soon or the worker must exit.
 void run_rounds() {
     RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0,
-                        own->steps[static_cast<int>(core::Duty::Unblock)].done, 0};
+                        own->steps[static_cast<int>(core::Duty::Unblock)].done, 0, 0};
     bool done_one = false;
     for (;;) {
         if (asked_to_stop()) return;

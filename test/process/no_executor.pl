@@ -11,8 +11,9 @@ use JobqTime;
 use Test::More;
 use Time::HiRes qw(time);
 
-# The launcher, a worker, and one more, in which a parallel query sits.
-my $node = preloaded('first', conf => [ 'max_logical_replication_workers = 0', 'max_worker_processes = 3', 'jobq.max_workers = 1', 'jobq.max_executors = 4' ]);
+# The launcher, a worker, and one more, in which a parallel query sits. No round comes in time: the worker must see by itself that a
+# process is free again.
+my $node = preloaded('first', conf => [ "jobq.tick_interval = '60 s'", 'max_logical_replication_workers = 0', 'max_worker_processes = 3', 'jobq.max_workers = 1', 'jobq.max_executors = 4' ]);
 database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 work(<<'SQL');
