@@ -70,8 +70,7 @@ $(error $(PG_CONFIG) or the PGXS makefile it names is missing: \
 	install postgresql-server-dev-15 (or what `make setup` installs), or set PG_CONFIG)
 endif
 
-# A cluster also needs jobq_shard on each shard and jobq_router on each router. Both consist of SQL only.
-EXTENSION = jobq jobq_shard jobq_router
+EXTENSION = jobq
 version := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
 
 # Each major version has its own directory of object files. The library in the top directory is the one that was linked last.
@@ -85,8 +84,8 @@ policies := $(call objects_of,src/core/*.cpp src/*/*_policy.cpp)
 OBJS = $(policies) $(filter-out $(policies),$(call objects_of,src/*/*.cpp))
 SHLIB_EXPORTS = build/exports.txt
 # Released install scripts and upgrade scripts stay installable (CONTRIBUTING.md, "Releases").
-DATA = $(filter-out %--$(version).sql,$(sort $(wildcard src/sql/releases/jobq*--*.sql))) $(sort $(wildcard src/sql/upgrades/jobq*--*.sql))
-DATA_built = jobq--$(version).sql jobq_shard--$(version).sql jobq_router--$(version).sql
+DATA = $(filter-out %--$(version).sql,$(sort $(wildcard src/sql/releases/jobq--*.sql))) $(sort $(wildcard src/sql/upgrades/jobq--*.sql))
+DATA_built = jobq--$(version).sql
 REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=jobq
@@ -118,16 +117,8 @@ jobq--$(version).sql: $(wildcard src/sql/*.sql src/core/*.h) scripts/install_scr
 	sh scripts/install_script.sh > $@.new
 	mv $@.new $@
 
-jobq_shard--$(version).sql: $(wildcard src/sql/shard/*.sql src/sql/router/bucket_of.part) scripts/cluster_script.sh scripts/cluster_script.awk jobq.control
-	sh scripts/cluster_script.sh shard > $@.new
-	mv $@.new $@
-
-jobq_router--$(version).sql: jobq--$(version).sql $(wildcard src/sql/router/*) scripts/cluster_script.sh scripts/cluster_script.awk
-	sh scripts/cluster_script.sh router $< > $@.new
-	mv $@.new $@
-
 # Released scripts stay installable, so the library must export the symbols that they name.
-build/exports.txt: jobq--$(version).sql $(foreach file,$(DATA),$(if $(findstring /jobq--,$(file)),$(file))) scripts/exports.sh
+build/exports.txt: jobq--$(version).sql $(DATA) scripts/exports.sh
 	@mkdir -p build
 	bash scripts/exports.sh $(filter %.sql,$^) > $@.new
 	mv $@.new $@
@@ -138,6 +129,15 @@ installcheck: ## Run the SQL and isolation tests on a running server; REGRESS="0
 clean: ## Delete what was built
 META.json: META.json.in jobq.control
 	sed 's/@VERSION@/$(version)/g' $< > $@
+
+# The extensions of a cluster, jobq_router and jobq_shard, are a project of their own, which is built and installed with jobq.
+router_goals = all install uninstall clean
+.PHONY: $(router_goals:%=router-%)
+$(router_goals): %: router-%
+$(router_goals:%=router-%): router-%:
+	@$(MAKE) --no-print-directory -C router $*
+router-all: jobq--$(version).sql
+router-install: router-all
 
 # The table of functions in docs/reference.md is generated from the comments in src/sql and from src/queues/roles.cpp.
 docs: ## Update the table of functions in docs/reference.md

@@ -65,7 +65,7 @@ ablated_servers() {
         from=$SCRATCH/source-$name
         mkdir "$from"
         # With what has been compiled: only what includes the header is compiled again.
-        cp -a --parents Makefile jobq*.control META.json.in src scripts jobq*--*.sql build/exports.txt build/server \
+        cp -a --parents Makefile jobq.control META.json.in router src scripts jobq--*.sql build/exports.txt build/server \
             "build/$major" "$from"
         touch "$from/src/core/ablation.h"
         cp -al "$tree" "$SCRATCH/tree-$name"

@@ -436,7 +436,7 @@ with_differences() {  # status file
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
-    cp -R Makefile jobq*.control src sql expected test examples docs README.md CHANGELOG.md debian monitoring scripts "$source/"
+    cp -R Makefile jobq.control router src sql expected test examples docs README.md CHANGELOG.md debian monitoring scripts "$source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     scratch_give "$source"
 }

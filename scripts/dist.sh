@@ -19,9 +19,12 @@ scratch_begin dist
 head=$SCRATCH/head
 mkdir -p build "$head"
 git archive HEAD | tar -xf - -C "$head"
-made=(META.json jobq{,_router,_shard}--"$version".sql)
+made=(META.json "jobq--$version.sql")
+made_router=("jobq_router--$version.sql" "jobq_shard--$version.sql")
 make -s -C "$head" PG_CONFIG="$PG_CONFIG" "${made[@]}"
-git archive --format=zip --prefix="$name/" "${made[@]/#/--add-file=$head/}" -o "$zip" HEAD
+make -s -C "$head/router" PG_CONFIG="$PG_CONFIG" "${made_router[@]}"
+git archive --format=zip --prefix="$name/router/" "${made_router[@]/#/--add-file=$head/router/}" \
+    --prefix="$name/" "${made[@]/#/--add-file=$head/}" -o "$zip" HEAD
 rm -rf "$head"
 
 # Python does not restore execute permissions when it unpacks, just as PGXN's client did not.

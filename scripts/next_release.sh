@@ -33,14 +33,14 @@ replace_line() {  # file pattern replacement
 make_next_release() {  # repository
     local next
     mkdir "$1"
-    cp -Rp Makefile jobq*.control META.json.in CHANGELOG.md scripts src docs debian test/upgrade/next "$1/"
+    cp -Rp Makefile jobq.control META.json.in CHANGELOG.md router scripts src docs debian test/upgrade/next "$1/"
     mkdir -p "$1/build"
     cp -Rp build/server build/[0-9]* "$1/build/"
     (
         cd "$1"
         export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@example.com GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@example.com
         export GIT_CONFIG_GLOBAL=/dev/null
-        printf 'build/\n/jobq*--*.sql\n*.so\nMETA.json\n' >.gitignore
+        printf 'build/\n/jobq--*.sql\n/router/jobq_*--*.sql\n*.so\nMETA.json\n' >.gitignore
         grep -q '^- ' <(sed '/^## \[Unreleased\]/,/^## /!d' CHANGELOG.md) || sed -i 's/^## \[Unreleased\]$/&\n\n- A line.\n/' CHANGELOG.md
         git init -q -b main
         git add -A

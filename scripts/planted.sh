@@ -7,7 +7,7 @@
 plant_defect() {  # name
     local broken=$SCRATCH/build-$1 library script
     mkdir -p "$broken/build"
-    cp -Rp Makefile jobq*.control META.json.in scripts src "$broken/"
+    cp -Rp Makefile jobq.control META.json.in router scripts src "$broken/"
     cp -Rp build/server build/[0-9]* "$broken/build/"
     patch -s -p1 -d "$broken" <"test/planted/$1.patch"
     make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" all
@@ -18,7 +18,7 @@ plant_defect() {  # name
     library=$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so
     rm "$library"   # a link to our library
     cp "$broken/jobq.so" "$library"
-    for script in "$broken"/jobq*--*.sql; do
+    for script in "$broken"/jobq--*.sql "$broken"/router/jobq_*--*.sql; do
         rm "$("$SCRATCH_PG_CONFIG" --sharedir)/extension/${script##*/}"
         cp "$script" "$("$SCRATCH_PG_CONFIG" --sharedir)/extension/"
     done

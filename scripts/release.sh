@@ -8,16 +8,17 @@
 #                                       version in the making, and none was released elsewhere that is older and not here
 set -euo pipefail
 cd "$(dirname "$0")/.."
-readonly RELEASES=src/sql/releases UPGRADES=src/sql/upgrades SUMS=src/sql/releases/SHA256SUMS
+# The extensions of a cluster, in router/, have the same version, and are released together with jobq.
+readonly CONTROLS='jobq.control router/jobq_shard.control router/jobq_router.control' CLUSTER='shard router'
 
 making() { sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control; }
-releases() { { find $RELEASES -name 'jobq--*.sql' 2>/dev/null || true; } | sed 's/.*jobq--\(.*\)\.sql/\1/' | sort -V; }
-frozen() { echo "$RELEASES/${2-jobq}--$1.sql"; }            # version [extension]
-upgrade() { echo "$UPGRADES/${3-jobq}--$1--$2.sql"; }      # from to [extension]
+releases() { { find src/sql/releases -name 'jobq--*.sql' 2>/dev/null || true; } | sed 's/.*jobq--\(.*\)\.sql/\1/' | sort -V; }
+sql_of() { if [ "$1" = jobq ]; then echo src/sql; else echo router/sql; fi; }                       # extension
+frozen() { echo "$(sql_of "${2-jobq}")/releases/${2-jobq}--$1.sql"; }            # version [extension]
+upgrade() { echo "$(sql_of "${3-jobq}")/upgrades/${3-jobq}--$1--$2.sql"; }      # from to [extension]
+sums_of() { echo "${1%/*/*}/releases/SHA256SUMS"; }                             # frozen or upgrade script
 is_newer() { [ "$1" != "$2" ] && [ "$(printf '%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
-# The extensions of a cluster have the same version, and are released together with jobq.
-readonly CONTROLS='jobq.control jobq_shard.control jobq_router.control' CLUSTER='shard router'
-cluster_script() { scripts/cluster_script.sh "$1" "$2"; }   # shard or router, install script of jobq
+cluster_script() { router/scripts/cluster_script.sh "$1" "$2"; }   # shard or router, install script of jobq
 
 # Prints the statements of a script, without comments and the check with which each script begins.
 statements() { sed -e 's/^ *--.*//' -e '/^SELECT jobq\.require_library();$/d' -e '/^\\echo /d' "$1" | grep -v '^ *$' || true; }
@@ -32,11 +33,13 @@ after() { { releases; making; } | while read -r other; do ! is_newer "$other" "$
 # ---- the check: prints one line per problem
 
 check_sums() {
-    local file version
-    [ ! -e $SUMS ] || sha256sum -c --quiet $SUMS 2>/dev/null | sed 's/: FAILED.*/: differs from what was released; what is to change goes into an upgrade script/' || true
+    local file version sums
+    for sums in {src,router}/sql/releases/SHA256SUMS; do
+        [ ! -e $sums ] || sha256sum -c --quiet $sums 2>/dev/null | sed 's/: FAILED.*/: differs from what was released; what is to change goes into an upgrade script/' || true
+    done
     for version in $(releases); do
         file=$(frozen "$version")
-        grep -qs " $file\$" $SUMS || echo "$file: is not in $SUMS; scripts/release.sh makes releases"
+        grep -qs " $file\$" "$(sums_of "$file")" || echo "$file: is not in $(sums_of "$file"); scripts/release.sh makes releases"
         grep -qF "## [$version]" CHANGELOG.md || echo "CHANGELOG.md: has no section [$version]"
         # The file with the sums could have been rewritten, too.
         if git rev-parse -q --verify "refs/tags/v$version" >/dev/null 2>&1; then
@@ -85,7 +88,7 @@ check_cluster() {  # newest current
         scripts/install_script.sh >"$jobq"
         if ! cluster_script "$name" "$jobq" | cmp -s - "$(frozen "$1" "jobq_$name")"; then
             if [ "$1" = "$2" ]; then
-                echo "src/sql/$name: makes another script than $(frozen "$1" "jobq_$name"), which is released"
+                echo "router/sql/$name: makes another script than $(frozen "$1" "jobq_$name"), which is released"
             elif [ -z "$(statements "$file")" ]; then
                 echo "$file: has no statements, but the script of jobq_$name has changed since $1"
             fi
@@ -120,13 +123,16 @@ require_clean() { [ -z "$(git status --porcelain)" ] || fail "the tree has chang
 
 commit() {  # message
     local problems
-    git add -A $CONTROLS CHANGELOG.md debian docs src/sql
+    git add -A $CONTROLS CHANGELOG.md debian docs router/sql src/sql
     problems=$(check_sums; check_way)
     [ -z "$problems" ] || fail "$problems"
     git commit -q -m "$1"
 }
 
-note_sums() { sha256sum "$@" >>$SUMS; }
+note_sums() {  # frozen or upgrade script...
+    local file
+    for file; do sha256sum "$file" >>"$(sums_of "$file")"; done
+}
 
 # Also changes the version in the documentation, where it shows rows with versions.
 set_version() {  # version
@@ -152,7 +158,7 @@ begin_entry() {  # version
 }
 
 begin_upgrade() {  # from to
-    mkdir -p $UPGRADES
+    mkdir -p {src,router}/sql/upgrades
     cat >"$(upgrade "$1" "$2")" <<SQL
 -- What has changed in src/sql since $1. CONTRIBUTING.md, "Change SQL after a release".
 \\echo Use "ALTER EXTENSION jobq UPDATE" to load this file. \\quit
@@ -266,7 +272,7 @@ fi
 set_version "$version"
 name_entry "$version"
 sed -i "s/^## \[Unreleased\]\$/&\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
-mkdir -p $RELEASES $UPGRADES
+mkdir -p {src,router}/sql/{releases,upgrades}
 scripts/install_script.sh >"$(frozen "$version")"
 note_sums "$(frozen "$version")" ${newest:+"$(upgrade "$newest" "$version")"}
 freeze_cluster "$version" "$newest"

@@ -33,7 +33,7 @@ compile() {  # what make-arguments...
     shift
     rm -rf "$work/source"
     mkdir "$work/source"
-    cp -Rp Makefile jobq*.control META.json.in scripts src "$work/source/"
+    cp -Rp Makefile jobq.control META.json.in scripts src "$work/source/"
     if ! make -s -j"$(nproc)" -C "$work/source" PG_CONFIG="$PG_CONFIG" "$@" jobq.so >"$work/log" 2>&1; then
         tail -n 60 "$work/log"
         status=FAILED failed=$((failed + 1))

@@ -242,7 +242,7 @@ rule_majors() {
 # The install script: its statements, with comments, literals and bodies taken out.
 rule_sql_script() {
     scripts/install_script.sh >/dev/null
-    find src/sql -name '*.sql' | LC_ALL=C sort | perl -e '
+    find src/sql router/sql -name '*.sql' | LC_ALL=C sort | perl -e '
         while (my $name = <STDIN>) {
             chomp $name;
             open(my $file, "<", $name) or die "$name: $!\n";
@@ -272,7 +272,7 @@ rule_sql_script() {
 }
 
 rule_length() {
-    project_files | grep -E '^(src|test)/' | grep -vE '/(expected|releases)/|\.(o|d|bc)$' | while read -r file; do
+    project_files | grep -E '^(src|test|router)/' | grep -vE '/(expected|releases)/|\.(o|d|bc)$' | while read -r file; do
         [ -e "$file" ] || continue
         lines=$(wc -l <"$file")
         [ "$lines" -le $MAX_LINES ] || echo "$file: $lines lines, over $MAX_LINES: split it by subject"
@@ -308,7 +308,7 @@ rule_door() {
 rule_planted() {
     local patch
     for patch in test/planted/*.patch; do
-        patch --dry-run -s -f -p1 <"$patch" >/dev/null || echo "$patch: does not apply to src"
+        patch --dry-run -s -f -p1 <"$patch" >/dev/null || echo "$patch: does not apply"
     done | none
 }
 
@@ -318,7 +318,7 @@ rule_scratch() {
     local given
     {
         # shellcheck disable=SC2016
-        find scripts test bench clients web -name node_modules -prune -o -name '*.sh' -type f -print | LC_ALL=C sort |
+        find scripts test router bench clients web -name node_modules -prune -o -name '*.sh' -type f -print | LC_ALL=C sort |
             grep -vxE 'scripts/(next_release|watchful_server)\.sh|test/lint\.sh' | xargs grep -nE '\bchown\b' |
             grep -vE '^scripts/scratch\.sh:[0-9]+: +if .* then chown -R "\$SCRATCH_USER" "\$@"; fi$' || true
         # shellcheck disable=SC2016
@@ -335,7 +335,7 @@ rule_version() {
     local version
     version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
     { head -n 1 debian/changelog | grep -vF "jobq ($version-" || true
-      grep -H '^default_version' jobq_*.control | grep -vF "'$version'" || true; } | sed "s/^/not $version, as jobq.control says: /" | none
+      grep -H '^default_version' router/*.control | grep -vF "'$version'" || true; } | sed "s/^/not $version, as jobq.control says: /" | none
 }
 
 # A released script stays as it is, and from each a way leads to the version in the making.

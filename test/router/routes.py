@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The table of docs/router.md is that of src/sql/router/routes. With --write it is made anew."""
+"""The table of docs/router.md is that of router/sql/router/routes. With --write it is made anew."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 PAGE = os.path.join(ROOT, "docs/router.md")
-ROUTES = os.path.join(ROOT, "src/sql/router/routes")
+ROUTES = os.path.join(ROOT, "router/sql/router/routes")
 SAYS = {
     "own": "in a way of its own, by queue and keys as above",
     "id": "to the shard that the id says",
@@ -45,7 +45,7 @@ def main():
     if "--write" in sys.argv:
         open(PAGE, "w").write(wanted)
     elif text != wanted or BEGIN not in text:
-        print("not ok docs/router.md: the table is not that of src/sql/router/routes: test/router/routes.py --write")
+        print("not ok docs/router.md: the table is not that of router/sql/router/routes: test/router/routes.py --write")
         print("0 passed, 1 failed")
         return 1
     print("1 passed, 0 failed")

@@ -68,8 +68,8 @@ sub entries
 }
 
 # Whatever has been released, this history begins before the first one.
-my @parts = map { "'$source/$_'" } qw(Makefile jobq.control jobq_shard.control jobq_router.control scripts src docs debian CHANGELOG.md);
-does("cp -R @parts . && rm -rf src/sql/releases src/sql/upgrades", 'a copy');
+my @parts = map { "'$source/$_'" } qw(Makefile jobq.control router scripts src docs debian CHANGELOG.md);
+does("cp -R @parts . && rm -rf src/sql/releases src/sql/upgrades router/sql/releases router/sql/upgrades", 'a copy');
 does(q{sed -i "s/^default_version = .*/default_version = '1.0.0'/" jobq.control && sed -i -e '/^ -- /q' debian/changelog &&
     sed -i '1s/([^-]*-/(1.0.0-/' debian/changelog && printf '# Changelog\n\n## [Unreleased]\n' >CHANGELOG.md &&
     git init -q -b main && git add -A && git commit -qm Begin}, 'a repository');
@@ -131,6 +131,7 @@ does('scripts/release.sh --carry 1.0.3');
 checks('1.0.3 is carried over');
 is(contents('src/sql/upgrades/jobq--1.0.3--1.1.0.sql'), contents('src/sql/upgrades/jobq--1.0.2--1.1.0.sql'), 'its way up is that of 1.0.2');
 like(contents('src/sql/releases/SHA256SUMS'), qr/ src\/sql\/upgrades\/jobq--1\.0\.3--1\.1\.0\.sql$/m, 'and frozen');
+like(contents('router/sql/releases/SHA256SUMS'), qr/ router\/sql\/releases\/jobq_$_--1\.0\.3\.sql$/m, "so is the script of jobq_$_") for qw(router shard);
 says_new('one more');
 does('scripts/release.sh 1.1.1', 'a patch where no SQL has changed, without a branch');
 checks('1.1.1 is released');
@@ -139,5 +140,7 @@ my @dates = map { scalar qx(date -d '$_' +%s) } (contents('debian/changelog') =~
 cmp_ok($dates[0], '>', $dates[1], 'the newest entry is later than that below it');
 changed('src/sql/releases/jobq--1.0.1.sql', sub { s/queue/Queue/ }, 'a frozen script changes');
 refuses('scripts/release.sh --check', qr/1\.0\.1\.sql: differs from what was released.*differs from that of the tag v1\.0\.1/s);
+changed('router/sql/releases/jobq_shard--1.0.0.sql', sub { s/queue/Queue/ }, 'a frozen script of a shard changes');
+refuses('scripts/release.sh --check', qr/jobq_shard--1\.0\.0\.sql: differs from what was released/);
 
 done_testing();

@@ -1,5 +1,5 @@
 # Makes the install scripts of jobq_shard and jobq_router from their fragments. For the router, the input begins with the install
-# script of jobq and src/sql/router/routes. Each call of jobq becomes two functions: a function with the same name, arguments, and
+# script of jobq and sql/router/routes. Each call of jobq becomes two functions: a function with the same name, arguments, and
 # result, which passes the call on as its route says, and a function of PL/Proxy, jobq_router.at_NAME, whose first argument is the
 # shard. Directives in a fragment:
 #
@@ -349,7 +349,7 @@ function pay(    i) {
 }
 /^--@ calls$/ {
     for (c = 1; c <= calls; c++) {
-        if (!(call[c] in route)) fail("src/sql/router/routes: has no route for " call[c])
+        if (!(call[c] in route)) fail("sql/router/routes: has no route for " call[c])
         if (columns_of[call[c]]) print "CREATE TYPE jobq_router." call[c] "_row AS (" columns[call[c]] ");"
     }
     for (c = 1; c <= calls; c++) if (!is_procedure[call[c]]) make(call[c])
@@ -401,5 +401,5 @@ function take(line,    code, place, n, word) {
 }
 END {
     if (failed) exit 1
-    for (c = 1; c <= calls; c++) if (route[call[c]] == "own" && !(call[c] in made)) { print "src/sql/router: nothing makes " call[c] > "/dev/stderr"; exit 1 }
+    for (c = 1; c <= calls; c++) if (route[call[c]] == "own" && !(call[c] in made)) { print "sql/router: nothing makes " call[c] > "/dev/stderr"; exit 1 }
 }
