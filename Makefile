@@ -33,7 +33,7 @@ failover: ## Promote standbys under load
 chaos ddl failover:
 	@scripts/chaos.sh $@
 cluster: ## Kill, promote, add, and drain shards and routers under load
-	@scripts/cluster.sh
+	@router/scripts/cluster.sh
 monitoring: ## Test the files of monitoring with Prometheus and the exporters of Debian
 	@SUITE=monitoring scripts/check.sh
 memcheck: ## Run tests with assertions, without caches, under valgrind, and with sanitizers; STEP="assert asan": these steps

@@ -29,7 +29,7 @@ pgtap         1  test/pgtap/*.sql
 process       2  test/process/*.pl
 drivers       1  test/drivers/run.sh
 docs          1  test/docs/*.py
-router        3  test/router/*.py
+router        3  router/test/router/*.py
 audit         3  test/audit/run.sh
 together      3  test/audit/run.sh
 calendar      2- test/calendar/croner.mjs
@@ -199,13 +199,13 @@ router_servers() {
 }
 suite_router() {
     router_servers router
-    in_source test/router/run.sh
+    in_source router/test/router/run.sh
 }
 # The router tests must catch a shard that lets two sessions ask for a key at once, so that one takes the key to another shard.
 suite_doubled_key() {
     plant_defect key_not_locked
     router_servers doubled_key
-    JOBQ_ROUTER_TEST=test_a_key_stays_where_it_has_unfinished_jobs in_source test/router/run.sh moves.py >"$SCRATCH/doubled_key.log" 2>&1 && return 1
+    JOBQ_ROUTER_TEST=test_a_key_stays_where_it_has_unfinished_jobs in_source router/test/router/run.sh moves.py >"$SCRATCH/doubled_key.log" 2>&1 && return 1
     grep 'not ok .* the key is on shards 1 and 2' "$SCRATCH/doubled_key.log" && echo "1 passed, 0 failed"
 }
 

@@ -8,7 +8,7 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ("src", "test", "scripts", "examples", "bench", "sql", "clients")
+SOURCES = ("src", "test", "scripts", "examples", "bench", "sql", "clients", "router")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 GOAL = re.compile(r"make ([a-z]+(?:-[a-z]+)*)\b")

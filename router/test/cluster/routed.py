@@ -15,7 +15,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "audit"), os.path.join(HERE, "..", "chaos")]
+TEST = os.path.join(HERE, "..", "..", "..", "test")
+sys.path[:0] = [os.path.join(TEST, "audit"), os.path.join(TEST, "chaos")]
 import client  # noqa: E402
 import psycopg  # noqa: E402
 from clients import Flags, Stop  # noqa: E402  (test/chaos)

@@ -22,7 +22,8 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "audit"), os.path.join(HERE, "..", "chaos")]
+TEST = os.path.join(HERE, "..", "..", "..", "test")
+sys.path[:0] = [os.path.join(TEST, "audit"), os.path.join(TEST, "chaos")]
 import audit  # noqa: E402
 import checker  # noqa: E402
 import cluster_laws  # noqa: E402
@@ -107,7 +108,7 @@ class Run:
         environment = dict(os.environ, PGPORT=ports[0], PGDATABASE=APP,
                            JOBQ_TO=f"host={self.sockets},{self.sockets} port={','.join(ports)} dbname={DATABASE}")
         with open(os.path.join(self.directory, "forward.err"), "ab") as errors:
-            self.forwarder = subprocess.Popen([PYTHON, os.path.join(HERE, "..", "..", "examples", "forward.py"), "outbox", "audit"],
+            self.forwarder = subprocess.Popen([PYTHON, os.path.join(HERE, "..", "..", "..", "examples", "forward.py"), "outbox", "audit"],
                                               stdout=errors, stderr=errors, env=environment, start_new_session=True)
 
     def check_clients(self):

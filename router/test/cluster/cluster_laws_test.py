@@ -3,7 +3,7 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "audit"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "test", "audit"))
 import cluster_laws as laws  # noqa: E402
 from checker import Effect  # noqa: E402
 from history import Event, Item  # noqa: E402

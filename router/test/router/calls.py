@@ -261,7 +261,7 @@ def test_the_example_worker():
         conn.execute("CREATE TABLE IF NOT EXISTS hashes (text text, digest text)")
         ids = [one(conn, "SELECT jobq_enqueue('work', %s, kind => 'hash')", json.dumps({"text": str(n)})) for n in range(40)]
         environment = dict(os.environ, PGHOST=host(SERVERS[0]), PGPORT="5432", PGUSER="postgres", PGDATABASE=ROUTER)
-        worker = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "../../examples/worker.py"), "work"], env=environment, stdout=subprocess.DEVNULL)
+        worker = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "../../../examples/worker.py"), "work"], env=environment, stdout=subprocess.DEVNULL)
         try:
             wait_for("the worker", lambda: one(conn, "SELECT count(*) FROM hashes") == 40)
             wait_for("the last one", lambda: one(conn, "SELECT bool_and(g.status = 'completed') FROM unnest(%s::bigint[]) i, jobq_get(i) g", ids))

@@ -11,7 +11,7 @@ from servers import wait_for
 from topology import DATABASE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-EXAMPLES = os.path.join(HERE, "..", "..", "examples")
+EXAMPLES = os.path.join(HERE, "..", "..", "..", "examples")
 JOBS = 10
 
 

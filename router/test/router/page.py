@@ -8,7 +8,7 @@ import sys
 
 from cluster import ROUTER, SERVERS, connection, host, make_database
 
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/router.md")
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../docs/router.md")
 
 
 def shown(database, statement):
