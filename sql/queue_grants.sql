@@ -390,28 +390,6 @@ TRUNCATE jobq.hash_secret;
 DROP ROLE regress_jobq_reader;
 SELECT count(*) FROM jobq.hash_secret;
 
--- A shard tells the routers of a role of its own queues only.
-BEGIN;
-CREATE EXTENSION jobq_shard;
-SELECT jobq_shard.admit('regress_jobq_' || kind, true) FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
-SELECT jobq_enqueue(q, kind => 'ready', unique_key => 'key') FROM unnest('{grants mine,grants theirs}'::text[]) q \g /dev/null
-CREATE FUNCTION told(q text, OUT queue text, OUT ready boolean, OUT key boolean) LANGUAGE sql
-    AS $$ SELECT q, jobq_shard.is_ready(q, '{ready}', NULL, NULL), jobq_shard.still_here(0, q, 'key', NULL, NULL) $$;
-SELECT t.* FROM unnest('{grants mine,grants theirs}'::text[]) q, told(q) t;
-SET LOCAL ROLE regress_jobq_producer;
-SELECT t.* FROM unnest('{grants mine,grants theirs}'::text[]) q, told(q) t;
-SET LOCAL ROLE regress_jobq_worker;
-SELECT t.* FROM unnest('{grants mine,grants theirs}'::text[]) q, told(q) t;
-SET LOCAL ROLE regress_jobq_operator;
-SELECT t.* FROM unnest('{grants mine,grants theirs}'::text[]) q, told(q) t;
-RESET ROLE;
-SELECT jobq_enqueue('grants theirs', kind => 'twin') AS twin_of_theirs \gset
-SELECT jobq_shard.is_ready('grants theirs', '{twin}', NULL, NULL) AS ready;
-DELETE FROM jobq.jobs WHERE queue = 'grants theirs';
-SELECT jobq_unschedule('of grants theirs'), jobq_enqueue('grants mine', kind => :'twin') > 0 AS enqueued;
-SELECT jobq_shard.is_ready('grants theirs', '{twin}', NULL, NULL) AS ready, jobq_shard.has_queue('grants theirs') AS has_queue;
-ROLLBACK;
-
 -- What the metadata of a job in another queue say is nothing to a schedule.
 BEGIN;
 SELECT jobq_enqueue('grants theirs', metadata => '{"schedule": "of both"}') AS marked \gset

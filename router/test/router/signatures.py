@@ -21,6 +21,8 @@ CALLS = """
     FROM pg_proc p JOIN pg_type y ON y.oid = p.prorettype
     WHERE p.proname LIKE 'jobq\\_%%' AND p.pronamespace = 'public'::regnamespace
 """
+# The hash of this kind in queue "grants mine" is that of kind "twin" in queue "grants theirs", if the hash has no secret.
+TWIN = "\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x136)\x1c\x06x\x05\x09\x0c61\x16\x08"
 OF_THE_ROUTER = {"jobq_add_shard", "jobq_alter_shard", "jobq_drain_shard", "jobq_remove_shard", "jobq_route_queue", "jobq_settle"}
 VIEWS = """
     SELECT c.relname AS name, array_agg(concat_ws(' ', a.attname, format_type(a.atttypid, NULL)) ORDER BY a.attnum) AS columns
@@ -116,6 +118,35 @@ def test_only_who_is_let_in_can_call():
         with shard(1, user="regress_producer") as behind:
             fails(behind, "42501", "SELECT jobq_shard.note_gone('theirs', 'k')")
             fails(behind, "42501", "SELECT jobq_shard.take_map(99, '{}')")
+
+
+def test_a_shard_reveals_nothing_about_queues_of_others():
+    """The functions of jobq_shard that routers call are SECURITY DEFINER, so they must check the grants of the role themselves."""
+    queues = ("grants mine", "grants theirs")
+    make_database(SERVERS[0], "asked", "jobq", "jobq_shard")
+    with connect(SERVERS[0], "asked") as conn:
+        for profile in ("producer", "worker", "operator"):
+            make_role(f"regress_asking_{profile}")
+            conn.execute("SELECT jobq_grant(%s, %s, %s)", (f"regress_asking_{profile}", profile, [queues[0]]))
+            conn.execute("SELECT jobq_shard.admit(%s, true)", (f"regress_asking_{profile}",))
+        for queue in queues:
+            conn.execute("SELECT jobq_enqueue(%s, kind => 'ready', unique_key => 'key')", (queue,))
+        # Whether each queue has a ready job, and a job with the key.
+        asks = "SELECT jobq_shard.is_ready(q, '{ready}', NULL, NULL), jobq_shard.still_here(0, q, 'key', NULL, NULL) FROM unnest(%s::text[]) q"
+        for user, of_mine, of_theirs in (("postgres", (True, True), (True, True)), ("regress_asking_producer", (False, True), (False, False)),
+                                         ("regress_asking_worker", (True, False), (False, False)),
+                                         ("regress_asking_operator", (False, True), (False, False))):
+            with connect(SERVERS[0], "asked", user) as asking:
+                answers = asking.execute(asks, (list(queues),)).fetchall()
+                assert answers == [of_mine, of_theirs], f"{user}: {answers}"
+        # A ready job of another queue does not count, whatever its kind.
+        ready = "SELECT jobq_shard.is_ready('grants theirs', '{twin}', NULL, NULL)"
+        conn.execute("SELECT jobq_enqueue('grants theirs', kind => 'twin')")
+        assert one(conn, ready) is True
+        conn.execute("DELETE FROM jobq.jobs WHERE queue = 'grants theirs'")
+        conn.execute("SELECT jobq_enqueue('grants mine', kind => %s)", (TWIN,))
+        assert one(conn, ready) is False
+        assert one(conn, "SELECT jobq_shard.has_queue('grants theirs')") is False
 
 
 def test_settings_of_a_session_change_no_call():
