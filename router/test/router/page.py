@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What docs/router.md shows is what comes: the lines behind a prompt `NAME=>` run in the database of that name. --write puts in what came."""
+"""What router/README.md shows is what comes: the lines behind a prompt `NAME=>` run in the database of that name. --write puts in what came."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import sys
 
 from cluster import ROUTER, SERVERS, connection, host, make_database
 
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../docs/router.md")
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
 
 
 def shown(database, statement):
@@ -45,7 +45,7 @@ def main():
     elif found != text:
         theirs, ours = text.split("\n"), found.split("\n")
         different = next(n for n, (one, other) in enumerate(zip(theirs, ours)) if one != other)
-        print("not ok docs/router.md: not what came:", *ours[different - 1:different + 10], sep="\n")
+        print("not ok router/README.md: not what came:", *ours[different - 1:different + 10], sep="\n")
         print("0 passed, 1 failed")
         return 1
     print("1 passed, 0 failed")

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""The table of docs/router.md is that of router/sql/router/routes. With --write it is made anew."""
+"""The table of router/README.md is that of router/sql/router/routes. With --write it is made anew."""
 
 import os
 import re
 import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
-PAGE = os.path.join(ROOT, "docs/router.md")
+PAGE = os.path.join(ROOT, "router/README.md")
 ROUTES = os.path.join(ROOT, "router/sql/router/routes")
 SAYS = {
     "own": "in a way of its own, by queue and keys as above",
@@ -45,7 +45,7 @@ def main():
     if "--write" in sys.argv:
         open(PAGE, "w").write(wanted)
     elif text != wanted or BEGIN not in text:
-        print("not ok docs/router.md: the table is not that of router/sql/router/routes: router/test/router/routes.py --write")
+        print("not ok router/README.md: the table is not that of router/sql/router/routes: router/test/router/routes.py --write")
         print("0 passed, 1 failed")
         return 1
     print("1 passed, 0 failed")
