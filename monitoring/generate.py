@@ -109,6 +109,10 @@ PANELS = [
     ("Schedules", "short", 8, [("sum by (state) (jobq_schedules)", "{{state}}")]),
     ("How late the duties are", "s", 12, [("jobq_round_overdue_seconds", "{{instance}}"), ("jobq_schedules_overdue_seconds", "{{instance}} schedules")]),
     ("Duties that fail, times in a row", "short", 12, [("jobq_duty_failures > 0", "{{instance}} {{duty}}")]),
+    ("Tables in shared memory, part in use", "percentunit", 12,
+     [("max by (instance, part) (jobq_shared_memory_entries / jobq_shared_memory_capacity)", "{{instance}} {{part}}")]),
+    ("Entries evicted from shared memory per second", "ops", 12,
+     [("max by (instance, part) (rate(jobq_shared_memory_evictions_total[$__rate_interval]))", "{{instance}} {{part}}")]),
 ]
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 HEIGHT = 8

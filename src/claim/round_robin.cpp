@@ -24,7 +24,7 @@ struct Place {
 
 // A set of places. Its lock is held for a few instructions only.
 struct Places {
-    EntrySet<Place> places;
+    EntrySet<Place, Part::RoundRobin> places;
     slock_t lock;
     uint64 asked;
 };
@@ -88,6 +88,16 @@ bool move_round_robin(std::string_view queue, uint64 *expected, uint64 next) {
         *position = next;
         return true;
     });
+}
+
+SharedUsage round_robin_usage() {
+    int64 entries = 0;
+    for (Places *set = shared; set < shared + kSharedSets; set++) {
+        SpinLockAcquire(&set->lock);
+        entries += set->places.used();
+        SpinLockRelease(&set->lock);
+    }
+    return {entries, kSharedSets * decltype(Places::places)::kPlaces, evictions(Part::RoundRobin)};
 }
 
 Size round_robin_size() { return sizeof(Places) * kSharedSets; }

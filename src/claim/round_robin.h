@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -19,5 +20,6 @@ bool move_round_robin(std::string_view queue, uint64 *expected, uint64 next);
 // Sets up the positions in shared memory, for main/jobq.cpp.
 Size round_robin_size();
 void make_round_robin(void *memory, bool fresh);
+SharedUsage round_robin_usage();
 
 }  // namespace jobq

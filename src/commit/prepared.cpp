@@ -54,7 +54,7 @@ struct PreparedTable {
 
 PreparedTable *shared = nullptr;
 
-LWLock *lock() { return shared_lock(Lock::Prepared); }
+LWLock *lock() { return shared_lock(Part::Prepared); }
 
 Fate fate_of(const Prepared &item) { return jobq::fate_of(XidFromFullTransactionId(item.xid)); }
 
@@ -294,6 +294,8 @@ void settle_prepared() {
         if (fate != Fate::Open) tell(copy, fate, &shared->items[next - 1]);
     }
 }
+
+SharedUsage prepared_usage() { return {pg_atomic_read_u32(&shared->count), shared->capacity, kNeverEvicts}; }
 
 Size prepared_size() { return add_size(offsetof(PreparedTable, items), mul_size(places(), sizeof(Prepared))); }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -53,5 +54,6 @@ void leave_prepared_to_worker();
 // The shared memory of this file.
 Size prepared_size();
 void make_prepared(void *memory, bool fresh);
+SharedUsage prepared_usage();
 
 }  // namespace jobq

@@ -41,7 +41,7 @@ struct AwaitedJobs {
 
 AwaitedJobs *awaited = nullptr;
 
-LWLock *lock() { return shared_lock(Lock::AwaitedJobs); }
+LWLock *lock() { return shared_lock(Part::AwaitedJobs); }
 
 int bucket_of(int64 job) { return static_cast<int>(spread(MyDatabaseId, job) >> (32 - kBucketBits)); }
 
@@ -68,7 +68,10 @@ Added add(int64 job) {
         return Added::Known;
     }
     const int32 added = awaited->free;
-    if (added == kNone) return Added::NoRoom;
+    if (added == kNone) {
+        note_evictions(Part::AwaitedJobs);
+        return Added::NoRoom;
+    }
     const int bucket = bucket_of(job);
     awaited->free = awaited->entries[added].next;
     awaited->entries[added] = {job, MyDatabaseId, false, first_of(bucket), awaited->searches};
@@ -194,6 +197,10 @@ bool job_is_awaited(int64 job) {
     const bool all = database != nullptr && database->all;
     LWLockRelease(lock());
     return all;
+}
+
+SharedUsage awaited_jobs_usage() {
+    return {pg_atomic_read_u32(&awaited->count), kEntries, evictions(Part::AwaitedJobs)};
 }
 
 Size awaited_jobs_size() { return sizeof(AwaitedJobs); }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -35,5 +36,6 @@ bool job_is_awaited(int64 job);
 // For main/jobq.cpp: its part of the shared memory.
 Size awaited_jobs_size();
 void make_awaited_jobs(void *memory, bool fresh);
+SharedUsage awaited_jobs_usage();
 
 }  // namespace jobq

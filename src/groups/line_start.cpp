@@ -88,6 +88,7 @@ void keep(const Look &look) {
         const bool goes_on =
             !look.whole && is_of(*place, look.group) && place->epoch == look.epoch && place->unknown == look.unknown;
         if (goes_on && place->first > first) return false;
+        if (place->epoch != kNoEpoch && current && !is_of(*place, look.group)) note_evictions(Part::LineStarts);
         const int64 saved = int64{goes_on ? place->saved : 0} + look.passed;
         place->saved = static_cast<int32>(Min(saved, int64{PG_INT32_MAX}));
         place->database = MyDatabaseId;
@@ -177,6 +178,16 @@ void tell_lines(const Unblocked *unblocked, int count, Blockers anything) {
             return true;
         });
     }
+}
+
+SharedUsage line_starts_usage() {
+    int64 entries = 0;
+    for (Place &place : places->items) {
+        SpinLockAcquire(&place.lock);
+        entries += place.epoch != kNoEpoch;
+        SpinLockRelease(&place.lock);
+    }
+    return {entries, kPlaces, evictions(Part::LineStarts)};
 }
 
 Size line_starts_size() { return sizeof(Places); }

@@ -16,6 +16,7 @@
 
 #include "compat/pg.h"
 #include "log/transaction_log.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -52,5 +53,6 @@ void forget_lines(Oid database);
 // For main/jobq.cpp: its part of the shared memory.
 Size line_starts_size();
 void make_line_starts(void *memory, bool fresh);
+SharedUsage line_starts_usage();
 
 }  // namespace jobq

@@ -43,7 +43,7 @@ Lists *lists = nullptr;
 
 List *list_of(const DatabaseState *db) { return &lists->lists[db - shared_state()->databases]; }
 
-LWLock *unblock_lock() { return shared_lock(Lock::Unblock); }
+LWLock *unblock_lock() { return shared_lock(Part::Unblocked); }
 
 // ---- under the lock
 
@@ -74,6 +74,7 @@ void start_list(List *list) {
 void add_entry(List *list, const Unblocked &unblocked) {
     const int32 added = lists->free;
     if (added == kNone || list->count == kMaxListed) {
+        note_evictions(Part::Unblocked, list->count + 1);
         empty_list(list);
         list->anything = kAllBlockers;
         return;
@@ -210,6 +211,14 @@ bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now) {
 bool begin_promoting() {
     const DatabaseState *db = known_session_database();
     return db != nullptr && pg_atomic_exchange_u64(&list_of(db)->promoter, own_number()) == own_number();
+}
+
+SharedUsage unblocked_list_usage() {
+    int64 entries = 0;
+    LWLockAcquire(unblock_lock(), LW_SHARED);
+    for (const List &list : lists->lists) entries += list.count;
+    LWLockRelease(unblock_lock());
+    return {entries, kEntries, evictions(Part::Unblocked)};
 }
 
 Size unblocked_list_size() { return sizeof(Lists); }

@@ -10,6 +10,7 @@
 #include "compat/pg.h"
 #include "log/transaction_log.h"
 #include "shmem/database_state.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -58,5 +59,6 @@ bool begin_promoting();
 // For main/jobq.cpp: its part of the shared memory.
 Size unblocked_list_size();
 void make_unblocked_list(void *memory, bool fresh);
+SharedUsage unblocked_list_usage();
 
 }  // namespace jobq

@@ -37,8 +37,8 @@ struct Entry {
     EmptyRanges ranges;
 };
 
-using Set = EntrySet<Entry>;
-using Table = SetTable<Set, Lock::LaneRanges>;
+using Set = EntrySet<Entry, Part::EmptyRanges>;
+using Table = SetTable<Set>;
 
 struct LaneRanges {
     // never repeats, so that a read notices if its entry was given to another lane and back
@@ -224,6 +224,8 @@ void leave_repair_place(const RepairPlace &place) {
     db->repaired_to = place;
     LWLockRelease(database_states_lock());
 }
+
+SharedUsage empty_ranges_usage() { return table.usage(); }
 
 Size empty_ranges_size() { return offsetof(LaneRanges, sets) + sizeof(Set) * set_count(); }
 

@@ -20,6 +20,7 @@
 #include "core/key_space.h"
 #include "lanes/empty_ranges_policy.h"
 #include "shmem/database_state.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -84,5 +85,6 @@ void leave_repair_place(const RepairPlace &place);
 // For main/jobq.cpp: the shared memory of this part.
 Size empty_ranges_size();
 void make_empty_ranges(void *memory, bool fresh);
+SharedUsage empty_ranges_usage();
 
 }  // namespace jobq

@@ -29,8 +29,8 @@ struct Entry {
     TimestampTz due;
 };
 
-using Set = EntrySet<Entry>;
-using Table = SetTable<Set, Lock::Leases>;
+using Set = EntrySet<Entry, Part::YoungLeases>;
+using Table = SetTable<Set>;
 
 // The set of an entry depends on the id of the job.
 Table table = {};
@@ -102,7 +102,10 @@ bool enter(const Entry &entry) {
         // Reads without the lock. A torn copy does no harm, because it differs from what is there under the lock.
         Set copy = *set;
         const Entry *found = copy.find([&](const Entry &known) { return can_replace(known, entry.made); });
-        if (found == nullptr) return false;
+        if (found == nullptr) {
+            note_evictions(Part::YoungLeases);
+            return false;
+        }
         Entry *place = set->begin() + (found - copy.begin());
         const bool entered = table.with_set(entry.job, LW_EXCLUSIVE, [&](Set *) {
             const bool same = is_same(*place, *found);
@@ -251,6 +254,8 @@ uint32 worker_hash_of(const text *worker_id) {
 }
 
 int max_young_leases() { return table.room(); }
+
+SharedUsage young_leases_usage() { return table.usage(); }
 
 Size young_leases_size() { return sizeof(Set) * set_count(); }
 

@@ -12,6 +12,7 @@
 
 #include "compat/pg.h"
 #include "core/job.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -56,5 +57,6 @@ int max_young_leases();
 // For main/jobq.cpp: the shared memory of this part.
 Size young_leases_size();
 void make_young_leases(void *memory, bool fresh);
+SharedUsage young_leases_usage();
 
 }  // namespace jobq

@@ -59,20 +59,19 @@ struct Bound {
     uint64 ticket;  // of that claim
 };
 
-struct Set : EntrySet<Entry> {
+struct Set : EntrySet<Entry, Part::Limits> {
     core::ForgottenBuckets forgotten;  // the buckets that were replaced
 };
 
 struct Limits {
-    TimestampTz since;           // when the first buckets began to fill, from the bucket file; 0: see writing_since()
-    pg_atomic_uint64 changes;    // never repeats, so that replacing a limit and restoring it is noticed
-    pg_atomic_uint64 forgotten;  // number of buckets that were replaced although tokens were spent
-    pg_atomic_uint64 said_at;    // time of the last log message about it
+    TimestampTz since;         // when the first buckets began to fill, from the bucket file; 0: see writing_since()
+    pg_atomic_uint64 changes;  // never repeats, so that replacing a limit and restoring it is noticed
+    pg_atomic_uint64 said_at;  // time of the last log message about replaced buckets
     Bound bounds[kBounds];
 };
 
 Limits *limits = nullptr;
-using Table = SetTable<Set, Lock::Limits>;
+using Table = SetTable<Set>;
 Table table = {};
 
 int set_count() { return Table::sets_for(settings.max_limits); }
@@ -99,10 +98,8 @@ Entry *make_entry(Set *set, int64 limit) {
     Entry *place = set->place(
         MyDatabaseId, [](const Entry &a, const Entry &b) { return a.used_at < b.used_at; },
         [now](const Entry &entry) { return has_spent_tokens(entry, now); });
-    if (place->database != InvalidOid && has_spent_tokens(*place, now)) {
+    if (place->database != InvalidOid && has_spent_tokens(*place, now))
         core::forget_bucket(&set->forgotten, place->database, place->queue, place->bucket, now);
-        pg_atomic_fetch_add_u64(&limits->forgotten, 1);
-    }
     init_entry(place, MyDatabaseId, limit);
     return place;
 }
@@ -139,14 +136,14 @@ void say_too_small() {
 // Calls body(entry, set). Adds the limit to the table first if necessary.
 template <typename Body>
 auto with_entry(int64 limit, Body body) {
-    const uint64 forgotten = pg_atomic_read_u64(&limits->forgotten);
+    const int64 evicted = evictions(Part::Limits);
     const auto result = with_set(limit, [&](Set *set) {
         Entry *entry = find_entry(set, limit);
         if (entry == nullptr) entry = make_entry(set, limit);
         entry->used_at = GetCurrentTimestamp();
         return body(entry, set);
     });
-    if (pg_atomic_read_u64(&limits->forgotten) != forgotten) say_too_small();
+    if (evictions(Part::Limits) != evicted) say_too_small();
     return result;
 }
 
@@ -289,7 +286,6 @@ void keep_buckets(int code, Datum) {
 void clear_limits() {
     memset(static_cast<void *>(limits), 0, limits_size());
     pg_atomic_init_u64(&limits->changes, 0);
-    pg_atomic_init_u64(&limits->forgotten, 0);
     pg_atomic_init_u64(&limits->said_at, 0);
 }
 
@@ -457,7 +453,7 @@ void forget_slots() {
     if (anything_throttled()) forget_empty_ranges();
 }
 
-uint64 forgotten_buckets() { return limits == nullptr ? 0 : pg_atomic_read_u64(&limits->forgotten); }
+SharedUsage limits_usage() { return table.usage(); }
 
 Size limits_size() { return add_size(MAXALIGN(sizeof(Limits)), mul_size(set_count(), sizeof(Set))); }
 

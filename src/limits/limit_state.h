@@ -22,6 +22,7 @@
 
 #include "compat/pg.h"
 #include "core/limit.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -82,11 +83,9 @@ int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz 
 // Forgets which slots of this session's database are free, and which jobs wait for one. Raises no error.
 void forget_slots();
 
-// Returns the number of buckets that were replaced although they were not full since the server started.
-uint64 forgotten_buckets();
-
 // The shared memory of this file, for main/jobq.cpp.
 Size limits_size();
 void make_limits(void *memory, bool fresh);
+SharedUsage limits_usage();
 
 }  // namespace jobq

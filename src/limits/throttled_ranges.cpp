@@ -48,7 +48,7 @@ struct Throttled {
 
 Throttled *throttled = nullptr;
 
-LWLock *lock() { return shared_lock(Lock::Throttled); }
+LWLock *lock() { return shared_lock(Part::ThrottledRanges); }
 
 Lane *find_lane(int64 lane) {
     for (Lane &entry : throttled->lanes)
@@ -100,6 +100,7 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
             entry->too_many = true;
         }
     }
+    if (entry == nullptr) note_evictions(Part::ThrottledRanges);
     const bool kept = entry != nullptr && !entry->too_many;
     LWLockRelease(lock());
     return kept;
@@ -151,6 +152,10 @@ TimestampTz next_unthrottling(int64 lane) {
     for (int i = 0; entry != nullptr && i < entry->count; i++) next = Min(next, entry->keys[i].when);
     LWLockRelease(lock());
     return next;
+}
+
+SharedUsage throttled_ranges_usage() {
+    return {pg_atomic_read_u32(&throttled->lane_count), kLanes, evictions(Part::ThrottledRanges)};
 }
 
 Size throttled_ranges_size() { return sizeof(Throttled); }

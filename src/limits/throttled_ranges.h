@@ -14,6 +14,7 @@
 
 #include "compat/pg.h"
 #include "lanes/empty_ranges.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -49,5 +50,6 @@ TimestampTz next_unthrottling(int64 lane);
 // The shared memory of this file, for main/jobq.cpp.
 Size throttled_ranges_size();
 void make_throttled_ranges(void *memory, bool fresh);
+SharedUsage throttled_ranges_usage();
 
 }  // namespace jobq

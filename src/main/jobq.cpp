@@ -115,30 +115,39 @@ constexpr TransactionPart kTransactionParts[] = {
 };
 static_assert(in_order(kTransactionParts));
 
-// The parts of the shared memory.
-constexpr SharedPart kSharedParts[] = {
-    {"jobq data directory", data_directory_size, make_data_directory},
-    {"jobq empty ranges", empty_ranges_size, make_empty_ranges},
-    {"jobq young leases", young_leases_size, make_young_leases},
-    {"jobq recent claims", recent_claims_size, make_recent_claims},
-    {"jobq notices", notices_size, make_notices},
-    {"jobq waiters", waiters_size, make_waiters},
-    {"jobq job waiters", job_waiters_size, make_job_waiters},
-    {"jobq limits", limits_size, make_limits},
-    {"jobq throttled ranges", throttled_ranges_size, make_throttled_ranges},
-    {"jobq databases", database_states_size, make_database_states},
-    {"jobq counters", counters_size, make_counters},
-    {"jobq totals", totals_size, make_totals},
-    {"jobq prepared", prepared_size, make_prepared},
-    {"jobq round robin", round_robin_size, make_round_robin},
-    {"jobq unblocked", unblocked_list_size, make_unblocked_list},
-    {"jobq successions", successions_size, make_successions},
-    {"jobq line starts", line_starts_size, make_line_starts},
-    {"jobq awaited jobs", awaited_jobs_size, make_awaited_jobs},
-    {"jobq recent filters", recent_filters_size, make_recent_filters},
-    {"jobq wake notes", wake_notes_size, make_wake_notes},
-    {"jobq executors", executors_size, make_executors},
+// The parts of the shared memory. A part without a usage function has no entries that could be counted.
+constexpr SharedParts kSharedParts = {
+    {Part::Databases, "jobq databases", "JobqDatabases", 1, database_states_size, make_database_states,
+     database_states_usage},
+    {Part::Prepared, "jobq prepared", "JobqPrepared", 1, prepared_size, make_prepared, prepared_usage},
+    {Part::Counters, "jobq counters", "JobqCounters", 1, counters_size, make_counters, counters_usage},
+    {Part::Totals, "jobq totals", "JobqTotals", 1, totals_size, make_totals, totals_usage},
+    {Part::Notices, "jobq notices", "JobqNotices", 1, notices_size, make_notices, notices_usage},
+    {Part::Waiters, "jobq waiters", "JobqWaiters", kLockPartitions, waiters_size, make_waiters, waiters_usage},
+    {Part::EmptyRanges, "jobq empty ranges", "JobqLanes", kLockPartitions, empty_ranges_size, make_empty_ranges,
+     empty_ranges_usage},
+    {Part::YoungLeases, "jobq young leases", "JobqLeases", kLockPartitions, young_leases_size, make_young_leases,
+     young_leases_usage},
+    {Part::JobWaiters, "jobq job waiters", "JobqJobWaiters", kLockPartitions, job_waiters_size, make_job_waiters,
+     job_waiters_usage},
+    {Part::Limits, "jobq limits", "JobqLimits", kLockPartitions, limits_size, make_limits, limits_usage},
+    {Part::ThrottledRanges, "jobq throttled ranges", "JobqThrottledRanges", 1, throttled_ranges_size,
+     make_throttled_ranges, throttled_ranges_usage},
+    {Part::Unblocked, "jobq unblocked", "JobqUnblocked", 1, unblocked_list_size, make_unblocked_list,
+     unblocked_list_usage},
+    {Part::AwaitedJobs, "jobq awaited jobs", "JobqAwaitedJobs", 1, awaited_jobs_size, make_awaited_jobs,
+     awaited_jobs_usage},
+    {Part::RecentFilters, "jobq recent filters", "JobqRecentFilters", 1, recent_filters_size, make_recent_filters,
+     recent_filters_usage},
+    {Part::WakeNotes, "jobq wake notes", "JobqWakeNotes", 1, wake_notes_size, make_wake_notes, wake_notes_usage},
+    {Part::Executors, "jobq executors", "JobqExecutors", 1, executors_size, make_executors, executors_usage},
+    {Part::RoundRobin, "jobq round robin", nullptr, 0, round_robin_size, make_round_robin, round_robin_usage},
+    {Part::LineStarts, "jobq line starts", nullptr, 0, line_starts_size, make_line_starts, line_starts_usage},
+    {Part::RecentClaims, "jobq recent claims", nullptr, 0, recent_claims_size, make_recent_claims, nullptr},
+    {Part::Successions, "jobq successions", nullptr, 0, successions_size, make_successions, nullptr},
+    {Part::DataDirectory, "jobq data directory", nullptr, 0, data_directory_size, make_data_directory, nullptr},
 };
+static_assert(in_order(kSharedParts));
 
 void lease_has_ended(int64 job, int64 lease) {
     end_lease(job, lease);
@@ -166,7 +175,7 @@ void _PG_init(void) {
     jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
     jobq::be_only_library();
     if (!process_shared_preload_libraries_in_progress) return;
-    jobq::request_shared_memory(jobq::kSharedParts, lengthof(jobq::kSharedParts));
+    jobq::request_shared_memory(jobq::kSharedParts);
     jobq::install_database_commands_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();

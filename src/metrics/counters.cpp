@@ -69,7 +69,7 @@ bool counting = false;
 
 int running_room() { return MaxBackends + max_prepared_xacts + 1; }
 
-LWLock *lock() { return shared_lock(Lock::Counters); }
+LWLock *lock() { return shared_lock(Part::Counters); }
 
 uint32 *running_list(const DatabaseCounters *database, bool entered) {
     const auto index = static_cast<Size>(database - shared->databases);
@@ -122,7 +122,10 @@ void free_empty_entries() {
 // Returns nullptr if there is no room. Needs the exclusive lock.
 Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
     Entry *entry = entries.take(database->database, hash, &database->entries);
-    if (entry == nullptr) return nullptr;
+    if (entry == nullptr) {
+        note_evictions(Part::Counters);
+        return nullptr;
+    }
     memcpy(entry->queue, queue, sizeof(QueueName));
     entry->since = GetCurrentTimestamp();
     for (auto &number : entry->jobs) pg_atomic_write_u64(&number, 0);
@@ -282,6 +285,14 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
 }
 
 }  // namespace
+
+SharedUsage counters_usage() {
+    if (shared == nullptr) return {};
+    LWLockAcquire(lock(), LW_SHARED);
+    const SharedUsage usage = {entries.taken(), entries.capacity(), evictions(Part::Counters)};
+    LWLockRelease(lock());
+    return usage;
+}
 
 Size counters_size() {
     Size size = MAXALIGN(sizeof(Counters));

@@ -19,6 +19,7 @@
 #include "compat/pg.h"
 #include "compat/queue_name.h"
 #include "core/counts.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -27,6 +28,7 @@ namespace jobq {
 // main/jobq.cpp calls these functions for this part of the shared memory.
 Size counters_size();
 void make_counters(void *memory, bool fresh);
+SharedUsage counters_usage();
 
 struct QueueChange;  // log/logged.h
 

@@ -31,17 +31,15 @@ namespace jobq::core {
     FAMILY(JobRun, "jobq_job_run_seconds", Histogram, "queue,kind,overflow", "From a claim to the end of the attempt, but for those that were lost.") \
     FAMILY(StatsReset, "jobq_stats_reset_timestamp_seconds", Gauge, "", "When the totals and histograms began.")       \
     FAMILY(Missed, "jobq_missed_transactions_total", Counter, "", "Transactions that are not, or not wholly, in the totals.") \
-    FAMILY(SeriesTaken, "jobq_metric_series", Gauge, "", "Queues and kinds with totals of their own, in the whole server.") \
-    FAMILY(SeriesMax, "jobq_max_metric_series", Gauge, "", "How many there may be: the setting of that name.")          \
-    FAMILY(BucketsForgotten, "jobq_rate_buckets_forgotten_total", Counter, "", "Token buckets of rates that made room for others before they were full, in the whole server: with more, fewer jobs start than the rates allow.") \
     FAMILY(Schedules, "jobq_schedules", Gauge, "state", "Schedules: active, paused, failing.")                         \
     FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "For how long the schedule that is due longest has not fired.") \
     FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Runs that were not fired, of the schedules that there are.") \
     FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
     FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "How many there may be in the whole server: the setting of that name.") \
     FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \
-    FAMILY(Databases, "jobq_databases", Gauge, "", "Databases with a place in shared memory: those that use jobq, and those that the launcher looks into.") \
-    FAMILY(DatabasesMax, "jobq_max_databases", Gauge, "", "How many there may be: no background worker serves the others.") \
+    FAMILY(SharedMemoryEntries, "jobq_shared_memory_entries", Gauge, "part", "Entries in use of each table in shared memory, in the whole server.") \
+    FAMILY(SharedMemoryCapacity, "jobq_shared_memory_capacity", Gauge, "part", "Number of entries that each table in shared memory has room for.") \
+    FAMILY(SharedMemoryEvictions, "jobq_shared_memory_evictions_total", Counter, "part", "Entries that a table in shared memory has lost because it was full, since the server started.") \
     FAMILY(RoundOverdue, "jobq_round_overdue_seconds", Gauge, "", "How late the next round of the duties is.")         \
     FAMILY(Rounds, "jobq_rounds_total", Counter, "", "Rounds of the duties since the server started.")                 \
     FAMILY(DutyJobs, "jobq_duty_jobs_total", Counter, "duty", "Jobs that each duty has changed since the server started.") \

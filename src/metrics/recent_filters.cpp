@@ -46,7 +46,7 @@ struct Memo {
 };
 Memo memos[kMemos];
 
-LWLock *filters_lock() { return shared_lock(Lock::RecentFilters); }
+LWLock *filters_lock() { return shared_lock(Part::RecentFilters); }
 
 uint64 add_bytes(uint64 digest, const void *bytes, size_t size) {
     return hash_bytes_extended(static_cast<const unsigned char *>(bytes), static_cast<int>(size), digest);
@@ -153,6 +153,14 @@ void make_recent_filters(void *memory, bool fresh) {
     board->known_since = GetCurrentTimestamp();
 }
 
+SharedUsage recent_filters_usage() {
+    int64 entries = 0;
+    LWLockAcquire(filters_lock(), LW_SHARED);
+    for (const Filter &filter : board->filters) entries += filter.digest != 0;
+    LWLockRelease(filters_lock());
+    return {entries, kFilters, evictions(Part::RecentFilters)};
+}
+
 void note_filter(std::string_view queue, const core::WorkerFilter &filter, TimestampTz now) {
     if (board == nullptr) return;
     const uint64 digest = digest_of(queue, filter);
@@ -164,6 +172,7 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
     if (place->digest != digest) {
         // A session may have used the old filter for up to kNoteEvery after it was noted, without noting it again.
         if (place->digest != 0) board->known_since = Max(board->known_since, place->asked_at + kNoteEvery);
+        if (place->digest != 0 && place->asked_at > now - kRecent) note_evictions(Part::RecentFilters);
         memset(place, 0, sizeof(*place));
         place->digest = digest;
         place->database = MyDatabaseId;

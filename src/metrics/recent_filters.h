@@ -8,6 +8,7 @@
 #include "compat/pg.h"
 #include "core/job.h"
 #include "core/lane.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -39,5 +40,6 @@ RecentFilters recent_filters(std::string_view queue, TimestampTz now);
 // main/jobq.cpp calls these functions for this part of the shared memory.
 Size recent_filters_size();
 void make_recent_filters(void *memory, bool fresh);
+SharedUsage recent_filters_usage();
 
 }  // namespace jobq

@@ -1,11 +1,10 @@
-// Collects the samples without a queue: schedules, executors, background workers, and versions.
+// Collects the samples without a queue: schedules, executors, shared memory, background workers, and versions.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "identity/identity.h"
-#include "limits/limit_state.h"
 #include "metrics/samples.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
@@ -75,6 +74,20 @@ void add_duties(Samples *samples) {
     }
 }
 
+void add_shared_memory(Samples *samples) {
+    for (const SharedPart &part : shared_parts()) {
+        const SharedUsage usage = part.usage == nullptr ? SharedUsage{} : part.usage();
+        if (usage.capacity == 0) continue;
+        const char *name = part.name + strlen("jobq ");
+        const auto add = [&](Family family, int64 value) {
+            samples->add(sample_of(family, static_cast<double>(value)).with("part", name));
+        };
+        add(Family::SharedMemoryEntries, usage.entries);
+        add(Family::SharedMemoryCapacity, usage.capacity);
+        if (usage.evictions != kNeverEvicts) add(Family::SharedMemoryEvictions, usage.evictions);
+    }
+}
+
 void add_versions(Samples *samples) {
     const Rows rows = read(get_version, Params());
     Sample sample = sample_of(Family::Info, 1);
@@ -90,10 +103,8 @@ void collect_server(Samples *samples) {
     add_versions(samples);
     // Nothing of jobq runs on a standby.
     if (!shared_memory_ready() || RecoveryInProgress()) return;
-    samples->gauge(Family::BucketsForgotten, static_cast<double>(forgotten_buckets()));
     add_executors(samples);
-    samples->gauge(Family::Databases, count_databases());
-    samples->gauge(Family::DatabasesMax, kMaxDatabases);
+    add_shared_memory(samples);
     samples->gauge(Family::LauncherUp, shared_state()->launcher_pid != 0 ? 1 : 0);
     add_duties(samples);
 }

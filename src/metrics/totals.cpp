@@ -42,7 +42,7 @@ struct SharedTotals {
 SharedTotals *shared = nullptr;
 HashTable<Entry> entries;
 
-LWLock *lock() { return shared_lock(Lock::Totals); }
+LWLock *lock() { return shared_lock(Part::Totals); }
 
 DatabaseTotals *totals_of(Oid oid) { return part_of_database(shared->databases, oid); }
 
@@ -234,8 +234,6 @@ Totals read_totals() {
         DatabaseTotals *database = totals_of(MyDatabaseId);
         const bool fits = database == nullptr || entries.count(database->entries) <= room;
         totals.known = database != nullptr;
-        totals.places = entries.capacity();
-        totals.taken = entries.taken();
         if (database != nullptr && fits) {
             totals.since = database->since;
             totals.missed = static_cast<int64>(pg_atomic_read_u64(&database->missed));
@@ -252,6 +250,14 @@ Totals read_totals() {
     if (named > 0 && totals.series[named - 1].name.queue_bytes == 0) named--;
     std::sort(totals.series, totals.series + named, comes_first);
     return totals;
+}
+
+SharedUsage totals_usage() {
+    if (shared == nullptr) return {};
+    LWLockAcquire(lock(), LW_SHARED);
+    const SharedUsage usage = {entries.taken(), entries.capacity(), kNeverEvicts};
+    LWLockRelease(lock());
+    return usage;
 }
 
 Size totals_size() {

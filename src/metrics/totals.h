@@ -12,6 +12,7 @@
 
 #include "compat/pg.h"
 #include "core/series.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -39,11 +40,10 @@ struct Series {
     core::SeriesNumbers numbers;
 };
 struct Totals {
-    bool known;           // false if this database has no totals
-    TimestampTz since;    // when the totals were reset or started
-    int64 missed;         // number of transactions that are missing from the totals, wholly or partly
-    int64 places, taken;  // number of series in the whole server
-    Series *series;       // ordered by queue and kind; the nameless series comes last if it is not empty
+    bool known;         // false if this database has no totals
+    TimestampTz since;  // when the totals were reset or started
+    int64 missed;       // number of transactions that are missing from the totals, wholly or partly
+    Series *series;     // ordered by queue and kind; the nameless series comes last if it is not empty
     int count;
 };
 Totals read_totals();
@@ -51,5 +51,6 @@ Totals read_totals();
 // main/jobq.cpp calls these functions for this part of the shared memory.
 Size totals_size();
 void make_totals(void *memory, bool fresh);
+SharedUsage totals_usage();
 
 }  // namespace jobq

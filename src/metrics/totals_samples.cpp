@@ -68,13 +68,9 @@ void collect_totals(Samples *samples) {
         add_histogram(samples, series, core::Span::Wait);
         add_histogram(samples, series, core::Span::Run);
     }
-    if (samples->scope != nullptr || totals.places == 0) return;
-    if (totals.known) {
-        samples->gauge(core::Family::StatsReset, static_cast<double>(totals.since) / kMicros + kEpoch);
-        samples->gauge(core::Family::Missed, static_cast<double>(totals.missed));
-    }
-    samples->gauge(core::Family::SeriesTaken, static_cast<double>(totals.taken));
-    samples->gauge(core::Family::SeriesMax, static_cast<double>(totals.places));
+    if (samples->scope != nullptr || !totals.known) return;
+    samples->gauge(core::Family::StatsReset, static_cast<double>(totals.since) / kMicros + kEpoch);
+    samples->gauge(core::Family::Missed, static_cast<double>(totals.missed));
 }
 
 }  // namespace jobq

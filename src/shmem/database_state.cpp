@@ -104,9 +104,15 @@ void make_database_states(void *memory, bool fresh) {
     start_clock();
 }
 
+SharedUsage database_states_usage() {
+    int64 entries = 0;
+    for (DatabaseState &db : shared->databases) entries += pg_atomic_read_u32(&db.database) != InvalidOid;
+    return {entries, kMaxDatabases, kNeverEvicts};
+}
+
 SharedState *shared_state() { return shared; }
 
-LWLock *database_states_lock() { return shared_lock(Lock::DatabaseStates); }
+LWLock *database_states_lock() { return shared_lock(Part::Databases); }
 
 DatabaseState *find_database_state(Oid database) {
     for (DatabaseState &db : shared->databases) {
@@ -130,12 +136,6 @@ DatabaseState *obtain_database_state(Oid database) {
     }
     LWLockRelease(database_states_lock());
     return db;
-}
-
-int count_databases() {
-    int count = 0;
-    for (DatabaseState &db : shared->databases) count += pg_atomic_read_u32(&db.database) != InvalidOid;
-    return count;
 }
 
 bool release_database_state(DatabaseState *db) {

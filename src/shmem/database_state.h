@@ -12,6 +12,7 @@
 #include "core/key_space.h"
 #include "core/launch.h"
 #include "shmem/horizon.h"
+#include "shmem/memory.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -158,14 +159,13 @@ LWLock *database_states_lock();
 // Sets up the states in shared memory, for main/jobq.cpp.
 Size database_states_size();
 void make_database_states(void *memory, bool fresh);
+SharedUsage database_states_usage();
 
 // Returns the state of a database, or nullptr if it has none. Needs no lock, but without one the state may be given to
 // another database at any time.
 DatabaseState *find_database_state(Oid database);
 // Does the same, but takes a free state if necessary. Takes the lock. Returns nullptr if the table is full.
 DatabaseState *obtain_database_state(Oid database);
-// Returns the number of databases that have a state.
-int count_databases();
 // Frees a state in which nothing is due. The caller must hold the lock. Returns false if a commit has just published
 // something.
 bool release_database_state(DatabaseState *db);

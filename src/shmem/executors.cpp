@@ -30,7 +30,7 @@ Executors *shared = nullptr;
 
 ExecutorSlot *own = nullptr;
 
-LWLock *lock() { return shared_lock(Lock::Executors); }
+LWLock *lock() { return shared_lock(Part::Executors); }
 
 template <typename Body>
 auto under_lock(LWLockMode mode, Body body) {
@@ -368,6 +368,14 @@ void call_supervisor_if_wanted() {
 void call_supervisor(DatabaseState *db) {
     pg_atomic_write_u32(&db->supervision, 1);
     call_worker(db);
+}
+
+SharedUsage executors_usage() {
+    int64 entries = 0;
+    under_lock(LW_SHARED, [&] {
+        for (const ExecutorSlot &slot : shared->slots) entries += slot.state != ExecutorState::Free;
+    });
+    return {entries, kMaxExecutors, kNeverEvicts};
 }
 
 Size executors_size() { return sizeof(Executors); }

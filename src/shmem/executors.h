@@ -13,6 +13,7 @@
 #include "compat/settings.h"
 #include "core/job.h"
 #include "shmem/database_state.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -145,5 +146,6 @@ void call_supervisor(DatabaseState *db);
 // Sets up the executors in shared memory, for main/jobq.cpp.
 Size executors_size();
 void make_executors(void *memory, bool fresh);
+SharedUsage executors_usage();
 
 }  // namespace jobq

@@ -4,6 +4,7 @@
 #include "shmem/memory.h"
 
 extern "C" {
+#include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 }
@@ -12,56 +13,38 @@ namespace jobq {
 
 namespace {
 
-struct Tranche {
-    const char *name;
-    int locks;
+struct Evictions {
+    pg_atomic_uint64 counts[kPartCount];
 };
 
-// In the order of Lock.
-constexpr Tranche kTranches[] = {
-    {"JobqDatabases", 1},
-    {"JobqPrepared", 1},
-    {"JobqCounters", 1},
-    {"JobqTotals", 1},
-    {"JobqNotices", 1},
-    {"JobqWaiters", kLockPartitions},
-    {"JobqLanes", kLockPartitions},
-    {"JobqLeases", kLockPartitions},
-    {"JobqJobWaiters", kLockPartitions},
-    {"JobqLimits", kLockPartitions},
-    {"JobqThrottledRanges", kLockPartitions},
-    {"JobqUnblocked", 1},
-    {"JobqAwaitedJobs", 1},
-    {"JobqRecentFilters", 1},
-    {"JobqWakeNotes", 1},
-    {"JobqExecutors", 1},
-};
-constexpr int kTrancheCount = lengthof(kTranches);
-static_assert(kTrancheCount == static_cast<int>(Lock::Executors) + 1);
-
-const SharedPart *parts = nullptr;
-int part_count = 0;
+const SharedParts *parts = nullptr;
 bool ready = false;
-LWLockPadded *locks[kTrancheCount];
+LWLockPadded *locks[kPartCount];
+Evictions *evicted = nullptr;
 
 shmem_request_hook_type previous_request_hook = nullptr;
 shmem_startup_hook_type previous_startup_hook = nullptr;
 
 void request_memory() {
     if (previous_request_hook != nullptr) previous_request_hook();
-    for (const SharedPart *part = parts; part < parts + part_count; part++)
-        RequestAddinShmemSpace(MAXALIGN(part->size()));
-    for (const Tranche &tranche : kTranches) RequestNamedLWLockTranche(tranche.name, tranche.locks);
+    RequestAddinShmemSpace(MAXALIGN(sizeof(Evictions)));
+    for (const SharedPart &part : *parts) {
+        RequestAddinShmemSpace(MAXALIGN(part.size()));
+        if (part.locks > 0) RequestNamedLWLockTranche(part.tranche, part.locks);
+    }
 }
 
 void make_memory() {
     if (previous_startup_hook != nullptr) previous_startup_hook();
     LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    for (int i = 0; i < kTrancheCount; i++) locks[i] = GetNamedLWLockTranche(kTranches[i].name);
-    for (const SharedPart *part = parts; part < parts + part_count; part++) {
-        bool found;
-        void *memory = ShmemInitStruct(part->name, part->size(), &found);
-        part->make(memory, !found);
+    bool found;
+    evicted = static_cast<Evictions *>(ShmemInitStruct("jobq evictions", sizeof(Evictions), &found));
+    for (pg_atomic_uint64 &count : evicted->counts)
+        if (!found) pg_atomic_init_u64(&count, 0);
+    for (const SharedPart &part : *parts) {
+        if (part.locks > 0) locks[static_cast<int>(part.part)] = GetNamedLWLockTranche(part.tranche);
+        void *memory = ShmemInitStruct(part.name, part.size(), &found);
+        part.make(memory, !found);
     }
     ready = true;
     LWLockRelease(AddinShmemInitLock);
@@ -69,9 +52,8 @@ void make_memory() {
 
 }  // namespace
 
-void request_shared_memory(const SharedPart *all, int count) {
-    parts = all;
-    part_count = count;
+void request_shared_memory(const SharedParts &all) {
+    parts = &all;
     previous_request_hook = shmem_request_hook;
     shmem_request_hook = request_memory;
     previous_startup_hook = shmem_startup_hook;
@@ -80,6 +62,14 @@ void request_shared_memory(const SharedPart *all, int count) {
 
 bool shared_memory_ready() { return ready; }
 
-LWLock *shared_lock(Lock lock, int partition) { return &locks[static_cast<int>(lock)][partition].lock; }
+const SharedParts &shared_parts() { return *parts; }
+
+LWLock *shared_lock(Part part, int partition) { return &locks[static_cast<int>(part)][partition].lock; }
+
+void note_evictions(Part part, int count) {
+    if (ready) pg_atomic_fetch_add_u64(&evicted->counts[static_cast<int>(part)], count);
+}
+
+int64 evictions(Part part) { return static_cast<int64>(pg_atomic_read_u64(&evicted->counts[static_cast<int>(part)])); }
 
 }  // namespace jobq

@@ -11,43 +11,75 @@ extern "C" {
 
 namespace jobq {
 
-// A piece of the shared memory. make() is called while AddinShmemInitLock is held. `fresh` is true in the process that
-// creates the piece, and false in processes that attach to it.
-struct SharedPart {
-    const char *name;
-    Size (*size)();
-    void (*make)(void *memory, bool fresh);
-};
-
-// Registers the hooks that reserve and create the shared memory. _PG_init calls it while preloading. The array must
-// stay valid.
-void request_shared_memory(const SharedPart *all, int count);
-
-// Returns whether the library was preloaded.
-bool shared_memory_ready();
-
-// The locks, in the order in which a process may acquire them. pg_stat_activity shows the tranche that a session waits
-// for.
-enum class Lock {
-    DatabaseStates,
+// The parts. Those with LWLocks are in the order in which a process may acquire these locks.
+enum class Part {
+    Databases,
     Prepared,
     Counters,
     Totals,
     Notices,
     Waiters,
-    LaneRanges,
-    Leases,
+    EmptyRanges,
+    YoungLeases,
     JobWaiters,
     Limits,
-    Throttled,
-    Unblock,
+    ThrottledRanges,
+    Unblocked,
     AwaitedJobs,
     RecentFilters,
     WakeNotes,
-    Executors
+    Executors,
+    RoundRobin,
+    LineStarts,
+    RecentClaims,
+    Successions,
+    DataDirectory
 };
+constexpr int kPartCount = static_cast<int>(Part::DataDirectory) + 1;
+
+// How full a table is.
+struct SharedUsage {
+    int64 entries;
+    int64 capacity;   // 0: a setting has switched the table off
+    int64 evictions;  // kNeverEvicts, or see note_evictions()
+};
+constexpr int64 kNeverEvicts = -1;
+
+// make() is called while AddinShmemInitLock is held. `fresh` is true in the process that creates the part, and false in
+// processes that attach to it.
+struct SharedPart {
+    Part part;
+    const char *name;     // in pg_shmem_allocations
+    const char *tranche;  // of its LWLocks, in pg_stat_activity; nullptr: it has none
+    int locks;
+    Size (*size)();
+    void (*make)(void *memory, bool fresh);
+    SharedUsage (*usage)();  // nullptr: the part is not a table
+};
+using SharedParts = SharedPart[kPartCount];
+
+constexpr bool in_order(const SharedParts &parts) {
+    for (int i = 0; i < kPartCount; i++)
+        if (static_cast<int>(parts[i].part) != i) return false;
+    return true;
+}
+
+// Registers the hooks that reserve and create the shared memory. _PG_init calls it while preloading. The array must
+// stay valid.
+void request_shared_memory(const SharedParts &all);
+
+// Returns whether the library was preloaded.
+bool shared_memory_ready();
+// Needs preload.
+const SharedParts &shared_parts();
+
 // Number of locks of a table that many sessions use at the same time, one for each of its partitions.
 constexpr int kLockPartitions = 16;
-LWLock *shared_lock(Lock lock, int partition = 0);
+LWLock *shared_lock(Part part, int partition = 0);
+
+// Counts entries that a full table has overwritten although they were needed, or has not stored. Does nothing without
+// preload.
+void note_evictions(Part part, int count = 1);
+int64 evictions(Part part);
 
 }  // namespace jobq

@@ -13,8 +13,9 @@
 namespace jobq {
 
 // The places of a set. An Entry has a member `database`, which is InvalidOid in a free entry.
-template <typename Entry>
+template <typename Entry, Part part>
 struct EntrySet {
+    static constexpr Part kPart = part;
     static constexpr int kPlaces = 8;
     Entry entries[kPlaces];
 
@@ -25,6 +26,10 @@ struct EntrySet {
     Entry *find(Fits fits) {
         Entry *found = std::find_if(begin(), end(), fits);
         return found == end() ? nullptr : found;
+    }
+
+    int64 used() {
+        return std::count_if(begin(), end(), [](const Entry &entry) { return entry.database != InvalidOid; });
     }
 
     // Returns the place for a new entry of a database, by the first rule that applies: a free place; an entry that is
@@ -40,10 +45,12 @@ struct EntrySet {
             for (const Entry &other : entries) places += other.database == entry.database ? 1 : 0;
             return places;
         };
-        return std::min_element(begin(), end(), [&](const Entry &a, const Entry &b) {
+        Entry *place = std::min_element(begin(), end(), [&](const Entry &a, const Entry &b) {
             const int rank_a = rank(a), rank_b = rank(b);
             return rank_a != rank_b ? rank_a > rank_b : goes_before(a, b);
         });
+        if (place->database != InvalidOid && needed(*place)) note_evictions(part);
+        return place;
     }
 
     template <typename GoesBefore>
@@ -52,9 +59,8 @@ struct EntrySet {
     }
 };
 
-// A table as a process sees it. Set is an EntrySet or begins with one; sets share the locks of the tranche
-// `first_lock`.
-template <typename Set, Lock first_lock>
+// A table as a process sees it. Set is an EntrySet or begins with one; sets share the locks of their part.
+template <typename Set>
 struct SetTable {
     int count;
     Set *sets;
@@ -67,7 +73,7 @@ struct SetTable {
     // Returns the set of a key of this session's database.
     int set_of(int64 key) const { return static_cast<int>(spread(MyDatabaseId, key) % static_cast<uint32>(count)); }
 
-    LWLock *lock_of(int set) const { return shared_lock(first_lock, set % kLockPartitions); }
+    LWLock *lock_of(int set) const { return shared_lock(Set::kPart, set % kLockPartitions); }
 
     // Calls body(set) for the set of a key, under its lock.
     template <typename Body>
@@ -88,6 +94,16 @@ struct SetTable {
                 if (entry.database == MyDatabaseId) body(&entry);
             LWLockRelease(lock_of(set));
         }
+    }
+
+    SharedUsage usage() const {
+        int64 entries = 0;
+        for (int set = 0; set < count; set++) {
+            LWLockAcquire(lock_of(set), LW_SHARED);
+            entries += sets[set].used();
+            LWLockRelease(lock_of(set));
+        }
+        return {entries, room(), evictions(Set::kPart)};
     }
 };
 

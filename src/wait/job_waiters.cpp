@@ -32,7 +32,7 @@ JobWaiter *own = nullptr;
 
 int bucket_of(Oid database, int64 job) { return static_cast<int>(spread(database, job) >> (32 - kBucketBits)); }
 
-LWLock *lock_of(int bucket) { return shared_lock(Lock::JobWaiters, bucket % kLockPartitions); }
+LWLock *lock_of(int bucket) { return shared_lock(Part::JobWaiters, bucket % kLockPartitions); }
 
 // Signals the sleepers of a bucket for which fits() is true.
 template <typename Fits>
@@ -71,6 +71,8 @@ void make_job_waiters(void *memory, bool fresh) {
     for (SleeperList &bucket : waiters->buckets) make_list(&bucket);
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signalled, 0);
 }
+
+SharedUsage job_waiters_usage() { return {pg_atomic_read_u32(&waiters->count), MaxBackends, kNeverEvicts}; }
 
 void enter_job_waiters(int64 job) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;

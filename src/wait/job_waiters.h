@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -32,5 +33,6 @@ void let_all_job_waiters_look();
 // Sets up the waiters in shared memory, for main/jobq.cpp.
 Size job_waiters_size();
 void make_job_waiters(void *memory, bool fresh);
+SharedUsage job_waiters_usage();
 
 }  // namespace jobq

@@ -26,7 +26,7 @@ Board *boards = nullptr;
 
 Board *board_of(const DatabaseState *db) { return &boards[db - shared_state()->databases]; }
 
-LWLock *notices_lock() { return shared_lock(Lock::Notices); }
+LWLock *notices_lock() { return shared_lock(Part::Notices); }
 
 void wipe(Board *board, Oid database) {
     pg_atomic_write_u32(&board->waiting, 0);
@@ -97,6 +97,7 @@ void post_notice(const char *queue) {
         post(db, [&](Board *board) {
             Notice *notice = find_notice(board, tag);
             if (notice == nullptr) {
+                note_evictions(Part::Notices);
                 pg_atomic_write_u32(&board->anything, 1);
             } else {
                 memcpy(notice->queue, queue, sizeof(QueueName));
@@ -124,6 +125,15 @@ void take_notices(DatabaseState *db, Notices *taken) {
             memcpy(taken->queues[taken->count++], notice.queue, sizeof(QueueName));
     wipe(board, MyDatabaseId);
     LWLockRelease(notices_lock());
+}
+
+SharedUsage notices_usage() {
+    int64 entries = 0;
+    LWLockAcquire(notices_lock(), LW_SHARED);
+    for (Board *board = boards; board < boards + kMaxDatabases; board++)
+        for (Notice &notice : board->notices) entries += pg_atomic_read_u64(&notice.tag) != 0;
+    LWLockRelease(notices_lock());
+    return {entries, kMaxDatabases * kMaxNotices, evictions(Part::Notices)};
 }
 
 }  // namespace jobq

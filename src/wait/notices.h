@@ -6,6 +6,7 @@
 #include "compat/pg.h"
 #include "compat/queue_name.h"
 #include "shmem/database_state.h"
+#include "shmem/memory.h"
 
 namespace jobq {
 
@@ -35,5 +36,6 @@ void take_notices(DatabaseState *db, Notices *taken);
 // Sets up the boards in shared memory, for main/jobq.cpp.
 Size notices_size();
 void make_notices(void *memory, bool fresh);
+SharedUsage notices_usage();
 
 }  // namespace jobq

@@ -19,14 +19,15 @@ struct Notes {
 
 Notes *board = nullptr;
 
+LWLock *lock() { return shared_lock(Part::WakeNotes); }
+
 // Calls change(notes) under the lock.
 template <typename Change>
 auto change_notes(Change change) {
-    LWLock *lock = shared_lock(Lock::WakeNotes);
-    LWLockAcquire(lock, LW_EXCLUSIVE);
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
     const auto result = change(&board->notes);
     pg_atomic_write_u32(&board->count, board->notes.used);
-    LWLockRelease(lock);
+    LWLockRelease(lock());
     return result;
 }
 
@@ -39,6 +40,13 @@ void make_wake_notes(void *memory, bool fresh) {
     if (!fresh) return;
     memset(memory, 0, wake_notes_size());
     pg_atomic_init_u32(&board->count, 0);
+}
+
+SharedUsage wake_notes_usage() {
+    LWLockAcquire(lock(), LW_SHARED);
+    const SharedUsage usage = {board->notes.used, core::kWakeNotes, static_cast<int64>(board->notes.evicted)};
+    LWLockRelease(lock());
+    return usage;
 }
 
 uint64 leave_wake_note(int64 worker, core::Micros now) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "shmem/memory.h"
 #include "waiters/wake_notes_policy.h"
 
 namespace jobq {
@@ -20,5 +21,6 @@ bool take_wake_note(int64 worker, core::Micros now);
 // Sets up the notes in shared memory, for main/jobq.cpp.
 Size wake_notes_size();
 void make_wake_notes(void *memory, bool fresh);
+SharedUsage wake_notes_usage();
 
 }  // namespace jobq

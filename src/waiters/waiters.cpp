@@ -77,7 +77,7 @@ struct {
 
 int partition_of(const char *queue) { return static_cast<int>(digest_of_queue(queue_view(queue)) % kLockPartitions); }
 
-LWLock *lock_of(int partition) { return shared_lock(Lock::Waiters, partition); }
+LWLock *lock_of(int partition) { return shared_lock(Part::Waiters, partition); }
 
 bool waits_for(const Waiter &waiter, const char *queue) { return same_queue(waiter.queue, queue); }
 
@@ -335,6 +335,12 @@ void make_waiters(void *memory, bool fresh) {
         pg_atomic_init_u32(&partition.promised, 0);
     }
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signals, 0);
+}
+
+SharedUsage waiters_usage() {
+    int64 entries = 0;
+    for (Partition &partition : waiters->partitions) entries += pg_atomic_read_u32(&partition.list.count);
+    return {entries, MaxBackends, kNeverEvicts};
 }
 
 void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker, int batch) {

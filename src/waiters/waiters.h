@@ -21,6 +21,7 @@
 #include "compat/queue_name.h"
 #include "core/job.h"
 #include "core/wake.h"
+#include "shmem/memory.h"
 
 #include <string_view>
 
@@ -106,5 +107,6 @@ void let_all_waiters_look();
 // Sets up the waiters in shared memory, for main/jobq.cpp.
 Size waiters_size();
 void make_waiters(void *memory, bool fresh);
+SharedUsage waiters_usage();
 
 }  // namespace jobq

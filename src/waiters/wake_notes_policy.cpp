@@ -58,7 +58,10 @@ std::int64_t worker_key(std::string_view worker_id) noexcept {
 std::uint64_t leave_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept {
     remove(notes, [&](const WakeNote &note) { return is_for(note, database, worker); });
     if (notes->used == kWakeNotes) forget_old(notes, now);
-    if (notes->used == kWakeNotes) take_back_note(notes, note_to_evict(*notes, database));
+    if (notes->used == kWakeNotes) {
+        take_back_note(notes, note_to_evict(*notes, database));
+        notes->evicted++;
+    }
     notes->notes[notes->used++] = {worker, ++notes->last_number, now, database};
     return notes->last_number;
 }

@@ -27,7 +27,8 @@ struct WakeNote {
 
 struct WakeNotes {
     std::uint64_t last_number;
-    int used;  // entries from here on are empty
+    std::uint64_t evicted;  // number of notes evicted so far
+    int used;               // entries from here on are empty
     WakeNote notes[kWakeNotes];
 };
 static_assert(std::is_trivially_copyable_v<WakeNotes>, "lives in shared memory");

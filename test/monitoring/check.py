@@ -46,7 +46,7 @@ CREATE OPERATOR shadow.->> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = shadow
 GRANT USAGE ON SCHEMA shadow TO exporter;
 """
 # What changes by itself between two looks.
-MOVES = re.compile("oldest|overdue|rounds|duty_jobs|launcher")
+MOVES = re.compile("oldest|overdue|rounds|duty_jobs|launcher|shared_memory_entries")
 
 
 def run(*command, stdin=None, cwd=None):

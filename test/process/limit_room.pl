@@ -25,7 +25,7 @@ sub claim
     my ($queue, $database) = @_;
     return value($node, $database // 'work', "SELECT count(*) FROM jobq_claim('$queue', batch => 5000, heartbeat_timeout => '1 h')");
 }
-sub forgotten { return work(q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_rate_buckets_forgotten_total'}); }
+sub forgotten { return work(q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_shared_memory_evictions_total' AND labels->>'part' = 'limits'}); }
 sub all_start
 {
     my ($queue, $count, $name, $database) = @_;

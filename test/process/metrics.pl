@@ -106,8 +106,7 @@ becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 
 database($node, 'other');
 $begin->();
 value($node, 'work', q{SELECT jobq_enqueue('crowd', kind => 'k' || n) FROM generate_series(1, 40) n});
-is(total('metric_series'), '12', 'all places are taken');
-is(total('max_metric_series'), '12', 'so many there are');
+is(total('shared_memory_entries', '{"part": "totals"}'), '12', 'all places are taken');
 is(total('jobs_enqueued_total', '{"overflow": "true"}'), '28', 'the others are counted without names');
 is(value($node, 'work', q{SELECT string_agg(DISTINCT labels::text, ' ') FROM jobq_metrics() WHERE labels ? 'overflow' AND name = 'jobq_jobs_enqueued_total'}), '{"overflow": "true"}', 'under one label');
 value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('crowd', batch => 40)});
@@ -118,13 +117,13 @@ is(total('jobs_enqueued_total', '{"overflow": "true"}', 'other'), '3', 'another 
 right('another database', 'other');
 is(total('jobs_enqueued_total'), '40', 'each has its own');
 value($node, 'work', q{SELECT jobq_drop_queue('crowd', force => true)});
-is(total('metric_series'), '0', 'a dropped queue frees its places');
+is(total('shared_memory_entries', '{"part": "totals"}'), '0', 'a dropped queue frees its places');
 value($node, 'other', q{SELECT jobq_enqueue('q')});
 is(total('jobs_enqueued_total', '{"queue": "q"}', 'other'), '1', 'which are for whoever comes then');
 settings($node, 'jobq.max_metric_series = 0');
 $node->restart;
 value($node, 'work', q{SELECT jobq_enqueue('q')});
-is(value($node, 'work', q{SELECT count(*) FROM jobq_metrics() WHERE name LIKE 'jobq_jobs\_%\_total' OR name LIKE '%series%'}), '0', 'none at all, if that is what the setting says');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_metrics() WHERE name LIKE 'jobq_jobs\_%\_total' OR labels->>'part' = 'totals'}), '0', 'none at all, if that is what the setting says');
 is(value($node, 'work', 'SELECT jobq_reset_metrics()'), '', 'nor anything to reset');
 settings($node, 'jobq.max_metric_series = 12');
 $node->restart;
@@ -144,19 +143,19 @@ right('made anew', 'renamed');
 value($node, 'renamed', q{SELECT jobq_enqueue('q', kind => 'k' || n) FROM generate_series(1, 3) n});
 value($node, 'renamed', q{BEGIN; SAVEPOINT s; DROP EXTENSION jobq; CREATE EXTENSION jobq; ROLLBACK TO s; COMMIT});
 is(total('jobs_enqueued_total', '{}', 'renamed'), '3', 'unless that is rolled back');
-my $series = total('metric_series');
+my $series = total('shared_memory_entries', '{"part": "totals"}');
 value($node, 'postgres', 'DROP DATABASE renamed');
-becomes_true($node, 'work', "SELECT value = $series - 3 FROM jobq_metrics() WHERE name = 'jobq_metric_series'", 'a dropped database frees its places');
+becomes_true($node, 'work', "SELECT value = $series - 3 FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'totals'", 'a dropped database frees its places');
 # The launcher hears of one that was dropped while it was away.
 database($node, 'other');
 value($node, 'other', q{SELECT jobq_enqueue('q')});
-$series = total('metric_series');
+$series = total('shared_memory_entries', '{"part": "totals"}');
 settings($node, 'jobq.enabled = off');
 $node->restart;
 value($node, 'postgres', 'DROP DATABASE other');
 settings($node, 'jobq.enabled = on');
 $node->restart;
-becomes_true($node, 'work', "SELECT value = $series - 1 FROM jobq_metrics() WHERE name = 'jobq_metric_series'", 'also one that was dropped while nobody looked');
+becomes_true($node, 'work', "SELECT value = $series - 1 FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'totals'", 'also one that was dropped while nobody looked');
 
 # ---- what runs
 
@@ -166,12 +165,12 @@ becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 
 value($node, 'work', q{SELECT jobq_enqueue('asleep')});
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq_metrics() WHERE name = 'jobq_waiting_sessions')}, 'until it is woken');
 is(total('launcher_up'), '1', 'the launcher runs');
-is(total('max_databases'), '128', 'the number of databases that background workers can serve');
+is(total('shared_memory_capacity', '{"part": "databases"}'), '128', 'the number of databases that background workers can serve');
 for my $step ([ undef, 1 ], [ sub { database($node, 'second') }, 2 ], [ sub { value($node, 'postgres', 'DROP DATABASE second') }, 1 ])
 {
     my ($do, $count) = @$step;
     $do->() if $do;
-    becomes_true($node, 'work', "SELECT value = $count FROM jobq_metrics() WHERE name = 'jobq_databases'", "$count databases have a place in shared memory");
+    becomes_true($node, 'work', "SELECT value = $count FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'databases'", "$count databases have a place in shared memory");
 }
 becomes_true($node, 'work', q{SELECT bool_and(CASE name WHEN 'jobq_rounds_total' THEN value > 0 ELSE value < 60 END) FROM jobq_metrics() WHERE name IN ('jobq_rounds_total', 'jobq_round_overdue_seconds')}, 'rounds are made');
 value($node, 'work', q{SELECT jobq_enqueue('q')});
