@@ -38,11 +38,14 @@ const char *step_name(int index) {
     return index == kExecutorsStep ? "executors" : core::kDuties[index].name;
 }
 
+const char *step_kind(int index) { return index < kDutyCount ? "duty" : "step"; }
+
 // Returns whether the step is skipped while the duties must not change jobs.
 bool changes_jobs(int index) { return index < kDutyCount ? core::kDuties[index].changes_jobs : index != kPlanStep; }
 
 void add_step_context(void *step) {
-    errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));
+    const int index = static_cast<Step *>(step)->index;
+    errcontext("%s, %s %s", MyBgworkerEntry->bgw_name, step_kind(index), step_name(index));
 }
 
 void work(Step *step) {
@@ -179,10 +182,11 @@ void record_success(DatabaseState *db, const Step *step) {
     }
     if (left_out && logged != fingerprint)
         ereport(WARNING,
-                (errmsg("%s, %s: left out " INT64_FORMAT " rows that could not be changed: %s",
+                (errmsg("%s, duty %s: left out " INT64_FORMAT " rows that could not be changed: %s",
                         MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
     if (logged != 0 && fingerprint == 0)
-        ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
+        ereport(LOG, (errmsg("%s recovered from error in %s %s", MyBgworkerEntry->bgw_name, step_kind(step->index),
+                             step_name(step->index))));
 }
 
 // Records that the duties pause. The end of a restore sends no notification, so the step is retried after a second. The

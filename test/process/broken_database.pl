@@ -51,13 +51,13 @@ sub times_logged
     for my $line (split /\n/, log_since($node, $position))
     {
         # A row that is left out is a warning on one line, a duty that fails is an error with its context.
-        if ($line =~ /WARNING:  jobq worker for bad, (\w+): (.*)/)
+        if ($line =~ /WARNING:  jobq worker for bad, duty (\w+): (.*)/)
         {
             my ($duty, $text) = ($1, $2);
             $times{$duty}++ if $text =~ $pattern;
         }
         $error = $1 =~ $pattern if $line =~ /ERROR:  (.*)/;
-        next unless $error && $line =~ /jobq worker for bad, (\w+)$/;
+        next unless $error && $line =~ /jobq worker for bad, (?:duty|step) (\w+)$/;
         $times{$1}++;
         $error = 0;
     }
@@ -135,8 +135,8 @@ value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO jobs');
 enqueue_delayed('bad', 'back');
 promoted('bad', 'back', 'the table is back, and so are the duties');
 my @silent;
-seconds_until(sub { @silent = grep { !count_in_log($node, qr/bad: $_ works again/, $position) } keys %times; return !@silent });
-is("@silent", '', 'the log says of each duty that it works again');
+seconds_until(sub { @silent = grep { !count_in_log($node, qr/bad recovered from error in (?:duty|step) $_\b/, $position) } keys %times; return !@silent });
+is("@silent", '', 'the log says of each duty that it has recovered');
 
 # Broken a second time is logged a second time.
 $position = log_size($node);
@@ -144,7 +144,7 @@ value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
 ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) }),
     'another error is logged');
 value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO tick_state');
-ok(seconds_until(sub { count_in_log($node, qr/prune works again/, $position) }), 'and its end');
+ok(seconds_until(sub { count_in_log($node, qr/recovered from error in duty prune/, $position) }), 'and its end');
 value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
 ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) == 2 }),
     'and the same error when it comes back');

@@ -42,7 +42,7 @@ TEST(WakeNotes, TheOldestGivesWay) {
     const auto notes = no_notes();
     for (int worker = 1; worker <= kWakeNotes + 2; worker++) leave_note(notes.get(), kHere, worker, worker);
     EXPECT_EQ(notes->used, kWakeNotes);
-    EXPECT_EQ(notes->evicted, 2);
+    EXPECT_EQ(notes->evicted, 2u);
     const Micros now = kWakeNotes + 2;
     EXPECT_FALSE(take_note(notes.get(), kHere, 2, now));
     EXPECT_TRUE(take_note(notes.get(), kHere, 3, now));
