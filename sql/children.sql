@@ -55,7 +55,7 @@ END $$;
 SELECT count(*) FROM jobq.jobs WHERE queue = 'pieces';
 SELECT jobq_delete(:flow);
 SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
--- A child that has failed for good, a dead letter, is kept, too: in its dead letter queue.
+-- A child that has failed permanently, a dead letter, is kept, too: in its dead letter queue.
 SELECT jobq_create_queue('dead pieces'), jobq_alter_queue('pieces', dead_letter_queue => 'dead pieces', keep_failed => '14 days');
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(1) \gset
 UPDATE jobq.jobs SET payload = '"no"' WHERE id = ANY (:'ids');

@@ -159,7 +159,7 @@ SELECT jobq_enqueue('why chain', depends_on => ARRAY[:flow]) AS last \gset
 SELECT string_agg(reason, ',') AS reasons FROM jobq_explain(:last);
 SELECT regexp_replace(detail, ' \d+ ', ' N ') AS detail, jobs = ARRAY[:root]::bigint[] AS names_root FROM jobq_explain(:last) WHERE reason = 'chain';
 SELECT detail IS NOT NULL AS says FROM jobq_explain(:head) WHERE reason = 'chain';
--- It has several beginnings, one of which waits for its time.
+-- It has several beginnings, one of which waits for its run_at.
 SELECT jobq_enqueue('why chain', run_at => now() + interval '1 day') AS later \gset
 SELECT jobq_enqueue('why chain', depends_on => ARRAY[:later, :last]) AS last \gset
 SELECT regexp_replace(detail, ' \d+ ', ' N ', 'g') AS detail, jobs = ARRAY[:later, :root]::bigint[] AS names_roots FROM jobq_explain(:last) WHERE reason = 'chain';
@@ -181,9 +181,9 @@ BEGIN
         last := jobq_enqueue('why chain', depends_on => ARRAY[last]);
     END LOOP;
 END $$;
-SELECT detail = format('the chain goes on with job %s; only 1000 jobs of it were checked', :first + 1) AS says, jobs = ARRAY[:first + 1]::bigint[] AS names_next
+SELECT detail = format('the chain goes on with job %s; only 1000 jobs of the chain were checked', :first + 1) AS says, jobs = ARRAY[:first + 1]::bigint[] AS names_next
 FROM jobq_explain((SELECT max(id) FROM jobq.jobs)) WHERE reason = 'chain';
-SELECT detail = format('the chain begins at job %s (scheduled)', :first) AS says
+SELECT detail = format('the chain of waits begins at job %s (scheduled)', :first) AS says
 FROM jobq_explain((SELECT max(id) - 2 FROM jobq.jobs)) WHERE reason = 'chain';
 SELECT jobq_drop_queue('why chain', force => true);
 

@@ -21,7 +21,7 @@ SELECT * FROM pg_temp.show(:id);
 -- The lease is void: the heartbeat says so, and no report counts.
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease), jobq_fail(:id, :lease), jobq_release(:id, :lease);
 SELECT _must_end_at, _rescue_indexed, lease, finished_at FROM jobq.jobs WHERE id = :id;
--- Each attempt has its own time. After the last allowed one the job has failed for good.
+-- Each attempt has its own time. After the last allowed one the job has failed permanently.
 SELECT jobq_retry(:id);
 SELECT attempt, max_attempts FROM jobq_claim('clocks', 'w', heartbeat_timeout => '1 hour');
 SELECT _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE id = :id;

@@ -104,12 +104,12 @@ const char *string_at(const Subject &job, int column) {
 void explain_finished(const Subject &job) {
     const char *detail =
         job.status == core::JobStatus::Completed
-            ? "it has completed"
+            ? "the job has completed"
             : psprintf("%s%s%s", core::status_name(job.status), has(job, kError) ? ": " : "", string_at(job, kError));
     job.sink->take({"finished", psprintf("%s; jobq_retry runs it again", detail), 0, 0, DT_NOEND});
     if (has(job, kDeadFrom))
         job.sink->take({"dead_letter",
-                        psprintf("it failed in queue \"%s\"; jobq_redrive or jobq_retry runs it there again",
+                        psprintf("the job failed in queue \"%s\"; jobq_redrive or jobq_retry runs it there again",
                                  string_at(job, kDeadFrom)),
                         0, 0, DT_NOEND});
 }
@@ -131,7 +131,7 @@ TimestampTz lease_end(const Subject &job) {
 void explain_running(const Subject &job) {
     const TimestampTz end = lease_end(job);
     const char *until = has_executor(job) ? "its lease ends with the process that runs its handler"
-                                          : "its lease ends then unless a heartbeat comes";
+                                          : "its lease ends at the time in until unless a heartbeat extends it";
     job.sink->take({"running",
                     psprintf("attempt %d of %d, held by worker \"%s\"; %s", job.row.int32_at(kAttempts),
                              job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId), until),
@@ -139,8 +139,9 @@ void explain_running(const Subject &job) {
     const TimestampTz asked = time_at(job, kCancelRequestedAt);
     const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());
     if (asked != DT_NOEND)
-        job.sink->take({"cancelling", "it has been asked to stop; then it is taken from its worker", 0, 0, forced});
-    if (Min(end, forced) < job.now) explain_unserved("its time is over", job.sink);
+        job.sink->take(
+            {"cancelling", "its worker has been told to stop, and loses the job at the time in until", 0, 0, forced});
+    if (Min(end, forced) < job.now) explain_unserved("its time has run out", job.sink);
 }
 
 // How long a duty may take before a job counts as late.
@@ -150,13 +151,14 @@ void explain_scheduled(const Subject &job) {
     const TimestampTz run_at = time_at(job, kRunAt);
     const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
     const bool late = run_at < job.now - kLate;
-    job.sink->take({"scheduled",
-                    run_at <= job.now && !worker_comes_by() ? "it is due"
-                    : late              ? "it was due then: jobq.workers says in note and last_error what keeps it"
-                    : run_at <= job.now ? "it is due, and becomes claimable in a moment"
-                    : retries           ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
-                                        : "it is not due before then",
-                    0, 0, run_at});
+    job.sink->take(
+        {"scheduled",
+         run_at <= job.now && !worker_comes_by() ? "it is due"
+         : late ? "it was due at the time in until; see note and last_error in jobq.workers for the cause of the delay"
+         : run_at <= job.now ? "it is due, and becomes claimable in a moment"
+         : retries           ? psprintf("it waits for its next attempt after this error: %s", string_at(job, kError))
+                             : "it is due at the time in until",
+         0, 0, run_at});
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
 
@@ -186,12 +188,13 @@ bool explain_group(const Subject &job) {
         read(count_group_before, Params().add(group).add(Int64GetDatum(job.id)).add(Int64GetDatum(kCounted + 1)))[0]
             .int64_at(1);
     if (head.size() == 0 && before == 0) return false;
-    const char *waiting = psprintf("%s wait%s before it", count_text(before), before == 1 ? "s" : "");
+    const char *waiting =
+        psprintf("%s other job%s before this job", count_text(before), before == 1 ? " waits" : "s wait");
     job.sink->take({"group",
                     head.size() > 0
-                        ? psprintf("job %lld is the head of group \"%s\"; %s",
+                        ? psprintf("job %lld is the head of group \"%s\", and %s",
                                    static_cast<long long>(head[0].int64_at(1)), string_at(job, kGroupKey), waiting)
-                        : psprintf("in group \"%s\" %s", string_at(job, kGroupKey), waiting),
+                        : psprintf("in group \"%s\", %s", string_at(job, kGroupKey), waiting),
                     head.size() > 0 ? ids_in(head) : 0, 0, DT_NOEND});
     return true;
 }
@@ -201,12 +204,12 @@ void explain_awaited_jobs(const Subject &job, const Row &wait) {
     const bool more = unfinished.size() > kNamedJobs;
     const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
     const int of = wait.int32_at(3);
-    job.sink->take({"awaiting",
-                    psprintf("it awaits the end of %s of %d job%s, of which %s%d %s not finished",
-                             TextDatumGetCString(wait.get(1)), of, of == 1 ? "" : "s", more ? "more than " : "", count,
-                             count == 1 ? "has" : "have"),
-                    ids_in(unfinished), 0, time_at(job, kMustEndAt)});
-    if (count == 0) explain_unserved("what it awaits has ended", job.sink);
+    job.sink->take(
+        {"awaiting",
+         psprintf("it waits for %s of %d job%s, of which %s%d %s not finished", TextDatumGetCString(wait.get(1)), of,
+                  of == 1 ? "" : "s", more ? "more than " : "", count, count == 1 ? "has" : "have"),
+         ids_in(unfinished), 0, time_at(job, kMustEndAt)});
+    if (count == 0) explain_unserved("everything it awaits has ended", job.sink);
 }
 
 void explain_awaiting(const Subject &job) {
@@ -215,30 +218,31 @@ void explain_awaiting(const Subject &job) {
     const bool known = awaited.size() > 0;
     const auto event = known ? awaited[0].text_at(2) : std::string_view();
     job.sink->take({"awaiting",
-                    known ? psprintf("it awaits the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
-                          : "it awaits something that jobq.steps does not have: set it to pending",
+                    known ? psprintf("it waits for the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
+                          : "it waits for something that is not in jobq.steps; set its status to pending",
                     0, 0, time_at(job, kMustEndAt)});
 }
 
 void explain_blocked(const Subject &job) {
     if (has(job, kMustEndAt) && !has(job, kGroupWaiting)) {
         explain_awaiting(job);
-        if (time_at(job, kMustEndAt) <= job.now) explain_unserved("its time is over", job.sink);
+        if (time_at(job, kMustEndAt) <= job.now) explain_unserved("its time has run out", job.sink);
         return;
     }
     const bool depends = explain_dependencies(job);
     if (explain_group(job) || depends) return;
     if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {
-        job.sink->take(
-            {"blocked", "somebody has set it to blocked, and it stays so until it is set back", 0, 0, DT_NOEND});
+        job.sink->take({"blocked",
+                        "its status was set to blocked with plain SQL, and stays blocked until it is changed again", 0,
+                        0, DT_NOEND});
         return;
     }
     job.sink->take({"unblocking",
-                    worker_comes_by() ? "what it waited for has ended, and it becomes claimable in a moment, unless "
-                                        "jobq.workers has a note or an error"
-                                      : "what it waited for has ended",
+                    worker_comes_by() ? "everything it waited for has ended, and it becomes claimable in a moment "
+                                        "unless jobq.workers shows a note or an error"
+                                      : "everything it waited for has ended",
                     0, 0, DT_NOEND});
-    explain_unserved("what it waited for has ended", job.sink);
+    explain_unserved("everything it waited for has ended", job.sink);
 }
 
 // Keeps the word of the first reason.
@@ -264,7 +268,7 @@ void explain_chain(const Subject &job) {
     if (chain.deep) {
         StringInfoData text;
         initStringInfo(&text);
-        appendStringInfoString(&text, "the chain begins at ");
+        appendStringInfoString(&text, "the chain of waits begins at ");
         const int told = Min(chain.root_count, kToldRoots);
         for (int i = 0; i < told; i++) {
             FirstWord first;
@@ -276,12 +280,13 @@ void explain_chain(const Subject &job) {
                              static_cast<long long>(chain.roots[i]), first.word);
         }
         if (chain.root_count > told) appendStringInfo(&text, " and %d more jobs", chain.root_count - told);
-        if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of it were checked", kVisitedJobs);
+        if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of the chain were checked", kVisitedJobs);
         detail = text.data;
     } else if (chain.root_count == 0) {
-        detail = chain.unvisited == 0 ? "the jobs that it waits for wait for each other"
-                                      : psprintf("the chain goes on with job %lld; only %d jobs of it were checked",
-                                                 static_cast<long long>(chain.unvisited), kVisitedJobs);
+        detail = chain.unvisited == 0
+                     ? "the jobs that it waits for wait for each other"
+                     : psprintf("the chain goes on with job %lld; only %d jobs of the chain were checked",
+                                static_cast<long long>(chain.unvisited), kVisitedJobs);
     }
     if (detail == nullptr) return;
     Datum jobs[kNamedJobs];
@@ -317,17 +322,17 @@ void explain_place(const Subject &job, bool stopped, const char *requests) {
                                                 .add(Int64GetDatum(job.id))
                                                 .add(Int64GetDatum(kCounted + 1)))[0]
                              .int64_at(1);
-    const char *order = job.queue->round_robin           ? "; but its concurrency_keys take turns"
-                        : job.queue->priority_ageing > 0 ? "; but waiting counts too, by priority_ageing"
+    const char *order = job.queue->round_robin           ? ", but the concurrency_keys of the queue take turns"
+                        : job.queue->priority_ageing > 0 ? ", but priority_ageing also counts the waiting time"
                                                          : "";
     if (before > 0)
         job.sink->take({"behind",
-                        psprintf("%s claimable job%s of the queue come%s before it by priority, run_at and id%s%s",
+                        psprintf("%s claimable job%s of the queue come%s before it by priority, run_at, and id%s%s",
                                  count_text(before), before == 1 ? "" : "s", before == 1 ? "s" : "", order,
                                  stopped ? "" : requests),
                         0, 0, DT_NOEND});
     else if (!stopped)
-        job.sink->take({"claimable", psprintf("the next claim that may take it gets it%s", requests), 0, 0, DT_NOEND});
+        job.sink->take({"claimable", psprintf("the next claim that can take it gets it%s", requests), 0, 0, DT_NOEND});
 }
 
 // Notes whether any reason was reported.

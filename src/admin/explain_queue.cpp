@@ -131,11 +131,9 @@ int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const c
         add_last_request(recent, demand, &last);
     }
     if (wanted == 0 && lanes.size() > kLanes)
-        sink->take(
-            {"unasked",
-             psprintf("there are jobs of other kinds, versions, or capabilities than these %d, which were not checked",
-                      kLanes),
-             0, 0, DT_NOEND});
+        sink->take({"unasked",
+                    psprintf("jobs of other kinds, versions, or capabilities than these %d were not checked", kLanes),
+                    0, 0, DT_NOEND});
     *requests = describe_requests(name, recent, last, now);
     return wanted;
 }
@@ -214,7 +212,7 @@ class SilentSink : public ReasonSink {
 const char *find_startable(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now,
                            const StoppedKeys &stopped, ReasonSink *sink) {
     const Rows first = read(find_keyless, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)));
-    if (first[0].bool_at(1)) return "; jobs without a concurrency_key may start";
+    if (first[0].bool_at(1)) return "; jobs without a concurrency_key can start";
     const Rows rows = read(read_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCheckedKeys + 1)));
     const auto found = static_cast<int>(rows.size());
     auto *keys = static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found, 1)));
@@ -226,7 +224,7 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
     for (int i = 0; i < count; i++) {
         if (contains(stopped, keys[i])) continue;
         if (!explain_key_stops(name, keys[i], queue, now, &silent))
-            return psprintf("; jobs of concurrency_key \"%.*s\" may start", static_cast<int>(keys[i].size()),
+            return psprintf("; jobs of concurrency_key \"%.*s\" can start", static_cast<int>(keys[i].size()),
                             keys[i].data());
         more++;
     }
@@ -239,7 +237,7 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
                     0, 0, DT_NOEND});
     else if (more > 0)
         sink->take({"limit",
-                    psprintf("the limits let no job of %d more concurrency_key%s start", more, more == 1 ? "" : "s"), 0,
+                    psprintf("the limits of %d more concurrency_key%s let no job start", more, more == 1 ? "" : "s"), 0,
                     0, DT_NOEND});
     return nullptr;
 }
@@ -247,19 +245,21 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
 void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *sink) {
     const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
     const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
-    sink->take(
-        {"scheduled",
-         psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then", jobs_text(count)), 0,
-         0, next});
+    sink->take({"scheduled",
+                psprintf(next <= now ? "%s scheduled; the first was due at the time in until"
+                                     : "%s scheduled; the first is due at the time in until",
+                         jobs_text(count)),
+                0, 0, next});
     if (next <= now) explain_unserved("jobs are due", sink);
 }
 
 void explain_blocked(int64 count, ReasonSink *sink) {
     sink->take({"blocked",
-                psprintf("%s for dependencies, a signal or behind the head of a group: jobq_explain of one of them",
+                psprintf("%s for dependencies, signals, other jobs, or earlier jobs of a group; jobq_explain shows the "
+                         "reason for each job",
                          psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : "")),
                 0, 0, DT_NOEND});
-    explain_unserved("jobs are blocked", sink);
+    explain_unserved("jobs may have to be unblocked", sink);
 }
 
 // Reports all waiting jobs except the pending ones.
@@ -297,11 +297,11 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     for (const core::StatusRow &row : core::kJobStatuses)
         if (core::is_waiting(row.status)) waiting += in_status(numbers, row.status);
     if (queue.max_depth > 0 && waiting >= queue.max_depth)
-        sink->take(
-            {"full",
-             psprintf("%s wait, max_depth is %d: %s", jobs_text(waiting), queue.max_depth,
-                      queue.on_full == core::FullPolicy::Reject ? "enqueues are refused" : "enqueues drop the oldest"),
-             0, 0, DT_NOEND});
+        sink->take({"full",
+                    psprintf("waiting jobs: %lld, max_depth: %d; %s", static_cast<long long>(waiting), queue.max_depth,
+                             queue.on_full == core::FullPolicy::Reject ? "enqueues are rejected"
+                                                                       : "enqueues drop the oldest jobs"),
+                    0, 0, DT_NOEND});
     if (pending > 0) {
         const char *requests = "";
         // No worker needs to ask while the queue is paused.

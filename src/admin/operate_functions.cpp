@@ -68,7 +68,7 @@ void check_like_pattern(std::string_view pattern, const char *name) {
     if (escapes % 2 != 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_ESCAPE_SEQUENCE),
                         errmsg("argument \"%s\" must not end with an escape character", name),
-                        errhint("Write two backslashes for one.")));
+                        errhint("Write two backslashes to match a single backslash.")));
 }
 
 // Returns 0 if the argument is absent.
@@ -78,7 +78,8 @@ double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
     if (!(rate > 0) || !std::isfinite(rate))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" must be a finite number above 0", name),
-                        errhint("It is how many jobs become claimable in a second. Leave it out for all at once.")));
+                        errhint("It is the number of jobs that become claimable per second. Leave it out to make all "
+                                "jobs claimable at once.")));
     return rate;
 }
 

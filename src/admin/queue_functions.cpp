@@ -35,9 +35,10 @@ void check_dead_letter_queue(FunctionCallInfo fcinfo, std::string_view queue, st
     if (dead_letter_queue.empty()) return;
     check_scope(scope_of(fcinfo), dead_letter_queue);
     if (dead_letter_queue == queue)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"dead_letter_queue\" must not be the queue itself"),
-                        errhint("Name another queue. Failed jobs stay where they are without one.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("argument \"dead_letter_queue\" must not be the queue itself"),
+                 errhint("Name another queue. Without a dead letter queue, failed jobs stay in their own queue.")));
     require_known_queue(dead_letter_queue);
 }
 
@@ -69,17 +70,18 @@ void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
     const Rows unkept = unkept_dead_letters(queue);
     if (unkept.size() == 0) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("queue \"%s\" is a dead letter queue, and would not keep failed jobs",
+                    errmsg("queue \"%s\" must keep failed jobs because it is a dead letter queue",
                            TextDatumGetCString(unkept[0].get(1))),
-                    errhint("Give it a keep_failed above 0, or use another dead_letter_queue.")));
+                    errhint("Set its keep_failed above 0, or choose another dead_letter_queue.")));
 }
 
 // Switching on round_robin locks jobq.jobs until the transaction ends (claim/round_robin_setting.cpp).
 void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
     if (!round_robin || scope_of(fcinfo) == nullptr) return;
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to switch on round_robin"),
-                    errdetail("The jobs of all queues wait meanwhile, and the role was granted certain ones."),
-                    errhint("An operator of all queues may do it.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to switch on round_robin"),
+             errdetail("Switching it on locks the jobs of all queues, and the role was granted only some queues."),
+             errhint("Ask an operator of all queues to switch it on.")));
 }
 
 // Reads the settings, which follow the first argument, the queue, in the order of their table.
@@ -125,7 +127,7 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
             return created;
         }))
         ereport(ERROR,
-                (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("queue \"%s\" has settings already", text_to_cstring(queue)),
+                (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("queue \"%s\" already has settings", text_to_cstring(queue)),
                  errhint("Change them with jobq_alter_queue().")));
     PG_RETURN_VOID();
 }
@@ -166,7 +168,7 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
             if (!force && jobs[i].bool_at(3))
                 ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
                                 errmsg("queue \"%s\" has dead letters", text_to_cstring(queue)),
-                                errhint("Bring them back with jobq_redrive(), delete them with jobq_delete_jobs(), or "
+                                errhint("Move them back with jobq_redrive(), delete them with jobq_delete_jobs(), or "
                                         "drop the queue with force => true.")));
         }
         if (!force && lock_schedules_of(queue))

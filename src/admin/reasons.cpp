@@ -95,14 +95,14 @@ void refused(const FailureText &failure, ReasonSink *sink) {
     sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
 }
 
-// Appends "process 12 (psql), idle in transaction, in its transaction since ...", from three columns of
+// Appends "process 12 (psql), idle in transaction, in a transaction since ...", from three columns of
 // pg_stat_activity.
 void describe_session(StringInfo text, int32 pid, const Row &row, int name_column) {
     appendStringInfo(text, "process %d", pid);
     if (!row.is_null(name_column)) appendStringInfo(text, " (%s)", copy_of(row.text_at(name_column)));
     if (!row.is_null(name_column + 1)) appendStringInfo(text, ", %s", copy_of(row.text_at(name_column + 1)));
     if (!row.is_null(name_column + 2))
-        appendStringInfo(text, ", in its transaction since %s",
+        appendStringInfo(text, ", in a transaction since %s",
                          timestamptz_to_str(DatumGetTimestampTz(row.get(name_column + 2))));
 }
 
@@ -121,12 +121,12 @@ bool add_pid(Pids *pids, int32 pid) {
     return true;
 }
 
-// Appends the processes that block a process which waits for a lock: ", behind process 12 (psql), active".
+// Appends the processes that block a process which waits for a lock: ", blocked by process 12 (psql), active".
 void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
     const Rows blocking = read(find_blocking, Params().add(Int32GetDatum(pid)));
     for (uint64 i = 0; i < blocking.size(); i++) {
         const int32 other = blocking[i].int32_at(1);
-        appendStringInfoString(text, i == 0 ? ", behind " : " and ");
+        appendStringInfoString(text, i == 0 ? ", blocked by " : " and ");
         if (other == 0) {
             appendStringInfoString(text, "a prepared transaction");
             continue;
@@ -141,14 +141,14 @@ void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
     const char *mode = copy_of(lock.text_at(2));
     const char *table = copy_of(lock.text_at(7));
     if (lock.is_null(1)) {
-        appendStringInfo(text, "%s is locked by %s of the prepared transaction \"%s\"", table, mode,
-                         lock.is_null(8) ? "" : copy_of(lock.text_at(8)));
+        appendStringInfo(text, "prepared transaction \"%s\" holds %s on %s",
+                         lock.is_null(8) ? "" : copy_of(lock.text_at(8)), mode, table);
         return;
     }
     const int32 pid = lock.int32_at(1);
     if (lock.bool_at(6)) {
-        appendStringInfo(text, "%s is locked by %s of ", table, mode);
         describe_session(text, pid, lock, 3);
+        appendStringInfo(text, ", holds %s on %s", mode, table);
         return;
     }
     describe_session(text, pid, lock, 3);
@@ -161,7 +161,7 @@ Oid table_called(const char *name) { return get_relname_relid(name, get_namespac
 bool has_jobs(const char *table) { return strcmp(table, kTables[0]) == 0; }
 
 const char *what_a_lock_does(const char *table) {
-    return has_jobs(table) ? "every claim waits: " : "it cannot be looked up: ";
+    return has_jobs(table) ? "every claim must wait: " : "the reason cannot be looked up: ";
 }
 
 bool explain_table_locks(const char *table, ReasonSink *sink) {
@@ -212,18 +212,18 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
                                             .add(Int64GetDatum(id))
                                             .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
                                             .add(Int64GetDatum(kNamedJobs)));
-        sink->take(
-            {"limit",
-             psprintf("%s: %lld of max_running %d run", subject, static_cast<long long>(running), limit.max_running),
-             ids_in(holders), 0, DT_NOEND});
+        sink->take({"limit",
+                    psprintf("%s: %lld running, max_running is %d", subject, static_cast<long long>(running),
+                             limit.max_running),
+                    ids_in(holders), 0, DT_NOEND});
         stops = true;
     } else if (limit.max_running > 0) {
         const int taken = taken_places(of, id, sink);
         stops = taken < 0;
         if (taken >= limit.max_running) {
             sink->take({"limit",
-                        psprintf("%s: %lld of max_running %d run, the other places are taken by claims that are not "
-                                 "committed; jobq_explain_queue says whose",
+                        psprintf("%s: %lld running, max_running is %d, and uncommitted claims take the other slots; "
+                                 "see jobq_explain_queue",
                                  subject, static_cast<long long>(running), limit.max_running),
                         0, 0, DT_NOEND});
             stops = true;
@@ -232,7 +232,8 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
     TimestampTz next;
     if (limit.rate.interval > 0 && shared_memory_ready() &&
         peek_tokens(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
-        sink->take({"rate", psprintf("%s: its rate lets no job start before then", subject), 0, 0, next});
+        sink->take(
+            {"rate", psprintf("%s: its rate lets the next job start at the time in until", subject), 0, 0, next});
         stops = true;
     }
     return stops;
@@ -287,7 +288,8 @@ Datum ids_in(const Rows &rows) {
 
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
     if (queue.paused)
-        sink->take({"paused", psprintf("queue \"%s\" is paused: jobq_resume_queue", copy_of(name)), 0, 0, DT_NOEND});
+        sink->take({"paused", psprintf("queue \"%s\" is paused; jobq_resume_queue resumes it", copy_of(name)), 0, 0,
+                    DT_NOEND});
     TimestampTz due;
     FailureText failure;
     if (!attempt([&] { require_known_queue(name); }, &failure)) {
@@ -352,8 +354,8 @@ bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jo
     const char *missing =
         recent.count == 0               ? "no worker has asked for jobs of the queue"
         : best == core::Fit::NotKind    ? psprintf("no worker has asked for this kind%s", asked_kinds(recent))
-        : best == core::Fit::NotVersion ? "workers have asked for this kind, not for this version"
-                                        : "no worker that takes this kind has all of these capabilities";
+        : best == core::Fit::NotVersion ? "workers have asked for this kind, but not for this version"
+                                        : "no worker with all of these capabilities has asked for this kind";
     const char *who = jobs > 0 ? psprintf("%s job%s of %s", count_text(jobs), jobs == 1 ? "" : "s", describe(demand))
                                : describe(demand);
     sink->take(
@@ -385,7 +387,7 @@ const char *describe_requests(std::string_view queue, const RecentFilters &recen
         return psprintf("; no worker has asked for such a job in the last %s, and %s", describe_span(recent.since, now),
                         waiting);
     return psprintf("; a worker last asked for %s %s ago, and %s",
-                    last.fitting == at ? "such a job" : "jobs of this queue, with names too long to be compared,",
+                    last.fitting == at ? "such a job" : "jobs of this queue (with names too long to compare)",
                     now - at < kToldApart ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)),
                     waiting);
 }
@@ -437,7 +439,7 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
         }
         const Rows prepared = read(find_prepared, Params().add(xid));
         if (prepared.size() > 0)
-            appendStringInfo(&text, "the prepared transaction \"%s\"", copy_of(prepared[0].text_at(1)));
+            appendStringInfo(&text, "prepared transaction \"%s\"", copy_of(prepared[0].text_at(1)));
         else
             appendStringInfo(&text, "transaction %u", holders.xids[i]);
     }
@@ -449,7 +451,7 @@ bool explain_refusal(ReasonSink *sink) {
     const bool copy = leaves_jobs_alone();
     if (copy)
         sink->take(
-            {"copy", psprintf("the database is a copy, see jobq_adopt(). %s", describe_origin()), 0, 0, DT_NOEND});
+            {"copy", psprintf("the database is a copy; see jobq_adopt(). %s", describe_origin()), 0, 0, DT_NOEND});
     const bool locked = explain_table_locks(kTables[0], sink) || copy;
     if (attempt(require_usable_jobs, &failure)) return locked;
     refused(failure, sink);
@@ -463,8 +465,8 @@ bool explain_unreadable(ReasonSink *sink) {
         if (!OidIsValid(table) || lock_for_reading(table)) continue;
         // The other session may have released the lock in the meantime.
         if (!explain_table_locks(name, sink))
-            sink->take({"locked", psprintf("%sjobq.%s has been locked just now", what_a_lock_does(name), name), 0, 0,
-                        DT_NOEND});
+            sink->take({"locked", psprintf("%sanother session has just locked jobq.%s", what_a_lock_does(name), name),
+                        0, 0, DT_NOEND});
         return true;
     }
     return false;
@@ -472,9 +474,10 @@ bool explain_unreadable(ReasonSink *sink) {
 
 void explain_unserved(const char *what, ReasonSink *sink) {
     if (worker_comes_by()) return;
-    sink->take({"unserved",
-                psprintf("%s: no background worker serves this database (see jobq.workers), call jobq_tick()", what), 0,
-                0, DT_NOEND});
+    sink->take(
+        {"unserved",
+         psprintf("%s, but no background worker serves this database (see jobq.workers); call jobq_tick()", what), 0, 0,
+         DT_NOEND});
 }
 
 }  // namespace jobq

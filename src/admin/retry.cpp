@@ -108,11 +108,11 @@ void report_deadlocked(const Deadlocked &found, int level) {
     if (found.rows.size() == 0) return;
     const auto job = static_cast<long long>(found.rows[0].int64_at(1));
     const auto head = static_cast<long long>(found.rows[0].int64_at(2));
-    ereport(level, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("job %lld was not retried because job %lld waits for it", job, head),
-                    errdetail("Job %lld would stand in the line of its group after job %lld, and neither could run.",
-                              job, head),
-                    errhint("Retry it when job %lld has ended.", head)));
+    ereport(level,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("job %lld was not retried because job %lld waits for it", job, head),
+             errdetail("Job %lld would come after job %lld in its group, so neither job could ever run.", job, head),
+             errhint("Retry the job after job %lld has finished.", head)));
 }
 
 // The ids of locked jobs, first those without a key. Keys are taken in their own order, as everywhere.
@@ -138,7 +138,7 @@ Retriable retriable(const Rows &locked, TimestampTz now, bool refuse) {
         if (keys[i].holder == 0)
             found.ids[found.count++] = Int64GetDatum(keys[i].own);
         else if (refuse)
-            key_taken(keys[i], "Retry it when that job has finished, or delete that one.");
+            key_taken(keys[i], "Retry the job after the other job has finished, or delete the other job.");
     }
     return found;
 }
@@ -153,11 +153,12 @@ void send_letters_home(const Rows &locked, const Datum *ids, int count) {
 
 void check_pacing(int count, double per_second) {
     if (core::paced(0, count - 1, per_second) > core::kLongestPacing)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("argument \"per_second\" is too small: the last of %d jobs would run later than in ten years",
-                        count),
-                 errhint("Use a higher rate, or a lower max_jobs.")));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("argument \"per_second\" is too small: the last of %d jobs would run more than ten years from now",
+                    count),
+             errhint("Use a higher rate or a lower max_jobs.")));
 }
 
 bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
@@ -268,7 +269,7 @@ void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) 
     if (number == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
-                        errhint("jobq_log() has its steps.")));
+                        errhint("jobq_log() lists the steps of the job.")));
     const Retriable found = retriable(locked, now, true);
     const int64 last_step = drop_steps_from(id, number);
     forget_waits_without_step(id);

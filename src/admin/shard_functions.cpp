@@ -22,8 +22,8 @@ int shard_argument(FunctionCallInfo fcinfo) {
     const int32 shard = PG_GETARG_INT32(0);
     if (!core::is_shard(shard))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"shard_id\" must be 0 to %d, not %d", core::kShards - 1, shard),
-                        errhint("Each database of a cluster has a number of its own.")));
+                        errmsg("argument \"shard_id\" must be between 0 and %d, not %d", core::kShards - 1, shard),
+                        errhint("Each database of a cluster needs its own number.")));
     return shard;
 }
 

@@ -51,7 +51,7 @@ Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
 int32 check_max_jobs(int32 max_jobs) {
     if (max_jobs < 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
-                        errhint("It is the largest number of jobs to change; 0 changes none.")));
+                        errhint("It is the maximum number of jobs to change; 0 changes none.")));
     return max_jobs;
 }
 

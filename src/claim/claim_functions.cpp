@@ -20,8 +20,8 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
     const int batch = PG_GETARG_INT32(n);
     if (batch < 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"batch\" must not be negative, but is %d", batch),
-                        errhint("It is the number of jobs wanted; 0 claims nothing.")));
+                        errmsg("argument \"batch\" must be at least 0, not %d", batch),
+                        errhint("It is the maximum number of jobs to claim; 0 claims none.")));
     if (batch > core::kMaxBatch)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"batch\" is too large: %d", batch),
                         errhint("At most %d jobs can be claimed in one call.", core::kMaxBatch)));
@@ -88,7 +88,7 @@ void check_worker_id(std::string_view worker_id) {
     if (worker_id.substr(0, sizeof(kBackendWorkerPrefix) - 1) == kBackendWorkerPrefix)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"worker_id\" must not begin with \"%s\"", kBackendWorkerPrefix),
-                        errhint("Such names stand for workers that did not name themselves.")));
+                        errhint("Names with this prefix stand for workers that claim without a name.")));
 }
 
 text *worker_id_argument(FunctionCallInfo fcinfo, int n) {

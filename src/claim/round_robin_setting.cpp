@@ -43,8 +43,8 @@ void give_round_robin_keys(text *queue) {
     if (any_lacks_key(params))
         ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
                         errmsg("round_robin can only be switched on in a READ COMMITTED transaction"),
-                        errdetail("The queue has jobs that are to get their turns by it."),
-                        errhint("Run the statement outside a transaction block, or in one of that level.")));
+                        errdetail("The jobs of the queue must be rewritten."),
+                        errhint("Run the statement outside a transaction block, or in a READ COMMITTED transaction.")));
 }
 
 }  // namespace jobq

@@ -121,8 +121,9 @@ void report_lost_leases(int level, const Batch &batch) {
     }
     if (lost > 0)
         ereport(level, (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
-                        level < ERROR ? errdetail("Not completed: job %s.", ids.data)
-                                      : errdetail("Lost: job %s. Nothing was completed.", ids.data),
+                        level < ERROR
+                            ? errdetail("These jobs were not completed: %s.", ids.data)
+                            : errdetail("The leases of these jobs were lost, so no job was completed: %s.", ids.data),
                         level < ERROR ? 0 : errhint(JOBQ_LOST_HINT)));
 }
 

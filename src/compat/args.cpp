@@ -44,7 +44,7 @@ const char *described(ArgumentName name) {
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty) {
     if (value.empty() && !allow_empty)
         ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("%s must not be empty", described(name)),
-                        errhint("Give a name of 1 to %zu bytes.", limit)));
+                        errhint("Pass a name of 1 to %zu bytes.", limit)));
     if (value.size() > limit)
         ereport(ERROR,
                 (errcode(ERRCODE_NAME_TOO_LONG), errmsg("%s is too long: %zu bytes", described(name), value.size()),
@@ -67,7 +67,7 @@ void refuse_choice(const char *name, std::string_view given, const std::string_v
                                          : " or ",
                          static_cast<int>(choices[i].size()), choices[i].data());
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, shown_bytes(given), given.data()),
+                    errmsg("invalid value for argument \"%s\": \"%.*s\"", name, shown_bytes(given), given.data()),
                     errhint("Use %s.", words.data)));
     pg_unreachable();
 }
@@ -83,7 +83,7 @@ int16 check_priority(int32 priority, const char *name) {
     if (priority < PG_INT16_MIN || priority > PG_INT16_MAX)
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                         errmsg("argument \"%s\" is out of range: %d", name, priority),
-                        errhint("Priorities go from -32768 (first) to 32767 (last).")));
+                        errhint("Priorities range from -32768 (first) to 32767 (last).")));
     return static_cast<int16>(priority);
 }
 
@@ -91,7 +91,7 @@ int32 check_positive(int32 value, const char *name) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" must be at least 1, not %d", name, value),
-                        errhint("Leave it out to take the default.")));
+                        errhint("Leave it out to use the default.")));
     return value;
 }
 
@@ -105,7 +105,7 @@ TimestampTz check_finite(TimestampTz value, const char *name) {
 TimestampTz check_moment(TimestampTz value, const char *name) {
     if (check_finite(value, name) == core::bounded_moment(value)) return value;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" is out of range", name),
-                    errhint("Take a moment of the years 1 to 6000.")));
+                    errhint("Use a time between the years 1 and 6000.")));
     pg_unreachable();
 }
 
@@ -155,7 +155,7 @@ Elements elements_of(ArrayType *array, Oid element_type, const char *name, int l
     if (nulls == NullElements::Refused && array_contains_nulls(array))
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                         errmsg("argument \"%s\" must not contain NULL elements", name),
-                        errhint("Remove them, in all arrays of the call.")));
+                        errhint("Remove them from all arrays of the call.")));
     Elements found;
     int16 length;
     bool by_value;
@@ -175,7 +175,7 @@ void check_same_length(int a, const char *name_a, int b, const char *name_b) {
         ereport(ERROR,
                 (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
                  errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a, b),
-                 errhint("Give one element per job in each of them.")));
+                 errhint("Pass one element per job in each array.")));
 }
 
 Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit) {

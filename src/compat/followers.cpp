@@ -78,10 +78,10 @@ bool evaluates_after_change(const Trigger &trigger) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("%s of table %s.%s would run with the rights of the owner of jobq.jobs", what,
                            get_namespace_name(RelationGetNamespace(follower)), RelationGetRelationName(follower)),
-                    errdetail("The table follows jobq's by a foreign key, and belongs to \"%s\".",
+                    errdetail("The table has a foreign key to a table of jobq, and belongs to \"%s\".",
                               GetUserNameFromId(follower->rd_rel->relowner, false)),
-                    errhint("Give the table and its functions to a role with the rights of the owner of jobq.jobs, or "
-                            "drop what would run, or the foreign key."),
+                    errhint("Transfer the table and its functions to a role with the rights of the owner of jobq.jobs, "
+                            "or drop the foreign key."),
                     errtable(follower)));
     pg_unreachable();
 }
@@ -91,14 +91,14 @@ bool evaluates_after_change(const Trigger &trigger) {
 // expressions do, because the owner of the table chooses them.
 void require_trusted_table(Relation follower, const TriggerDesc *triggers, Oid owner) {
     const bool trusted = has_privs_of_role(follower->rd_rel->relowner, owner);
-    if (!trusted && follower->rd_rules != nullptr) untrusted(follower, "what follows from a rule");
+    if (!trusted && follower->rd_rules != nullptr) untrusted(follower, "a rule");
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
         const Trigger &trigger = triggers->triggers[i];
         if (fires_after_change(trigger) && !(trusted && has_privs_of_role(owner_of_function(trigger.tgfoid), owner)))
             untrusted(follower, psprintf("trigger \"%s\"", trigger.tgname));
         if (!trusted && evaluates_after_change(trigger))
-            untrusted(follower, psprintf("index \"%s\", which a deferrable constraint uses,",
-                                         get_rel_name(trigger.tgconstrindid)));
+            untrusted(follower,
+                      psprintf("the deferrable constraint with index \"%s\"", get_rel_name(trigger.tgconstrindid)));
     }
 }
 

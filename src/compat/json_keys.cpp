@@ -44,7 +44,7 @@ void UnknownKey::add_known(const char *name) {
 
 void UnknownKey::refuse(const char *argument) const {
     refuse_key(argument, given_,
-               nearest_ == nullptr ? psprintf("The keys are %s.", known_.data)
+               nearest_ == nullptr ? psprintf("Valid keys are %s.", known_.data)
                                    : psprintf("Perhaps you meant \"%s\".", nearest_));
 }
 

@@ -26,20 +26,22 @@ const char *const kLibraryVersion = JOBQ_VERSION;
 
 void require_library(const char *version, const char *who) {
     if (core::compare_versions(kLibraryVersion, version) >= 0) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("%s needs jobq's library %s or a newer one, this session has %s", who, version, kLibraryVersion),
-             errhint("Install that library. Then restart the server where jobq is preloaded, else connect "
-                     "again.")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("%s requires version %s or newer of the jobq library, but this session has %s", who, version,
+                           kLibraryVersion),
+                    errhint("Install that version. Then restart the server if it preloads jobq, or else reconnect.")));
 }
 
 void require_only_library() {
     const auto *other = static_cast<const char *>(*loaded_library());
     if (other == nullptr) return;
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("jobq's library %s is loaded already, from another file than %s", other, kLibraryVersion),
-                    errhint("Name jobq in shared_preload_libraries as module_pathname of jobq.control does, and "
-                            "restart the server.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("version %s of the jobq library is already loaded from another file than version %s", other,
+                kLibraryVersion),
+         errhint(
+             "Use the value of module_pathname in jobq.control in shared_preload_libraries, and restart the server.")));
 }
 
 void be_only_library() { *loaded_library() = const_cast<char *>(kLibraryVersion); }

@@ -18,7 +18,7 @@ void tell_listeners(Datum, Oid relation) {
 }  // namespace
 
 void on_relation_change(void (*callback)(Oid relation)) {
-    if (listener_count == kMaxListeners) elog(ERROR, "jobq: no room for another listener to changes of relations");
+    if (listener_count == kMaxListeners) elog(ERROR, "jobq: too many listeners for relation changes");
     if (listener_count == 0) CacheRegisterRelcacheCallback(tell_listeners, Datum(0));
     listeners[listener_count++] = callback;
 }

@@ -26,14 +26,13 @@ Unserved why_unserved(Oid database) {
 const char *reason_of(Unserved why) {
     switch (why) {
         case Unserved::Template:
-            return "no worker serves a template: ALTER DATABASE ... IS_TEMPLATE false";
+            return "background workers do not serve templates; see ALTER DATABASE ... IS_TEMPLATE";
         case Unserved::NoConnections:
-            return "the database allows no connections, so no worker serves it: "
-                   "ALTER DATABASE ... ALLOW_CONNECTIONS true";
+            return "the database allows no connections; see ALTER DATABASE ... ALLOW_CONNECTIONS";
         case Unserved::NotSelected:
             return "the database is not in jobq.databases";
         case Unserved::Invalid:
-            return "an interrupted DROP DATABASE has left the database behind: repeat it";
+            return "DROP DATABASE was interrupted; run it again";
         case Unserved::Gone:
             return "the database has been dropped";
         default:

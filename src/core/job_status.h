@@ -15,13 +15,13 @@ enum class Phase : std::uint8_t { Waiting, Running, Finished };
 // for finished jobs. Columns: name, label in SQL, phase, and what a job in this status does.
 // clang-format off
 #define JOBQ_JOB_STATUSES(STATUS)                                                                                   \
-    STATUS(Scheduled, "scheduled", Waiting, "waits for its time")                                                   \
-    STATUS(Blocked, "blocked", Waiting, "waits for its dependencies, for a signal, for other jobs it awaits, or behind the head of its group") \
+    STATUS(Scheduled, "scheduled", Waiting, "waits for its run_at")                                                 \
+    STATUS(Blocked, "blocked", Waiting, "waits for its dependencies, a signal, other jobs, or earlier jobs of its group") \
     STATUS(Pending, "pending", Waiting, "may be claimed")                                                           \
     STATUS(Processing, "processing", Running, "is held by a worker under a lease")                                  \
-    STATUS(Completed, "completed", Finished, "has been done")                                                       \
-    STATUS(Failed, "failed", Finished, "has failed for good")                                                       \
-    STATUS(Cancelled, "cancelled", Finished, "is not to be done")
+    STATUS(Completed, "completed", Finished, "has completed")                                                      \
+    STATUS(Failed, "failed", Finished, "has failed permanently")                                                  \
+    STATUS(Cancelled, "cancelled", Finished, "has been cancelled")
 // clang-format on
 
 enum class JobStatus : std::uint8_t {

@@ -28,19 +28,19 @@ constexpr Micros kAnySpan = INT64_MAX;
 // a queue, removes the setting. The order is that of the arguments. An upgrade may add settings at the end.
 // clang-format off
 #define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
-    NUMBER(max_attempts, 20, 1, kAnyNumber, "for jobs enqueued without one") \
+    NUMBER(max_attempts, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \
     SPAN(backoff_base, kSecond, 0, kAnySpan, "delay after the first failed attempt, doubled each time") \
-    SPAN(backoff_max, kHour, 0, kAnySpan, "longest delay between attempts") \
-    SPAN(heartbeat_timeout, 60 * kSecond, 10 * kMillisecond, 365 * kDay, "for jobs and claims that name none: time without a heartbeat after which a worker is presumed dead") \
-    NUMBER(max_lost, 3, 1, kAnyNumber, "a job fails for good when it has lost its worker this often") \
-    SPAN(keep_completed, kDay, 0, kAnySpan, "how long completed jobs stay, 0: deleted on completion") \
-    SPAN(keep_failed, 14 * kDay, 0, kAnySpan, "how long failed and cancelled jobs stay") \
-    NUMBER(max_depth, 0, 1, kAnyNumber, "about so many jobs may wait") \
-    CHOICE(on_full, FullPolicy, Reject, "reject drop_oldest", "what happens to an enqueue beyond max_depth: reject, or drop_oldest, which cancels pending jobs for it") \
-    QUEUE(dead_letter_queue, "where jobs go that failed for good") \
-    SPAN(max_runtime, 0, 10 * kMillisecond, 365 * kDay, "for claims of jobs that name none: longest time one attempt may take") \
-    CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer: fail, the attempt has failed, or cancel, the job is cancelled") \
-    SPAN(priority_ageing, 0, kMillisecond, 365 * kDay, "each such time of waiting counts like one step of priority") \
+    SPAN(backoff_max, kHour, 0, kAnySpan, "maximum delay between attempts") \
+    SPAN(heartbeat_timeout, 60 * kSecond, 10 * kMillisecond, 365 * kDay, "time without a heartbeat after which a worker is presumed dead, unless the job or the claim has its own") \
+    NUMBER(max_lost, 3, 1, kAnyNumber, "a job fails permanently after it has lost its worker this many times") \
+    SPAN(keep_completed, kDay, 0, kAnySpan, "how long completed jobs are kept; 0 deletes them on completion") \
+    SPAN(keep_failed, 14 * kDay, 0, kAnySpan, "how long failed and cancelled jobs are kept") \
+    NUMBER(max_depth, 0, 1, kAnyNumber, "approximate maximum number of waiting jobs") \
+    CHOICE(on_full, FullPolicy, Reject, "reject drop_oldest", "what an enqueue beyond max_depth does: reject raises an error, drop_oldest cancels the oldest pending jobs") \
+    QUEUE(dead_letter_queue, "queue to which permanently failed jobs are moved") \
+    SPAN(max_runtime, 0, 10 * kMillisecond, 365 * kDay, "maximum time of one attempt, unless the job or the claim has its own") \
+    CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer than max_runtime: fail fails the attempt, cancel cancels the job") \
+    SPAN(priority_ageing, 0, kMillisecond, 365 * kDay, "each time a job has waited this long, it counts as one priority step higher") \
     SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
 // clang-format on
 

@@ -23,7 +23,7 @@ constexpr int kMostBatches = 1024;
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("%s left out %lld rows that could not be changed", core::traits_of(duty).name,
+                      errmsg("%s skipped %lld rows that could not be changed", core::traits_of(duty).name,
                              static_cast<long long>(batch.failed)),
                       errdetail("%s", batch.error)));
 }
@@ -31,11 +31,10 @@ void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
 void tick(ResultSet *results, TimestampTz now) {
     const Rest rest = rest_of_duties();
     if (rest == Rest::Restore)
-        ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
-                         errhint("Call it again when the session that restores has disconnected.")));
+        ereport(NOTICE, (errmsg("jobq_tick() did nothing because a dump is being restored"),
+                         errhint("Call it again after the restoring session has disconnected.")));
     if (rest == Rest::Copy)
-        ereport(WARNING, (errcode(ERRCODE_WARNING),
-                          errmsg("the database is a copy, and leaves its jobs alone: nothing was done"),
+        ereport(WARNING, (errcode(ERRCODE_WARNING), errmsg("jobq_tick() did nothing because the database is a copy"),
                           errdetail("%s", describe_origin()), errhint("%s", adoption_hint())));
     for (int i = 0; i < kDutyCount; i++) {
         const auto duty = static_cast<Duty>(i);

@@ -65,7 +65,7 @@ Statement get_edges = {
 [[noreturn]] void unknown_dependency(int64 id) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"depends_on\" names job %lld, which does not exist", static_cast<long long>(id)),
-                    errhint("Name jobs that are committed, or that the same transaction has enqueued.")));
+                    errhint("Name jobs that are committed or were enqueued by the same transaction.")));
     pg_unreachable();
 }
 
@@ -75,7 +75,7 @@ Statement get_edges = {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"depends_on\" names job %lld, which is not older than the new job %lld",
                            static_cast<long long>(id), static_cast<long long>(job)),
-                    errhint("A job depends only on jobs with lower ids: so there are no cycles.")));
+                    errhint("A job can only depend on jobs with lower ids, which prevents cycles.")));
     pg_unreachable();
 }
 
@@ -91,7 +91,7 @@ int64 edge_count(const NewDependent *dependents, int count) {
     for (int i = 0; i < count; i++) edges += dependents[i].count;
     if (edges > core::kMaxEnqueue)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("the jobs of one call depend on too many others: %lld", static_cast<long long>(edges)),
+                        errmsg("too many dependencies in one call: %lld", static_cast<long long>(edges)),
                         errhint("At most %d dependencies are allowed in one call.", core::kMaxEnqueue)));
     return edges;
 }
@@ -192,14 +192,15 @@ void require_jobs_of_edge(int64 job, int64 depends_on) {
     const auto missing = [](const char *column, int64 id, const char *why) {
         ereport(ERROR,
                 (errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
-                 errmsg("jobq.edges names job %lld in %s, which does not exist", static_cast<long long>(id), column),
-                 errhint("Insert the job first: %s. jobq_enqueue() does both.", why)));
+                 errmsg("job %lld in column \"%s\" of jobq.edges does not exist", static_cast<long long>(id), column),
+                 errdetail("%s", why),
+                 errhint("Insert the job first, or use jobq_enqueue(), which inserts the job and its edges.")));
     };
     if (run(hold, Params().add(Int64GetDatum(job))).size() == 0)
-        missing("job_id", job, "one that comes later would not wait");
+        missing("job_id", job, "A job that is inserted after its edges would not wait.");
     const Params dependency = Params().add(Int64GetDatum(depends_on));
     if (run(hold, dependency).size() == 0 && run(find_result, dependency).size() == 0)
-        missing("target", depends_on, "one that is not there counts as deleted before it completed");
+        missing("target", depends_on, "A job that does not exist would count as deleted before it completed.");
 }
 
 Rows read_dependency_results(int64 job) { return read(get_results, Params().add(Int64GetDatum(job))); }

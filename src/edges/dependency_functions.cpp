@@ -51,7 +51,7 @@ char *dot_of(int64 job, const QueueScope *scope, int32 max_jobs) {
     initStringInfo(&text);
     appendStringInfoString(&text, "digraph jobs {\n");
     if (cut)
-        appendStringInfo(&text, "  label=\"cut: %d jobs near job %lld of a larger graph\";\n", max_jobs,
+        appendStringInfo(&text, "  label=\"part of a larger graph: %d jobs near job %lld\";\n", max_jobs,
                          static_cast<long long>(job));
     appendStringInfoString(&text, "  node [shape=box];\n");
     auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * jobs.size()));

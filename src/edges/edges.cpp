@@ -210,12 +210,12 @@ void move_edges(int64 from, int64 to) {
     if (!any) return;
     const Rows last = run(find_last_dependency, Params().add(Int64GetDatum(from)));
     if (!last[0].is_null(1) && last[0].int64_at(1) >= to)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("job %lld cannot get the id %lld", static_cast<long long>(from), static_cast<long long>(to)),
-                 errdetail("It depends on job %lld, and no job depends on a later one.",
-                           static_cast<long long>(last[0].int64_at(1))),
-                 errhint("Give it a higher id, or delete its rows in jobq.dependencies first.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("cannot change the id of job %lld to %lld", static_cast<long long>(from),
+                               static_cast<long long>(to)),
+                        errdetail("The job depends on job %lld, and a job can only depend on jobs with lower ids.",
+                                  static_cast<long long>(last[0].int64_at(1))),
+                        errhint("Give it a higher id, or delete its rows in jobq.dependencies first.")));
     run(move_all_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
 }
 

@@ -191,16 +191,17 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
 }
 
 [[noreturn]] void queue_full(std::string_view name, const Limit &limit, int64 depth, int64 added) {
-    const char *remedy = added > limit.max_depth ? "Enqueue fewer at a time"
-                         : limit.policy == core::FullPolicy::DropOldest
-                             ? "Too few jobs are pending and not held, which "
-                               "could be dropped: try again later"
-                             : "Try again later";
+    const char *remedy =
+        added > limit.max_depth ? "Enqueue fewer jobs per call, or raise max_depth with jobq_alter_queue()."
+        : limit.policy == core::FullPolicy::DropOldest
+            ? "Too few pending jobs can be dropped. Try again later, or raise max_depth with jobq_alter_queue()."
+            : "Try again later, or raise max_depth with jobq_alter_queue().";
     ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
                     errmsg("queue \"%.*s\" is full", static_cast<int>(name.size()), name.data()),
-                    errdetail("Waiting jobs: %lld; to be added: %lld; max_depth: %lld.", static_cast<long long>(depth),
-                              static_cast<long long>(added), static_cast<long long>(limit.max_depth)),
-                    errhint("%s, or raise max_depth with jobq_alter_queue().", remedy)));
+                    errdetail("The queue has %lld waiting jobs, the call adds %lld, and max_depth is %lld.",
+                              static_cast<long long>(depth), static_cast<long long>(added),
+                              static_cast<long long>(limit.max_depth)),
+                    errhint("%s", remedy)));
     pg_unreachable();
 }
 

@@ -75,8 +75,8 @@ struct Call {
 
 [[noreturn]] void suppressed() {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
-                    errmsg("a trigger on table \"jobs\" suppressed a change of jobq's"),
-                    errhint("A BEFORE trigger on it must not return NULL, nor change a job's id.")));
+                    errmsg("a trigger on table \"jobs\" suppressed a change that jobq made"),
+                    errhint("A BEFORE trigger on this table must not return NULL or change the id of a job.")));
     pg_unreachable();
 }
 
@@ -88,7 +88,7 @@ WantedKey wanted_key(const Call &call, const KeyedJob &job) {
 }
 
 [[noreturn]] void refuse(const WantedKey &key) {
-    key_taken(key, "Wait until that job has finished, or pass on_conflict => 'ignore' or 'replace'.");
+    key_taken(key, "Wait until the job has finished, or pass on_conflict => 'ignore' or 'replace'.");
 }
 
 void give_existing(KeyedJob *job, int64 id, bool is_over) {

@@ -21,8 +21,9 @@ namespace {
 // 'ignore' is the default, and it is not known whether the caller passed it.
 void check_conflict_has_key(core::OnConflict on_conflict, bool has_key) {
     if (on_conflict == core::OnConflict::Ignore || has_key) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"on_conflict\" needs a \"unique_key\""),
-                    errhint("Give the key that another job may have, or leave on_conflict out.")));
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"on_conflict\" requires argument \"unique_key\""),
+                    errhint("Pass a unique_key, or leave on_conflict out.")));
 }
 
 // One of the jobs of the call. Jobs with a unique key are inserted last, in the order of their keys.
@@ -52,8 +53,9 @@ void refuse_newcomer(int64 id) {
     if (next_job_id() <= id) return;
     ereport(ERROR,
             (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-             errmsg("job %lld, which has the unique key of an element, has come meanwhile", static_cast<long long>(id)),
-             errdetail("The element that depends on it got a lower id."), errhint("Roll back and call again.")));
+             errmsg("job %lld, which has the unique key of an element, was enqueued concurrently",
+                    static_cast<long long>(id)),
+             errdetail("An element depends on this job but has a lower id."), errhint("Retry the transaction.")));
 }
 
 const Enqueued &element_at(const Enqueued *enqueued, int64 dependency) {
@@ -278,8 +280,9 @@ int hold_known(const Enqueued *enqueued, int count, Datum *over) {
     const int64 gone = hold_jobs(known, known_count + over_count);
     if (gone == 0) return over_count;
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("job %lld, which had the unique key, was deleted meanwhile", static_cast<long long>(gone)),
-                    errhint("Roll back and call again: the key is free.")));
+                    errmsg("job %lld, which had the unique key of an element, was deleted concurrently",
+                           static_cast<long long>(gone)),
+                    errhint("Retry the transaction.")));
     pg_unreachable();
 }
 

@@ -71,9 +71,9 @@ int64 element_of_ref(const Refs &refs, std::string_view name) {
                             : static_cast<Ref *>(hash_search(refs.table, wanted.name, HASH_FIND, nullptr));
     if (found != nullptr) return dependency_on_element(found->number);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"depends_on\" names \"@%.*s\", which is the ref of no earlier element",
+                    errmsg("argument \"depends_on\" names \"@%.*s\", which is not the ref of an earlier element",
                            shown_bytes(name), name.data()),
-                    errhint("An element may depend on those that stand before it in the array.")));
+                    errhint("An element can only depend on elements before it in the array.")));
     pg_unreachable();
 }
 
@@ -191,7 +191,7 @@ Way way_of(const Key &key, KeysOf call) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"options\" must not have the key \"%s\"", key.name),
                     call == KeysOf::Schedule
-                        ? errhint("Each run of a schedule has a time of its own, and its job depends on no other job.")
+                        ? errhint("Each run of a schedule has its own time, and its job cannot depend on other jobs.")
                         : errhint("Use jobq_enqueue_jobs(), whose elements can have this key.")));
     pg_unreachable();
 }
@@ -243,8 +243,8 @@ void add_ref(Refs *refs, const text *ref, int number) {
     auto *entry = static_cast<Ref *>(hash_search(refs->table, added.name, HASH_ENTER, &found));
     if (found)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"ref\" is that of element %d already: \"%s\"", entry->number, added.name),
-                        errhint("Give each element that others depend on a ref of its own.")));
+                        errmsg("argument \"ref\" is already used by element %d: \"%s\"", entry->number, added.name),
+                        errhint("Give each element that others depend on its own ref.")));
     entry->number = number;
 }
 

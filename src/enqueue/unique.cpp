@@ -95,15 +95,15 @@ void kept_since_snapshot() {
 
 void key_taken(const WantedKey &key, const char *hint) {
     const std::string_view queue = view(key.queue), name = view(key.unique_key);
-    ereport(ERROR,
-            (errcode(ERRCODE_UNIQUE_VIOLATION),
-             errmsg("unique key \"%.*s\" of queue \"%.*s\" is taken by job %lld", static_cast<int>(name.size()),
-                    name.data(), static_cast<int>(queue.size()), queue.data(), static_cast<long long>(key.holder)),
-             key.until == 0
-                 ? 0
-                 : errdetail("That job has finished; its key is free again at %s.", timestamptz_to_str(key.until)),
-             errhint("%s", key.until == 0 ? hint : "Wait until then, or delete its row from jobq.kept_keys."),
-             err_generic_string(PG_DIAG_CONSTRAINT_NAME, "jobs_unique_idx")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_UNIQUE_VIOLATION),
+         errmsg("unique key \"%.*s\" of queue \"%.*s\" is taken by job %lld", static_cast<int>(name.size()),
+                name.data(), static_cast<int>(queue.size()), queue.data(), static_cast<long long>(key.holder)),
+         key.until == 0 ? 0
+                        : errdetail("The job has finished, but keeps its key until %s.", timestamptz_to_str(key.until)),
+         errhint("%s", key.until == 0 ? hint : "Wait until then, or delete the key's row from jobq.kept_keys."),
+         err_generic_string(PG_DIAG_CONSTRAINT_NAME, "jobs_unique_idx")));
     pg_unreachable();
 }
 

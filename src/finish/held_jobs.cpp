@@ -170,8 +170,9 @@ int64 lease_claimed_here(int64 job_id) {
 void add_report_hint(void *) {
     if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE && IsolationUsesXactSnapshot())
         errhint(
-            "The job may have been written since this transaction's snapshot: by its claim, by a heartbeat, or by "
-            "the server a second after the claim. Report in a READ COMMITTED transaction, or retry this one.");
+            "The claim, a heartbeat, or the server (a second after the claim) may have changed the job after the "
+            "snapshot of this transaction was taken. Report in a READ COMMITTED transaction, or retry this "
+            "transaction.");
 }
 
 HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument) {

@@ -69,7 +69,8 @@ HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument);
 
 // JQ001: a worker required the lease to be held, so its work in this transaction must be undone.
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
-#define JOBQ_LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
+#define JOBQ_LOST_HINT \
+    "Another worker has the job, or the job was finished or deleted. Roll back and discard this work."
 [[noreturn]] void lease_is_lost(int64 job);
 
 // Completes the jobs that are held; `extra` is the result.

@@ -100,7 +100,7 @@ void read_settings_of(Handler *handler, const Elements &texts) {
         char *name = TextDatumGetCString(texts.values[i]);
         char *equals = strchr(name, '=');
         if (equals == nullptr || equals == name) {
-            handler->bad_setting = psprintf("\"%s\" is no setting", name);
+            handler->bad_setting = psprintf("\"%s\" is not a setting", name);
             return;
         }
         *equals = '\0';

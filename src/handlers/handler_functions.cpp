@@ -52,13 +52,14 @@ Oid role_argument(FunctionCallInfo fcinfo) {
     const Oid role = given(fcinfo, kRunAs) ? PG_GETARG_OID(kRunAs) : GetUserId();
     const char *name = GetUserNameFromId(role, true);
     if (name == nullptr)
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"run_as\" is no role: %u", role),
-                        errhint("Name one that pg_roles has.")));
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                        errmsg("role with OID %u, given as argument \"run_as\", does not exist", role),
+                        errhint("Name a role that pg_roles lists.")));
     if (!may_set_role(GetUserId(), role))
         ereport(ERROR,
                 (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to run as role \"%s\"", name),
-                 errdetail("Who sets a handler must be allowed to SET ROLE to the role that runs it."),
-                 errhint("Have that role granted to you, or take another one.")));
+                 errdetail("You can only name roles that you can SET ROLE to."),
+                 errhint("Have the role granted to you, or name another role.")));
     return role;
 }
 
@@ -68,20 +69,20 @@ const char *handler_argument(FunctionCallInfo fcinfo) {
     const Oid function = PG_GETARG_OID(kHandler);
     const char *name = get_func_name(function);
     if (name == nullptr)
-        ereport(ERROR,
-                (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("argument \"handler\" is no function: %u", function),
-                 errhint("Write it as regprocedure does, for example 'send_mail(jsonb)'.")));
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+                        errmsg("function with OID %u, given as argument \"handler\", does not exist", function),
+                        errhint("Write the name with the argument type, for example 'send_mail(jsonb)'.")));
     const Oid schema = get_func_namespace(function);
     if (isAnyTempNamespace(schema))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"handler\" is a function of this session only: %s", name),
-                        errhint("Create it in a schema that is not temporary.")));
+                        errmsg("argument \"handler\" must not be a temporary function: %s", name),
+                        errhint("Create the function in a schema that is not temporary.")));
     Oid *types;
     int count;
     get_func_signature(function, &types, &count);
     if (count != 1 || types[0] != JSONBOID)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("function %s is no handler", name),
-                        errhint("A handler takes one argument of type jsonb: the job.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("function %s cannot be a handler", name),
+                        errhint("A handler takes one argument of type jsonb, which is the job.")));
     return quote_qualified_identifier(get_namespace_name(schema), name);
 }
 
@@ -161,7 +162,7 @@ PGDLLEXPORT Datum jobq_drop_handler(PG_FUNCTION_ARGS) {
     if (!dropped)
         ereport(NOTICE,
                 (errmsg("queue \"%s\" has no handler for kind \"%s\"", text_to_cstring(queue), text_to_cstring(kind)),
-                 errhint("jobq.handlers has those that there are.")));
+                 errhint("The view jobq.handlers lists the existing handlers.")));
     PG_RETURN_BOOL(dropped);
 }
 

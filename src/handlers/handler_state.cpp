@@ -20,19 +20,19 @@ namespace {
 
 // Returns why no handler of this database can run, or nullptr.
 const char *why_off() {
-    if (RecoveryInProgress()) return "on a standby no handler runs";
-    if (!shared_memory_ready()) return "handlers are run by background workers: add jobq to shared_preload_libraries";
+    if (RecoveryInProgress()) return "handlers do not run on a standby";
+    if (!shared_memory_ready()) return "background workers run handlers; add jobq to shared_preload_libraries";
     if (!settings.enabled) return "jobq.enabled is off";
     if (settings.max_executors == 0) return "jobq.max_executors is 0";
     if (const char *reason = reason_of(why_unserved(MyDatabaseId))) return reason;
-    if (leaves_jobs_alone()) return "a copy of another database: its jobs are left alone until SELECT jobq_adopt()";
+    if (leaves_jobs_alone()) return "the database is a copy; its jobs do not run until SELECT jobq_adopt()";
     return nullptr;
 }
 
 // Returns why no executor can be started, or nullptr.
 const char *why_waiting(ExecutorWait wait) {
-    if (wait == ExecutorWait::NoPlace) return "all executors are busy with other handlers: increase jobq.max_executors";
-    if (wait == ExecutorWait::NoProcess) return "no executor can be started: increase max_worker_processes";
+    if (wait == ExecutorWait::NoPlace) return "all executors are busy with other handlers; increase jobq.max_executors";
+    if (wait == ExecutorWait::NoProcess) return "no executor can be started; increase max_worker_processes";
     return nullptr;
 }
 
@@ -100,7 +100,7 @@ HandlerState state_of_handler(const Handler &handler) {
         state.state = "off";
     } else if (counted.failed) {
         state.state = "waiting";
-        state.reason = "its executor has ended before it could begin, see the server's log";
+        state.reason = "its executor exited before the handler could start; see the server log";
     } else if (counted.executors == 0 && db != nullptr && (state.reason = why_waiting(db->executors_wait)) != nullptr) {
         state.state = "waiting";
     } else if (counted.executors > 0 && counted.free == 0 && has_claimable(handler)) {

@@ -56,7 +56,7 @@ void load() {
         one->problem = resolve_handler(one->handler, &one->target);
         // The role was dropped and another role with the same name was created.
         if (one->problem.sqlstate == 0 && one->target.role != role)
-            one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role is another one now", ""};
+            one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role has been replaced", ""};
     }
     MemoryContextSwitchTo(outer);
 }

@@ -43,15 +43,15 @@ Problem check_role(const char *name, Oid *role) {
                        "Create it, or set the handler again with another role.");
     if (superuser_arg(*role) && !settings.superuser_handlers)
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE, psprintf("role \"%s\" is a superuser", name),
-                       "Take a role with fewer rights, or set \"jobq.superuser_handlers\".");
+                       "Use a role with fewer rights, or set \"jobq.superuser_handlers\".");
     if (!kRunsWithoutLogin && !catalog_value(AUTHOID, *role, &FormData_pg_authid::rolcanlogin, false))
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE, psprintf("role \"%s\" is not permitted to log in", name),
-                       "ALTER ROLE ... LOGIN. PostgreSQL 17 and newer run handlers without it.");
+                       "Run ALTER ROLE ... LOGIN. PostgreSQL 17 and newer run handlers without it.");
     if (pg_database_aclcheck(MyDatabaseId, *role, ACL_CONNECT) != ACLCHECK_OK)
         return problem(
             ERRCODE_INSUFFICIENT_PRIVILEGE,
             psprintf("role \"%s\" may not connect to database \"%s\"", name, get_database_name(MyDatabaseId)),
-            "GRANT CONNECT ON DATABASE ... TO the role.");
+            "Run GRANT CONNECT ON DATABASE ... for the role.");
     return kNone;
 }
 
@@ -69,7 +69,7 @@ Problem check_kind(const char *name, Oid function, HandlerTarget *target) {
                       (form->prokind == PROKIND_FUNCTION || form->prokind == PROKIND_PROCEDURE);
     ReleaseSysCache(tuple);
     if (fits) return kNone;
-    return problem(ERRCODE_INVALID_FUNCTION_DEFINITION, psprintf("%s is no handler", format_procedure(function)),
+    return problem(ERRCODE_INVALID_FUNCTION_DEFINITION, psprintf("%s cannot be a handler", format_procedure(function)),
                    "A handler is a function that takes one jsonb and returns jsonb or void, or a procedure that takes "
                    "one jsonb.");
 }
@@ -79,11 +79,11 @@ Problem check_rights(const char *name, const char *role_name, Oid function, Oid 
     if (pg_namespace_aclcheck(schema, role, ACL_USAGE) != ACLCHECK_OK)
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
                        psprintf("role \"%s\" has no USAGE on schema \"%s\"", role_name, get_namespace_name(schema)),
-                       "GRANT USAGE ON SCHEMA ... TO the role.");
+                       "Run GRANT USAGE ON SCHEMA ... for the role.");
     if (pg_proc_aclcheck(function, role, ACL_EXECUTE) != ACLCHECK_OK)
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
                        psprintf("role \"%s\" has no EXECUTE on %s(jsonb)", role_name, name),
-                       "GRANT EXECUTE ON ROUTINE ... TO the role.");
+                       "Run GRANT EXECUTE ON ROUTINE ... for the role.");
     return kNone;
 }
 
@@ -101,7 +101,7 @@ Problem check_settings(const Handler &handler, Oid role) {
                 found = problem(
                     ERRCODE_INVALID_PARAMETER_VALUE,
                     psprintf("role \"%s\" cannot set \"%s\" to \"%s\"", handler.run_as, setting.name, setting.value),
-                    "Take what SET accepts in a session of the role.");
+                    "Use a value that SET accepts in a session of the role.");
         }
     });
     return found;

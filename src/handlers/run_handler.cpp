@@ -251,15 +251,12 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
                 if (!is_good(handler_of(turn)))
                     give_back_handled(turn.job);
                 else if (!fail_handled(turn.job, text, stopped))
-                    ereport(
-                        LOG,
-                        (errmsg(
-                            "jobq executor: the handler of job %lld failed when the job was not its own any more: %s",
-                            static_cast<long long>(turn.job.id), text)));
+                    ereport(LOG, (errmsg("jobq executor: the handler of job %lld failed after its lease was lost: %s",
+                                         static_cast<long long>(turn.job.id), text)));
             });
         });
         if (failure == nullptr) return true;
-        ereport(LOG, (errmsg("jobq executor: the end of job %lld could not be recorded: %s",
+        ereport(LOG, (errmsg("jobq executor: could not record that job %lld failed: %s",
                              static_cast<long long>(turn.job.id), failure->message)));
         QueryCancelPending = false;
         wait_for_latch(tries * core::kSecond, WaitEvent::ExecutorRetry);
@@ -276,7 +273,7 @@ bool prepare_session(const Turn &turn) {
         if (is_good(known)) apply_settings(known->handler);
     });
     if (error == nullptr) return true;
-    ereport(LOG, (errmsg("jobq executor: the settings of a handler cannot be made: %s", error->message)));
+    ereport(LOG, (errmsg("jobq executor: could not apply the settings of a handler: %s", error->message)));
     return false;
 }
 
@@ -285,7 +282,7 @@ bool prepare_session(const Turn &turn) {
 bool clear_session(const Turn &turn) {
     const ErrorData *error = in_transaction(turn.memory, [] { discard_session(); });
     if (error == nullptr) return true;
-    ereport(LOG, (errmsg("jobq executor: its session cannot be cleared: %s", error->message)));
+    ereport(LOG, (errmsg("jobq executor: could not reset the session: %s", error->message)));
     return false;
 }
 
@@ -323,7 +320,8 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     // the error is recorded under these settings.
     const ErrorData *failure = in_transaction(turn->memory, [] { reset_settings(); });
     if (failure != nullptr)
-        ereport(LOG, (errmsg("jobq executor: what a handler has set cannot be reset: %s", failure->message)));
+        ereport(LOG, (errmsg("jobq executor: could not reset the settings that a handler has changed: %s",
+                             failure->message)));
     if (!record_failure(*turn, error)) return false;
     end_lease_of_executor();
     return true;
@@ -346,7 +344,7 @@ void tell_of_failed_claim(const ErrorData *error) {
     static int told = 0;
     if (error->sqlerrcode == told) return;
     told = error->sqlerrcode;
-    ereport(LOG, (errmsg("jobq executor: a claim has failed: %s", error->message)));
+    ereport(LOG, (errmsg("jobq executor: could not claim a job: %s", error->message)));
 }
 
 // Claims a job for the handler whose turn it is, or for the next handler that has a job and a free place.

@@ -51,7 +51,7 @@ void write_mark(int64 mark) {
     const bool closed = file != nullptr && FreeFile(file) == 0;
     if (written && closed && durable_rename(kNewFile, kFile, LOG) == 0) return;
     ereport(LOG, (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", kFile),
-                  errdetail("At the next start jobq may take a restored base backup for the original.")));
+                  errdetail("After the next start, jobq may mistake a restored base backup for the original.")));
 }
 
 int64 new_mark() {
@@ -69,7 +69,7 @@ int64 mark_at_start() {
     if (change == core::MarkChange::Renew) {
         mark = new_mark();
         ereport(LOG, (errmsg("jobq: the data directory is a restored base backup"),
-                      errdetail("Jobs are left alone until they are adopted."),
+                      errdetail("Jobs do not run until they are adopted."),
                       errhint("Run SELECT jobq_adopt() in each database whose jobs must run here.")));
     }
     if (mark != before) write_mark(mark);

@@ -135,7 +135,7 @@ bool leaves_jobs_alone() { return identity() == core::Identity::Copy && settings
 void require_own_jobs() {
     if (!leaves_jobs_alone()) return;
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("database \"%s\" is a copy, and leaves its jobs alone", get_database_name(MyDatabaseId)),
+                    errmsg("the jobs do not run because database \"%s\" is a copy", get_database_name(MyDatabaseId)),
                     errdetail("%s", describe_origin()), errhint("%s", adoption_hint())));
 }
 
@@ -143,17 +143,18 @@ const char *describe_origin() {
     const core::Place origin = know().origin;
     const core::Place place = here();
     if (origin.system != place.system)
-        return psprintf("Its jobs are those of database %u of the system %llu; this is database %u of the system %llu.",
+        return psprintf("The jobs belong to database %u of system %llu; this is database %u of system %llu.",
                         origin.database, static_cast<unsigned long long>(origin.system), place.database,
                         static_cast<unsigned long long>(place.system));
     if (origin.database == place.database) return "The data directory is a restored base backup.";
     const char *name = get_database_name(origin.database);
-    if (name == nullptr) return psprintf("Its jobs are those of database %u, which is gone.", origin.database);
-    return psprintf("Its jobs are those of database \"%s\".", name);
+    if (name == nullptr) return psprintf("The jobs belong to database %u, which no longer exists.", origin.database);
+    return psprintf("The jobs belong to database \"%s\".", name);
 }
 
 const char *adoption_hint() {
-    return _("To run them here, and nowhere else: SELECT jobq_adopt() in this database, as its owner or an operator.");
+    return _(
+        "To run the jobs here and nowhere else, run SELECT jobq_adopt() in this database as its owner or an operator.");
 }
 
 TimestampTz adopted_at() { return know().adopted_at; }
@@ -180,7 +181,8 @@ bool settle_identity() {
     }
     const char *from = copy ? describe_origin() : nullptr;
     if (!adopt()) return false;
-    ereport(LOG, (errmsg("jobq: the jobs were adopted, as jobq.adopt says"), errdetail("%s", from)));
+    ereport(LOG, (errmsg("jobq: adopted the jobs of another database because jobq.adopt is \"auto\""),
+                  errdetail("%s", from)));
     return true;
 }
 

@@ -24,9 +24,11 @@ core::Micros check_span_within(const core::QueueSetting &bounds, const Interval 
     if ((span < bounds.lowest || span > bounds.highest) && !(bounds.removable && span == 0))
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("argument \"%s\" must be between %s and %s%s", bounds.name, described_span(bounds.lowest),
-                        described_span(bounds.highest), bounds.removable ? ", or 0" : ""),
-                 errhint("Leave it out to take the default, or to keep what is set.")));
+                 bounds.removable ? errmsg("argument \"%s\" must be between %s and %s, or 0 for none", bounds.name,
+                                           described_span(bounds.lowest), described_span(bounds.highest))
+                                  : errmsg("argument \"%s\" must be between %s and %s", bounds.name,
+                                           described_span(bounds.lowest), described_span(bounds.highest)),
+                 errhint("Leave it out to use the default, or to keep the current value.")));
     return span;
 }
 
@@ -49,7 +51,7 @@ void check_concurrency_key(std::string_view key, ArgumentName name) {
     check_name(key, name, core::kMaxConcurrencyKeyBytes, false);
     if (key == core::kEachKey)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be \"*\"", described(name)),
-                        errhint("In jobq_set_limit() it stands for each key of a queue.")));
+                        errhint("In jobq_set_limit(), \"*\" stands for each key of a queue.")));
 }
 
 void check_group_key(std::string_view key, ArgumentName name) { check_name(key, name, core::kMaxGroupKeyBytes, false); }
@@ -61,9 +63,9 @@ void check_unique_for(const Interval *value, bool has_key) {
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" must be at most 36500 days"),
                  errhint("Use an interval such as '1 hour'.")));
     if (!has_key)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" needs a \"unique_key\""),
-                 errhint("Give the key that is to stay taken.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"unique_for\" requires argument \"unique_key\""),
+                        errhint("Pass a unique_key, or leave unique_for out.")));
 }
 
 }  // namespace jobq

@@ -23,8 +23,8 @@ constexpr core::Micros kLongestPer = 365 * core::kDay;
 int32 checked_max_running(int32 value) {
     if (value < 0 || value > core::kMaxRunning)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"max_running\" must be 0 to %d, but is %d", core::kMaxRunning, value),
-                        errhint("0: no job is claimed. NULL: any number may run.")));
+                        errmsg("argument \"max_running\" must be between 0 and %d, not %d", core::kMaxRunning, value),
+                        errhint("With 0, no job is claimed. With NULL, any number of jobs can run.")));
     return value;
 }
 
@@ -32,7 +32,7 @@ int32 checked_rate(int32 value) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"rate\" must be at least 1, not %d", value),
-                        errhint("Leave it out for no rate. max_running => 0 stops claims.")));
+                        errhint("Leave it out to set no rate. To stop claims, set max_running to 0.")));
     return value;
 }
 
@@ -43,8 +43,8 @@ Interval *checked_per(Interval *per, int32 rate) {
                         errhint("Use an interval such as '1 minute'.")));
     if (core::make_rate(rate, span).interval == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"rate\" is too high: %d in the time of \"per\"", rate),
-                        errhint("At most one job a microsecond can be counted.")));
+                        errmsg("argument \"rate\" is too high for argument \"per\": %d", rate),
+                        errhint("At most one job per microsecond can start.")));
     return per;
 }
 
@@ -60,11 +60,11 @@ LimitValues limit_arguments(FunctionCallInfo fcinfo) {
             checked_per(given(fcinfo, Per) ? PG_GETARG_INTERVAL_P(Per) : make_interval(core::kSecond), values.rate);
         if (!shared_memory_ready())
             ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                            errmsg("argument \"rate\" needs the library to be preloaded"),
+                            errmsg("argument \"rate\" requires jobq to be loaded via \"shared_preload_libraries\""),
                             errhint("Set shared_preload_libraries = 'jobq' and restart the server.")));
     } else if (given(fcinfo, Per)) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"per\" needs a \"rate\""),
-                        errhint("Say how many jobs may start in that time.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"per\" requires argument \"rate\""),
+                        errhint("Pass a rate, or leave per out.")));
     }
     return values;
 }

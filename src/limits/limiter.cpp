@@ -16,11 +16,12 @@ namespace jobq {
 namespace {
 
 [[noreturn]] void rate_needs_memory(std::string_view name) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("queue \"%.*s\" has a limit with a rate, which cannot be kept now",
-                           static_cast<int>(name.size()), name.data()),
-                    errhint("Rates need shared_preload_libraries = 'jobq'. Without it remove the rate with "
-                            "jobq_set_limit().")));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("the rate limit of queue \"%.*s\" requires jobq to be loaded via \"shared_preload_libraries\"",
+                    static_cast<int>(name.size()), name.data()),
+             errhint("Set shared_preload_libraries = 'jobq' and restart the server, or remove the rate with "
+                     "jobq_set_limit().")));
     pg_unreachable();
 }
 

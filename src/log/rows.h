@@ -15,7 +15,7 @@ inline void require_changed(int64 changed, int64 expected) {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
                     errmsg("a statement on jobq's tables changed %lld rows instead of %lld",
                            static_cast<long long>(changed), static_cast<long long>(expected)),
-                    errhint("Is there a trigger or rule on jobq.jobs or jobq.attempts that suppresses changes?")));
+                    errhint("Check whether a trigger or rule on jobq.jobs or jobq.attempts suppresses changes.")));
 }
 
 // Returns the status in a column of type text.

@@ -13,29 +13,29 @@ namespace jobq::core {
 // clang-format off
 #define JOBQ_FAMILIES(FAMILY)                                                                                          \
     FAMILY(Jobs, "jobq_jobs", Gauge, "queue,status,overflow", "Jobs in each status.")                                  \
-    FAMILY(OldestPending, "jobq_queue_oldest_pending_seconds", Gauge, "queue", "For how long the oldest claimable job has been due; 0: there is none.") \
-    FAMILY(OldestHeartbeat, "jobq_queue_oldest_heartbeat_seconds", Gauge, "queue", "Since the oldest heartbeat of a running job.") \
+    FAMILY(OldestPending, "jobq_queue_oldest_pending_seconds", Gauge, "queue", "How long the oldest claimable job has been due; 0 if there is none.") \
+    FAMILY(OldestHeartbeat, "jobq_queue_oldest_heartbeat_seconds", Gauge, "queue", "Time since the oldest heartbeat of a running job.") \
     FAMILY(Paused, "jobq_queue_paused", Gauge, "queue", "Whether the queue is paused.")                                \
-    FAMILY(Workers, "jobq_busy_workers", Gauge, "queue", "Workers that hold jobs, by their names.")                    \
+    FAMILY(Workers, "jobq_busy_workers", Gauge, "queue", "Number of different worker names that hold jobs.")           \
     FAMILY(Waiting, "jobq_waiting_sessions", Gauge, "queue", "Sessions that sleep in jobq_wait().")                    \
-    FAMILY(JobsEnqueued, "jobq_jobs_enqueued_total", Counter, "queue,kind,overflow", "Jobs that came: enqueued, inserted by hand, restored from a dump.") \
-    FAMILY(JobsClaimed, "jobq_jobs_claimed_total", Counter, "queue,kind,overflow", "Claims: attempts that were started.") \
-    FAMILY(AttemptsEnded, "jobq_attempts_ended_total", Counter, "queue,kind,outcome,overflow", "Attempts that have ended: completed; failed; lost, their workers fell silent; released, given back; withdrawn, cancelled or changed by hand.") \
-    FAMILY(JobsCompleted, "jobq_jobs_completed_total", Counter, "queue,kind,overflow", "Jobs that were done.")         \
-    FAMILY(JobsFailed, "jobq_jobs_failed_total", Counter, "queue,kind,overflow", "Jobs that failed for good.")         \
-    FAMILY(JobsCancelled, "jobq_jobs_cancelled_total", Counter, "queue,kind,overflow", "Jobs that somebody cancelled.") \
-    FAMILY(JobsDropped, "jobq_jobs_dropped_total", Counter, "queue,kind,overflow", "Jobs that jobq cancelled: a dependency had failed, or the queue was full.") \
-    FAMILY(JobsRetried, "jobq_jobs_retried_total", Counter, "queue,kind,overflow", "Finished jobs that were made to run again.") \
-    FAMILY(JobsDeleted, "jobq_jobs_deleted_total", Counter, "queue,kind,overflow", "Jobs that were deleted: pruned, not kept, or by hand.") \
-    FAMILY(JobWait, "jobq_job_wait_seconds", Histogram, "queue,kind,overflow", "From the time a job was due (run_at) to its claim.") \
-    FAMILY(JobRun, "jobq_job_run_seconds", Histogram, "queue,kind,overflow", "From a claim to the end of the attempt, but for those that were lost.") \
-    FAMILY(StatsReset, "jobq_stats_reset_timestamp_seconds", Gauge, "", "When the totals and histograms began.")       \
-    FAMILY(Missed, "jobq_missed_transactions_total", Counter, "", "Transactions that are not, or not wholly, in the totals.") \
+    FAMILY(JobsEnqueued, "jobq_jobs_enqueued_total", Counter, "queue,kind,overflow", "New jobs: enqueued, inserted with plain SQL, or restored from a dump.") \
+    FAMILY(JobsClaimed, "jobq_jobs_claimed_total", Counter, "queue,kind,overflow", "Claimed jobs, that is, started attempts.") \
+    FAMILY(AttemptsEnded, "jobq_attempts_ended_total", Counter, "queue,kind,outcome,overflow", "Ended attempts: completed; failed; lost: no heartbeat in time; released: given back; withdrawn: cancelled, or changed with plain SQL.") \
+    FAMILY(JobsCompleted, "jobq_jobs_completed_total", Counter, "queue,kind,overflow", "Completed jobs.")              \
+    FAMILY(JobsFailed, "jobq_jobs_failed_total", Counter, "queue,kind,overflow", "Jobs that failed permanently.")      \
+    FAMILY(JobsCancelled, "jobq_jobs_cancelled_total", Counter, "queue,kind,overflow", "Jobs cancelled by users.")     \
+    FAMILY(JobsDropped, "jobq_jobs_dropped_total", Counter, "queue,kind,overflow", "Jobs cancelled by jobq because a dependency had failed or the queue was full.") \
+    FAMILY(JobsRetried, "jobq_jobs_retried_total", Counter, "queue,kind,overflow", "Finished jobs that were retried.") \
+    FAMILY(JobsDeleted, "jobq_jobs_deleted_total", Counter, "queue,kind,overflow", "Deleted jobs: pruned, not kept after completion, or deleted by users.") \
+    FAMILY(JobWait, "jobq_job_wait_seconds", Histogram, "queue,kind,overflow", "Time from when a job was due (run_at) to its claim.") \
+    FAMILY(JobRun, "jobq_job_run_seconds", Histogram, "queue,kind,overflow", "Time from a claim to the end of the attempt, except for lost attempts.") \
+    FAMILY(StatsReset, "jobq_stats_reset_timestamp_seconds", Gauge, "", "Time when the totals and histograms were last reset.") \
+    FAMILY(Missed, "jobq_missed_transactions_total", Counter, "", "Transactions that are missing from the totals, entirely or in part.") \
     FAMILY(Schedules, "jobq_schedules", Gauge, "state", "Schedules: active, paused, failing.")                         \
-    FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "For how long the schedule that is due longest has not fired.") \
-    FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Runs that were not fired, of the schedules that there are.") \
+    FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "How long the most overdue schedule has been due.") \
+    FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Skipped runs of all existing schedules.")            \
     FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
-    FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "How many there may be in the whole server: the setting of that name.") \
+    FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "Maximum number of such processes in the whole server: the setting of the same name.") \
     FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \
     FAMILY(SharedMemoryEntries, "jobq_shared_memory_entries", Gauge, "part", "Entries in use of each table in shared memory, in the whole server.") \
     FAMILY(SharedMemoryCapacity, "jobq_shared_memory_capacity", Gauge, "part", "Number of entries that each table in shared memory has room for.") \
@@ -43,9 +43,9 @@ namespace jobq::core {
     FAMILY(RoundOverdue, "jobq_round_overdue_seconds", Gauge, "", "How late the next round of the duties is.")         \
     FAMILY(Rounds, "jobq_rounds_total", Counter, "", "Rounds of the duties since the server started.")                 \
     FAMILY(DutyJobs, "jobq_duty_jobs_total", Counter, "duty", "Jobs that each duty has changed since the server started.") \
-    FAMILY(DutyFailures, "jobq_duty_failures", Gauge, "duty", "Times in a row that a duty has failed; 0: it works.")   \
-    FAMILY(Copy, "jobq_copy", Gauge, "", "Whether the database is a copy whose jobs are left alone.")                  \
-    FAMILY(Info, "jobq_info", Gauge, "version,library,preloaded", "1, with the versions of the extension and of the library.")
+    FAMILY(DutyFailures, "jobq_duty_failures", Gauge, "duty", "How many times in a row a duty has failed; 0 if it works.") \
+    FAMILY(Copy, "jobq_copy", Gauge, "", "Whether the database is a copy whose jobs do not run.")                      \
+    FAMILY(Info, "jobq_info", Gauge, "version,library,preloaded", "Always 1; the labels are the versions of the extension and of the library.")
 // clang-format on
 
 enum class Family : std::uint8_t {

@@ -86,10 +86,10 @@ void report_launcher(ResultSet *result, const SharedState &state) {
         status = settings.enabled ? "running" : "disabled";
         note = settings.enabled ? nullptr : "jobq.enabled is off; call jobq_tick() every few seconds";
         if (settings.enabled && state.out_of_worker_slots)
-            note = "max_worker_processes leaves too few background workers: increase it";
+            note = "max_worker_processes is exhausted; increase it";
         else if (settings.enabled && pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&state.table_full)) != 0)
-            note = psprintf("more than %d databases use jobq: the others get no worker, call jobq_tick() there",
-                            kMaxDatabases);
+            note =
+                psprintf("more than %d databases use jobq; call jobq_tick() in those without a worker", kMaxDatabases);
     }
     put_text(&row, kState, status);
     put_text(&row, kNote, note);
@@ -115,16 +115,17 @@ const char *status_of(const DatabaseState &db, TimestampTz due, Unserved why, co
 
 const char *note_of(const DatabaseState &db, const char *status, Unserved why) {
     if (why != Unserved::No && (settings.enabled || why != Unserved::NotSelected)) return reason_of(why);
-    if (strcmp(status, kNoRoom) == 0) return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
-    if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
+    if (strcmp(status, kNoRoom) == 0) return "all workers are busy; increase jobq.max_workers or max_worker_processes";
+    if (strcmp(status, "kept out") == 0)
+        return "a command such as DROP DATABASE requires that no session uses the database";
     if (db.rests == core::Rest::Copy)
-        return "a copy of another database: its jobs are left alone until SELECT jobq_adopt() there";
+        return "the database is a copy; its jobs do not run until SELECT jobq_adopt() in it";
     if (db.rests == core::Rest::Restore)
-        return "a dump is being restored: jobs are left alone until that session has disconnected";
+        return "a dump is being restored; jobs do not run until the restoring session has disconnected";
     if (db.version[0] == '\0') return nullptr;
     const int library_is = core::compare_versions(kLibraryVersion, db.version);
     if (library_is == 0) return nullptr;
-    return psprintf("the extension is version %s, the library %s: %s", db.version, kLibraryVersion,
+    return psprintf("the extension has version %s, and the library %s; %s", db.version, kLibraryVersion,
                     library_is > 0 ? "run ALTER EXTENSION jobq UPDATE" : "install that library and restart the server");
 }
 

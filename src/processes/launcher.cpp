@@ -242,7 +242,7 @@ void tell_table_full(TimestampTz now) {
     if (self.told_table_full) return;
     self.told_table_full = true;
     ereport(WARNING,
-            (errmsg("jobq: more than %d databases use jobq, the others get no background worker", kMaxDatabases),
+            (errmsg("jobq: more than %d databases use jobq, and the rest get no background worker", kMaxDatabases),
              errhint("Call jobq_tick() in them every few seconds.")));
 }
 
@@ -255,7 +255,7 @@ void note_refusal(TimestampTz now) {
     if (state->out_of_worker_slots) return;
     state->out_of_worker_slots = true;
     ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                      errmsg("jobq: no background worker can be started, max_worker_processes is exhausted"),
+                      errmsg("jobq: could not start a background worker because max_worker_processes is exhausted"),
                       errhint("Increase \"max_worker_processes\", or lower \"jobq.max_workers\".")));
 }
 

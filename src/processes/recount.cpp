@@ -64,7 +64,7 @@ void start_recount(DatabaseState *db, TimestampTz now) {
     db->recount_started = now;
     LWLockRelease(database_states_lock());
     if (!start_process(kRecount, name, db, MyDatabaseId, nullptr))
-        ereport(DEBUG1, (errmsg_internal("%s: max_worker_processes leaves no room", name)));
+        ereport(DEBUG1, (errmsg_internal("%s: could not start because max_worker_processes is exhausted", name)));
 }
 
 void stop_recount(const DatabaseState *db) {

@@ -178,11 +178,11 @@ void record_success(DatabaseState *db, const Step *step) {
     if (rested) {
         // The counters may not include the jobs that a restore has added.
         forget_counters(MyDatabaseId);
-        ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
+        ereport(LOG, (errmsg("%s continues", MyBgworkerEntry->bgw_name)));
     }
     if (left_out && logged != fingerprint)
         ereport(WARNING,
-                (errmsg("%s, duty %s: left out " INT64_FORMAT " rows that could not be changed: %s",
+                (errmsg("%s, duty %s: skipped " INT64_FORMAT " rows that could not be changed: %s",
                         MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
     if (logged != 0 && fingerprint == 0)
         ereport(LOG, (errmsg("%s recovered from error in %s %s", MyBgworkerEntry->bgw_name, step_kind(step->index),
@@ -199,12 +199,13 @@ void rest(DatabaseState *db, const Step *step) {
     if (why == Rest::Restore) db->steps[step->index].not_before = GetCurrentTimestamp() + core::kSecond;
     LWLockRelease(database_states_lock());
     if (begins && why == Rest::Copy)
-        ereport(WARNING, (errmsg("%s leaves the jobs alone: the database is a copy", MyBgworkerEntry->bgw_name),
+        ereport(WARNING, (errmsg("%s does not run jobs because the database is a copy", MyBgworkerEntry->bgw_name),
                           errhint("%s", adoption_hint())));
     if (begins && why == Rest::Restore)
-        ereport(LOG, (errmsg("%s rests while a dump is being restored", MyBgworkerEntry->bgw_name),
-                      errdetail("It goes on when the session that restores has disconnected, or has been idle for a "
-                                "minute.")));
+        ereport(
+            LOG,
+            (errmsg("%s pauses while a dump is being restored", MyBgworkerEntry->bgw_name),
+             errdetail("It continues when the restoring session has disconnected, or has been idle for a minute.")));
 }
 
 }  // namespace

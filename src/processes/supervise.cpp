@@ -150,8 +150,10 @@ void tell_of_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now) {
     db->told_of_wait = now;
     const bool no_process = wait == ExecutorWait::NoProcess;
     ereport(LOG,
-            (errmsg("jobq: handlers in database \"%s\" wait for an executor: %s", get_database_name(MyDatabaseId),
-                    no_process ? "max_worker_processes is exhausted" : "all that jobq.max_executors allows are busy"),
+            (no_process ? errmsg("jobq: handlers in database \"%s\" wait because max_worker_processes is exhausted",
+                                 get_database_name(MyDatabaseId))
+                        : errmsg("jobq: handlers in database \"%s\" wait because all executors are busy",
+                                 get_database_name(MyDatabaseId)),
              errhint("Increase \"%s\".", no_process ? "max_worker_processes" : "jobq.max_executors")));
 }
 

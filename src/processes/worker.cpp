@@ -47,7 +47,7 @@ void detach(int, Datum) {
     if (counts_as_failure) {
         own->failures++;
         own->not_before = now + core::launch_backoff(own->failures);
-        strlcpy(own->last_error, "the worker ended before its time, see the server's log", kErrorBytes);
+        strlcpy(own->last_error, "the worker exited unexpectedly; see the server log", kErrorBytes);
         own->last_error_at = now;
         own->last_error_step = kWorkerStep;
         own->last_error_over_at = 0;

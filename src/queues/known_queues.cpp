@@ -76,11 +76,10 @@ void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     const std::string_view nearest = nearest_name(name, scope);
     if (nearest.empty() && only_if_near) return;
-    ereport(NOTICE, (errmsg("queue \"%.*s\" is not known: it has neither jobs nor settings",
-                            static_cast<int>(name.size()), name.data()),
-                     nearest.empty()
-                         ? 0
-                         : errhint("The nearest name is \"%.*s\".", static_cast<int>(nearest.size()), nearest.data())));
+    ereport(NOTICE, (errmsg("queue \"%.*s\" has neither jobs nor settings", static_cast<int>(name.size()), name.data()),
+                     nearest.empty() ? 0
+                                     : errhint("Perhaps you meant the queue \"%.*s\".",
+                                               static_cast<int>(nearest.size()), nearest.data())));
 }
 
 }  // namespace
@@ -95,12 +94,11 @@ void check_room_for_queue(std::string_view name) {
     // run() sees the changes of the current statement.
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     if (most > 0 && run(count_queues, Params().add(Int64GetDatum(most)))[0].int64_at(1) < most) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-             errmsg("cannot make queue \"%.*s\" because the database has %d queues or more",
-                    static_cast<int>(name.size()), name.data(), most),
-             errhint("Check the name, or ask an operator to create the queue with jobq_create_queue(). The setting "
-                     "jobq.max_queues is the number of queues up to which jobs may make new ones.")));
+    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                    errmsg("cannot create queue \"%.*s\" because the database already has %d or more queues",
+                           static_cast<int>(name.size()), name.data(), most),
+                    errhint("Check the name, or ask an operator to create the queue with jobq_create_queue(). The "
+                            "setting jobq.max_queues limits the number of queues that new jobs can create.")));
 }
 
 void warn_of_unknown_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, false); }

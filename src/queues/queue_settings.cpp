@@ -13,14 +13,15 @@ namespace {
 void check_number(const core::QueueSetting &setting, int32 value) {
     if (value >= setting.lowest && value <= setting.highest) return;
     if (setting.removable && value == 0) return;
-    const char *range = setting.highest == core::kAnyNumber
-                            ? psprintf("at least %lld", static_cast<long long>(setting.lowest))
-                            : psprintf("between %lld and %lld", static_cast<long long>(setting.lowest),
-                                       static_cast<long long>(setting.highest));
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" must be %s%s, not %d", setting.name, range,
-                           setting.removable ? ", or 0 for none" : "", value),
-                    errhint("Leave it out to take the default, or to keep what is set.")));
+    const auto lowest = static_cast<long long>(setting.lowest), highest = static_cast<long long>(setting.highest);
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             setting.highest != core::kAnyNumber
+                 ? errmsg("argument \"%s\" must be between %lld and %lld, not %d", setting.name, lowest, highest, value)
+             : setting.removable
+                 ? errmsg("argument \"%s\" must be at least %lld, or 0 for none, not %d", setting.name, lowest, value)
+                 : errmsg("argument \"%s\" must be at least %lld, not %d", setting.name, lowest, value),
+             errhint("Leave it out to use the default, or to keep the current value.")));
 }
 
 void check_choice(const core::QueueSetting &setting, std::string_view word) {

@@ -24,11 +24,11 @@ void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {
     if (change->all_queues) return;
     if (change->kind == RoleKind::Monitor)
         ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" cannot be given for a monitor"),
-                 errhint("The views that a monitor reads tell of all queues. Leave the argument out.")));
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" cannot be used for a monitor"),
+                 errhint("The views that a monitor reads show all queues. Leave the argument out.")));
     change->queues = names_of(PG_GETARG_ARRAYTYPE_P(2), "queues", core::kMaxQueueBytes, kMaxQueues);
     if (change->queues.count == 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" names no queue"),
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" must not be empty"),
                         errhint("Leave it out for all queues.")));
     for (int i = 0; i < change->queues.count; i++) check_queue_name(change->queues.items[i], {"queues", i + 1});
     change->queues.count = core::canonical_set(change->queues.items, change->queues.count);
@@ -40,7 +40,7 @@ RoleChange change_arguments(FunctionCallInfo fcinfo) {
     // GRANT treats this name as PUBLIC, even if it is quoted.
     if (view(role) == "public")
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"role\" must not be PUBLIC"),
-                        errhint("A role that may call every function is an operator, whatever its name says.")));
+                        errhint("A profile can only be granted to a role.")));
     RoleChange change = {};
     change.role = text_to_cstring(role);
     change.kind = kind_argument(fcinfo);

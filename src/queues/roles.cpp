@@ -288,16 +288,16 @@ void forget_queues(Oid role, RoleKind kind) {
 
 void refuse_some_queues(const RoleChange &change) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("role \"%s\" is a %s of all queues", change.role, name_of(change.kind)),
-                    errhint("Take that back first: jobq_revoke(%s, %s). Then grant the queues that it shall have.",
+                    errmsg("role \"%s\" has the profile \"%s\" for all queues", change.role, name_of(change.kind)),
+                    errhint("Revoke this first with jobq_revoke(%s, %s), then grant the queues that the role needs.",
                             quote_literal_cstr(change.role), quote_literal_cstr(name_of(change.kind)))));
 }
 
 void warn_of_missing_queues(const RoleChange &change, int64 removed) {
     if (removed == change.queues.count) return;
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("role \"%s\" was granted %lld of these %d queues as a %s", change.role,
-                             static_cast<long long>(removed), change.queues.count, name_of(change.kind))));
+                      errmsg("role \"%s\" was granted only %lld of these %d queues with the profile \"%s\"",
+                             change.role, static_cast<long long>(removed), change.queues.count, name_of(change.kind))));
 }
 
 // Warns instead of granting USAGE on the schema, because only the schema's owner should decide. The schema may contain
@@ -305,9 +305,10 @@ void warn_of_missing_queues(const RoleChange &change, int64 removed) {
 void warn_of_closed_schema(const RoleChange &change, Oid role) {
     if (pg_namespace_aclcheck(change.schema, role, ACL_USAGE) == ACLCHECK_OK) return;
     const char *schema = quote_identifier(get_namespace_name(change.schema));
-    ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("role \"%s\" has no USAGE on schema %s, where the functions are", change.role, schema),
-                      errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
+    ereport(WARNING,
+            (errcode(ERRCODE_WARNING),
+             errmsg("role \"%s\" has no USAGE on schema %s, which contains the functions", change.role, schema),
+             errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
 }
 
 // What the other kinds of a role need.

@@ -269,14 +269,14 @@ void check_scope(const QueueScope *scope, std::string_view queue) {
     ereport(ERROR,
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
              errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
-             errhint("The role was granted certain queues. Add this one with jobq_grant(role, profile, queues).")));
+             errhint("The role was granted only some queues. Add this queue with jobq_grant(role, profile, queues).")));
 }
 
 void check_all_queues(FunctionCallInfo fcinfo) {
     if (scope_of(fcinfo) == nullptr) return;
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("permission denied for function %s", get_func_name(fcinfo->flinfo->fn_oid)),
-                    errdetail("It works on all queues, and the role was granted certain ones.")));
+                    errdetail("The function works on all queues, and the role was granted only some queues.")));
 }
 
 bool job_is_in_scope(const QueueScope *scope, int64 job) {

@@ -13,7 +13,8 @@ PG_FUNCTION_INFO_V1(jobq_access);
 PGDLLEXPORT Datum jobq_access(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     const JobsAccess access = jobs_access();
-    const char *reason = access.reason != nullptr ? access.reason : "nothing is attached to jobq.jobs that takes SQL";
+    const char *reason =
+        access.reason != nullptr ? access.reason : "nothing that is attached to jobq.jobs requires SQL";
     results.row({CStringGetTextDatum(access.by_sql ? "sql" : "direct"), CStringGetTextDatum(reason),
                  BoolGetDatum(!access.refused)});
     return results.done();

@@ -53,22 +53,23 @@ void around_statement(const UtilityCall &call) {
          names_jobs_as_parent(reinterpret_cast<const CreateStmt *>(statement))) ||
         (IsA(statement, AlterTableStmt) &&
          alters_inheritance_of_jobs(reinterpret_cast<const AlterTableStmt *>(statement))))
-        refuse(nullptr, "CREATE TABLE ... (LIKE jobq.jobs) makes a table with the same columns.");
+        refuse(nullptr, "Use CREATE TABLE ... (LIKE jobq.jobs) to create a table with the same columns.");
     call.run();
 }
 
 }  // namespace
 
 void require_no_inheritance(Relation jobs) {
-    if (jobs->rd_rel->relispartition) refuse("It is a partition.", "Run ALTER TABLE ... DETACH PARTITION jobq.jobs.");
+    if (jobs->rd_rel->relispartition)
+        refuse("The table is a partition.", "Run ALTER TABLE ... DETACH PARTITION jobq.jobs.");
     if (!jobs->rd_rel->relhassubclass) return;
     const List *children = find_inheritance_children(RelationGetRelid(jobs), NoLock);
     if (children == NIL) return;
     const Oid id = linitial_oid(children);
     const char *child = quote_qualified_identifier(get_namespace_name(get_rel_namespace(id)), get_rel_name(id));
-    refuse(psprintf("Table %s inherits it.", child),
-           psprintf("Run ALTER TABLE %s NO INHERIT jobq.jobs. That table keeps its rows; insert them into jobq.jobs to "
-                    "have these jobs run.",
+    refuse(psprintf("Table %s inherits from it.", child),
+           psprintf("Run ALTER TABLE %s NO INHERIT jobq.jobs. That table keeps its rows; insert them into jobq.jobs if "
+                    "these jobs must run.",
                     child));
 }
 

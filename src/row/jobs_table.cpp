@@ -89,15 +89,17 @@ void forget(Oid relation) {
 void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
 
 [[noreturn]] void unknown_table() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table jobq.jobs is not as this version of the library expects it"),
-                    errhint("Install the extension's files of one version and run ALTER EXTENSION jobq UPDATE.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("table jobq.jobs does not have the columns that this version of the library expects"),
+         errhint("Install the library and the SQL scripts of the same version, and run ALTER EXTENSION jobq UPDATE.")));
     pg_unreachable();
 }
 
 [[noreturn]] void dropped_table() {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table jobq.jobs has been dropped"),
-                    errhint("If the extension has been created again, call it again.")));
+                    errhint("If the extension has been created again, call the function again.")));
     pg_unreachable();
 }
 
@@ -193,15 +195,18 @@ struct Trouble {
 
 Trouble trouble_with(JobIndex which) {
     const Oid index = known.indexes[static_cast<int>(which)];
-    if (!OidIsValid(index)) return {"is missing", "Create it again as the extension's install script does."};
+    if (!OidIsValid(index)) return {"is missing", "Create the index as in the install script of the extension."};
     Relation whole = open_whole_index(index);
     if (whole == nullptr)
-        return {"is invalid: it need not have all jobs",
-                psprintf("It is being created or dropped concurrently, or that has failed: REINDEX INDEX CONCURRENTLY "
-                         "jobq.%s.",
-                         name_of(which))};
+        return {
+            "is invalid and may lack jobs",
+            psprintf(
+                "Wait if the index is being created or dropped concurrently. Otherwise, run REINDEX INDEX CONCURRENTLY "
+                "jobq.%s.",
+                name_of(which))};
     index_close(whole, AccessShareLock);
-    return {"is not as jobq expects it", "Drop it, and create it again as the extension's install script does."};
+    return {"does not have the definition that jobq expects",
+            "Drop the index, and create it as in the install script of the extension."};
 }
 
 // Returns why jobq's own indexes require SQL, as Attached::reason (table/attached.h), or nullptr.
@@ -351,9 +356,10 @@ JobsAccess way_of_rows() {
 bool goes_by_sql() {
     const JobsAccess access = way_of_rows();
     if (access.refused)
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("jobq.access is \"direct\", but table jobq.jobs takes SQL: %s", access.reason),
-                        errhint("SET jobq.access = auto.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("jobq.access is \"direct\", but table jobq.jobs must be accessed with SQL: %s", access.reason),
+                 errhint("Run SET jobq.access = auto.")));
     return access.by_sql;
 }
 

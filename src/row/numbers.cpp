@@ -27,13 +27,11 @@ void on_relcache_invalidation(Oid relation) {
 }
 
 [[noreturn]] void secret_is_lost() {
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("table \"jobq.hash_secret\" has no row"),
-         errdetail("The numbers of lanes, groups and limits are hashes under the secret in that row."),
-         errhint(
-             "Stop producers and workers. Then, as the owner of the extension, INSERT INTO jobq.hash_secret DEFAULT "
-             "VALUES, and the background worker, or calls of jobq_tick(), number all jobs again.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("table \"jobq.hash_secret\" has no row"),
+             errdetail("The numbers of lanes, groups, and limits are hashes with the secret in this row."),
+             errhint("Stop producers and workers, and run INSERT INTO jobq.hash_secret DEFAULT VALUES as the owner of "
+                     "the extension. The background worker, or jobq_tick(), then numbers all jobs again.")));
     pg_unreachable();
 }
 

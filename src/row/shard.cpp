@@ -37,9 +37,9 @@ void require_own_shard(int64 id) {
     const int shard = own_shard();
     if (shard == core::kNoShard || core::shard_of(id) == shard) return;
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("id %lld is one of shard %d, and this database is shard %d", static_cast<long long>(id),
+                    errmsg("id %lld belongs to shard %d, but this database is shard %d", static_cast<long long>(id),
                            core::shard_of(id), shard),
-                    errhint("Leave the id to the database.")));
+                    errhint("Let the database generate the id.")));
 }
 
 void refuse_other_ids(int shard) {
@@ -49,12 +49,10 @@ void refuse_other_ids(int shard) {
     const Rows others = read(find_other_id, params, GetActiveSnapshot());
     PopActiveSnapshot();
     if (others.size() == 0) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the database has jobs whose ids are not those of shard %d", shard),
-             errdetail("One is job %lld.", static_cast<long long>(others[0].int64_at(1))),
-             errhint("A shard begins without jobs of other ids. Let these finish and delete them, or make another "
-                     "database the shard.")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the database has jobs whose ids do not belong to shard %d", shard),
+                    errdetail("One of them is job %lld.", static_cast<long long>(others[0].int64_at(1))),
+                    errhint("Let these jobs finish and delete them, or make another database the shard.")));
 }
 
 void make_shard(int shard) {

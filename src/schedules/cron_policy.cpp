@@ -24,12 +24,12 @@ struct FieldKind {
     const char *not_a_value;
 };
 constexpr FieldKind kFields[] = {
-    {CronField::Second, "second", 0, 59, nullptr, 0, 0, "has no value from 0 to 59 there"},
-    {CronField::Minute, "minute", 0, 59, nullptr, 0, 0, "has no value from 0 to 59 there"},
-    {CronField::Hour, "hour", 0, 23, nullptr, 0, 0, "has no value from 0 to 23 there"},
-    {CronField::DayOfMonth, "day of month", 1, 31, nullptr, 0, 0, "has no value from 1 to 31, nor L, there"},
-    {CronField::Month, "month", 1, 12, kMonths, 12, 1, "has no value from 1 to 12 or from jan to dec there"},
-    {CronField::Weekday, "weekday", 0, 7, kWeekdays, 7, 0, "has no value from 0 to 7 or from sun to sat there"},
+    {CronField::Second, "second", 0, 59, nullptr, 0, 0, "The value must be from 0 to 59."},
+    {CronField::Minute, "minute", 0, 59, nullptr, 0, 0, "The value must be from 0 to 59."},
+    {CronField::Hour, "hour", 0, 23, nullptr, 0, 0, "The value must be from 0 to 23."},
+    {CronField::DayOfMonth, "day of month", 1, 31, nullptr, 0, 0, "The value must be from 1 to 31, or L."},
+    {CronField::Month, "month", 1, 12, kMonths, 12, 1, "The value must be from 1 to 12 or from jan to dec."},
+    {CronField::Weekday, "weekday", 0, 7, kWeekdays, 7, 0, "The value must be from 0 to 7 or from sun to sat."},
 };
 constexpr int kFieldCount = 6;
 
@@ -128,7 +128,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
             *regular = true;
             if (!read_value(reader, kind, &last)) return false;
             if (kind.field == CronField::Weekday && last == 0 && first > 0) last = 7;
-            if (last < first) return reader->fail("has a range that ends before it begins", second);
+            if (last < first) return reader->fail("The range ends before it begins.", second);
         }
     }
     std::int64_t step = 1;
@@ -136,7 +136,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
         const std::size_t where = reader->at;
         *regular = true;
         if (!read_number(reader, &step) || step < 1 || step > kind.highest)
-            return reader->fail("has no step there that fits into its range", where);
+            return reader->fail("The step must be at least 1 and must not exceed the range.", where);
         // 5/10 means "from 5 on".
         if (!many && kind.field == CronField::Weekday) last = std::max(first, 6);
     } else if (!many) {
@@ -153,7 +153,7 @@ bool read_field(Reader *reader, const FieldKind &kind, std::uint64_t *set, bool 
     do {
         if (!read_element(reader, kind, set, regular)) return false;
     } while (reader->take(','));
-    if (!reader->ends()) return reader->fail("goes on with a character that does not belong there");
+    if (!reader->ends()) return reader->fail("The character is not allowed.");
     return true;
 }
 
@@ -178,7 +178,8 @@ bool ever_fires(const Cron &cron) {
 
 bool read_fields(Reader *reader, Cron *cron) {
     const int count = count_fields(reader->text);
-    if (count != kFieldCount && count != kFieldCount - 1) return reader->fail("has neither five fields nor six", 0);
+    if (count != kFieldCount && count != kFieldCount - 1)
+        return reader->fail("The expression must have five or six fields.", 0);
     std::uint64_t sets[kFieldCount] = {bit(0)};
     bool any_day = false;
     for (int i = kFieldCount - count; i < kFieldCount; i++) {
@@ -200,7 +201,7 @@ bool read_fields(Reader *reader, Cron *cron) {
     cron->weekdays = static_cast<std::uint32_t>((sets[5] | sets[5] >> 7) & 0x7f);
     cron->needs_both_days = any_day;
     reader->field = CronField::Expression;
-    return ever_fires(*cron) || reader->fail("names a day that there never is", 0);
+    return ever_fires(*cron) || reader->fail("The day never occurs.", 0);
 }
 
 // Reads a span such as 90s, 1h30m, or 1d. The units may come in any order; the span must be at least one second.
@@ -211,7 +212,7 @@ bool read_every(Reader *reader, Cron *cron) {
     Micros every = 0;
     while (!reader->ends()) {
         std::int64_t number;
-        if (!read_number(reader, &number)) return reader->fail("has no span such as 90s or 1h30m there");
+        if (!read_number(reader, &number)) return reader->fail("A time span such as 90s or 1h30m is missing.");
         Micros unit = 0;
         switch (lower(reader->next())) {
             case 's':
@@ -227,16 +228,16 @@ bool read_every(Reader *reader, Cron *cron) {
                 unit = kDay;
                 break;
             default:
-                return reader->fail("has no unit there: s, m, h or d");
+                return reader->fail("The unit must be s, m, h, or d.");
         }
         reader->at++;
-        if (number > longest / unit) return reader->fail("has a span of more than 366 days", begin);
+        if (number > longest / unit) return reader->fail("The time span must be at most 366 days.", begin);
         every += number * unit;
     }
     reader->skip_blanks();
-    if (reader->at < reader->text.size()) return reader->fail("goes on behind the span");
-    if (every < kSecond) return reader->fail("has no span of a second at least there", begin);
-    if (every > longest) return reader->fail("has a span of more than 366 days", begin);
+    if (reader->at < reader->text.size()) return reader->fail("Nothing can follow the time span.");
+    if (every < kSecond) return reader->fail("The time span must be at least one second.", begin);
+    if (every > longest) return reader->fail("The time span must be at most 366 days.", begin);
     cron->every = every;
     return true;
 }
@@ -252,7 +253,7 @@ const char *field_name(CronField field) noexcept {
 bool parse_cron(std::string_view text, Cron *cron, CronError *error) noexcept {
     *cron = {};
     Reader reader = {text, 0, CronField::Expression, error};
-    if (text.size() > kMaxCronBytes) return reader.fail("is longer than 1000 bytes");
+    if (text.size() > kMaxCronBytes) return reader.fail("The expression must have at most 1000 bytes.");
     reader.skip_blanks();
     if (reader.next() != '@') return read_fields(&reader, cron);
 
@@ -263,12 +264,11 @@ bool parse_cron(std::string_view text, Cron *cron, CronError *error) noexcept {
     for (const Nickname &nickname : kNicknames) {
         if (!same_word(word, nickname.name)) continue;
         reader.skip_blanks();
-        if (reader.at < text.size()) return reader.fail("goes on behind the nickname");
+        if (reader.at < text.size()) return reader.fail("Nothing can follow the nickname.");
         Reader full = {nickname.expression, 0, CronField::Expression, error};
         return read_fields(&full, cron);
     }
-    return reader.fail("begins with a nickname that there is not: @yearly, @monthly, @weekly, @daily, @hourly, @every",
-                       begin);
+    return reader.fail("The nickname must be @yearly, @monthly, @weekly, @daily, @hourly, or @every.", begin);
 }
 
 int days_in_month(std::int64_t year, int month) noexcept {

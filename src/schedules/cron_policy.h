@@ -30,7 +30,7 @@ enum class CronField : std::uint8_t { Expression, Second, Minute, Hour, DayOfMon
 struct CronError {
     CronField field;
     int position;         // in bytes, starting at 1
-    const char *problem;  // completes a sentence that begins with the field, such as "field minute"
+    const char *problem;  // a sentence
 };
 
 constexpr int kMaxCronBytes = 1000;

@@ -74,12 +74,15 @@ core::Cron cron_of(const text *expression, const char *argument) {
     const std::string_view words = view(expression);
     if (core::parse_cron(words, &cron, &error)) return cron;
     const bool whole = error.field == core::CronField::Expression;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\"%s%s %s", argument, whole ? "" : ": field ",
-                           whole ? "" : core::field_name(error.field), error.problem),
-                    errdetail("At position %d of \"%.*s\".", error.position, shown_bytes(words), words.data()),
-                    errhint("Five fields: minute, hour, day of month, month, weekday; six: second in front of them. "
-                            "For example '*/15 8-18 * * mon-fri', '@daily', '@every 90s'.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+         errmsg("argument \"%s\" is not a valid cron expression: \"%.*s\"", argument, shown_bytes(words), words.data()),
+         whole
+             ? errdetail("Position %d: %s", error.position, error.problem)
+             : errdetail("Field \"%s\", position %d: %s", core::field_name(error.field), error.position, error.problem),
+         errhint("Use five fields (minute, hour, day of month, month, and weekday), or six fields with the "
+                 "second first. For example '*/15 8-18 * * mon-fri', '@daily', or '@every 90s'.")));
     pg_unreachable();
 }
 
@@ -121,7 +124,7 @@ JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *
     job.payload = spec.payload;
     if (job.has_metadata && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(job.metadata)))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("key \"metadata\" of argument \"options\" must be an object"),
+                        errmsg("key \"metadata\" of argument \"options\" must be a JSON object"),
                         errhint("The schedule and the time of the run are added to it.")));
     const Datum of_run = run_metadata(spec.name, run);
     job.metadata = job.has_metadata ? DirectFunctionCall2(jsonb_concat, job.metadata, of_run) : of_run;

@@ -69,7 +69,7 @@ void check_max_missed(int32 value) {
     if (value >= 1 && value <= core::kMaxMissed) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"max_missed\" must be between 1 and %d, not %d", core::kMaxMissed, value),
-                    errhint("So many missed runs are fired with missed => 'all'.")));
+                    errhint("It is the maximum number of missed runs that fire with missed => 'all'.")));
 }
 
 void check_jitter(const Interval *jitter) {
@@ -88,7 +88,7 @@ void check_bounds(const ScheduleSpec &spec) {
     if (!spec.starts_at || !spec.ends_at || *spec.starts_at <= *spec.ends_at) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"ends_at\" must not be earlier than \"starts_at\""),
-                    errhint("No run lies between them.")));
+                    errhint("The schedule would never run.")));
 }
 
 void check_options(Datum options) {
@@ -101,8 +101,9 @@ void check_fires(const ScheduleSpec &spec, TimestampTz now) {
     ScheduleSpec unbounded = spec;
     unbounded.starts_at = unbounded.ends_at = {};
     if (core::run_behind(timing_of(unbounded, now), now) != core::kNoMoment) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"cron\" names no time that comes"),
-                    errhint("jobq_next_runs() shows the runs of an expression.")));
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"cron\" does not match any time in the future"),
+                    errhint("Use jobq_next_runs() to list the runs of an expression.")));
 }
 
 ScheduleSpec checked_spec(const Values &values, const QueueScope *scope, TimestampTz now) {

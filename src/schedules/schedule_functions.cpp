@@ -28,7 +28,7 @@ core::Timing timing_of_runs(FunctionCallInfo fcinfo, int expression, int timezon
 
 void warn_of_unknown_schedule(const text *name) {
     ereport(NOTICE, (errmsg("schedule \"%s\" does not exist", text_to_cstring(name)),
-                     errhint("jobq.schedules has those that there are.")));
+                     errhint("The view jobq.schedules lists the existing schedules.")));
 }
 
 // Locks the schedule that the call names and runs `body` on it. Returns false with a notice if no schedule with this
@@ -99,7 +99,7 @@ void put_elements(Element *elements, int count, const QueueScope *scope, Timesta
         if (i > 0 && name_of(order[i - 1]) == name_of(order[i]))
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                             errmsg("argument \"specs\" names \"%s\" twice", text_to_cstring(element->spec.name)),
-                            errhint("Each schedule has a name of its own.")));
+                            errhint("Each schedule needs its own name.")));
         element->scheduled = put_schedule(element->spec, scope, now);
     }
     *number = 0;

@@ -119,10 +119,10 @@ bool is_foreign(const text *name, const QueueScope *scope) {
 }
 
 [[noreturn]] void refuse_foreign(const text *name) {
-    ereport(ERROR,
-            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-             errmsg("permission denied for schedule \"%s\"", text_to_cstring(name)),
-             errdetail("It is one of a queue that the role was not granted."), errhint("Give yours another name.")));
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied for schedule \"%s\"", text_to_cstring(name)),
+                    errdetail("The schedule belongs to a queue that the role was not granted."),
+                    errhint("Choose another name for your schedule.")));
     pg_unreachable();
 }
 
@@ -174,7 +174,8 @@ Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, Timest
         return {Change::Created, next_run};
     }
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("schedule \"%s\" comes and goes", text_to_cstring(spec.name)), errhint("Try again.")));
+                    errmsg("schedule \"%s\" was concurrently created and dropped", text_to_cstring(spec.name)),
+                    errhint("Retry the call.")));
     pg_unreachable();
 }
 

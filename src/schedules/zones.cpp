@@ -76,7 +76,7 @@ core::Zone find_zone(std::string_view name, ArgumentName argument) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" is not the name of a time zone: \"%.*s\"", argument.name,
                                shown_bytes(name), name.data()),
-                        errhint("Take a name of the view pg_timezone_names, such as Europe/Berlin.")));
+                        errhint("Use a name from the view pg_timezone_names, such as Europe/Berlin.")));
     if (!is_known(zone)) remember(zone);
     pfree(given);
     return {zone, span_at};

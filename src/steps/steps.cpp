@@ -75,16 +75,16 @@ const char *described_use(const Row &row) {
     if (!row.is_null(2)) return psprintf("a wait for the event \"%s\"", TextDatumGetCString(row.get(2)));
     const ArrayType *jobs = jobs_at(row);
     if (jobs == nullptr) return psprintf("a %s", kind);
-    if (strcmp(kind, core::step_kind_name(core::StepKind::Spawn)) == 0) return "the jobs that it has spawned";
+    if (strcmp(kind, core::step_kind_name(core::StepKind::Spawn)) == 0) return "the jobs that this job has spawned";
     return psprintf("a wait for %s of %d job%s", kind, count_of(jobs), count_of(jobs) == 1 ? "" : "s");
 }
 
 [[noreturn]] void other_use(const StepUse &use, const Row &row) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("the name \"%s\" stands for something else in this job", text_to_cstring(use.name)),
-                    errdetail("It is that of %s.", described_use(row)),
-                    errhint("What a job does, spawns, sleeps for and awaits has one namespace: give this one a name of "
-                            "its own.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("the name \"%s\" is already used for something else in this job", text_to_cstring(use.name)),
+             errdetail("It names %s.", described_use(row)),
+             errhint("The steps, spawned jobs, sleeps, and waits of a job share one namespace. Choose another name.")));
     pg_unreachable();
 }
 

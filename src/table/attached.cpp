@@ -37,7 +37,7 @@ void found(const char *format, const char *name = "") {
 
 void look_at_storage(Relation table) {
     if (table->rd_rel->relkind != RELKIND_RELATION || table->rd_rel->relam != HEAP_TABLE_AM_OID)
-        found("it is not a table of the kind heap");
+        found("it is not a heap table");
     if (table->rd_rel->relrowsecurity) found("it has row security");
     if (newer_than_tested()) found("this release of jobq has not been tested with PostgreSQL %s", PG_MAJORVERSION);
 }
@@ -82,7 +82,7 @@ void look_at_triggers(Relation table) {
         if (trigger.tgenabled == TRIGGER_DISABLED || is_own_trigger(trigger, extension)) continue;
         if (trigger.tgisinternal && OidIsValid(trigger.tgconstraint)) {
             char *constraint = get_constraint_name(trigger.tgconstraint);
-            found("it has a constraint that triggers check, \"%s\"", constraint != nullptr ? constraint : "");
+            found("it has a constraint that is checked by triggers, \"%s\"", constraint != nullptr ? constraint : "");
         } else {
             found("it has a trigger, \"%s\"", trigger.tgname);
         }
@@ -91,13 +91,12 @@ void look_at_triggers(Relation table) {
 }
 
 [[noreturn]] void unknown_layout(Relation table, const OwnColumn &column, const char *what) {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("column \"%s\" of table jobq.%s %s", column.name, RelationGetRelationName(table), what),
-             errhint("jobq's own columns must stay as they are. Rename a column of your own that has such a name. "
-                     "After an upgrade: install the extension's files of one version and run ALTER EXTENSION "
-                     "jobq UPDATE."),
-             errtable(table)));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("column \"%s\" of table jobq.%s %s", column.name, RelationGetRelationName(table), what),
+                    errhint("Do not change the columns of jobq, and rename a column of your own that has such a name. "
+                            "After an upgrade, install the library and the SQL scripts of the same version, and run "
+                            "ALTER EXTENSION jobq UPDATE."),
+                    errtable(table)));
     pg_unreachable();
 }
 
@@ -200,25 +199,24 @@ Attached attached_to(Relation table, const OwnColumns &own) {
 
 void require_no_rules(Relation table, const Attached &attached) {
     if (!attached.has_rule) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-             errmsg("table jobq.%s has a rule for INSERT or UPDATE, with which no unique_key can be looked after",
-                    RelationGetRelationName(table)),
-             errdetail("The server allows no INSERT ... ON CONFLICT then."),
-             errhint("Use a trigger instead. DROP RULE, or ALTER TABLE ... DISABLE RULE, makes it work again."),
-             errtable(table)));
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("table jobq.%s has a rule for INSERT or UPDATE, so unique_key cannot be used",
+                           RelationGetRelationName(table)),
+                    errdetail("PostgreSQL does not support INSERT ... ON CONFLICT for tables with such a rule."),
+                    errhint("Drop or disable the rule, and use a trigger instead."), errtable(table)));
 }
 
 void require_known_defaults(Relation table, const Attached &attached) {
     if (attached.refused_default == InvalidAttrNumber) return;
     const char *name = NameStr(TupleDescAttr(RelationGetDescr(table), attached.refused_default - 1)->attname);
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("column \"%s\" of table jobq.%s has a default, which jobq cannot honour", name,
-                           RelationGetRelationName(table)),
-                    errdetail("Other columns of a job follow from this one."),
-                    errhint("ALTER TABLE jobq.%s ALTER COLUMN %s DROP DEFAULT, and name the value when you enqueue.",
-                            RelationGetRelationName(table), quote_identifier(name)),
-                    errtablecol(table, attached.refused_default)));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("column \"%s\" of table jobq.%s has a default, which jobq cannot apply", name,
+                    RelationGetRelationName(table)),
+             errdetail("Other columns of a job are derived from this column."),
+             errhint("Run ALTER TABLE jobq.%s ALTER COLUMN %s DROP DEFAULT, and pass the value when you enqueue.",
+                     RelationGetRelationName(table), quote_identifier(name)),
+             errtablecol(table, attached.refused_default)));
 }
 
 bool default_counts(const Attached &attached, Form_pg_attribute column) {

@@ -309,23 +309,23 @@ bool reach_row_or_skip(Table *table) {
 }
 
 void change_was_suppressed(const Table &table) {
-    ereport(ERROR,
-            (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
-             errmsg("a trigger on table \"%s\" suppressed a change of jobq's", RelationGetRelationName(table.relation)),
-             errhint("A BEFORE trigger on it must not return NULL.")));
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                    errmsg("a trigger on table \"%s\" suppressed a change that jobq made",
+                           RelationGetRelationName(table.relation)),
+                    errhint("A BEFORE trigger on this table must not return NULL.")));
     pg_unreachable();
 }
 
 void row_was_changed_twice() {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
-                    errhint("Is there a trigger on jobq.jobs that changes it?")));
+                    errhint("Check whether a trigger on jobq.jobs changes the job.")));
     pg_unreachable();
 }
 
 void key_was_changed(int64 key) {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-                    errmsg("a trigger has changed the id of a job to %lld", static_cast<long long>(key)),
-                    errhint("A BEFORE UPDATE trigger on jobq.jobs must leave the id alone.")));
+                    errmsg("a trigger changed the id of a job to %lld", static_cast<long long>(key)),
+                    errhint("A BEFORE UPDATE trigger on jobq.jobs must not change the id.")));
     pg_unreachable();
 }
 

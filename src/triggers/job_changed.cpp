@@ -28,7 +28,7 @@ namespace {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("a running job cannot be moved to another group"),
                     errdetail("Another job may be the head of that group."),
-                    errhint("Change queue or group_key when it does not run.")));
+                    errhint("Change the queue or group_key while the job is not running.")));
     pg_unreachable();
 }
 

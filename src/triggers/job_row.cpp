@@ -22,7 +22,7 @@ void check_count(const JobRow &row, JobColumn column) {
     if (count < 0 || count > core::kMaxAttempts)
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                         errmsg("column \"%s\" is out of range: %d", job_column_name(column), count),
-                        errhint("It counts from 0 to %d.", core::kMaxAttempts)));
+                        errhint("It must be between 0 and %d.", core::kMaxAttempts)));
 }
 
 // Checks times with which duties calculate: a sum with a timeout must not overflow, and a lease must expire some day.
@@ -32,7 +32,7 @@ void check_moment(const JobRow &row, JobColumn column) {
     if (value == core::bounded_moment(value)) return;
     ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
                     errmsg("column \"%s\" is out of range", job_column_name(column)),
-                    errhint("It is a time between the years 1 and 6000, or NULL.")));
+                    errhint("It must be a time between the years 1 and 6000, or NULL.")));
 }
 
 void check_lease_timeout(const Interval *value) {
@@ -41,7 +41,7 @@ void check_lease_timeout(const Interval *value) {
     if (span != core::kEndlessLease && span != core::bounded(core::kHeartbeatTimeout, span))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
-                        errhint("Leave it out to take the timeout of the job or its queue.")));
+                        errhint("Leave it out to use the timeout of the job or its queue.")));
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void check_id(const JobRow &row) {
     if (id >= 1) return;
     ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                     errmsg("column \"id\" is out of range: %lld", static_cast<long long>(id)),
-                    errhint("Ids count from 1. Leave it out to take the next one.")));
+                    errhint("Ids start at 1. Leave the id out to use the next one.")));
 }
 
 void check_kept_key(const JobRow &row, JobColumn queue) {
@@ -107,9 +107,9 @@ void check_kept_key(const JobRow &row, JobColumn queue) {
 
 [[noreturn]] void refuse_not_group_head() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("a job of a group cannot be set to processing by hand"),
+                    errmsg("a job of a group cannot be set to processing with plain SQL"),
                     errdetail("Another job may be the head of the group."),
-                    errhint("Set it to pending: it becomes claimable when it is the head of its group.")));
+                    errhint("Set the status to pending. The job becomes claimable when it is the head of its group.")));
     pg_unreachable();
 }
 

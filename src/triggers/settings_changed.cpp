@@ -91,7 +91,7 @@ PGDLLEXPORT Datum jobq_keep_secret(PG_FUNCTION_ARGS) {
     trigger_data(fcinfo);
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the row of table \"jobq.hash_secret\" cannot be changed or deleted"),
-                    errdetail("The numbers of lanes, groups and limits in jobq.jobs are hashes under this secret.")));
+                    errdetail("The numbers of lanes, groups, and limits in jobq.jobs are hashes with this secret.")));
     pg_unreachable();
 }
 

@@ -22,7 +22,7 @@ const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
     const auto *trigger = reinterpret_cast<const TriggerData *>(fcinfo->context);
     if (RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("jobq", true))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function serves only triggers that jobq declares on its own tables")));
+                        errmsg("this function can only be called by triggers that jobq declares on its own tables")));
     return trigger;
 }
 
@@ -35,7 +35,7 @@ const TriggerData *trigger_on(FunctionCallInfo fcinfo, const char *table, Trigge
 
 void serves_only_triggers_of(const char *table) {
     ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                    errmsg("this function serves only the triggers that jobq declares on jobq.%s", table)));
+                    errmsg("this function can only be called by triggers that jobq declares on jobq.%s", table)));
     pg_unreachable();
 }
 
@@ -47,7 +47,7 @@ int column_of(const TriggerData *trigger, const char *name) {
         ereport(ERROR,
                 (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                  errmsg("table jobq.%s has no column \"%s\"", RelationGetRelationName(trigger->tg_relation), name),
-                 errhint("jobq's own columns must stay as they are.")));
+                 errhint("Do not change the columns of jobq.")));
     return number;
 }
 

@@ -24,7 +24,7 @@ void require_autocommit(FunctionCallInfo fcinfo, const char *name) {
                             !reinterpret_cast<CallContext *>(fcinfo->context)->atomic && !IsSubTransaction();
     if (may_commit) return;
     ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-                    errmsg("%s() cannot be called inside a transaction block, a function or an exception block", name),
+                    errmsg("%s() cannot be called inside a transaction block, a function, or an exception block", name),
                     errdetail("It would hold back vacuum while it waits."),
                     errhint("Call it in autocommit mode, as a statement of its own.")));
 }
@@ -38,7 +38,7 @@ Oid owner_of_procedure(Oid procedure, const char *name) {
     const Oid owner = catalog_value(PROCOID, procedure, &FormData_pg_proc::proowner, InvalidOid);
     if (!OidIsValid(owner))
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("%s() was dropped while it waited", name),
-                        errhint("If the extension has been created again, call it again.")));
+                        errhint("If the extension has been created again, call the function again.")));
     return owner;
 }
 

@@ -181,8 +181,8 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     wait.batch = Min(PG_GETARG_INT32(6), core::kMaxBatch);
     if (wait.batch < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"batch\" must be positive, but is %d", wait.batch),
-                        errhint("It is the number of jobs that the claim after the wait takes.")));
+                        errmsg("argument \"batch\" must be at least 1, not %d", wait.batch),
+                        errhint("It is the number of jobs that the claim after the wait requests.")));
     bool served = false;
     PG_TRY();
     { served = wait_for_job(&wait); }
@@ -204,9 +204,9 @@ PGDLLEXPORT Datum jobq_wake(PG_FUNCTION_ARGS) {
     check_worker_id(view(worker_id));
     if (!shared_memory_ready())
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("jobq_wake() needs the library to be preloaded"),
-                        errhint("Set shared_preload_libraries = 'jobq' and restart the server. Without it let waits be "
-                                "short, so that they end by themselves.")));
+                        errmsg("jobq_wake() requires jobq to be loaded via \"shared_preload_libraries\""),
+                        errhint("Set shared_preload_libraries = 'jobq' and restart the server, or use short timeouts "
+                                "for jobq_wait().")));
     const uint64 note = leave_wake_note(key_of(worker_id), monotonic_now());
     const int ended = end_waits(key_of(worker_id));
     if (ended > 0) take_back_wake_note(note);

@@ -33,7 +33,7 @@ const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
     if (!DatumGetBool(
             DirectFunctionCall2(has_function_privilege_id, ObjectIdGetDatum(enqueue), CStringGetTextDatum("EXECUTE"))))
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for function %s", kEnqueue),
-                        errhint("Whoever spawns jobs is a producer, too: jobq_grant(role, 'producer').")));
+                        errhint("A role that spawns jobs must also be a producer. Run jobq_grant(role, 'producer').")));
     return scope_of(GetUserId(), enqueue);
 }
 

@@ -96,9 +96,9 @@ int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const 
 }
 
 [[noreturn]] void never_ends(int64 job, const char *why) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"ids\" names job %lld, %s", static_cast<long long>(job), why),
-                    errhint("It would not end before this one does.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("argument \"ids\" must not contain job %lld", static_cast<long long>(job)), errdetail("%s", why)));
     pg_unreachable();
 }
 
@@ -113,7 +113,9 @@ bool names_one_job(const ArrayType *ids) {
 void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
     if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && !names_one_job(use.jobs))) return;
     const int64 waiting = find_one_waiting_for(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
-    if (waiting != 0) never_ends(waiting, "which waits for this job, itself or through others");
+    if (waiting != 0)
+        never_ends(waiting,
+                   "That job waits for the calling job, directly or through other jobs, so the wait would never end.");
 }
 
 Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &awaited, TimestampTz now) {
@@ -135,7 +137,7 @@ Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &await
     look.answer = core::decide_wait(wait, now);
     look.number = look.saved.found ? *before.life.steps : 0;
     if (look.answer == core::WaitAnswer::Waiting && of_own_group != 0)
-        never_ends(of_own_group, "which stands in the line of its own group");
+        never_ends(of_own_group, "That job comes after the calling job in its group, so the wait would never end.");
     if (look.answer == core::WaitAnswer::Waiting && core::awaits_jobs(use.kind))
         refuse_deadlock(jobs, before.id, use, look);
     look.has_result |= core::awaits_jobs(use.kind) &&
@@ -215,8 +217,8 @@ const char *state_name(const Answered &answered) {
 TimestampTz checked_until(FunctionCallInfo fcinfo, int delay, int until, TimestampTz now) {
     if (given(fcinfo, delay) == given(fcinfo, until))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("one of the arguments \"delay\" and \"until\" must be given"),
-                        errhint("delay is from now on, until a point in time.")));
+                        errmsg("exactly one of the arguments \"delay\" and \"until\" must be given"),
+                        errhint("The delay is an interval from now, and until is a point in time.")));
     if (given(fcinfo, until)) return check_moment(PG_GETARG_TIMESTAMPTZ(until), "until");
     return core::bounded_moment(
         core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(delay), "delay", Zero::Allowed)));
@@ -283,11 +285,11 @@ PGDLLEXPORT Datum jobq_await_jobs(PG_FUNCTION_ARGS) {
     StepUse use = {step_name_argument(fcinfo, 3, "name"), mode_argument(fcinfo, 4), nullptr,
                    DatumGetArrayTypeP(array_of(ids.values, ids.count, INT8OID))};
     for (int i = 0; i < ids.count; i++)
-        if (DatumGetInt64(ids.values[i]) == id) never_ends(id, "which is the one that waits");
+        if (DatumGetInt64(ids.values[i]) == id) never_ends(id, "A job cannot wait for itself.");
     if (use.kind == core::StepKind::Any && ids.count == 0)
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"ids\" must not be empty in mode 'any'"),
-                 errhint("None of no jobs ever ends. In mode 'all' that is ready at once.")));
+                 errhint("Pass at least one job. In mode 'all', an empty array is ready at once.")));
     const core::Maybe deadline = deadline_argument(fcinfo, 5, now);
     return answer(fcinfo, {use, deadline, scope_of(fcinfo)}, now);
 }

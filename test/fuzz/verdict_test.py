@@ -54,7 +54,7 @@ def judge_answers(results):
             ("a refusal where nothing is granted", fault(ENQUEUE, "block", "42501", granted=False)),
             ("a timeout of some milliseconds", fault(ENQUEUE, "timeout", "57014")),
             ("a serialization failure", fault(ENQUEUE, "serializable", "40001")),
-            ("a key that came meanwhile", fault(SPECS, "block", "40001", "job 7, which has the unique key of an element, has come meanwhile")),
+            ("a key that came meanwhile", fault(SPECS, "block", "40001", "job 7, which has the unique key of an element, was enqueued concurrently")),
             ("a deadlock", fault(ENQUEUE, "block", "40P01")),
             ("a read-only transaction", fault(ENQUEUE, "read only", "25006")),
             ("a procedure in a block", fault(WAIT, "block", "25001")),

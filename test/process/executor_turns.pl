@@ -56,7 +56,7 @@ for my $name (qw(a b))
     becomes_state($name, 'x', 'running', 'NULL');
 }
 my $job = enqueue('c', 1, 'x');
-my $busy = 'all executors are busy with other handlers: increase jobq.max_executors';
+my $busy = 'all executors are busy with other handlers; increase jobq.max_executors';
 becomes_state('c', 'x', 'waiting', "'$busy'");
 explains('c', $job, $busy);
 end_sessions(@gates);

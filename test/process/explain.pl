@@ -32,7 +32,7 @@ my $second = value($node, 'work', q{SELECT max(id) FROM jobq.jobs WHERE queue = 
 is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('open')}), '0', 'the limit is full');
 like(detail('limit', $second), qr/0 of max_running 1 run, the other places are taken by claims that are not committed/, 'a job says so');
 like(value($node, 'work', q{SELECT string_agg(reason || ': ' || detail, chr(10)) FROM jobq_explain_queue('open')}),
-    qr/\Alimit: [^\n]*not committed[^\n]*\nlocked: [^\n]*prepared transaction "open claim"\z/, 'the queue says who');
+    qr/\Alimit: [^\n]*uncommitted claims[^\n]*\nlocked: [^\n]*prepared transaction "open claim"\z/, 'the queue says who');
 value($node, 'work', q{ROLLBACK PREPARED 'open claim'});
 value($node, 'work', q{SELECT jobq_set_limit('open'), jobq_drop_queue('open', force => true)});
 
@@ -42,7 +42,7 @@ my $ago = qr/(?:less than 10|about \d+) (?:seconds|minutes) ago/;
 value($node, 'work', q{SELECT FROM jobq_claim('abandoned', kinds => '{mail}')});
 value($node, 'work', q{SELECT jobq_enqueue_many('abandoned', '{1,2}', kind => 'mail')});
 my $first = value($node, 'work', q{SELECT min(id) FROM jobq.jobs WHERE queue = 'abandoned'});
-like(detail('claimable', $first), qr/^the next claim that may take it gets it; a worker last asked for such a job $ago, and no session waits for jobs of this queue$/,
+like(detail('claimable', $first), qr/^the next claim that can take it gets it; a worker last asked for such a job $ago, and no session waits for jobs of this queue$/,
     'a claimable job says when a worker last asked for it, and that no session waits');
 like(detail('behind', $first + 1), qr/; a worker last asked for such a job $ago, and no session waits for jobs of this queue$/,
     'and so does a job with a claimable job before it');
@@ -58,7 +58,7 @@ end_sessions($waiter);
 like(detail('claimable', $first), qr/ago, and no session waits for jobs of this queue$/, 'and is counted no more');
 value($node, 'work', q{SELECT FROM jobq_claim('long names', kinds => ARRAY(SELECT 'kind ' || repeat('x', 200) || n FROM generate_series(1, 10) n))});
 like(detail('claimable', value($node, 'work', q{SELECT jobq_enqueue('long names')})),
-    qr/; a worker last asked for jobs of this queue, with names too long to be compared, $ago, and no session/, 'names that were too long to be remembered are not compared');
+    qr/; a worker last asked for jobs of this queue \(with names too long to compare\) $ago, and no session/, 'names that were too long to be remembered are not compared');
 value($node, 'work', q{SELECT jobq_drop_queue(q, force => true) FROM unnest('{abandoned,long names}'::text[]) q});
 
 # ---- nobody asks for such jobs
@@ -115,7 +115,7 @@ my $holder = session($node, 'work');
 $holder->query(qq{SET application_name = 'the holder'; BEGIN; SELECT id FROM jobq.jobs WHERE id = $job FOR UPDATE});
 my $pid = $holder->query('SELECT pg_backend_pid()');
 is(value($node, 'work', qq{SELECT pids FROM jobq_explain($job) WHERE reason = 'locked'}), "{$pid}", 'the process is named');
-like(detail('locked', $job), qr/^its row is locked by process $pid \(the holder\), idle in transaction, in its transaction since \d/,
+like(detail('locked', $job), qr/^its row is locked by process $pid \(the holder\), idle in transaction, in a transaction since \d/,
     'with what it does');
 my $sharer = session($node, 'work');
 $holder->query(qq{ROLLBACK; BEGIN; SELECT id FROM jobq.jobs WHERE id = $job FOR KEY SHARE});
@@ -131,7 +131,7 @@ is(reasons('work', $job), 'claimable', 'not the one that locks its key only');
 value($node, 'work', q{SET statement_timeout = '60 s'; CALL jobq_wait('long', '1 hour')});
 pass('nor does a worker sleep on it');
 $holder->query(q{ROLLBACK; BEGIN; SELECT FROM jobq_claim('long', 'slow'); PREPARE TRANSACTION 'late claim'});
-like(detail('locked', $job), qr/^its row is locked by the prepared transaction "late claim"/, 'a prepared transaction by its name');
+like(detail('locked', $job), qr/^its row is locked by prepared transaction "late claim"/, 'a prepared transaction by its name');
 $holder->query(q{ROLLBACK PREPARED 'late claim'});
 is(reasons('work', $job), 'claimable', 'nobody holds it any more');
 
@@ -153,8 +153,8 @@ my $builder = session($node, 'work');
 $builder->query(q{BEGIN; LOCK TABLE jobq.jobs IN SHARE MODE});
 $pid = $builder->query('SELECT pg_backend_pid()');
 like(value($node, 'work', q{SET lock_timeout = '60 s'; SELECT reason || ': ' || detail || pids::text FROM jobq_explain_queue('long')}),
-    qr/^locked: every claim waits: jobq.jobs is locked by ShareLock of process $pid .*\{$pid\}$/m, 'whose lock keeps every claim waiting');
-like(detail('locked', $job), qr/every claim waits/, 'of a job, too');
+    qr/^locked: every claim must wait: process $pid .*, holds ShareLock on jobq\.jobs.*\{$pid\}$/m, 'whose lock keeps every claim waiting');
+like(detail('locked', $job), qr/every claim must wait/, 'of a job, too');
 
 # A lock that keeps readers waiting, too: it is told from without the table.
 my $impatient = q{SET statement_timeout = '60 s'; };
@@ -164,12 +164,12 @@ my $all_of = sub {
 };
 my @about = ("jobq_explain_queue('long')", "jobq_explain($job)");
 $builder->query(q{ROLLBACK; BEGIN; LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE});
-like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by AccessExclusiveLock of process $pid .*\{$pid\}\z/,
+like($all_of->($_), qr/\Alocked: every claim must wait: process $pid .*, holds AccessExclusiveLock on jobq\.jobs.*\{$pid\}\z/,
     "whose lock keeps readers waiting, too: $_") for @about;
 value($node, 'work', q{CREATE ROLE narrow; SELECT jobq_grant('narrow', 'operator', queues => '{long}')});
-like(value($node, 'work', qq{${impatient}SET ROLE narrow; SELECT detail FROM jobq_explain($job)}), qr/every claim waits/, 'an operator of one queue');
+like(value($node, 'work', qq{${impatient}SET ROLE narrow; SELECT detail FROM jobq_explain($job)}), qr/every claim must wait/, 'an operator of one queue');
 $builder->query(q{ROLLBACK; BEGIN; LOCK TABLE jobq.jobs IN SHARE MODE; REINDEX INDEX jobq.jobs_pkey});
-like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by ShareLock of process $pid [^;]*\{$pid\}\z/, "an index that is built again: $_")
+like($all_of->($_), qr/\Alocked: every claim must wait: process $pid [^;]*, holds ShareLock on jobq\.jobs\{$pid\}\z/, "an index that is built again: $_")
     for @about;
 
 # A statement that waits for such a lock, behind who only reads, stops all who come after it.
@@ -178,14 +178,14 @@ my $changer = session($node, 'work');
 my $changer_pid = $changer->query('SELECT pg_backend_pid()');
 $changer->query_until(qr/begun/, "SET application_name = 'the changer';\nBEGIN;\n\\echo begun\nLOCK TABLE jobq.jobs;\n");
 becomes_true($node, 'work', qq{SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $changer_pid AND NOT granted)}, 'somebody waits for the table');
-like($all_of->($_), qr/\Alocked: every claim waits: process $changer_pid \(the changer\), active, in its transaction since [^;]*, waits for AccessExclusiveLock on jobq\.jobs, behind process $pid [^;]*\{$changer_pid,$pid\}\z/,
+like($all_of->($_), qr/\Alocked: every claim must wait: process $changer_pid \(the changer\), active, in a transaction since [^;]*, waits for AccessExclusiveLock on jobq\.jobs, blocked by process $pid [^;]*\{$changer_pid,$pid\}\z/,
     "who waits, and for whom: $_") for @about;
 $builder->query('COMMIT');
 $changer->query('ROLLBACK');
 
 # A prepared transaction has no process.
 $builder->query(q{BEGIN; LOCK TABLE jobq.jobs; PREPARE TRANSACTION 'locks all'});
-like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by AccessExclusiveLock of the prepared transaction "locks all"\z/,
+like($all_of->($_), qr/\Alocked: every claim must wait: prepared transaction "locks all" holds AccessExclusiveLock on jobq\.jobs\z/,
     "a prepared transaction: $_") for @about;
 $builder->query(q{ROLLBACK PREPARED 'locks all'});
 
@@ -193,7 +193,7 @@ $builder->query(q{ROLLBACK PREPARED 'locks all'});
 for my $table (qw(lane_directory queue_settings limit_settings edges steps identity))
 {
     $builder->query("BEGIN; LOCK TABLE jobq.$table");
-    like($all_of->($_), qr/\Alocked: it cannot be looked up: jobq\.$table is locked by AccessExclusiveLock of process $pid [^;]*\{$pid\}\z/,
+    like($all_of->($_), qr/\Alocked: the reason cannot be looked up: process $pid [^;]*, holds AccessExclusiveLock on jobq\.$table\{$pid\}\z/,
         "jobq.$table is locked: $_") for @about;
     $builder->query('ROLLBACK');
 }

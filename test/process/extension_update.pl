@@ -97,7 +97,7 @@ my $session = session($node, 'again');
 $session->query(q{SELECT jobq_enqueue('demand')});
 value($node, 'again', sprintf $demand, '999.1');
 my (undef, $refusal) = run_sql($node, 'again', q{SELECT jobq_enqueue('demand')});
-like($refusal, qr/table jobq.jobs needs jobq's library 999\.1 or a newer one, this session has \Q$current\E/, 'SQL that needs a newer library says so');
+like($refusal, qr/table jobq.jobs requires version 999\.1 or newer of the jobq library, but this session has \Q$current\E/, 'SQL that needs a newer library says so');
 $session->{stderr} = '';
 $session->query(q{SELECT jobq_enqueue('demand')});
 like($session->{stderr}, qr/needs jobq's library 999\.1/, 'in a session that worked before, too');
@@ -143,7 +143,7 @@ for my $version (@released)
     is( value($node, $db, q{SELECT string_agg(s::text, ' ') FROM unnest(enum_range(NULL::jobq.job_status)) s WHERE s NOT IN (SELECT status FROM jobq.jobs)}),
         '', "$version: a job in every status");
     keep_in_use($node, $db);
-    becomes_true($node, $db, qq{SELECT note LIKE 'the extension is version $version, the library $current: run ALTER EXTENSION%' FROM jobq.workers WHERE database = current_database()},
+    becomes_true($node, $db, qq{SELECT note LIKE 'the extension has version $version, and the library $current; run ALTER EXTENSION%' FROM jobq.workers WHERE database = current_database()},
         "$version: jobq.workers says what is to be done");
 
     prepare_load($node, $db);

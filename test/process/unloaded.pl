@@ -133,7 +133,7 @@ my @calls = (
     [ q{SELECT count(*) FROM jobq.jobs WHERE metadata->>'schedule' = 'often'},                '1' ],
     [ q{SELECT jobq_unschedule('often'), jobq_unschedule('rarely')},                          't|t' ],
     [ q{SELECT jobq_set_handler('ops', 'handled', 'handles(jsonb)', 'handling')},             't' ],
-    [ q{SELECT state, reason FROM jobq.handlers},                                             'off|handlers are run by background workers: add jobq to shared_preload_libraries' ],
+    [ q{SELECT state, reason FROM jobq.handlers},                                             'off|background workers run handlers; add jobq to shared_preload_libraries' ],
     [ q{SELECT jobq_drop_handler('ops', 'handled')},                                          't' ],
     [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_jobs' AND labels = '{"queue": "ops", "status": "pending"}'}, '' ],

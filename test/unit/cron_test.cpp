@@ -96,31 +96,31 @@ TEST(Cron, WhatIsWrittenWithStarsRangesOrStepsFollowsTheClock) {
 }
 
 TEST(Cron, AnErrorNamesFieldAndPosition) {
-    EXPECT_EQ(refusal(""), "expression 1: has neither five fields nor six");
-    EXPECT_EQ(refusal("* * * *"), "expression 1: has neither five fields nor six");
-    EXPECT_EQ(refusal("* * * * * * *"), "expression 1: has neither five fields nor six");
-    EXPECT_EQ(refusal("60 * * * *"), "minute 1: has no value from 0 to 59 there");
-    EXPECT_EQ(refusal("0 0 32 * *"), "day of month 5: has no value from 1 to 31, nor L, there");
-    EXPECT_EQ(refusal("0 0 1 13 *"), "month 7: has no value from 1 to 12 or from jan to dec there");
-    EXPECT_EQ(refusal("0 0 * * foo"), "weekday 9: has no value from 0 to 7 or from sun to sat there");
-    EXPECT_EQ(refusal("5-3 * * * *"), "minute 3: has a range that ends before it begins");
-    EXPECT_EQ(refusal("*/0 * * * *"), "minute 3: has no step there that fits into its range");
-    EXPECT_EQ(refusal("*/ * * * *"), "minute 3: has no step there that fits into its range");
-    EXPECT_EQ(refusal("1, * * * *"), "minute 3: has no value from 0 to 59 there");
-    EXPECT_EQ(refusal("1x * * * *"), "minute 2: goes on with a character that does not belong there");
-    EXPECT_EQ(refusal("99999999999999999999 * * * *"), "minute 1: has no value from 0 to 59 there");
+    EXPECT_EQ(refusal(""), "expression 1: The expression must have five or six fields.");
+    EXPECT_EQ(refusal("* * * *"), "expression 1: The expression must have five or six fields.");
+    EXPECT_EQ(refusal("* * * * * * *"), "expression 1: The expression must have five or six fields.");
+    EXPECT_EQ(refusal("60 * * * *"), "minute 1: The value must be from 0 to 59.");
+    EXPECT_EQ(refusal("0 0 32 * *"), "day of month 5: The value must be from 1 to 31, or L.");
+    EXPECT_EQ(refusal("0 0 1 13 *"), "month 7: The value must be from 1 to 12 or from jan to dec.");
+    EXPECT_EQ(refusal("0 0 * * foo"), "weekday 9: The value must be from 0 to 7 or from sun to sat.");
+    EXPECT_EQ(refusal("5-3 * * * *"), "minute 3: The range ends before it begins.");
+    EXPECT_EQ(refusal("*/0 * * * *"), "minute 3: The step must be at least 1 and must not exceed the range.");
+    EXPECT_EQ(refusal("*/ * * * *"), "minute 3: The step must be at least 1 and must not exceed the range.");
+    EXPECT_EQ(refusal("1, * * * *"), "minute 3: The value must be from 0 to 59.");
+    EXPECT_EQ(refusal("1x * * * *"), "minute 2: The character is not allowed.");
+    EXPECT_EQ(refusal("99999999999999999999 * * * *"), "minute 1: The value must be from 0 to 59.");
     EXPECT_EQ(refusal("@fortnightly").substr(0, 14), "expression 1: ");
-    EXPECT_EQ(refusal("@every"), "expression 7: has no span of a second at least there");
-    EXPECT_EQ(refusal("@every 0s"), "expression 8: has no span of a second at least there");
-    EXPECT_EQ(refusal("@every 90"), "expression 10: has no unit there: s, m, h or d");
-    EXPECT_EQ(refusal("@every 367d"), "expression 8: has a span of more than 366 days");
-    EXPECT_EQ(refusal("@every 1h x"), "expression 11: goes on behind the span");
-    EXPECT_EQ(refusal(std::string(1001, '*')), "expression 1: is longer than 1000 bytes");
+    EXPECT_EQ(refusal("@every"), "expression 7: The time span must be at least one second.");
+    EXPECT_EQ(refusal("@every 0s"), "expression 8: The time span must be at least one second.");
+    EXPECT_EQ(refusal("@every 90"), "expression 10: The unit must be s, m, h, or d.");
+    EXPECT_EQ(refusal("@every 367d"), "expression 8: The time span must be at most 366 days.");
+    EXPECT_EQ(refusal("@every 1h x"), "expression 11: Nothing can follow the time span.");
+    EXPECT_EQ(refusal(std::string(1001, '*')), "expression 1: The expression must have at most 1000 bytes.");
 }
 
 TEST(Cron, WhatNeverFiresIsRefused) {
-    EXPECT_EQ(refusal("0 0 30 2 *"), "expression 1: names a day that there never is");
-    EXPECT_EQ(refusal("0 0 31 2,4,6,9,11 *"), "expression 1: names a day that there never is");
+    EXPECT_EQ(refusal("0 0 30 2 *"), "expression 1: The day never occurs.");
+    EXPECT_EQ(refusal("0 0 31 2,4,6,9,11 *"), "expression 1: The day never occurs.");
     EXPECT_EQ(refusal("0 0 29 2 *"), "accepted");
     EXPECT_EQ(refusal("0 0 L 2 *"), "accepted");
     EXPECT_EQ(refusal("0 0 30 2 1"), "accepted");  // or on a Monday

@@ -45,7 +45,7 @@ sub refused
     my ($database, $sql, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my (undef, $errors) = run_sql($node, $database, "\\set VERBOSITY verbose\n$sql");
-    return like($errors, qr/ERROR:  55000: .* needs jobq's library \S+ or a newer one, this session has \Q$old\E.*HINT:  Install that library\. Then restart/s, $name);
+    return like($errors, qr/ERROR:  55000: .* requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*HINT:  Install that library\. Then restart/s, $name);
 }
 
 # ---- old library, old SQL; the package of the new version arrives, the server goes on
@@ -127,7 +127,7 @@ is(end_load($load), '', 'no client met an error');
 check_load($load);
 value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column SET DEFAULT 'x'});
 my (undef, $errors) = run_sql($node, 'work', q{SELECT jobq_enqueue('default')});
-like($errors, qr/column "next_column" of table jobq\.jobs has a default, which jobq cannot honour/, 'a default of the DBA is refused');
+like($errors, qr/column "next_column" of table jobq\.jobs has a default, which jobq cannot apply/, 'a default of the DBA is refused');
 value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column DROP DEFAULT, ALTER next_column TYPE varchar});
 (undef, $errors) = run_sql($node, 'work', q{SELECT jobq_enqueue('type')});
 like($errors, qr/column "next_column" of table jobq\.jobs has the type character varying/, 'so is another type');
@@ -152,7 +152,7 @@ value($node, 'work', qq{CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON job
     EXECUTE FUNCTION jobq.follow_job('$new')});
 refused('work', $_, "refused: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
     q{UPDATE jobq.jobs SET priority = 1 WHERE queue = 'crash'};
-becomes_true($node, 'work', qq{SELECT note LIKE 'the extension is version $new, the library $old: install that library and restart%' FROM jobq.workers WHERE database = current_database()},
+becomes_true($node, 'work', qq{SELECT note LIKE 'the extension has version $new, and the library $old; install that library and restart%' FROM jobq.workers WHERE database = current_database()},
     'jobq.workers says what to do');
 # What it does not know.
 my ($exported) = run_command([ 'nm', '-D', '--defined-only', $old_library ]);

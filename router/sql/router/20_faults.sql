@@ -106,16 +106,16 @@ DECLARE
 BEGIN
     IF jobq_router.is_silent(f) THEN
         PERFORM jobq_router.note_silent('shard_' || f.shard);
-        RAISE '%', says USING ERRCODE = f.state, DETAIL = format('Shard %s had not answered.', f.shard), HINT = 'The call may have been done there, or not.';
+        RAISE '%', says USING ERRCODE = f.state, DETAIL = format('Shard %s had not answered.', f.shard), HINT = 'The call may or may not have been executed there.';
     ELSIF f.state = 'JQR03' THEN
         RAISE 'the connection of shard % leads to another database', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
             DETAIL = upper(left(says, 1)) || substr(says, 2) || '.', HINT = 'Nothing was done there. Correct the connection of the shard with jobq_alter_shard.';
     ELSIF means = 'unreached' THEN
         RAISE 'shard % cannot be reached', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
-            HINT = 'Nothing was done there. What belongs to this shard waits for it.';
+            HINT = 'Nothing was done there. The jobs of this shard must wait until it can be reached.';
     ELSIF means = 'lost' THEN
         RAISE 'the connection to shard % was lost', f.shard USING ERRCODE = 'transaction_resolution_unknown', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
-            HINT = 'The call may have been done there, or not.';
+            HINT = 'The call may or may not have been executed there.';
     ELSIF detail <> '' AND hint <> '' THEN
         RAISE '%', says USING ERRCODE = f.state, DETAIL = detail, HINT = hint;
     ELSIF detail <> '' THEN
@@ -184,7 +184,7 @@ DECLARE
 BEGIN
     IF cardinality(faults) > 0 THEN
         IF done <> '' THEN
-            first.detail := concat_ws(' ', nullif(regexp_replace(first.detail, '^Remote detail: ', ''), ''), 'Done on the other shards: ' || done || '.');
+            first.detail := concat_ws(' ', nullif(regexp_replace(first.detail, '^Remote detail: ', ''), ''), 'These shards have executed the call: ' || done || '.');
         END IF;
         PERFORM jobq_router.raise(first);
     END IF;
@@ -199,6 +199,6 @@ BEGIN
         PERFORM jobq_router.raise(f);
     END IF;
     PERFORM jobq_router.note_down(f.shard);
-    RAISE WARNING 'shard % cannot be reached: what it has is missing here', f.shard USING ERRCODE = '08001', DETAIL = f.message;
+    RAISE WARNING 'the result is incomplete because shard % cannot be reached', f.shard USING ERRCODE = '08001', DETAIL = f.message;
 END
 $$;

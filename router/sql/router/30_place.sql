@@ -13,7 +13,7 @@ CREATE FUNCTION jobq_router.require_shards() RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM jobq_router.shards) THEN
-        RAISE 'the router has no shards' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_add_shard adds one.';
+        RAISE 'the router has no shards' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Use jobq_add_shard to add a shard.';
     END IF;
 END
 $$;
@@ -61,7 +61,7 @@ BEGIN
     IF found_shard IS NULL THEN
         PERFORM jobq_router.require_shards();
         RAISE 'no shard can be reached' USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
-            DETAIL = 'Each active shard has just failed to answer.';
+            DETAIL = 'All active shards have just failed to answer.';
     END IF;
     RETURN found_shard;
 END
@@ -74,8 +74,8 @@ DECLARE
     shards integer[] := ARRAY(SELECT DISTINCT jobq_router.shard_of(id) FROM unnest(job_ids) id WHERE id IS NOT NULL ORDER BY 1);
 BEGIN
     IF cardinality(shards) > 1 THEN
-        RAISE 'the jobs of argument "%" are on shards %', argument, array_to_string(shards, ', ') USING ERRCODE = 'feature_not_supported',
-            HINT = 'Jobs that depend on each other are on one shard: put them into one queue that is not spread, or enqueue them with one jobq_enqueue_jobs.';
+        RAISE 'the jobs of argument "%" are on different shards: %', argument, array_to_string(shards, ', ') USING ERRCODE = 'feature_not_supported',
+            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call of jobq_enqueue_jobs.';
     END IF;
     RETURN shards[1];
 END
@@ -90,11 +90,11 @@ BEGIN
                                      WHEN unique_key IS NOT NULL THEN 'unique_key' END);
     key := CASE kind WHEN 'group_key' THEN group_key WHEN 'concurrency_key' THEN concurrency_key ELSE unique_key END;
     IF key IS NULL AND num_nonnulls(unique_key, group_key, concurrency_key) > 0 THEN
-        RAISE 'the job has keys, but no %, by which the jobs of queue "%" are spread', kind, queue USING ERRCODE = 'feature_not_supported',
-            HINT = format('Give it a %s, or no key.', kind);
+        RAISE 'the job has keys but no %, which decides the shard of the jobs of queue "%"', kind, queue USING ERRCODE = 'feature_not_supported',
+            HINT = format('Pass a %s, or no key.', kind);
     ELSIF spread_by IS NULL AND (unique_key <> key OR group_key <> key OR concurrency_key <> key) THEN
-        RAISE 'the job has several keys, which can be on several shards' USING ERRCODE = 'feature_not_supported',
-            HINT = format('jobq_route_queue(%L, spread => true, spread_by => ...) says which of them decides; or do not spread the queue.', queue);
+        RAISE 'the job has several keys, which may be on different shards' USING ERRCODE = 'feature_not_supported',
+            HINT = format('Choose the key that decides with jobq_route_queue(%L, spread => true, spread_by => ...), or do not spread the queue.', queue);
     END IF;
 END
 $$;
@@ -153,8 +153,8 @@ BEGIN
         p.shard := needed;
         p.was_on := '{}';
     ELSIF needed <> p.shard OR needed IS NOT NULL AND cardinality(p.was_on) > 0 THEN
-        RAISE 'the job would be on shard %, and depends on jobs of shard %', p.shard, needed USING ERRCODE = 'feature_not_supported',
-            HINT = 'Jobs that depend on each other are on one shard: put them into one queue that is not spread, or enqueue them with one jobq_enqueue_jobs.';
+        RAISE 'the job would be on shard %, but depends on jobs of shard %', p.shard, needed USING ERRCODE = 'feature_not_supported',
+            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call of jobq_enqueue_jobs.';
     END IF;
     RETURN p;
 END

@@ -80,7 +80,7 @@ END
 CREATE FUNCTION jobq_router.give_up() RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RAISE 'the map of the cluster does not come to rest' USING ERRCODE = 'lock_not_available', HINT = 'Try again.';
+    RAISE 'the map of the cluster keeps changing' USING ERRCODE = 'lock_not_available', HINT = 'Try again.';
 END
 $$;
 
@@ -167,8 +167,8 @@ BEGIN
     ELSIF cardinality(bound) > 1 THEN
         FOREACH p IN ARRAY bound LOOP
             IF p.shard <> (bound[1]).shard OR cardinality(p.was_on) > 0 THEN
-                RAISE 'the jobs depend on each other, and would be on several shards' USING ERRCODE = 'feature_not_supported',
-                    HINT = 'Put them into one queue that is not spread, or into a spread one without keys.';
+                RAISE 'the jobs depend on each other, but would be on several shards' USING ERRCODE = 'feature_not_supported',
+                    HINT = 'Put the jobs into one queue that is not spread, or into a spread queue without keys.';
             END IF;
         END LOOP;
     END IF;

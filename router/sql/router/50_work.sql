@@ -200,7 +200,7 @@ BEGIN
     ELSE
         _lost := ARRAY(SELECT c.job_id FROM @extschema@.jobq_complete_many($1, $2, $3) c WHERE NOT c.completed ORDER BY 1);
         IF cardinality(_lost) > 0 THEN
-            RAISE WARNING '% of % leases were lost', cardinality(_lost), cardinality($1) USING ERRCODE = 'JQ001', DETAIL = format('Lost: job %s.', array_to_string(_lost, ', '));
+            RAISE WARNING '% of % leases were lost', cardinality(_lost), cardinality($1) USING ERRCODE = 'JQ001', DETAIL = format('These jobs were not completed: %s.', array_to_string(_lost, ', '));
         END IF;
     END IF;
     IF _found < $6 THEN
@@ -227,8 +227,8 @@ BEGIN
     IF jsonb_typeof(specs) = 'array' AND NOT EXISTS (SELECT FROM jsonb_array_elements(specs) s WHERE jsonb_typeof(s.value) <> 'object') THEN
         FOREACH _place IN ARRAY jobq_router.places_of(specs) LOOP
             IF NOT _place.free AND _place.shard <> _shard AND _shard <> ALL (_place.was_on) THEN
-                RAISE 'a child in queue "%" would be on shard %, and its parent is on shard %', _place.queue, _place.shard, _shard USING ERRCODE = 'feature_not_supported',
-                    HINT = 'Children are on the shard of their parent: put them into its queue, or into a spread queue without keys.';
+                RAISE 'a child in queue "%" would be on shard %, but its parent is on shard %', _place.queue, _place.shard, _shard USING ERRCODE = 'feature_not_supported',
+                    HINT = 'Children must be on the shard of their parent. Put them into its queue, or into a spread queue without keys.';
             END IF;
         END LOOP;
     END IF;

@@ -5,8 +5,8 @@ CREATE FUNCTION jobq_router.check_jobq_set_limit(queue text, key text, max_runni
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF $2 IS NULL AND num_nonnulls($3, $4) > 0 AND EXISTS (SELECT FROM jobq_router.queues q WHERE q.queue = $1 AND q.spread) THEN
-        RAISE 'queue "%" is spread, and no shard knows how many of its jobs run on the others', $1 USING ERRCODE = 'feature_not_supported',
-            HINT = 'Limit its keys: each is on one shard. Or do not spread the queue.';
+        RAISE 'queue "%" cannot have a limit because it is spread over several shards', $1 USING ERRCODE = 'feature_not_supported',
+            HINT = 'Limit its concurrency keys, each of which is on one shard, or do not spread the queue.';
     END IF;
 END
 $$;

@@ -93,8 +93,8 @@ BEGIN
     IF batch IS NULL THEN
         RAISE 'argument "batch" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or leave the argument out where it has a default.';
     ELSIF batch < 1 THEN
-        RAISE 'argument "batch" must be positive, but is %', batch USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'It is the number of jobs that the claim after the wait takes.';
+        RAISE 'argument "batch" must be at least 1, not %', batch USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'It is the number of jobs that the claim after the wait requests.';
     END IF;
 END
 $$;

@@ -96,7 +96,7 @@ BEGIN
         RETURN;
     ELSIF (SELECT m.cluster::text FROM jobq_router.map m) <> $2 ->> 'cluster' THEN
         RAISE 'a shard has the map of another cluster' USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = 'Look where the connections in jobq_router.shards lead.';
+            HINT = 'Check the connections in jobq_router.shards.';
     END IF;
     DELETE FROM jobq_router.shards;
     DELETE FROM jobq_router.queues;
@@ -192,7 +192,7 @@ BEGIN
                 PERFORM jobq_router.note_down(_shard);
             WHEN 'busy' THEN
                 RAISE WARNING 'shard % has not taken the new map yet', _shard USING ERRCODE = _fault.state, DETAIL = regexp_replace(_fault.detail, '^Remote detail: ', ''),
-                    HINT = 'It refuses calls by queue until these transactions have ended.';
+                    HINT = 'The shard rejects calls by queue until these transactions have ended.';
             ELSE
                 RAISE;
             END CASE;
@@ -273,7 +273,7 @@ BEGIN
         RAISE 'argument "connection" is a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as ''host=a.example dbname=shard1''.';
     ELSIF $2 ~ '(password|scram_client_key|scram_server_key|oauth_client_secret)[[:space:]]*=' THEN
         RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
-            HINT = format('Everybody can read it there. Put it into a mapping of each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard first: CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
+            HINT = format('Every role can read the password there. Put it into a mapping of each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard first: CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
     END IF;
 END
 $$;
@@ -292,7 +292,7 @@ BEGIN
     PERFORM jobq_router.check_connection($1, $2);
     _decides := coalesce(jobq_router.begin_change(), $1);
     IF EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
-        RAISE 'there is a shard % already', $1 USING ERRCODE = 'duplicate_object', HINT = 'jobq_alter_shard changes its connection or weight.';
+        RAISE 'shard % already exists', $1 USING ERRCODE = 'duplicate_object', HINT = 'Use jobq_alter_shard to change its connection or weight.';
     END IF;
     _other := (SELECT s.shard_id FROM jobq_router.shards s ORDER BY s.state, random() LIMIT 1);
     INSERT INTO jobq_router.shards (shard_id, connection, weight) VALUES ($1, $2, $3);
@@ -308,8 +308,8 @@ BEGIN
         PERFORM jobq_router.refresh();
         RETURN;
     ELSIF EXISTS (SELECT FROM jobq_router.map m WHERE _theirs.version > m.version OR _theirs.content ->> 'cluster' IS DISTINCT FROM m.cluster::text AND _theirs.version > 0) THEN
-        RAISE 'the database belongs to another cluster' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It has seen version %s of a map.', _theirs.version),
-            HINT = 'DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there make it forget that.';
+        RAISE 'the database belongs to another cluster' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('The database has seen version %s of a map.', _theirs.version),
+            HINT = 'To reset the database, run DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there.';
     END IF;
     IF _other IS NOT NULL THEN
         PERFORM jobq_router.at_take_settings($1, jobq_router.at_settings(_other));
@@ -337,7 +337,7 @@ DECLARE
 BEGIN
     PERFORM jobq_router.require_shard($1);
     IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id <> $1 AND s.state = 'active') THEN
-        RAISE 'shard % is the last active one', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_add_shard adds another.';
+        RAISE 'shard % is the last active shard', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Use jobq_add_shard to add another shard.';
     END IF;
     UPDATE jobq_router.shards s SET state = 'draining' WHERE s.shard_id = $1;
     PERFORM jobq_router.deal();
@@ -361,25 +361,25 @@ BEGIN
     _decides := (SELECT min(s.shard_id) FROM jobq_router.shards s);
     PERFORM jobq_router.require_shard($1);
     IF (SELECT s.state FROM jobq_router.shards s WHERE s.shard_id = $1) <> 'draining' THEN
-        RAISE 'shard % is active', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_drain_shard drains it.';
+        RAISE 'shard % is active', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Drain the shard with jobq_drain_shard first.';
     END IF;
     SELECT * INTO _left FROM jobq_router.at_still_has($1);
     IF _left.jobs > 0 OR _left.schedules > 0 OR EXISTS (SELECT FROM jobq_router.buckets b WHERE $1 = ANY (b.was_on)) OR EXISTS (SELECT FROM jobq_router.queues q WHERE $1 = ANY (q.was_on)) THEN
         RAISE 'shard % is not empty', $1 USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Unfinished jobs: %s, schedules: %s.', _left.jobs, _left.schedules),
-            HINT = 'It is when its jobs have finished, and its unique keys are kept no longer. A schedule moves by jobq_unschedule and jobq_schedule.';
+            HINT = 'Wait until its jobs have finished and its unique keys are no longer kept. Move schedules with jobq_unschedule and jobq_schedule.';
     END IF;
     DELETE FROM jobq_router.shards s WHERE s.shard_id = $1 RETURNING * INTO _was;
     PERFORM jobq_router.publish(_decides, $1);
     BEGIN
         SELECT * INTO _left FROM jobq_router.at_still_has($1);
     EXCEPTION WHEN OTHERS THEN
-        RAISE WARNING 'shard % could not be asked once more whether it is empty', $1 USING DETAIL = jobq_router.said(SQLERRM),
-            HINT = 'Look into its database before you drop it.';
+        RAISE WARNING 'could not check again whether shard % is empty', $1 USING DETAIL = jobq_router.said(SQLERRM),
+            HINT = 'Check its database before you drop it.';
     END;
     IF _left.jobs > 0 OR _left.schedules > 0 THEN
         INSERT INTO jobq_router.shards SELECT _was.*;
         PERFORM jobq_router.publish(_decides);
-        RAISE WARNING 'shard % stays: it was given a job in this moment', $1 USING HINT = 'Call jobq_remove_shard again when that has finished.';
+        RAISE WARNING 'shard % was not removed because it has just received a job', $1 USING HINT = 'Call jobq_remove_shard again when the job has finished.';
     ELSE
         PERFORM jobq_router.make_servers();
     END IF;
@@ -391,7 +391,7 @@ CREATE FUNCTION jobq_router.require_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
-        RAISE 'there is no shard %', coalesce($1::text, 'NULL') USING ERRCODE = 'undefined_object', HINT = 'The table jobq_router.shards has those that there are.';
+        RAISE 'shard % does not exist', coalesce($1::text, 'NULL') USING ERRCODE = 'undefined_object', HINT = 'The table jobq_router.shards lists the existing shards.';
     END IF;
 END
 $$;
@@ -433,14 +433,14 @@ DECLARE
     _shard   integer;
 BEGIN
     IF (coalesce($2, false)) = ($4 IS NOT NULL) THEN
-        RAISE 'one of the arguments "spread" and "shard_id" says where the queue is' USING ERRCODE = 'invalid_parameter_value',
+        RAISE 'exactly one of the arguments "spread" and "shard_id" must be given' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Pass spread => true, or a shard_id.';
     END IF;
     _decides := jobq_router.begin_change();
     IF $4 IS NOT NULL THEN
         PERFORM jobq_router.require_shard($4);
         IF (SELECT s.state FROM jobq_router.shards s WHERE s.shard_id = $4) = 'draining' THEN
-            RAISE 'shard % is being drained', $4 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Choose one that is active.';
+            RAISE 'shard % is being drained', $4 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Choose an active shard.';
         END IF;
     END IF;
     SELECT * INTO _was FROM jobq_router.queues q WHERE q.queue = $1;
@@ -449,8 +449,8 @@ BEGIN
     ELSIF $2 OR _was.spread THEN
         FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
             IF jobq_router.at_queue_in_use(_shard, NULL, $1) THEN
-                RAISE 'queue "%" has unfinished jobs, schedules or kept keys on shard %', $1, _shard USING ERRCODE = 'object_not_in_prerequisite_state',
-                    HINT = 'Keys of theirs would be on two shards. Spread another queue, or let this one run empty while nobody enqueues.';
+                RAISE 'queue "%" has unfinished jobs, schedules, or kept keys on shard %', $1, _shard USING ERRCODE = 'object_not_in_prerequisite_state',
+                    HINT = 'Their keys would be on two shards. Stop the producers of the queue until it is empty, or spread another queue.';
             END IF;
         END LOOP;
     END IF;

@@ -13,8 +13,8 @@ BEGIN
         servers := ARRAY(SELECT u.srvname FROM pg_event_trigger_ddl_commands() c JOIN pg_user_mappings u ON u.umid = c.objid WHERE c.classid = 'pg_user_mapping'::regclass);
     END IF;
     IF EXISTS (SELECT FROM pg_foreign_server s WHERE s.srvname = ANY (servers) AND s.srvname ~ '^jobq_shard_[0-9]+$' AND NOT pg_has_role(s.srvowner, 'USAGE')) THEN
-        RAISE 'user mappings of shards are made and dropped by the owner of their servers' USING ERRCODE = 'insufficient_privilege',
-            HINT = 'A mapping says as which role of the shard its user comes.';
+        RAISE 'only the owner of the servers of shards can change their user mappings' USING ERRCODE = 'insufficient_privilege',
+            HINT = 'A user mapping determines which role its user has on the shard.';
     END IF;
 END
 $$;

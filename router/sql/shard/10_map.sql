@@ -28,8 +28,8 @@ CREATE FUNCTION jobq_shard.require_read_committed() RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-        RAISE 'a shard of a cluster takes this call in a READ COMMITTED transaction only' USING ERRCODE = 'active_sql_transaction',
-            HINT = 'Routers connect so. Where the connection of a shard has options of its own, add default_transaction_isolation to them.';
+        RAISE 'a shard of a cluster supports this call only in a READ COMMITTED transaction' USING ERRCODE = 'active_sql_transaction',
+            HINT = 'If the connection of the shard has its own options, add default_transaction_isolation to them.';
     END IF;
 END
 $$;
@@ -43,9 +43,9 @@ DECLARE
     mine integer := (SELECT s.shard_id FROM jobq.shard s);
 BEGIN
     IF mine IS NULL THEN
-        RAISE 'the database is not a shard, and the router called shard %', require_shard.shard_id USING ERRCODE = 'JQR03';
+        RAISE 'the database is not a shard, but the router called shard %', require_shard.shard_id USING ERRCODE = 'JQR03';
     ELSIF mine IS DISTINCT FROM require_shard.shard_id THEN
-        RAISE 'the database is shard %, and the router called shard %', mine, require_shard.shard_id USING ERRCODE = 'JQR03';
+        RAISE 'the database is shard %, but the router called shard %', mine, require_shard.shard_id USING ERRCODE = 'JQR03';
     END IF;
 END
 $$;
@@ -64,9 +64,9 @@ BEGIN
     LOCK TABLE jobq_shard.map IN ROW SHARE MODE;
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF mine > require_map.version THEN
-        RAISE 'the map of the router is of version %, and the shard has seen version %', require_map.version, mine USING ERRCODE = 'JQR01';
+        RAISE 'the router has version % of the map, but the shard has version %', require_map.version, mine USING ERRCODE = 'JQR01';
     ELSIF mine < require_map.version THEN
-        RAISE 'the map of the router is of version %, and the shard has seen version % only', require_map.version, mine USING ERRCODE = 'JQR02';
+        RAISE 'the router has version % of the map, but the shard has only version %', require_map.version, mine USING ERRCODE = 'JQR02';
     END IF;
 END
 $$;
@@ -110,8 +110,8 @@ BEGIN
     PERFORM jobq_shard.lock_map();
     mine := (SELECT s.shard_id FROM jobq.shard s);
     IF mine <> $1 THEN
-        RAISE 'the database is shard % already', mine USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = format('Add it as shard %s. If it is in no cluster, jobq_set_shard(%s) there gives it the other number.', mine, $1);
+        RAISE 'the database is already shard %', mine USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = format('Add it as shard %s. If it does not belong to a cluster, run jobq_set_shard(%s) there to change its number.', mine, $1);
     END IF;
     PERFORM jobq_set_shard($1);
     RETURN QUERY SELECT m.version, m.content FROM jobq_shard.map m;
@@ -131,11 +131,11 @@ BEGIN
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF (SELECT m.content ->> 'cluster' FROM jobq_shard.map m) <> take_map.content ->> 'cluster' THEN
         RAISE 'the database is a shard of another cluster' USING ERRCODE = 'object_not_in_prerequisite_state',
-            HINT = 'DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there make it forget that.';
+            HINT = 'To reset the database, run DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there.';
     END IF;
     IF mine > take_map.changes THEN
-        RAISE 'the map has been changed meanwhile: version % is here', mine
-            USING ERRCODE = 'serialization_failure', HINT = 'Call jobq_settle(), which takes the new map over, and look again.';
+        RAISE 'the map was changed concurrently; the shard has version %', mine
+            USING ERRCODE = 'serialization_failure', HINT = 'Call jobq_settle() to get the new map, and try again.';
     END IF;
     IF mine < take_map.version THEN
         UPDATE jobq_shard.map m SET version = take_map.version, content = take_map.content, noted = false;

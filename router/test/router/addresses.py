@@ -100,11 +100,11 @@ def test_a_database_is_one_shard():
     with router() as conn, shard(2) as there:
         conn.execute("SELECT jobq_add_shard(7, %s)", (connection(2),))
         for address in (connection(2), connection(2) + " connect_timeout=7"):
-            fails(conn, "55000", "SELECT jobq_add_shard(8, %s)", address, says="the database is shard 7 already")
+            fails(conn, "55000", "SELECT jobq_add_shard(8, %s)", address, says="the database is already shard 7")
         assert one(there, "SELECT jobq_shard_id()") == 7
         assert [r.shard_id for r in conn.execute("SELECT shard_id FROM jobq_router.shards ORDER BY 1")] == [1, 7]
         conn.execute("SELECT jobq_drain_shard(7), jobq_settle(), jobq_remove_shard(7)")
-        fails(conn, "55000", "SELECT jobq_add_shard(8, %s)", connection(2), says="the database is shard 7 already")
+        fails(conn, "55000", "SELECT jobq_add_shard(8, %s)", connection(2), says="the database is already shard 7")
         conn.execute("SELECT jobq_add_shard(7, %s)", (connection(2),))
         assert [r.shard_id for r in conn.execute("SELECT shard_id FROM jobq_router.shards ORDER BY 1")] == [1, 7]
 

@@ -67,7 +67,7 @@ def test_a_shard_is_down_and_comes_back():
             # What is remembered of the shard hides no error.
             fails(conn, "08001", "SELECT * FROM jobq_claim_any(%s)", [home], says="shard 2 cannot be reached")
             fails(conn, "08001", "SELECT * FROM jobq_claim(%s)", home, says="shard 2")
-            fails(conn, "08001", "SELECT jobq_pause_queue('spread')", says="Done on the other shards: ")
+            fails(conn, "08001", "SELECT jobq_pause_queue('spread')", says="These shards have executed the call: ")
         finally:
             control(2, "start")
         wait_for("shard 2 answers", lambda: again(conn, "SELECT jobq_resume_queue('spread')"))

@@ -98,11 +98,11 @@ def test_only_who_is_let_in_can_call():
         conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (DROP password)")
         # Nobody becomes another on a shard but as the owner says.
         conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_2 TO regress_producer")
-        fails(producer, "42501", "CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'postgres')", says="by the owner")
+        fails(producer, "42501", "CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'postgres')", says="only the owner of the servers")
         conn.execute("CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'regress_producer')")
-        fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="by the owner")
+        fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="only the owner of the servers")
         for drop in ("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2", "DROP OWNED BY CURRENT_USER"):
-            fails(producer, "42501", drop, says="by the owner")
+            fails(producer, "42501", drop, says="only the owner of the servers")
         # Whatever the settings of the session: a new one each time, for what it has read once it reads no more.
         conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_1 TO regress_producer")
         conn.execute("GRANT SET ON PARAMETER session_replication_role TO regress_producer")
@@ -112,7 +112,7 @@ def test_only_who_is_let_in_can_call():
                            "DROP USER MAPPING FOR CURRENT_USER SERVER jobq_shard_2", "DROP OWNED BY CURRENT_USER"):
                 with router(user="regress_producer") as sets:
                     sets.execute(f"SET {setting}")
-                    fails(sets, "42501", change, says="by the owner")
+                    fails(sets, "42501", change, says="only the owner of the servers")
         conn.execute("REVOKE SET ON PARAMETER session_replication_role FROM regress_producer")
         conn.execute("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2")
         with shard(1, user="regress_producer") as behind:
