@@ -381,7 +381,7 @@ public:
         while (!stopping_ && !signalled(signals)) {
         }
         stop_claims();
-        say("stopping, no claims any more");
+        say("stopping, no more claims");
         aside([this] { attempt([this](pqxx::nontransaction &own) { return one(own, "SELECT jobq_wake($1)", options_.worker_id); }); });
         const auto begun = Clock::now();
         while ((claiming_ || in_hand() > 0) && seconds_since(begun) < options_.grace && !signalled(signals)) {
@@ -749,7 +749,7 @@ private:
                 }).detach();
                 return;
             } catch (const std::system_error &error) {
-                say_of(*job, std::string("cannot begin, and is given back: ") + error.what());
+                say_of(*job, std::string("could not be started, and is given back: ") + error.what());
                 failed_ = true;
                 stop_claims();
             }
@@ -797,7 +797,7 @@ private:
             const std::string text = error.what(), state = sqlstate(error);
             conclusion = [this, &job, text, state] { return gives_back(job, state) ? report(job, RELEASE) : fail(job, Fail(text)); };
         } catch (...) {
-            conclusion = [this, &job] { return fail(job, Fail("the handler threw what is no std::exception")); };
+            conclusion = [this, &job] { return fail(job, Fail("the handler threw something other than a std::exception")); };
         }
         job.connection_.reset();
         if (job.reporting.exchange(true) || job.done)

@@ -46,7 +46,7 @@ func (s *Snooze) Error() string { return "snoozed" }
 
 var (
 	errLost    = errors.New("the lease is lost")
-	errWaiting = errors.New("the job has been given back, and comes again")
+	errWaiting = errors.New("the job was given back and will run again")
 )
 
 // Job is what a handler is given.
@@ -299,7 +299,7 @@ func (w *Worker) Run() error {
 	w.stopping = true
 	w.mutex.Unlock()
 	stop()
-	log.Printf("%s: stopping, no claims any more", w.WorkerID)
+	log.Printf("%s: stopping, no more claims", w.WorkerID)
 	if claiming {
 		go w.wake()
 		failure = w.await(signals, claimed)

@@ -281,7 +281,7 @@ public final class JobqWorker {
         synchronized (running) {
             while (!stopping) running.wait();
         }
-        say("stopping, no claims any more");
+        say("stopping, no more claims");
         asides.add(() -> attempt(conn -> one(conn, "SELECT jobq_wake(?)", options.workerId)));
         long deadline = System.nanoTime() + (long) (options.grace * 1e9);
         synchronized (running) {
@@ -640,7 +640,7 @@ public final class JobqWorker {
                 return;
             } catch (OutOfMemoryError noThread) {
                 failure = noThread;
-                say("job " + job.id + " of kind " + job.kind + " cannot begin, and is given back: " + noThread.getMessage());
+                say("job " + job.id + " of kind " + job.kind + " could not be started, and is given back: " + noThread.getMessage());
                 synchronized (running) {
                     stopping = true;
                     running.notifyAll();

@@ -123,7 +123,7 @@ sub run
         my $now = time;
         if ($signals && !$stop_at)
         {
-            $self->say_it('stopping, no claims any more');
+            $self->say_it('stopping, no more claims');
             $stop_at = $now + $option->{grace};
         }
         $stop_at = $now if $stop_at && $signals > 1 && $stop_at > $now;
@@ -297,7 +297,7 @@ sub begin
     my $pid = pipe($reader, $writer) ? fork : undef;
     if (!defined $pid)
     {
-        $self->fail("job $row->{id} of kind $row->{kind} cannot begin, and is given back: no process can be made: $!");
+        $self->fail("job $row->{id} of kind $row->{kind} could not be started, and is given back: could not create a process: $!");
         $self->{jobs}{ $row->{lease} } = { %$row, outcome => { what => 'release' }, beat_at => time };
         return;
     }

@@ -362,7 +362,7 @@ final class JobqWorker
         while (true) {
             $now = microtime(true);
             if ($this->signals > 0 && $stopAt === null) {
-                $this->say('stopping, no claims any more');
+                $this->say('stopping, no more claims');
                 $stopAt = $now + $this->option['grace'];
             }
             if ($this->signals > 1 && $stopAt > $now) {
@@ -445,7 +445,7 @@ final class JobqWorker
     {
         $pid = @pcntl_fork();
         if ($pid === -1) {
-            throw new RuntimeException('no process can be made: ' . pcntl_strerror(pcntl_get_last_error()));
+            throw new RuntimeException('could not create a process: ' . pcntl_strerror(pcntl_get_last_error()));
         }
         if ($pid === 0) {
             register_shutdown_function(fn () => posix_kill(posix_getpid(), SIGKILL));
@@ -612,7 +612,7 @@ final class JobqWorker
             'progress' => null, 'reports' => 0, 'tries' => 0];
         $this->jobs[$row['lease']] = $job;
         try {
-            $pair = @stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) ?: throw new RuntimeException('no socket can be made');
+            $pair = @stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) ?: throw new RuntimeException('could not create a socket');
             [$job->pipe, $writer] = $pair;
             $parent = posix_getpid();
             $job->pid = $this->fork(function () use ($row, $job, $writer, $parent) {
@@ -623,7 +623,7 @@ final class JobqWorker
             stream_set_blocking($job->pipe, false);
         } catch (RuntimeException $error) {
             $job->outcome = ['what' => 'release'];
-            $this->fail("job {$job->id} of kind {$job->kind} cannot begin, and is given back: " . $error->getMessage());
+            $this->fail("job {$job->id} of kind {$job->kind} could not be started, and is given back: " . $error->getMessage());
         }
     }
 

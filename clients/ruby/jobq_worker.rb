@@ -390,7 +390,7 @@ module Jobq
       Thread.new { heartbeat_until_it_ends(sender) }
       Thread.new { run_asides }
       signals.readpartial(1)
-      say 'stopping, no claims any more'
+      say 'stopping, no more claims'
       @mutex.synchronize do
         @stopping = true
         @changed.broadcast
@@ -652,7 +652,7 @@ module Jobq
       @stand_in&.begin(job, interval(job))
       Thread.new { ending(job) { conclude(job, *call(job)) } }
     rescue ThreadError => e
-      say "job #{job.id} of kind #{job.kind} cannot begin, and is given back: #{e.message}"
+      say "job #{job.id} of kind #{job.kind} could not be started, and is given back: #{e.message}"
       @failure = e
       @stopping = true
       give_back_unbegun(job)
@@ -768,7 +768,7 @@ module Jobq
     def start_stand_in
       StandIn.new(@settings)
     rescue SystemCallError => e
-      say "no process can be made that heartbeats while C code holds Ruby's lock: #{e.message}"
+      say "could not start the process that sends heartbeats while C code holds Ruby's lock: #{e.message}"
     end
 
     # Without heartbeats the worker must not claim on.

@@ -27,7 +27,7 @@ grace=${JOBQ_GRACE:-25} wait_timeout=${JOBQ_WAIT_TIMEOUT:-30}
 most_conflicts=10
 heartbeat_timeout=${JOBQ_HEARTBEAT_TIMEOUT:-} heartbeat_interval=${JOBQ_HEARTBEAT_INTERVAL:-}
 number='^[0-9]{1,9}(\.[0-9]+)?$'
-[ "${JOBQ_SLOTS:-1}" = 1 ] || die "option \"slots\" must be 1, as this worker runs one job at a time: start several; it is $JOBQ_SLOTS"
+[ "${JOBQ_SLOTS:-1}" = 1 ] || die "option \"slots\" must be 1 because this worker runs one job at a time (start several workers); it is $JOBQ_SLOTS"
 for name in grace wait_timeout heartbeat_timeout heartbeat_interval; do
     [[ $name != heartbeat* ]] && least=0 || least=0.01
     [[ $name == heartbeat* && -z ${!name} || ${!name} =~ $number ]] && awk -v n="${!name:-1}" -v least=$least 'BEGIN { exit (n < least) }' ||
@@ -245,7 +245,7 @@ run() {  # interval of the lease
         elif [ -n "$give_up_at" ] && [ "$SECONDS" -ge "$give_up_at" ]; then
             kill "$reporter"
             kill -TERM -- "-$beats"
-            die "gives up: job $JOB_ID could not be reported"
+            die "giving up: job $JOB_ID could not be reported"
         fi
         wait "$reporter"
     done
@@ -327,7 +327,7 @@ SELECT jobq_fail(:job, :lease, :'message', nullif(:'delay', '')::interval, :'ret
 jobs='' stop='' at_once='' waiting='' timer='' failed='' waits_canceled='' look_at=0
 on_term() {
     [ -z "$stop" ] || at_once=1
-    [ -n "$stop" ] || log "stopping, no claims any more"
+    [ -n "$stop" ] || log "stopping, no more claims"
     stop=1
     # Ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
     { sql <<<"SELECT jobq_wake(:'worker')" || { [ -z "$waiting" ] || kill "$waiting"; }; } >/dev/null 2>&1 &
@@ -345,7 +345,7 @@ if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
 fi
 # Not preloaded, no call can end the wait; behind a pooler, the wait holds a connection.
 wait_timeout=$(awk -v w="$wait_timeout" 'BEGIN { print w < 2 ? w : 2 }')
-jobs=$(mktemp -d) || die "no directory for jobs can be made"
+jobs=$(mktemp -d) || die "could not create a directory for jobs"
 log "serves queue \"$queue\", kinds $kinds; leaves jobs of other kinds to other workers"
 
 # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
@@ -420,7 +420,7 @@ while [ -z "$stop" ]; do
     export JOB_ID JOB_LEASE JOB_KIND JOB_ATTEMPT JOB_DIR
     if ! keep_what_was_claimed; then
         failed=1 stop=1
-        log "job $JOB_ID of kind $JOB_KIND cannot begin, and is given back: no room in $jobs"
+        log "job $JOB_ID of kind $JOB_KIND could not be started, and is given back: no room in $jobs"
     fi
     if [ -n "$stop" ]; then
         surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)" >/dev/null

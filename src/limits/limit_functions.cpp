@@ -60,7 +60,7 @@ LimitValues limit_arguments(FunctionCallInfo fcinfo) {
             checked_per(given(fcinfo, Per) ? PG_GETARG_INTERVAL_P(Per) : make_interval(core::kSecond), values.rate);
         if (!shared_memory_ready())
             ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                            errmsg("argument \"rate\" requires jobq to be loaded via \"shared_preload_libraries\""),
+                            errmsg("argument \"rate\" requires the jobq library to be preloaded"),
                             errhint("Set shared_preload_libraries = 'jobq' and restart the server.")));
     } else if (given(fcinfo, Per)) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"per\" requires argument \"rate\""),

@@ -204,7 +204,7 @@ PGDLLEXPORT Datum jobq_wake(PG_FUNCTION_ARGS) {
     check_worker_id(view(worker_id));
     if (!shared_memory_ready())
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("jobq_wake() requires jobq to be loaded via \"shared_preload_libraries\""),
+                        errmsg("jobq_wake() requires the jobq library to be preloaded"),
                         errhint("Set shared_preload_libraries = 'jobq' and restart the server, or use short timeouts "
                                 "for jobq_wait().")));
     const uint64 note = leave_wake_note(key_of(worker_id), monotonic_now());

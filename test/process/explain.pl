@@ -74,9 +74,9 @@ like(detail('unasked', $job), qr/no worker has asked for this kind, only for kin
 value($node, 'work', q{SELECT FROM jobq_claim('unnamed', kinds => '{audio}')});
 like(detail('unasked', value($node, 'work', q{SELECT jobq_enqueue('unnamed')})), qr/^no kind: no worker has asked for this kind, only for kind "audio"/, 'a job without a kind says so');
 value($node, 'work', q{SELECT FROM jobq_claim('render', versions => '{1}', capabilities => '{gpu}')});
-like(detail('unasked', $job), qr/not for this version/, 'for another version');
+like(detail('unasked', $job), qr/but not for this version/, 'for another version');
 value($node, 'work', q{SELECT FROM jobq_claim('render', kinds => '{audio,video}', versions => '{1,2}', capabilities => '{tpu}')});
-like(detail('unasked', $job), qr/has all of these capabilities/, 'without the capability');
+like(detail('unasked', $job), qr/with all of these capabilities/, 'without the capability');
 my $queue_says = q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('render')};
 is(value($node, 'work', $queue_says), 'unasked', 'the queue stands still because of it');
 like(value($node, 'work', q{SELECT detail FROM jobq_explain_queue('render')}), qr/^1 jobs? of kind "video"/, 'and says so');

@@ -158,7 +158,7 @@ SELECT jobq_set_handler('work', 'late', 'too_late(jsonb)', 'beats');
 SQL
 my $late = enqueue('late');
 becomes($late, q{status = 'completed'}, 'a procedure ends its job itself, commits, and fails');
-ok($node->wait_for_log("handler of job $late failed when the job was not its own any more: .*after its end", 0), 'the log has that error');
+ok($node->wait_for_log("handler of job $late failed after its lease was lost: .*after its end", 0), 'the log has that error');
 
 # ---- procedures that choose how their transactions run
 

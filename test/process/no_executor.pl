@@ -44,7 +44,7 @@ my $position = log_size($node);
 my $job = work(q{SELECT jobq_enqueue('one')});
 becomes_true($node, 'work', q{SELECT state = 'waiting' AND reason = 'no executor can be started; increase max_worker_processes' AND executors = 0
     FROM jobq.handlers WHERE queue = 'one'}, 'the view says why');
-my $line = qr/LOG:  [^\n]*handlers in database "work" wait for an executor: max_worker_processes is exhausted/;
+my $line = qr/LOG:  [^\n]*handlers in database "work" wait because max_worker_processes is exhausted/;
 ok(seconds_until(sub { count_in_log($node, $line, $position) }), 'so does the log');
 like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'with a hint');
 work(q{SELECT jobq_enqueue('plain', run_at => clock_timestamp() + interval '2 s')});

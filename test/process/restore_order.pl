@@ -94,7 +94,7 @@ value($node, 'copy', q{SELECT jobq_complete(id, lease, '8') FROM jobq_claim('gra
 becomes_true($node, 'copy', q{SELECT status = 'pending' FROM jobq.jobs WHERE kind = 'after'}, 'a job runs when its dependencies have completed');
 is( value($node, 'copy', q{SELECT string_agg(result::text, ' ') FROM jobq_claim('graph') c, jobq_dependency_results(c.id)}),
     '7 8', 'with the results of them all');
-is(count_in_log($node, qr/rests while a dump is being restored/), 1, 'the log tells once that the worker rests');
+is(count_in_log($node, qr/pauses while a dump is being restored/), 1, 'the log tells once that the worker rests');
 
 # ---- a session that has restored and is kept open holds nothing up
 

@@ -169,7 +169,7 @@ becomes_true($node, 'work', q{SELECT last_error ~ 'schedule "full": queue "full"
 goes_on($node, 'beside a full queue');
 becomes_true($node, 'work', q{SELECT failures >= 4 FROM jobq.schedules WHERE name = 'full'}, 'it goes on to fail while others are fired');
 is(count_in_log($node, qr/recovered from error in duty schedules/, $position), 0, 'the log does not say that it is over');
-is(count_in_log($node, qr/schedules: left out/, $position), 1, 'and says but once that it began');
+is(count_in_log($node, qr/schedules: skipped/, $position), 1, 'and says but once that it began');
 is(value($node, 'work', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'work'}), '', 'nor does jobq.workers');
 value($node, 'work', q{SELECT jobq_purge_queue('full'), jobq_alter_queue('full', max_depth => 1000)});
 becomes_true($node, 'work', q{SELECT failures = 0 AND error IS NULL FROM jobq.schedules WHERE name = 'full'}, 'it is tried again');

@@ -190,12 +190,12 @@ is(value($node, 'apart', 'SELECT jobq_version()'), $new, 'a later one the new li
 is($early->query('SELECT jobq_version()'), $old, 'the first keeps its own');
 $early->{stderr} = '';
 $early->query('ALTER EXTENSION jobq UPDATE');
-like($early->{stderr}, qr/needs jobq's library \Q$new\E.*HINT/s, 'there the update is refused');
+like($early->{stderr}, qr/requires version \Q$new\E or newer of the jobq library.*HINT/s, 'there the update is refused');
 value($node, 'apart', 'ALTER EXTENSION jobq UPDATE');
 is_installed('apart', $new, 'and done in the other');
 $early->{stderr} = '';
 $early->query("EXECUTE done($id, $lease)");
-like($early->{stderr}, qr/needs jobq's library \S+ or a newer one, this session has \Q$old\E.*connect again/s, 'the session with the old library is told to connect again');
+like($early->{stderr}, qr/requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*reconnect/s, 'the session with the old library is told to connect again');
 is(value($node, 'apart', "SELECT jobq_complete($id, $lease)"), 't', 'connected again it reports on the job that it held');
 is(value($node, 'apart', q{SELECT string_agg(status || ' ' || count, ', ' ORDER BY status) FROM (SELECT status, count(*) FROM jobq.jobs GROUP BY 1) s}),
     'pending 19, completed 1', 'nothing is lost');

@@ -143,7 +143,7 @@ export class Claims {
         if (this.#hasToldOfTimeout) return;
         this.#hasToldOfTimeout = true;
         const value = await this.#asked("SELECT current_setting('statement_timeout') AS value").then(([row]) => row.value, () => 'unknown');
-        this.log.warn('the server ended a wait, as it ends each statement after statement_timeout, which is ' +
+        this.log.warn('the server canceled a wait because it cancels each statement after statement_timeout, which is ' +
             `${value} for this role and database: ${messageOf(error)}`);
     }
 

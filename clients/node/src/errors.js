@@ -3,7 +3,7 @@
 // Where the handler throws it: a report with anything else could not be sent.
 function checkDelay(name, delay) {
     if (!['number', 'string'].includes(typeof (delay ?? 0))) {
-        throw new TypeError(`${name} must be a number of seconds or an interval's text, and is a ${typeof delay}`);
+        throw new TypeError(`${name} must be a number of seconds or an interval's text, but is a ${typeof delay}`);
     }
 }
 
@@ -13,7 +13,7 @@ export class Fail extends Error {
     constructor(message, { retryIn, retry = true, ...options } = {}) {
         super(message, options);
         checkDelay('retryIn', retryIn);
-        if (typeof (retry ?? true) !== 'boolean') throw new TypeError(`retry must be true or false, and is a ${typeof retry}`);
+        if (typeof (retry ?? true) !== 'boolean') throw new TypeError(`retry must be true or false, but is a ${typeof retry}`);
         this.name = 'Fail';
         this.retryIn = retryIn;
         this.retry = retry;

@@ -23,7 +23,7 @@ export class HeartbeatPort {
                 { workerData: { ...this.settings, configuration }, name: 'jobq heartbeats' });
         } catch (error) {
             if (error.name !== 'DataCloneError') throw error;
-            throw new OptionError(`option connection has what cannot be given to a thread (${error.message}): leave it out, ` +
+            throw new OptionError(`option connection has a value that cannot be passed to a thread (${error.message}): leave it out, ` +
                 'or set heartbeatThread to false');
         }
         this.#thread.on('message', ([name, ...values]) => this.#told[name](...values));

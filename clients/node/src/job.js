@@ -139,7 +139,7 @@ export class Job {
     async #exclusively(work) {
         const attempt = this.#attempt;
         if (inTransaction.getStore() === attempt) {
-            throw new Error('a step, a wait or completing() within the transaction of another one: call it before or afterwards');
+            throw new Error('a step, a wait, or completing() cannot be called within the transaction of another one: call it before or afterwards');
         }
         this.#goesOn();
         const before = attempt.exclusive;
@@ -219,6 +219,6 @@ export class Job {
         const { state } = this.#attempt;
         if (state === 'waiting') throw new Suspended('something else');
         if (state === 'lost') throw new Cancelled('lost');
-        if (state === 'completed') throw new Error('the job has been completed already');
+        if (state === 'completed') throw new Error('the job has already been completed');
     }
 }

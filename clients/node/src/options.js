@@ -73,7 +73,7 @@ export function optionsOfEnvironment(environment = process.env) {
 export function checkedOptions(given) {
     for (const option of Object.keys(given)) {
         if (!(option in OPTIONS)) {
-            throw new OptionError(`there is no option ${option}; there are ${Object.keys(OPTIONS).join(', ')}`);
+            throw new OptionError(`unknown option ${option}; the options are ${Object.keys(OPTIONS).join(', ')}`);
         }
     }
     const checked = {};
@@ -83,7 +83,7 @@ export function checkedOptions(given) {
             // What is secret in a connection stays out of the message.
             const text = option === 'connection' ? typeof value : shown(value);
             if (value === undefined || !allowed(value)) {
-                throw new OptionError(`option ${namesOf(option, environment)} must be ${says}, and is ${text}`);
+                throw new OptionError(`option ${namesOf(option, environment)} must be ${says}, but is ${text}`);
             }
         }
         checked[option] = value;

@@ -33,7 +33,7 @@ export function ofError(error, reason, state) {
         return ofThrown(error, reason);
     } catch {
         // A Proxy or a getter that throws when it is looked at.
-        return failed(new Error('the handler has thrown something that cannot be read'));
+        return failed(new Error('the handler threw a value that cannot be converted to text'));
     }
 }
 

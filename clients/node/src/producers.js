@@ -8,22 +8,22 @@ import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
 const same = (value) => value;
 const json = (value) => toJson(value, 'the metadata');
 const list = (make) => (values, option) => {
-    if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, and is ${shown(values)}`);
+    if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is ${shown(values)}`);
     return values.map((value) => make(value, option));
 };
 const text = (value, option) => {
     if (value === null || value === undefined) return null;
     if (['string', 'number', 'bigint', 'boolean'].includes(typeof value)) return String(value);
-    throw new OptionError(`option ${option} must be an array of texts or numbers, and has ${shown(value)}`);
+    throw new OptionError(`option ${option} must be an array of texts or numbers, but has ${shown(value)}`);
 };
 /** An array of texts, or of what is one as it is: ids. */
 export const texts = list(text);
 // What is in them stays out of messages.
 function mustBeArray(option, values) {
-    if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, and is of type ${typeof values}`);
+    if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is of type ${typeof values}`);
 }
 function queueOf(queue) {
-    if (typeof queue !== 'string') throw new OptionError(`option queue must be a text, and is of type ${typeof queue}`);
+    if (typeof queue !== 'string') throw new OptionError(`option queue must be a text, but is of type ${typeof queue}`);
     return queue;
 }
 const OPTIONS = {
@@ -115,13 +115,13 @@ function mustBeSpecs(specs) {
     mustBeArray('specs', specs);
     for (const spec of specs) {
         if (typeof spec === 'object' && spec !== null && !Array.isArray(spec)) continue;
-        throw new OptionError(`option specs must be an array of objects, and has one of type ${Array.isArray(spec) ? 'array' : typeof spec}`);
+        throw new OptionError(`option specs must be an array of objects, but has one of type ${Array.isArray(spec) ? 'array' : typeof spec}`);
     }
 }
 
 function parameter(option, known) {
     const found = known[option];
-    if (!found) throw new TypeError(`there is no option ${option} of an enqueue; there are ${Object.keys(known).join(', ')}`);
+    if (!found) throw new TypeError(`unknown option ${option} of an enqueue; the options are ${Object.keys(known).join(', ')}`);
     return found;
 }
 
@@ -154,7 +154,7 @@ async function run(connection, text, values) {
         return rows;
     }
     if (typeof connection?.query !== 'function') {
-        throw new TypeError('the connection is none: a client, a pool or a transaction of pg, Knex or TypeORM');
+        throw new TypeError('the connection must be a client, a pool, or a transaction of pg, Knex, or TypeORM');
     }
     // pg takes an object, and so nobody's parsers; others take a text and values.
     const isPg = 'connectionParameters' in connection || 'totalCount' in connection;

@@ -17,14 +17,14 @@ export function toInterval(value) {
 /** The same of a caller's option, which may be wrong. */
 export function toOwnInterval(value, option) {
     if (value === undefined || value === null || typeof value === 'string' || Number.isFinite(value)) return toInterval(value);
-    throw new OptionError(`option ${option} must be a number of seconds or an interval's text, and is ${shown(value)}`);
+    throw new OptionError(`option ${option} must be a number of seconds or an interval's text, but is ${shown(value)}`);
 }
 
 /** A time: a Date, or a timestamp's text. */
 export function toTime(value, option = 'time') {
     if (value instanceof Date && !Number.isNaN(value.getTime())) return value.toISOString();
     if (value === undefined || value === null || typeof value === 'string') return value;
-    throw new OptionError(`option ${option} must be a valid Date or a timestamp's text, and is ${shown(value)}`);
+    throw new OptionError(`option ${option} must be a valid Date or a timestamp's text, but is ${shown(value)}`);
 }
 
 /** A text that PostgreSQL takes: no NUL. Lone surrogates become U+FFFD on their way to UTF-8. */

@@ -131,7 +131,7 @@ export class Worker {
 
     /** Resolves when the worker is at work. The first connections must work. */
     async start() {
-        if (this.#started) throw new Error('the worker was started before');
+        if (this.#started) throw new Error('the worker has already been started');
         this.#started = true;
         try {
             await this.claims.open();
@@ -154,11 +154,11 @@ export class Worker {
             await this.heartbeats.query(WAKE, [this.id]);
         } catch (error) {
             if (sqlstate(error) === '42883') {
-                throw Object.assign(new Error('jobq is not there: CREATE EXTENSION jobq, in this database, makes it, and search_path ' +
-                    `must find it (${error.message})`, { cause: error }), { code: error.code });
+                throw Object.assign(new Error('jobq is not installed, or search_path does not find it: run CREATE EXTENSION jobq in ' +
+                    `this database (${error.message})`, { cause: error }), { code: error.code });
             }
             if (sqlstate(error) !== '55000') throw error;
-            this.log.info(`waits are short, since nobody can wake them: ${messageOf(error)}`);
+            this.log.info(`waits are short because they cannot be woken up: ${messageOf(error)}`);
             this.claims.waitShortly(SHORT_WAIT);
         }
     }
@@ -186,7 +186,7 @@ export class Worker {
     }
 
     async #end() {
-        this.log.info(`stopping: no claims any more, ${this.options.grace} s for ${this.hand.size} jobs in hand`);
+        this.log.info(`stopping: no more claims, ${this.options.grace} s for ${this.hand.size} jobs in hand`);
         this.claims.stop();
         this.#wakeUp();
         const over = this.claims.over.catch(() => {}).then(() => this.#emptied());

@@ -40,7 +40,7 @@ test('a wrong option is named, with its value and what is allowed', () => {
                 && error.message.startsWith(`option ${option} `) && / must be .* and is /.test(error.message), `${option}: ${value}`);
         }
     }
-    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /there is no option slot; there are queue, slots,/);
+    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /unknown option slot; the options are queue, slots,/);
     assert.throws(() => checkedOptions({}), /option handlers must be/);
     assert.throws(() => checkedOptions({ handlers, workerId: '' }), /workerId \(worker_id, JOBQ_WORKER_ID\)/);
     assert.doesNotMatch(String(catching(() => checkedOptions({ handlers, connection: Symbol('secret') }))), /secret/);
@@ -107,7 +107,7 @@ test('what a handler throws', () => {
 
 test('delays that cannot be sent are the handler\'s error', () => {
     for (const delay of [Promise.resolve(3), () => 3, { asSeconds: () => 3 }, new Date(0), true]) {
-        assert.throws(() => new Snooze(delay), /^TypeError: delay must be a number of seconds or an interval's text, and is a /);
+        assert.throws(() => new Snooze(delay), /^TypeError: delay must be a number of seconds or an interval's text, but is a /);
         assert.throws(() => new Fail('no', { retryIn: delay }), /^TypeError: retryIn must be /);
     }
     for (const retry of ['no', 0, Promise.resolve(false)]) assert.throws(() => new Fail('no', { retry }), /^TypeError: retry must be /);

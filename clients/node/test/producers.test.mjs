@@ -42,11 +42,11 @@ test('payloads: null is one, undefined is {}, and what is no JSON is an error', 
 });
 
 test('an unknown option, no connection, and what the server refuses are errors', async () => {
-    await assert.rejects(enqueue(pool, 'wrong', {}, { prio: 1 }), /there is no option prio of an enqueue; there are kind, priority,/);
-    await assert.rejects(enqueue({}, 'wrong'), /the connection is none/);
+    await assert.rejects(enqueue(pool, 'wrong', {}, { prio: 1 }), /unknown option prio of an enqueue; the options are kind, priority,/);
+    await assert.rejects(enqueue({}, 'wrong'), /the connection must be a client/);
     await assert.rejects(enqueue(pool, 'wrong', {}, { priority: 40000 }), { code: '22003' });
-    await assert.rejects(enqueueMany(pool, 'wrong', [1], { metadata: {} }), /no option metadata/);
-    await assert.rejects(enqueueJobs(pool, [{ queue: 'wrong', prio: 1 }]), /no option prio/);
+    await assert.rejects(enqueueMany(pool, 'wrong', [1], { metadata: {} }), /unknown option metadata/);
+    await assert.rejects(enqueueJobs(pool, [{ queue: 'wrong', prio: 1 }]), /unknown option prio/);
     assert.equal(await count('wrong'), 0);
 });
 
@@ -58,21 +58,21 @@ test('what is no array is named, with its value, and nothing is sent', async () 
     for (const [value, shown] of [['gpu', '"gpu"'], [26, '26'], [26n, '26n'], [new Set([25]), 'Set(1) { 25 }'], [{ a: 1 }, '{ a: 1 }'],
         [circle, '<ref *1> { circle: [Circular *1] }']]) {
         for (const option of ['requires', 'dependsOn']) {
-            await refused(enqueue(nobody, 'wrong', {}, { [option]: value }), `option ${option} must be an array, and is ${shown}`);
-            await refused(enqueueJobs(nobody, [{ [option]: value }]), `option ${option} must be an array, and is ${shown}`);
+            await refused(enqueue(nobody, 'wrong', {}, { [option]: value }), `option ${option} must be an array, but is ${shown}`);
+            await refused(enqueueJobs(nobody, [{ [option]: value }]), `option ${option} must be an array, but is ${shown}`);
         }
         for (const option of ['uniqueKeys', 'groupKeys', 'concurrencyKeys', 'runAts', 'priorities']) {
-            await refused(enqueueMany(nobody, 'wrong', [1, 2], { [option]: value }), `option ${option} must be an array, and is ${shown}`);
+            await refused(enqueueMany(nobody, 'wrong', [1, 2], { [option]: value }), `option ${option} must be an array, but is ${shown}`);
         }
     }
     for (const [value, type] of [['secret', 'string'], [{ secret: 1 }, 'object'], [undefined, 'undefined'], [null, 'object']]) {
-        await refused(enqueueMany(nobody, 'wrong', value), `option payloads must be an array, and is of type ${type}`);
-        await refused(enqueueJobs(nobody, value), `option specs must be an array, and is of type ${type}`);
+        await refused(enqueueMany(nobody, 'wrong', value), `option payloads must be an array, but is of type ${type}`);
+        await refused(enqueueJobs(nobody, value), `option specs must be an array, but is of type ${type}`);
     }
     for (const [value, type] of [['secret', 'string'], [null, 'object'], [[], 'array']]) {
-        await refused(enqueueJobs(nobody, [{}, value]), `option specs must be an array of objects, and has one of type ${type}`);
+        await refused(enqueueJobs(nobody, [{}, value]), `option specs must be an array of objects, but has one of type ${type}`);
     }
-    await refused(enqueueMany(nobody, 'wrong', [1], { uniqueKeys: [{ a: 1 }] }), 'option uniqueKeys must be an array of texts or numbers, and has { a: 1 }');
+    await refused(enqueueMany(nobody, 'wrong', [1], { uniqueKeys: [{ a: 1 }] }), 'option uniqueKeys must be an array of texts or numbers, but has { a: 1 }');
     await assert.rejects(enqueue(pool, 'wrong', {}, { dependsOn: [25.7] }), { code: '22P02' });
     const many = await enqueueMany(pool, 'undefined keys', [1, 2], { uniqueKeys: [undefined, undefined] });
     assert.deepEqual(many.map(({ isNew }) => isNew), [true, true]);
@@ -82,17 +82,17 @@ test('what is no time, no interval, and no name of a queue is named, and nothing
     const nobody = { query() { throw new Error('it was sent'); } };
     const refused = (promise, message) => assert.rejects(promise, (error) => error instanceof OptionError && error.message === message);
     for (const [value, shown] of [[20301231, '20301231'], [0, '0'], [new Date(NaN), 'Invalid Date'], [{ year: 2030 }, '{ year: 2030 }'], [true, 'true']]) {
-        const says = (option) => `option ${option} must be a valid Date or a timestamp's text, and is ${shown}`;
+        const says = (option) => `option ${option} must be a valid Date or a timestamp's text, but is ${shown}`;
         await refused(enqueue(nobody, 'wrong', {}, { runAt: value }), says('runAt'));
         await refused(enqueueJobs(nobody, [{ runAt: value }]), says('runAt'));
         await refused(enqueueMany(nobody, 'wrong', [1], { runAts: [value] }), says('runAts'));
     }
     for (const [value, shown] of [[NaN, 'NaN'], [Infinity, 'Infinity'], [true, 'true'], [{ days: 1 }, '{ days: 1 }']]) {
         await refused(enqueue(nobody, 'wrong', {}, { maxRuntime: value }),
-            `option maxRuntime must be a number of seconds or an interval's text, and is ${shown}`);
+            `option maxRuntime must be a number of seconds or an interval's text, but is ${shown}`);
     }
     for (const value of [{ queue: 'wrong', kind: 'k', payload: 'secret' }, 5, null]) {
-        const says = `option queue must be a text, and is of type ${typeof value}`;
+        const says = `option queue must be a text, but is of type ${typeof value}`;
         await refused(enqueue(nobody, value), says);
         await refused(enqueueMany(nobody, value, [1]), says);
         await refused(enqueueJobs(nobody, [{ queue: value }]), says);

@@ -124,9 +124,9 @@ test('runInline: what wants a connection is given one, or the caller\'s', async 
 
 test('runInline: what is no array of ids or specs is named', async () => {
     const ids = await runInline((job) => job.waitForJobs('12', 'all parts'));
-    assert.equal(String(ids.error), 'OptionError: option ids must be an array, and is "12"');
+    assert.equal(String(ids.error), 'OptionError: option ids must be an array, but is "12"');
     const specs = await runInline((job) => job.spawn('parts', { queue: 'parts' }));
-    assert.equal(String(specs.error), 'OptionError: option specs must be an array, and is of type object');
+    assert.equal(String(specs.error), 'OptionError: option specs must be an array, but is of type object');
 });
 
 test('runInline: a workflow', async () => {

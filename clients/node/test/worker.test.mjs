@@ -67,7 +67,7 @@ test('a thrown Proxy whose traps throw is a failed attempt', async () => {
     const id = await enqueue(pool, 'proxy', {}, { kind: 'x', maxAttempts: 1 });
     const x = () => { throw new Proxy({}, { get: throws, getPrototypeOf: throws }); };
     await working({ queue: 'proxy', handlers: { x } }, () => reaches(database, id, 'failed'));
-    assert.match((await database.job(id)).error, /cannot be read/);
+    assert.match((await database.job(id)).error, /cannot be converted to text/);
 });
 
 test('jobs of other kinds are told', async () => {

@@ -40,7 +40,7 @@ module Jobq
       first = !@hand.stopping?
       return unless @hand.stop
 
-      what = first ? "stopping, no claims any more, #{@options.grace} s for handlers" : "stopping at once"
+      what = first ? "stopping, no more claims, #{@options.grace} s for handlers" : "stopping at once"
       @log.info("#{@options.worker_id}: #{what}, #{@hand.in_hand.size} jobs in hand")
     end
 
@@ -84,10 +84,10 @@ module Jobq
       @beats.rows(Statements::WAKE, @options.worker_id)
     rescue PG::UndefinedFunction
       database = @beats.open.raw.db
-      raise PG::Error, "jobq is not there: no jobq_wake() in database \"#{database}\" along its search_path. " \
-                       "CREATE EXTENSION jobq, in that database, makes it."
+      raise PG::Error, "jobq is not installed: there is no jobq_wake() in database \"#{database}\" along its search_path. " \
+                       "Run CREATE EXTENSION jobq in that database."
     rescue PG::ObjectNotInPrerequisiteState => e
-      @log.info("#{@options.worker_id}: nobody can wake a wait here, so waits are short: #{e.message.strip}")
+      @log.info("#{@options.worker_id}: waits are short because they cannot be woken up: #{e.message.strip}")
       @wait_timeout = [@wait_timeout, Pace::SHORT_WAIT].min
     end
 
@@ -139,7 +139,7 @@ module Jobq
     rescue PG::InsufficientPrivilege
       @look_at = Float::INFINITY
     rescue PG::Error => e
-      @log.info("#{@options.worker_id}: jobs of other kinds cannot be counted: #{e.message.strip}")
+      @log.info("#{@options.worker_id}: could not count the jobs of other kinds: #{e.message.strip}")
     end
 
     # Whether there may be more.
@@ -157,7 +157,7 @@ module Jobq
       @hand.stand_in&.begin(job, [job.heartbeat_every, @options.heartbeat_interval].compact.min)
       @run_job.call(job)
     rescue ThreadError => e
-      @log.error("#{@options.worker_id}: #{job} cannot begin, and goes back: #{e.message}")
+      @log.error("#{@options.worker_id}: #{job} could not be started, and is given back: #{e.message}")
       @error = e
       @hand.not_begun(job)
       @hand.stop unless @hand.stopping?
@@ -388,7 +388,7 @@ module Jobq
       state = ask_briefly(job)
       log_lost(job) unless state == "finished" || outcome.sent && Outcome.finished?(state)
     rescue PG::Error => e
-      @log.error("#{@options.worker_id}: #{job}: nothing says what became of its report: #{e.message.strip}")
+      @log.error("#{@options.worker_id}: #{job}: it is unknown whether its report arrived: #{e.message.strip}")
     end
 
     def ask_briefly(job)

@@ -47,7 +47,7 @@ module Jobq
 
     def initialize(**given)
       unknown = given.keys - DEFAULTS.keys
-      raise OptionError, "no option is called #{unknown.join(', ')}; there are #{DEFAULTS.keys.join(', ')}" if unknown.any?
+      raise OptionError, "unknown option #{unknown.join(', ')}; the options are #{DEFAULTS.keys.join(', ')}" if unknown.any?
 
       DEFAULTS.merge(given).each { |name, value| instance_variable_set(:"@#{name}", value) }
       @worker_id ||= self.class.new_worker_id
@@ -65,7 +65,7 @@ module Jobq
       check_name(:queue, 63)
       check_name(:worker_id, 255)
       if worker_id.start_with?("backend:")
-        wrong(:worker_id, 'not begin with "backend:", which stands for workers without a name')
+        wrong(:worker_id, 'not begin with "backend:", which is reserved for workers without a name')
       end
       %i[slots batch].each do |name|
         next if name == :batch && batch.nil?

@@ -55,7 +55,7 @@ module Jobq
         deadline ||= stop_all(true) if @workers.any? { |worker| ended?(worker) }
         left = deadline && deadline - now
         if left && left <= 0
-          @log.error("gives up: the server does not answer")
+          @log.error("giving up: the server does not answer")
           return false
         end
         next unless @reader.wait_readable([left, LOOK].compact.min)

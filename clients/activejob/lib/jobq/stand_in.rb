@@ -26,7 +26,7 @@ module Jobq
       ready.wait_readable(READY_WITHIN)   # nothing is claimed before the child can heartbeat it
       ready.close
     rescue SystemCallError => e
-      log.warn("no process can be made that heartbeats while C code holds Ruby's lock: #{e.message}")
+      log.warn("could not start the process that sends heartbeats while C code holds Ruby's lock: #{e.message}")
       @pipe = nil
     end
 

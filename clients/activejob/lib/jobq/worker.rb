@@ -23,7 +23,7 @@ module Jobq
 
     # Connects, and works in threads until stop. Signals are the caller's. when_over is called by a thread when all has ended.
     def start(&when_over)
-      raise "this worker has been started before" if @core
+      raise "the worker has already been started" if @core
       raise OptionError, 'option "handlers" must name at least one kind' if @handlers.keys.empty?
 
       core = Core.new(@options, @handlers.keys, @given, @log, begin_job: method(:begin_job), run_job: method(:run_job),

@@ -22,7 +22,7 @@ def connection(using: Optional[str] = None) -> Any:
     """Django's own, of this thread."""
     found = connections[using or alias()]
     if found.vendor != "postgresql":
-        raise ImproperlyConfigured(f"database {found.alias!r} is no PostgreSQL; JOBQ_DATABASE names the one of jobq")
+        raise ImproperlyConfigured(f"database {found.alias!r} is not a PostgreSQL database; set JOBQ_DATABASE to the database of jobq")
     return found
 
 

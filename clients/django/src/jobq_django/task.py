@@ -30,10 +30,10 @@ def task(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] =
     if function is None:
         return functools.partial(task, name=name, takes_job=takes_job, atomic=atomic, **options)
     if inspect.iscoroutinefunction(function):
-        raise TypeError(f"a task must be a plain function: workers await no coroutine; it is {function!r}")
+        raise TypeError(f"a task must be a plain function, not a coroutine function; it is {function!r}")
     made = Task(function, name or f"{function.__module__}.{function.__qualname__}", takes_job, atomic, _checked(options))
     if made.name in registry:
-        raise ValueError(f"there are two tasks {made.name!r}")
+        raise ValueError(f"duplicate task name {made.name!r}")
     registry[made.name] = made
     return functools.update_wrapper(made, function)
 
@@ -81,5 +81,5 @@ class Task:
 def _checked(options: Dict[str, Any]) -> Dict[str, Any]:
     unknown = sorted(set(options) - OPTIONS)
     if unknown:
-        raise TypeError(f"a task has no option {', '.join(unknown)}; there are {', '.join(sorted(OPTIONS))}")
+        raise TypeError(f"unknown option {', '.join(unknown)} of a task; the options are {', '.join(sorted(OPTIONS))}")
     return options

@@ -63,9 +63,9 @@ class EnqueueTest(TestCase):
         self.assertEqual(tasks.charge.__name__, "charge")
 
     def test_wrong_use_is_told(self):
-        with self.assertRaisesMessage(TypeError, "a task has no option colour; there are concurrency_key, "):
+        with self.assertRaisesMessage(TypeError, "unknown option colour of a task; the options are concurrency_key, "):
             tasks.charge.using(colour=1)
-        with self.assertRaisesMessage(ValueError, "there are two tasks 'flaky'"):
+        with self.assertRaisesMessage(ValueError, "duplicate task name 'flaky'"):
             task(lambda: None, name="flaky")
         with self.assertRaises(TypeError):
             tasks.charge.using(queue=self.queue).enqueue(object())
@@ -244,7 +244,7 @@ class CommittedTest(TransactionTestCase):
 
     def test_wrong_options_are_told(self):
         for arguments, says in ((["--slots", "0"], "slots"), (["--grace", "-1"], "grace"), (["--worker-id", "backend:1"], "worker_id"),
-                                (["--database", "nope"], "'nope' doesn't exist"), (["--database", "lite"], "'lite' is no PostgreSQL")):
+                                (["--database", "nope"], "'nope' doesn't exist"), (["--database", "lite"], "'lite' is not a PostgreSQL database")):
             process = self.command(*arguments)
             said = process.communicate(timeout=LIMIT)[0].decode()
             self.assertNotEqual(process.returncode, 0)

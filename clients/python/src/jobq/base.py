@@ -66,7 +66,7 @@ class BaseWorker(Generic[Handler]):
 
     def _new_core(self) -> Core:
         if self._core is not None:
-            raise RuntimeError("this worker has been started before")
+            raise RuntimeError("the worker has already been started")
         if not self.handlers:
             raise OptionError('option "handlers" must name at least one kind')
         return Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run,
@@ -83,7 +83,7 @@ class BaseWorker(Generic[Handler]):
         return grace + LAST_LOOK + 2 * LAST_REPORTS
 
     def _gives_up(self) -> int:
-        log.error("%s: gives up: the server does not answer", self.options.worker_id)
+        log.error("%s: giving up: the server does not answer", self.options.worker_id)
         return 1
 
     def _has_ended(self) -> int:

@@ -70,11 +70,11 @@ class Core:
             try:
                 beats.execute(statements.WAKE, (self.options.worker_id,))
             except psycopg.errors.ObjectNotInPrerequisiteState as error:
-                log.info("%s: nobody can wake a wait here, so waits are short: %s", self.options.worker_id, error)
+                log.info("%s: waits are short because they cannot be woken up: %s", self.options.worker_id, error)
                 self.wait_timeout = min(self.wait_timeout, SHORT_WAIT)
             except psycopg.errors.UndefinedFunction as error:
-                raise RuntimeError(f'jobq is not there: no jobq_wake() in database "{beats.info.dbname}" along its search_path. '
-                                   "CREATE EXTENSION jobq, in that database, makes it.") from error
+                raise RuntimeError(f'jobq is not installed: there is no jobq_wake() in database "{beats.info.dbname}" along its search_path. '
+                                   "Run CREATE EXTENSION jobq in that database.") from error
         except BaseException:
             self._claims.close()
             self._beats.close()
@@ -112,7 +112,7 @@ class Core:
         try:
             cover.start()
         except OSError as error:
-            log.warning("%s: no heartbeat process can be started: %s", self.options.worker_id, error)
+            log.warning("%s: could not start the heartbeat process: %s", self.options.worker_id, error)
 
     def _uncover(self) -> None:
         if self.hand.cover is not None:
@@ -145,7 +145,7 @@ class Core:
             with self.hand.changed:
                 count = len(self.hand.jobs)
             log.info("%s: %s, %d jobs in hand", self.options.worker_id,
-                     f"stopping, no claims any more, {self.options.grace:g} s for handlers" if first else "stopping at once", count)
+                     f"stopping, no more claims, {self.options.grace:g} s for handlers" if first else "stopping at once", count)
 
     @property
     def clean(self) -> bool:
@@ -240,7 +240,7 @@ class Core:
         try:
             self.run(job, self)
         except RuntimeError as error:
-            log.error("%s: job %d of kind %r cannot begin, and goes back: %s", self.options.worker_id, job.id, job.kind, error)
+            log.error("%s: job %d of kind %r could not be started, and is given back: %s", self.options.worker_id, job.id, job.kind, error)
             self.hand.ended(job, Outcome(RELEASE))
             self._fail(error, hurry=False)
 
@@ -256,7 +256,7 @@ class Core:
                 return
             kinds = [row["kind"] for row in self._claims.all(statements.OTHER_KINDS, (self.options.queue, self.kinds))]
         except psycopg.Error as error:   # a router has other tables
-            log.debug("%s: other kinds cannot be looked for: %s", self.options.worker_id, error)
+            log.debug("%s: could not look for jobs of other kinds: %s", self.options.worker_id, error)
             self.look_at = float("inf")
             return
         if kinds and kinds != self.other_kinds:
@@ -285,7 +285,7 @@ class Core:
             return
         self.has_told_of_timeout = True
         value = self._claims.all("SELECT current_setting('statement_timeout') AS value", ())[0]["value"]
-        log.warning("%s: the server ended a wait, as it ends each statement after statement_timeout, which is %s for this role and database: %s",
+        log.warning("%s: the server canceled a wait because it cancels each statement after statement_timeout, which is %s for this role and database: %s",
                     self.options.worker_id, value, error)
 
     # ---- the thread that heartbeats
@@ -469,7 +469,7 @@ class Core:
         try:
             state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         except psycopg.Error as error:
-            log.error("%s: job %d: nothing says what became of its report: %s", self.options.worker_id, job.id, error)
+            log.error("%s: job %d: it is unknown whether its report arrived: %s", self.options.worker_id, job.id, error)
             return
         if state != "finished" and not (outcome.uncertain and is_finished(state)):
             self._log_lost(job)

@@ -83,7 +83,7 @@ def _checked(name: str, value: Any) -> Any:
     else:
         _check_name(name, value, 63 if name == "queue" else 255)
         if name == "worker_id" and value.startswith("backend:"):
-            raise _wrong(name, value, 'not begin with "backend:", which stands for workers without a name')
+            raise _wrong(name, value, 'not begin with "backend:", which is reserved for workers without a name')
     return value
 
 

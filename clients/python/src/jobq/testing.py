@@ -72,7 +72,7 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
             return ended
         job = _DrainedJob(row, _GivenConnection(raw) if raw is not None else _NoConnection())  # type: ignore[arg-type]
         ended.append(_finish(connection, job, _run(handlers[job.kind], job, raw)))
-    raise RuntimeError(f"{most} jobs, and there are more: do they enqueue each other?")
+    raise RuntimeError(f"there are still jobs after {most} jobs: do they enqueue each other?")
 
 
 def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[psycopg.Connection[Any]] = None, kind: str = "",
@@ -146,7 +146,7 @@ class InlineJob(Job):
 
 class _NoConnection:
     def take(self) -> psycopg.Connection[Any]:
-        raise RuntimeError("this handler wants a connection: give the test's one of psycopg, or let it use its ORM's")
+        raise RuntimeError("this handler wants a connection: pass the psycopg connection of the test, or let the handler use the connection of its ORM")
 
     def give(self, connection: psycopg.Connection[Any]) -> None:
         pass

@@ -58,7 +58,7 @@ module Jobq
       def workers
         adapter = ::ActiveJob::Base.queue_adapter
         unless adapter.is_a?(::ActiveJob::QueueAdapters::JobqAdapter)
-          raise OptionError, "ActiveJob's queue_adapter is #{adapter.class}, and not :jobq"
+          raise OptionError, "ActiveJob's queue_adapter must be :jobq, but is #{adapter.class}"
         end
 
         handlers = Handlers.new(adapter.database, @kinds)

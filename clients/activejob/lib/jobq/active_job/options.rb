@@ -30,7 +30,7 @@ module Jobq
         unknown = options.keys - NAMES
         return options if unknown.empty?
 
-        raise ArgumentError, "jobq has no option #{unknown.join(', ')}; there are #{NAMES.sort.join(', ')}"
+        raise ArgumentError, "unknown option #{unknown.join(', ')}; the options are #{NAMES.sort.join(', ')}"
       end
 
       # Whether a job with its unique key was there already: provider_job_id is that job's.
