@@ -7,7 +7,7 @@ function wrong(message) {
 }
 
 function id(body) {
-  if (!/^\d{1,19}$/.test(body.id ?? '') || BigInt(body.id) > 9223372036854775807n) wrong('a job is named by its number');
+  if (!/^\d{1,19}$/.test(body.id ?? '') || BigInt(body.id) > 9223372036854775807n) wrong('the id of a job must be a number');
   return body.id;
 }
 
@@ -23,7 +23,7 @@ function count(field, least, most) {
   return (body) => {
     const text = (body[field] ?? '').trim();
     if (text === '') return null;
-    if (!/^\d{1,10}$/.test(text) || Number(text) < least || Number(text) > most) wrong(`${field}: a number from ${least} to ${most}`);
+    if (!/^\d{1,10}$/.test(text) || Number(text) < least || Number(text) > most) wrong(`${field} must be a number from ${least} to ${most}`);
     return Number(text);
   };
 }
@@ -31,7 +31,7 @@ function count(field, least, most) {
 const queue = name('queue', 63);
 const schedule = name('name', 255);
 const statusAfter = (what) => (body, status) => {
-  if (status === null) return ['bad', `There is no job ${body.id} any more.`];
+  if (status === null) return ['bad', `Job ${body.id} no longer exists.`];
   return ['good', `${what} job ${body.id}: it is ${status}.`];
 };
 
@@ -39,32 +39,32 @@ function limit(body) {
   const key = body.key ?? '';
   const [running, rate] = [count('max_running', 0, 1000000)(body), count('rate', 1, 2147483647)(body)];
   const per = (body.per ?? '').trim();
-  if ((rate === null) !== (per === '')) wrong('a rate has both, how many starts and in how long');
-  if (body.max_running !== undefined && running === null && rate === null) wrong('a limit says how many run at once, or how many start');
+  if ((rate === null) !== (per === '')) wrong('a rate needs both the number of starts and the time');
+  if (body.max_running !== undefined && running === null && rate === null) wrong('a limit needs a maximum number of running jobs, or a rate');
   return [queue(body), key === '' ? null : key, running, rate, per === '' ? null : per];
 }
 
 function depth(body) {
   const most = count('max_depth', 0, 2147483647)(body);
-  if (most === null) wrong('max_depth: a number; 0 for any number');
-  if (!['reject', 'drop_oldest'].includes(body.on_full)) wrong('on_full: reject or drop_oldest');
+  if (most === null) wrong('max_depth must be a number; 0 means no maximum');
+  if (!['reject', 'drop_oldest'].includes(body.on_full)) wrong('on_full must be reject or drop_oldest');
   return [queue(body), most, body.on_full];
 }
 
 export const CHANGES = {
-  pause_queue: { call: 'jobq_pause_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is paused: nothing is claimed from it.` : `Queue ${body.queue} was paused already.`] },
-  resume_queue: { call: 'jobq_resume_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} goes on.` : `Queue ${body.queue} was not paused.`] },
+  pause_queue: { call: 'jobq_pause_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is paused, and no job of it is claimed.` : `Queue ${body.queue} was already paused.`] },
+  resume_queue: { call: 'jobq_resume_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is resumed.` : `Queue ${body.queue} was not paused.`] },
   set_limit: { call: 'jobq_set_limit', parse: limit, types: ['text', 'text', 'integer', 'integer', 'interval'], tell: (body, done) => (body.max_running || body.rate
-    ? ['good', `The limit of queue ${body.queue} is set.`] : ['good', done ? 'The limit is removed.' : 'There was no such limit.']) },
+    ? ['good', `The limit of queue ${body.queue} is set.`] : ['good', done ? 'The limit is removed.' : 'This limit did not exist.']) },
   set_depth: { call: 'jobq_alter_queue', parse: depth, names: ['queue', 'max_depth', 'on_full'], tell: (body) => ['good', `The depth of queue ${body.queue} is set.`] },
   retry: { call: 'jobq_retry', parse: (body) => [id(body)], tell: statusAfter('Retried') },
   retry_from: { call: 'jobq_retry_from', parse: (body) => [id(body), name('step', 255)(body)], tell: statusAfter('Retried') },
   cancel: { call: 'jobq_cancel', parse: (body) => [id(body)], tell: (body, status) => (status === 'processing' ? ['good', `The worker of job ${body.id} is asked to stop.`] : statusAfter('Cancelled')(body, status)) },
-  delete: { call: 'jobq_delete', parse: (body) => [id(body)], tell: (body, status) => (status === null ? ['bad', `There is no job ${body.id} any more.`]
-    : status === 'processing' ? ['bad', `Job ${body.id} runs: it was not deleted.`] : ['good', `Job ${body.id} is deleted.`]) },
-  pause_schedule: { call: 'jobq_pause_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is paused.` : `Schedule ${body.name} was paused already.`] },
-  resume_schedule: { call: 'jobq_resume_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} goes on from now.` : `Schedule ${body.name} was not paused.`] },
-  run_schedule: { call: 'jobq_run_schedule', parse: (body) => [schedule(body)], tell: (body, job) => (job === null ? ['bad', `Schedule ${body.name} did not run: its last job is in the way.`] : ['good', `Schedule ${body.name} has enqueued job ${job}.`]) },
+  delete: { call: 'jobq_delete', parse: (body) => [id(body)], tell: (body, status) => (status === null ? ['bad', `Job ${body.id} no longer exists.`]
+    : status === 'processing' ? ['bad', `Job ${body.id} was not deleted because it is running.`] : ['good', `Job ${body.id} is deleted.`]) },
+  pause_schedule: { call: 'jobq_pause_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is paused.` : `Schedule ${body.name} was already paused.`] },
+  resume_schedule: { call: 'jobq_resume_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is resumed from now on.` : `Schedule ${body.name} was not paused.`] },
+  run_schedule: { call: 'jobq_run_schedule', parse: (body) => [schedule(body)], tell: (body, job) => (job === null ? ['bad', `Schedule ${body.name} did not run because its last job has not finished.`] : ['good', `Schedule ${body.name} has enqueued job ${job}.`]) },
 };
 
 // Makes the change and returns { kind, text } for the next page.

@@ -93,7 +93,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
     // Text only: nothing here is a file.
     const body = Object.fromEntries(Object.entries(await c.req.parseBody()).filter(([, value]) => typeof value === 'string'));
     sessions.checkPost(c, origins, body);
-    if (!options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
+    if (!options.allowChanges) throw new Problem('read-only', 'the dashboard was started without --allow-changes', { status: 403 });
     const rights = await database.rights();
     const session = sessions.of(c);
     c.set('said', Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'token' && name !== 'back')));
@@ -108,7 +108,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
   }
   app.post('/bulk', (c) => posted(c, (body, rights) => changeMany(new View({ options, rights }), database, body)));
 
-  root.notFound((c) => fail(c, new Problem('missing', 'there is no such page', { status: 404 })));
+  root.notFound((c) => fail(c, new Problem('missing', 'this page does not exist', { status: 404 })));
   root.onError((error, c) => fail(c, error));
 
   async function fail(c, error) {

@@ -122,7 +122,7 @@ export class Database {
   }
 
   async change(work) {
-    if (!this.options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
+    if (!this.options.allowChanges) throw new Problem('read-only', 'the dashboard was started without --allow-changes', { status: 403 });
     return this.transaction('READ WRITE', this.options.actionTimeout, work);
   }
 
@@ -130,7 +130,7 @@ export class Database {
   async rights() {
     if (this.known && Date.now() - this.knownAt < RIGHTS_MS) return this.known;
     const [row] = await this.read((query) => query(GET_RIGHTS));
-    if (!row) throw new Problem('extension', 'the database has no extension jobq', { status: 503 });
+    if (!row) throw new Problem('extension', 'the database does not have the extension jobq', { status: 503 });
     const tables = new Set(row.tables);
     const functions = new Set(row.functions);
     this.known = {

@@ -64,5 +64,5 @@ ${[...parsed.nodes].map(([id, label]) => {
     return html`<a href="${view.href(`/job/${id}`)}"${id === own ? html` aria-current="true"` : ''}><g transform="translate(${x},${y})" class="node ${status}${id === own ? ' own' : ''}"><title>${describe([id, label])}</title>
 <rect width="${WIDE}" height="${HIGH}" rx="6"/><text x="10" y="18">${cutText(`${id} ${label.length > 2 ? label[1] : ''}`, 20)}</text><text x="10" y="38" class="status">${cutText(status, 20)}</text></g></a>`;
   })}
-</svg></div><figcaption>${parsed.cut ?? 'An arrow leads from a job to those that depend on it.'}</figcaption></figure>`;
+</svg></div><figcaption>${parsed.cut ?? 'An arrow leads from a job to the jobs that depend on it.'}</figcaption></figure>`;
 }

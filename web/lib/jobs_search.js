@@ -14,11 +14,11 @@ export function parseFilter(given) {
     if (typeof value === 'string' && value !== '') filter[field] = value;
   }
   if (filter.status !== undefined && !STATUSES.includes(filter.status)) {
-    problems.push(`There is no status "${filter.status}".`);
+    problems.push(`Status "${filter.status}" does not exist.`);
     delete filter.status;
   }
   if (filter.older !== undefined && !Object.hasOwn(AGES, filter.older)) {
-    problems.push(`There is no age "${filter.older}".`);
+    problems.push(`Age "${filter.older}" does not exist.`);
     delete filter.older;
   }
   if (filter.nokind !== undefined) {
@@ -30,13 +30,13 @@ export function parseFilter(given) {
     try {
       JSON.parse(filter.metadata);
     } catch {
-      problems.push('Metadata: this is no JSON.');
+      problems.push('Metadata is not valid JSON.');
       delete filter.metadata;
     }
   }
   for (const field of FIELDS) {
     if (filter[field]?.includes('\0')) {
-      problems.push(`${field}: no text has a character 0.`);
+      problems.push(`${field} must not contain the character 0.`);
       delete filter[field];
     }
   }
@@ -107,7 +107,7 @@ export const WALKS = {
   },
   // Those that wait for others, for a signal, or in the line of their group.
   blocked: {
-    along: 'newest first; of a line of very many in groups not all',
+    along: 'newest first; not all jobs of very long groups',
     keys: ID_DOWN,
     down: true,
     fromCursor: true,
@@ -124,7 +124,7 @@ export const WALKS = {
     needs: ['edges', 'steps'],
   },
   key: {
-    along: 'the unfinished job that has the key, and finished ones for which it is kept',
+    along: 'the unfinished job that has the key, and finished jobs that keep it',
     keys: ID_DOWN,
     down: true,
     from: () => 'jobq.jobs j',

@@ -6,17 +6,17 @@ export class OptionError extends Error {}
 export const OPTIONS = {
   'database': { type: 'string', value: 'URL', text: 'postgresql://user@host/database; else PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSFILE ...' },
   'host': { type: 'string', default: '127.0.0.1', value: 'ADDRESS', text: 'listen there' },
-  'port': { type: 'string', default: '8630', value: 'PORT', text: 'listen there; 0: any free port' },
-  'allow-changes': { type: 'boolean', default: false, text: 'pause, retry, cancel ...; without it nothing can be changed' },
-  'origin': { type: 'string', multiple: true, value: 'URL', text: 'how browsers reach it, if not directly: https://jobs.example.com; may be repeated' },
-  'base-path': { type: 'string', default: '', value: 'PATH', text: 'its path there: /jobq' },
-  'user-header': { type: 'string', value: 'NAME', text: 'header in which the proxy says who comes, for the log of changes' },
-  'statement-timeout': { type: 'string', default: '2s', value: 'TIME', text: 'for each query of a page: ms, s or min' },
-  'action-timeout': { type: 'string', default: '60s', value: 'TIME', text: 'for each change' },
-  'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'so many jobs a search without an index looks at for a page' },
+  'port': { type: 'string', default: '8630', value: 'PORT', text: 'port to listen on; 0: any free port' },
+  'allow-changes': { type: 'boolean', default: false, text: 'allow changes such as pause, retry, and cancel' },
+  'origin': { type: 'string', multiple: true, value: 'URL', text: 'address that browsers use if there is a proxy, such as https://jobs.example.com; can be repeated' },
+  'base-path': { type: 'string', default: '', value: 'PATH', text: 'path below that address, such as /jobq' },
+  'user-header': { type: 'string', value: 'NAME', text: 'header in which the proxy passes the name of the user, for the log of changes' },
+  'statement-timeout': { type: 'string', default: '2s', value: 'TIME', text: 'timeout of each query of a page: ms, s, or min' },
+  'action-timeout': { type: 'string', default: '60s', value: 'TIME', text: 'timeout of each change' },
+  'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'maximum number of jobs that a search without an index reads per page' },
   'page-size': { type: 'string', default: '50', value: 'ROWS', text: 'rows on a page' },
-  'bulk-size': { type: 'string', default: '1000', value: 'JOBS', text: 'jobs that one bulk change takes at most' },
-  'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'between two points of the small graphs' },
+  'bulk-size': { type: 'string', default: '1000', value: 'JOBS', text: 'maximum number of jobs per bulk change' },
+  'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'time between two points of the small graphs' },
   'help': { type: 'boolean', default: false, text: 'this text' },
 };
 const LOCAL = new Set(['127.0.0.1', '::1', 'localhost']);
@@ -26,14 +26,14 @@ export function parseTime(name, text, least) {
   const match = /^(\d{1,9})(ms|s|min)?$/.exec(text);
   const time = match ? Number(match[1]) * UNITS[match[2] ?? 'ms'] : NaN;
   if (!(time >= least && time <= 86400000)) {
-    throw new OptionError(`--${name}: "${text}" is no time from ${least} ms to a day: write 500ms, 2s or 1min`);
+    throw new OptionError(`--${name}: "${text}" is not a time from ${least} ms to a day, such as 500ms, 2s, or 1min`);
   }
   return time;
 }
 
 export function parseCount(name, text, least, most) {
   const count = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
-  if (!(count >= least && count <= most)) throw new OptionError(`--${name}: "${text}" is no number from ${least} to ${most}`);
+  if (!(count >= least && count <= most)) throw new OptionError(`--${name}: "${text}" is not a number from ${least} to ${most}`);
   return count;
 }
 
@@ -45,7 +45,7 @@ function parseOrigin(text) {
     url = undefined;
   }
   if (!url || !/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search || url.hash || url.username) {
-    throw new OptionError(`--origin: "${text}" is not like https://jobs.example.com; the path is --base-path`);
+    throw new OptionError(`--origin: "${text}" is not an address such as https://jobs.example.com; use --base-path for the path`);
   }
   return url.origin;
 }
@@ -63,12 +63,12 @@ export function parseOptions(args) {
   const origins = (values.origin ?? []).map(parseOrigin);
   const local = LOCAL.has(host);
   if (!local && origins.length === 0) {
-    throw new OptionError(`--host ${host} is reachable from elsewhere: say by --origin how browsers reach it`);
+    throw new OptionError(`--host ${host} is reachable from other machines: set --origin to the address that browsers use`);
   }
   const basePath = values['base-path'].replace(/\/+$/, '');
-  if (!/^(\/[\w.~-]+)*$/.test(basePath)) throw new OptionError(`--base-path: "${values['base-path']}" is not like /jobq`);
+  if (!/^(\/[\w.~-]+)*$/.test(basePath)) throw new OptionError(`--base-path: "${values['base-path']}" is not a path such as /jobq`);
   if (values['user-header'] !== undefined && !/^[\w-]{1,100}$/.test(values['user-header'])) {
-    throw new OptionError(`--user-header: "${values['user-header']}" is no name of a header`);
+    throw new OptionError(`--user-header: "${values['user-header']}" is not the name of a header`);
   }
   return {
     help: values.help,

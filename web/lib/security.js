@@ -22,7 +22,7 @@ export function setHeaders(c) {
 export function checkHost(c, origins) {
   const host = c.req.header('host') ?? '';
   if (![...origins].some((origin) => new URL(origin).host === host.toLowerCase())) {
-    throw new Problem('host', `it does not answer for "${host.slice(0, 200)}"`, { status: 421 });
+    throw new Problem('host', `the dashboard does not answer for "${host.slice(0, 200)}"`, { status: 421 });
   }
 }
 
@@ -59,7 +59,7 @@ export class Sessions {
     const given = Buffer.from(typeof body.token === 'string' ? body.token : '');
     const wanted = Buffer.from(id === undefined ? '' : this.token(id));
     if (wanted.length === 0 || given.length !== wanted.length || !timingSafeEqual(given, wanted)) {
-      throw new Problem('forged', 'the form is not of this session, or older than the last restart of the dashboard', { status: 403 });
+      throw new Problem('forged', 'the form does not belong to this session, or is older than the last restart of the dashboard', { status: 403 });
     }
   }
 

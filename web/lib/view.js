@@ -52,9 +52,9 @@ export class View {
   page(title, content, { live = false } = {}) {
     const { rights, options } = this;
     const state = !rights ? 'no connection' : html`${rights.database} as ${rights.role}${rights.standby ? ', a standby' : ''}`;
-    const mode = !options.allowChanges ? 'Read-only: it was started without --allow-changes.'
+    const mode = !options.allowChanges ? 'Read-only: the dashboard was started without --allow-changes.'
       : rights?.standby ? 'Read-only: the server is a standby.'
-        : rights && !rights.calls('jobq_cancel') ? 'Read-only: the role is no operator.' : '';
+        : rights && !rights.calls('jobq_cancel') ? 'Read-only: the role is not an operator.' : '';
     return html`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>${title} - jobq</title>

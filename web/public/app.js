@@ -42,7 +42,7 @@
     } catch {
       // What is shown stays, and says that it is old.
       main.classList.add('stale');
-      state.textContent = 'The dashboard does not answer: what is shown is old.';
+      state.textContent = 'The dashboard does not answer, so this page is out of date.';
     }
   }
 

@@ -172,7 +172,7 @@ async function withoutScript(browser, address, ids, { value, sql }) {
   is(await page.getByRole('link', { name: 'Next page' }).count(), 0, 'without JavaScript: fifty match, there is no next page');
   await page.goto(`${address}/queue?name=backlog`);
   await page.getByRole('button', { name: 'Resume' }).click();
-  like(await page.locator('[role=status]').textContent(), /goes on/, 'without JavaScript: a queue is resumed, and the page says so');
+  like(await page.locator('[role=status]').textContent(), /is resumed/, 'without JavaScript: a queue is resumed, and the page says so');
   is(await value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"), false, 'without JavaScript: it is');
   await page.getByRole('button', { name: 'Pause' }).click();
   await becomesTrue('the queue is paused', () => value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"));
@@ -196,11 +196,11 @@ async function live(browser, address, { value, sql }) {
   ok(true, 'live: the page follows');
   await page.locator('summary', { hasText: 'Depth' }).click();
   const rounds = await page.evaluate(() => document.querySelector('main').dataset.refreshed);
-  await page.getByLabel('Jobs that may wait').fill('77');
+  await page.getByLabel('Maximum number of waiting jobs').fill('77');
   await sql('SELECT jobq_cancel($1)', [job]);
   await page.waitForTimeout(11000);   // two rounds: that something does not happen can only be waited for
-  is([await page.evaluate(() => document.querySelector('main').dataset.refreshed), await page.getByLabel('Jobs that may wait').inputValue()], [rounds, '77'], 'live: it rests while somebody writes');
-  await page.getByLabel('Jobs that may wait').fill('1000');
+  is([await page.evaluate(() => document.querySelector('main').dataset.refreshed), await page.getByLabel('Maximum number of waiting jobs').inputValue()], [rounds, '77'], 'live: it rests while somebody writes');
+  await page.getByLabel('Maximum number of waiting jobs').fill('1000');
   await page.locator('summary', { hasText: 'Depth' }).click();
   await page.locator('h1').click();
   await becomesTrue('the page goes on', async () => /0\s*pending/.test(await page.locator('.tiles').textContent()));

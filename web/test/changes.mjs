@@ -34,7 +34,7 @@ export async function refusals({ readOnly, writable, db }) {
   // It does not wait for all of it: the connection may end before it has been sent.
   const large = await post(writable, '/do/pause_queue', { queue: 'x'.repeat(300000) }, good).catch((error) => ({ status: error.message }));
   ok([413, 'socket hang up', 'write EPIPE', 'read ECONNRESET'].includes(large.status), 'too large a form is refused', large.status);
-  is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'there is no such change');
+  is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'unknown change');
 
   // Read-only: even with the token of a session of its own.
   const closed = await session(readOnly);
@@ -45,7 +45,7 @@ export async function refusals({ readOnly, writable, db }) {
     is((await post(readOnly, path, fields, { ...closed, token: guess })).status, 403, `read-only: ${path} is refused`);
   }
   is((await request(readOnly, { path: '/bulk?action=retry&status=failed' })).status, 403, 'read-only: there is no preview');
-  like(textOf(closed.page.text), /Read-only: it was started without --allow-changes/, 'read-only: the page says so');
+  like(textOf(closed.page.text), /Read-only: the dashboard was started without --allow-changes/, 'read-only: the page says so');
 }
 
 async function say(writable, path, fields, wanted, name) {
@@ -72,7 +72,7 @@ export async function single({ writable, db, ids: known }) {
   const statusOf = (id) => value('SELECT status::text FROM jobq.jobs WHERE id = $1', [id]);
   await say(writable, '/do/pause_queue', { queue: 'emails' }, /Queue emails is paused/, 'pause');
   is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'pause: the queue is');
-  await say(writable, '/do/resume_queue', { queue: 'emails' }, /goes on/, 'resume');
+  await say(writable, '/do/resume_queue', { queue: 'emails' }, /is resumed/, 'resume');
   await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme', max_running: '5', rate: '100', per: '1 minute' }, /is set/, 'limit');
   is((await sql("SELECT max_running, rate, per::text FROM jobq.limit_settings WHERE queue = 'idle' AND key = 'acme'"))[0], { max_running: 5, rate: 100, per: '00:01:00' }, 'limit: it is there');
   await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme' }, /removed/, 'limit removed');
@@ -93,8 +93,8 @@ export async function single({ writable, db, ids: known }) {
   is(await statusOf(failed), 'cancelled', 'cancel: it is cancelled');
   await say(writable, '/do/delete', { id: failed }, /is deleted/, 'delete');
   is(await statusOf(failed), undefined, 'delete: it is gone');
-  await say(writable, '/do/delete', { id: failed }, /no job .* any more/, 'delete again');
-  await say(writable, '/do/delete', { id: known.running }, /runs: it was not deleted/, 'delete of a running job');
+  await say(writable, '/do/delete', { id: failed }, /no longer exists/, 'delete again');
+  await say(writable, '/do/delete', { id: known.running }, /was not deleted because it is running/, 'delete of a running job');
   const [held] = await sql("SELECT jobq_enqueue('chased') AS id");
   await sql("SELECT jobq_claim('chased', 'chaser', heartbeat_timeout => '1 hour')");
   await say(writable, '/do/cancel', { id: held.id }, /asked to stop/, 'cancel of a running job');
@@ -109,7 +109,7 @@ export async function single({ writable, db, ids: known }) {
   is((await sql('SELECT name FROM jobq.steps WHERE job_id = $1', [flow.id])).map((row) => row.name), ['one'], 'retry from a step: what came before is kept');
 
   await say(writable, '/do/pause_schedule', { name: 'nightly report' }, /is paused/, 'pause of a schedule');
-  await say(writable, '/do/resume_schedule', { name: 'nightly report' }, /goes on/, 'resume of a schedule');
+  await say(writable, '/do/resume_schedule', { name: 'nightly report' }, /is resumed/, 'resume of a schedule');
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
   is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is there');
 
@@ -125,7 +125,7 @@ export async function single({ writable, db, ids: known }) {
   like(schedules.text, /nightly report(?:(?!<tr).)*?(?:<li>.*?){4}/s, 'a schedule in a zone that there is none: others have their next runs');
   const craters = await request(writable, { path: '/queue?name=craters' });
   is(craters.status, 200, 'a queue that only a schedule names: it has a page');
-  like(textOf(craters.text), /No job has been in it yet/, 'a queue that only a schedule names: it says that it has had no job');
+  like(textOf(craters.text), /The queue has not had a job yet/, 'a queue that only a schedule names: it says that it has had no job');
   is((await request(writable, { path: '/queue?name=nowhere' })).status, 404, 'a queue that nobody names has none');
   for (const path of ['/queue?name=a%00b', '/jobs?metadata=%22%5Cu0000%22', '/jobs?metadata=1e1000000', '/jobs?after=zzz', '/bulk?action=__proto__&status=failed']) {
     is((await request(writable, { path })).status, 400, `${path}: what the server cannot read is the reader's error`);
@@ -173,7 +173,7 @@ export async function many({ writable, db, env }) {
   const bounded = await request(narrow.address, { path: '/bulk?action=cancel&status=pending&queue=backlog' });
   like(textOf(bounded.text), /More than 10 jobs match/, 'bulk: it says that there are more than it takes');
   is(ids(bounded).split(' ').length, 10, 'bulk: and takes no more');
-  like(textOf((await request(narrow.address, { path: '/jobs?queue=emails' })).text), /It stopped after 200 jobs/, 'a search says where it stopped');
+  like(textOf((await request(narrow.address, { path: '/jobs?queue=emails' })).text), /The search stopped after 200 jobs/, 'a search says where it stopped');
   await narrow.stop();
 
   // Dead letters
@@ -210,7 +210,7 @@ export async function log({ board, readOnlyBoard }) {
   const pause = lines.find((line) => line.change === 'do/pause_queue' && line.said?.queue === 'emails' && line.done);
   is([pause.role, pause.said.queue, pause.said.token], ['dash_operator', 'emails', undefined], 'the log says who changed what, and no token');
   const refused = (found, pattern) => found.filter((line) => line.status === 403 && line.change === 'do/pause_queue' && pattern.test(line.error));
-  is([refused(lines, /not from "http:..evil.example"/).length, refused(lines, /not from nowhere/).length, refused(lines, /form is not of this session/).length],
+  is([refused(lines, /not from "http:..evil.example"/).length, refused(lines, /not from nowhere/).length, refused(lines, /form does not belong to this session/).length],
     [1, 1, 4], 'the log has each change that was refused because it did not come from a page of the dashboard');
   ok(refused(lines, /./).every((line) => line.at && line.said === undefined), 'without what a stranger wrote in the form');
   is(lines.filter((line) => line.status === 404).map((line) => line.change), ['do/drop_queue'], 'and a change that does not exist');

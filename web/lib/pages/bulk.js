@@ -18,8 +18,8 @@ export const ACTIONS = {
 
 function actionOf(view, name, filter) {
   const action = Object.hasOwn(ACTIONS, name ?? '') ? ACTIONS[name] : undefined;
-  if (!action) throw new Problem('argument', 'there is no such change', { status: 400 });
-  if (!view.options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
+  if (!action) throw new Problem('argument', 'unknown change', { status: 400 });
+  if (!view.options.allowChanges) throw new Problem('read-only', 'the dashboard was started without --allow-changes', { status: 403 });
   if (!view.mayCall(action.call)) throw new Problem('right', `role "${view.rights.role}" may not call ${action.call}`, { status: 403 });
   if (!action.statuses.includes(filter.status)) {
     throw new Problem('argument', `choose one of the statuses ${action.statuses.join(', ')} first`, { status: 400 });
@@ -50,17 +50,17 @@ export async function bulkPage(view, query, given) {
   const exactly = next === undefined;
   const verb = action.label.toLowerCase();
   const many = exactly ? `${plural(jobs.length, 'job')} ${jobs.length === 1 ? 'matches' : 'match'}.`
-    : cut ? `${plural(jobs.length, 'job')} ${jobs.length === 1 ? 'matches' : 'match'} among the ${number(most)} that it has looked at. There may be more.`
-      : `More than ${plural(jobs.length, 'job')} match. These are the first, and the most that are changed at once.`;
+    : cut ? `${plural(jobs.length, 'job')} ${jobs.length === 1 ? 'matches' : 'match'} among the ${number(most)} jobs that the search has read. There may be more.`
+      : `More than ${plural(jobs.length, 'job')} match. These are the first ones, which is the maximum number of jobs per change.`;
   const label = given.action === 'redrive' ? `Redrive up to ${plural(bulkSize, 'dead letter')}` : `${action.label} ${plural(jobs.length, 'job')}`;
   const confirm = html`<label class="check"><input type="checkbox" name="sure" value="1" required> I want to ${verb} them</label>`;
-  const rate = given.action === 'redrive' ? html`<p>Each begins anew, with all its attempts, in the queue it came from; the oldest first. jobq_redrive reads all jobs that are kept: some 0.1 s for each 100,000.</p>
-<label>At most so many a second <input name="per_second" inputmode="decimal" pattern="[0-9]{1,6}(\.[0-9]{1,6})?"><small>empty: all at once</small></label>` : '';
+  const rate = given.action === 'redrive' ? html`<p>Each job starts again with all its attempts in the queue where it failed, oldest first. jobq_redrive reads all jobs in the table, which takes about 0.1 s per 100,000 jobs.</p>
+<label>Maximum number of jobs per second <input name="per_second" inputmode="decimal" pattern="[0-9]{1,6}(\.[0-9]{1,6})?"><small>empty: all at once</small></label>` : '';
   return view.page(`${action.label} jobs`, html`${summary(filter)}<p><strong>${many}</strong></p>
 ${jobs.length === 0 ? '' : html`${table('By queue and kind', [
     { label: 'Queue', cell: ([queue]) => view.queue(queue) }, { label: 'Kind', cell: ([, kind]) => kind },
     { label: 'Jobs', number: true, cell: ([, , count]) => number(count) }], countsBy(jobs))}
-${given.action === 'redrive' ? '' : notice('warn', `Exactly these jobs are changed, as far as they still match when you press the button.${action.danger ? ' Unfinished jobs that depend on them may be cancelled, too.' : ''}`)}
+${given.action === 'redrive' ? '' : notice('warn', `Only these jobs are changed, if they still match when you press the button.${action.danger ? ' Unfinished jobs that depend on them may be cancelled, too.' : ''}`)}
 ${view.form('/bulk', { label, danger: action.danger, back: view.href('/jobs', filter),
     hidden: { ...filter, action: given.action, ids: given.action === 'redrive' ? '' : jobs.map((job) => job.id).join(' ') }, fields: html`${rate}${confirm}` })}`}
 <p class="more">${view.link('Back to the list', '/jobs', filter)}</p>
@@ -99,14 +99,14 @@ async function changeChunk(view, database, action, filter, ids, found) {
 function parseIds(text, most) {
   const ids = (text ?? '').split(' ').filter((id) => id !== '');
   if (ids.length === 0 || ids.length > most || !ids.every((id) => /^\d{1,19}$/.test(id) && BigInt(id) <= 9223372036854775807n)) {
-    throw new Problem('argument', 'the list of jobs is not what the preview made', { status: 400 });
+    throw new Problem('argument', 'the list of jobs does not come from the preview', { status: 400 });
   }
   return ids;
 }
 
 async function redrive(view, database, filter, body) {
   const rate = body.per_second ?? '';
-  if (rate !== '' && !/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(rate)) throw new Problem('argument', 'so many a second: a number', { status: 400 });
+  if (rate !== '' && !/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(rate)) throw new Problem('argument', 'the maximum number of jobs per second must be a number', { status: 400 });
   const [{ count }] = await database.change((query) => query(
     `SELECT ${view.rights.call('jobq_redrive')}($1, max_jobs => $2, per_second => $3) AS count`, [filter.queue, view.options.bulkSize, rate === '' ? null : rate]));
   return { kind: 'good', text: `Redriven: ${plural(count, 'dead letter')}.` };
@@ -118,7 +118,7 @@ export async function changeMany(view, database, body) {
   if (problems.length > 0) throw new Problem('argument', problems.join(' '), { status: 400 });
   const action = actionOf(view, body.action, filter);
   mustRead(view.rights, 'jobs', ...(WALKS[walkOf(filter)].needs ?? []));
-  if (body.sure !== '1') throw new Problem('argument', 'tick the box that says that you want it', { status: 400 });
+  if (body.sure !== '1') throw new Problem('argument', 'check the box to confirm the change', { status: 400 });
   if (body.action === 'redrive') return redrive(view, database, filter, body);
   const ids = parseIds(body.ids, view.options.bulkSize);
   const found = { changed: 0, failed: 0, error: undefined };
@@ -129,7 +129,7 @@ export async function changeMany(view, database, body) {
   const left = ids.length - found.changed - found.failed;
   const texts = [`${action.label}: ${number(found.changed)} of ${plural(ids.length, 'job')}.`];
   if (found.failed > 0) texts.push(`${number(found.failed)} could not be changed (${found.error}).`);
-  if (stopped) texts.push(`It stopped: ${stopped.message}. The other ${number(left)} are as they were.`);
-  else if (left > 0) texts.push(`${number(left)} no longer matched, and were left alone.`);
+  if (stopped) texts.push(`It stopped: ${stopped.message}. The other ${number(left)} were not changed.`);
+  else if (left > 0) texts.push(`${number(left)} no longer matched, and were not changed.`);
   return { kind: stopped || found.failed > 0 ? 'bad' : 'good', text: texts.join(' ') };
 }

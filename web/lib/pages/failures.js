@@ -45,7 +45,7 @@ export function groupTable(view, groups) {
       label: 'Look',
       cell: (row) => (Number(row.failed) > 0 && fragmentOf(row.pattern) ? view.link(html`Failed jobs<span class="hidden"> with the error ${row.pattern}</span>`, '/jobs', { status: 'failed', error: fragmentOf(row.pattern) }) : ''),
     }] : []),
-  ], groups, { empty: 'No attempt has failed or was lost, as far as it has looked.' });
+  ], groups, { empty: 'No failed or lost attempts were found among the jobs that were read.' });
 }
 
 export async function failuresPage(view, query, given) {
@@ -54,8 +54,8 @@ export async function failuresPage(view, query, given) {
   const queue = view.rights.reads('jobs') && given.queue ? given.queue : undefined;
   const { groups } = await groupsOf(view, query, { scan, queue });
   return view.page('Failures', html`
-<p>The attempts of the newest jobs, ${number(scan)} at most; numbers in errors are written as #.</p>
+<p>The attempts of the newest jobs, at most ${number(scan)}. Numbers in errors are shown as #.</p>
 ${view.rights.reads('jobs') ? html`<form method="get" class="filter" role="search"><label>Queue <input name="queue" value="${queue ?? ''}" maxlength="63"></label><button>Search</button></form>`
-    : notice('warn', `Role "${view.rights.role}" may not read jobq.jobs: of which queues they are is not shown.`)}
+    : notice('warn', `Role "${view.rights.role}" may not read jobq.jobs, so their queues are not shown.`)}
 ${groupTable(view, groups)}`, { live: true });
 }

@@ -35,15 +35,15 @@ export function jobActions(view, job, steps) {
   if (job.status !== 'pending' && job.status !== 'processing' && job.status !== 'blocked' && view.mayCall('jobq_retry')) {
     parts.push(view.form('/do/retry', { label: job.dead_from ? `Redrive to ${job.dead_from}` : job.status === 'scheduled' ? 'Run now' : 'Retry', hidden: id }));
     if (steps.length > 0 && view.mayCall('jobq_retry_from')) {
-      parts.push(html`<details><summary>Retry from a step ...</summary>${view.form('/do/retry_from', { label: 'Retry from it', hidden: id, fields: html`<label>Step <select name="step">${
-        steps.map((step) => html`<option>${step.name}</option>`)}</select><small>it and what was saved after it are done anew</small></label>` })}</details>`);
+      parts.push(html`<details><summary>Retry from a step ...</summary>${view.form('/do/retry_from', { label: 'Retry from this step', hidden: id, fields: html`<label>Step <select name="step">${
+        steps.map((step) => html`<option>${step.name}</option>`)}</select><small>this step and all steps saved after it run again</small></label>` })}</details>`);
     }
   }
   if (UNFINISHED.has(job.status) && view.mayCall('jobq_cancel') && job.cancel_requested_at === null) {
     parts.push(view.confirmed('/do/cancel', { label: 'Cancel', hidden: id, ask: job.status === 'processing' ? 'Its worker is asked to stop.' : 'It will not run. Jobs that depend on it are cancelled, too.' }));
   }
   if (job.status !== 'processing' && view.mayCall('jobq_delete')) {
-    parts.push(view.confirmed('/do/delete', { label: 'Delete', hidden: id, ask: 'The job and its attempts are gone for good.', back: view.href('/jobs', { queue: job.queue }) }));
+    parts.push(view.confirmed('/do/delete', { label: 'Delete', hidden: id, ask: 'The job and its attempts are deleted permanently.', back: view.href('/jobs', { queue: job.queue }) }));
   }
   return parts.length === 0 ? '' : html`<div class="actions">${parts}</div>`;
 }
@@ -137,13 +137,13 @@ async function relatedPart(view, query, id) {
 }
 
 export async function jobPage(view, query, { id }) {
-  if (!/^\d{1,19}$/.test(id) || BigInt(id) > 9223372036854775807n) throw new Problem('missing', `"${id}" is no number of a job`, { status: 404 });
+  if (!/^\d{1,19}$/.test(id) || BigInt(id) > 9223372036854775807n) throw new Problem('missing', `"${id}" is not the id of a job`, { status: 404 });
   const { rights } = view;
   const job = await readJob(view, query, id);
   const log = await logPart(view, query, id);
   if (job === undefined || (job === null && (log.rows ?? []).length === 0)) {
-    if (job === null && log.rows === undefined) throw new Problem('right', `role "${rights.role}" may see no jobs`, { status: 403 });
-    throw new Problem('missing', `there is no job ${id}`, { status: 404 });
+    if (job === null && log.rows === undefined) throw new Problem('right', `role "${rights.role}" may not see jobs`, { status: 403 });
+    throw new Problem('missing', `job ${id} does not exist`, { status: 404 });
   }
   const steps = job ? await readSteps(view, query, id) : [];
   const explained = (job === null || UNFINISHED.has(job.status)) && rights.calls('jobq_explain')
@@ -152,8 +152,8 @@ export async function jobPage(view, query, { id }) {
     .filter(([, text]) => text !== null) : [];
   return view.page(`Job ${id}`, html`
 ${job ? html`<p>${badge(job.status)} ${job.dead_from ? badge('failed', 'dead letter') : ''}</p>${jobActions(view, job, steps)}${factsOf(view, job)}`
-    : notice('warn', `Role "${rights.role}" may not read jobs: payload, result and settings are not shown.`)}
-${explained.length > 0 ? html`<h2>Why it does not run, or where it is</h2>${explainTable(view, explained)}` : ''}
+    : notice('warn', `Role "${rights.role}" may not read jobs, so payload, result, and settings are not shown.`)}
+${explained.length > 0 ? html`<h2>Why it does not run, or its state</h2>${explainTable(view, explained)}` : ''}
 ${texts.map(([label, text]) => html`<h2>${label}</h2>${block(label, text)}`)}
 ${await attemptsPart(view, query, id)}
 ${log.part}

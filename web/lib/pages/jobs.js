@@ -17,7 +17,7 @@ export async function searchJobs(view, query, filter, { cursor, limit, columns =
   let before;
   if (cursor !== undefined) {
     before = decodeCursor(walkOf(filter), cursor);
-    if (before === undefined) throw new Problem('argument', 'the address of the page is not complete', { status: 400 });
+    if (before === undefined) throw new Problem('argument', 'the address of the page is incomplete', { status: 400 });
   }
   const statement = searchStatement(filter, { before, columns, limit, scan: options.scan });
   const rows = await query(statement.text, statement.values);
@@ -87,9 +87,9 @@ export async function jobsPage(view, query, given) {
 ${filterForm(view, filter)}
 ${problems.map((problem) => notice('bad', problem))}
 <p>In order: ${where}. ${FIELDS.some((field) => filter[field] !== undefined && field !== 'status') || walk === 'newest' && filter.status
-    ? `Of what no index knows it looks at ${number(most)} jobs for a page.` : ''}</p>
+    ? `Filters without an index read at most ${number(most)} jobs per page.` : ''}</p>
 ${jobs.length === 0 ? '' : bulkLinks(view, filter)}
-${jobsTable(view, jobs, cut ? `None among the ${number(most)} jobs that it has looked at.` : 'None.')}
-${cut ? notice('warn', `It stopped after ${number(most)} jobs. There may be more that match.`) : ''}
+${jobsTable(view, jobs, cut ? `None among the ${number(most)} jobs that were read.` : 'None.')}
+${cut ? notice('warn', `The search stopped after ${number(most)} jobs. There may be more matches.`) : ''}
 <p class="more">${given.after ? html`${view.link('First page', '/jobs', filter)} ` : ''}${next ? view.link(cut ? 'Look further' : 'Next page', '/jobs', { ...filter, after: next }) : ''}</p>`, { live: true });
 }

@@ -58,9 +58,9 @@ export async function overviewPage(view, query, given, { sampler }) {
   return view.page('Overview', html`
 ${countsNotice(stats)}
 <ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { status })}"><b>${number(sum[status])}</b> ${badge(status)}</a></li>`)}</ul>
-${rows.length < sum.queues ? html`<p>This page looks at the ${number(rows.length)} busiest of ${number(sum.queues)} queues. The totals contain all queues.</p>` : ''}
-<h2>What to look at</h2>
-${found.length === 0 ? stats.at && html`<p class="empty">Nothing: no queue is late or paused with jobs, no schedule or handler is broken.</p>`
+${rows.length < sum.queues ? html`<p>This page shows the ${number(rows.length)} busiest of ${number(sum.queues)} queues. The totals include all queues.</p>` : ''}
+<h2>Needs attention</h2>
+${found.length === 0 ? stats.at && html`<p class="empty">Nothing: no queue is late, or paused with pending jobs, and no schedule or handler is broken.</p>`
     : html`<ul class="alarms">${found.slice(0, 20).map((line) => html`<li>${line}</li>`)}</ul>`}
 ${rights.reads('workers') ? workerPart(await worker(query)) : ''}
 <h2>The last ${span(seconds)}</h2>
@@ -69,7 +69,7 @@ ${rights.reads('workers') ? workerPart(await worker(query)) : ''}
 ${rates.map(([label, value, name]) => html`<li><span>${label} <b>${rate(value)}</b></span>${sparkline(label, sampler.series(name), { rates: true, seconds })}</li>`)}</ul>
 <h2>Busiest queues</h2>
 ${sum.queues > BUSIEST ? searchForm(view) : ''}
-${table('Queues with the most jobs that wait or run', [
+${table('Queues with the most waiting or running jobs', [
     { label: 'Queue', cell: (row) => html`${view.queue(row.queue)} ${row.paused ? badge('paused') : ''}` },
     { label: 'Pending', number: true, cell: (row) => number(row.pending) },
     { label: 'Running', number: true, cell: (row) => number(row.processing) },

@@ -13,8 +13,8 @@ export async function agesOf(query, rows) {
 
 export function countsNotice({ counts, slow, at }) {
   if (at === undefined) return notice('warn', 'The dashboard has not read the numbers of the queues yet.');
-  if (!counts) return slow ? notice('warn', html`These numbers were read at ${time(at)}, because reading the numbers of so many queues takes long.`) : '';
-  return notice('warn', html`jobq is not preloaded, or still counts: these numbers come from reading all jobs, which costs more the more are kept. They were read at ${time(at)}.`);
+  if (!counts) return slow ? notice('warn', html`These numbers were read at ${time(at)}, because reading the numbers of this many queues takes long.`) : '';
+  return notice('warn', html`jobq is not preloaded, or still counts, so these numbers come from reading all jobs, which takes longer the more jobs there are. They were read at ${time(at)}.`);
 }
 
 // Says why a queue has no numbers on a page.
@@ -57,14 +57,14 @@ ${table('Queues', [
     { label: 'Claimed', number: true, cell: (row) => rate(row.claimed) },
     { label: 'Pending before', cell: (row) => sparkline(`Pending in ${row.queue}`, sampler.series('pending', row.queue), { seconds }) },
     ...(view.mayCall('jobq_pause_queue', 'jobq_resume_queue') ? [{ label: 'Claims', cell: (row) => pauseForm(view, row) }] : []),
-  ], rows, { empty: search ? 'No queue has such a name.' : 'There is no queue yet.' })}
+  ], rows, { empty: search ? 'No queue has such a name.' : 'There are no queues yet.' })}
 ${named.length > pageSize ? view.more('/queues', { search, after: shown.at(-1).queue }, 'More queues') : ''}`, { live: true });
 }
 
 // For a role that was granted certain queues: it sees these, and no counts.
 async function ownQueuesPage(view, query) {
   const rows = await query('SELECT o.queue FROM jobq.operator_queues o ORDER BY o.queue COLLATE "C" LIMIT 1000');
-  return view.page('Queues', html`${notice('warn', `Role "${view.rights.role}" was granted certain queues: counts, lists and searches need the right to all of them. Single jobs it sees by their ids.`)}
+  return view.page('Queues', html`${notice('warn', `Role "${view.rights.role}" was granted only some queues. Counts, lists, and searches require access to all queues, but the role can open single jobs by id.`)}
 ${table('Your queues', [{ label: 'Queue', cell: (row) => view.queue(row.queue) }], rows)}${jobForm(view)}`);
 }
 
@@ -89,7 +89,7 @@ export function explainTable(view, rows) {
 
 const SETTINGS = [['max_attempts', 'Attempts'], ['backoff_base', 'Backoff from'], ['backoff_max', 'Backoff to'],
   ['heartbeat_timeout', 'Heartbeat timeout'], ['max_lost', 'Lost workers'], ['max_runtime', 'Longest run'], ['on_max_runtime', 'After that'],
-  ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'May wait at most'],
+  ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'Maximum number of waiting jobs'],
   ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns']];
 
 async function settingsOf(query, queue) {
@@ -107,10 +107,10 @@ ${table('Limits', [
     { label: 'Rate', number: true, cell: (row) => (row.rate === null ? '' : `${number(row.rate)} each ${row.per}`) },
     { label: 'May start now', number: true, cell: (row) => number(row.tokens) },
     { label: 'Next', cell: (row) => time(row.next_token) },
-    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that it holds back may run at once.', hidden: { queue, key: row.key ?? '' } }) }] : []),
+    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that the limit holds back can start immediately.', hidden: { queue, key: row.key ?? '' } }) }] : []),
   ], limits, { empty: 'No limits.' })}
 ${may ? html`<details><summary>Set a limit ...</summary>${view.form('/do/set_limit', { label: 'Set the limit', hidden: { queue }, fields: html`
-<label>Concurrency key <input name="key" maxlength="255"><small>empty: the whole queue; *: each key that has no limit of its own</small></label>
+<label>Concurrency key <input name="key" maxlength="255"><small>empty: the whole queue; *: each key without its own limit</small></label>
 <label>Running at once <input name="max_running" type="number" min="0" max="1000000"></label>
 <label>Starts <input name="rate" type="number" min="1" max="2147483647"></label>
 <label>in each <input name="per" placeholder="1 minute" maxlength="60"></label>` })}</details>` : ''}`;
@@ -121,7 +121,7 @@ function actionsPart(view, queue, settings, deadLetters) {
   if (view.mayCall('jobq_pause_queue', 'jobq_resume_queue')) parts.push(pauseForm(view, { queue, paused: settings.paused }));
   if (view.mayCall('jobq_alter_queue')) {
     parts.push(html`<details><summary>Depth ...</summary>${view.form('/do/set_depth', { label: 'Set the depth', hidden: { queue }, fields: html`
-<label>Jobs that may wait <input name="max_depth" type="number" min="0" max="2147483647" required value="${settings.max_depth ?? ''}"><small>about so many; 0: any number</small></label>
+<label>Maximum number of waiting jobs <input name="max_depth" type="number" min="0" max="2147483647" required value="${settings.max_depth ?? ''}"><small>approximate; 0: no maximum</small></label>
 <label>When it is full <select name="on_full">${['reject', 'drop_oldest'].map((choice) => html`<option${choice === settings.on_full ? html` selected` : ''}>${choice}</option>`)}</select></label>` })}</details>`);
   }
   if (deadLetters && view.mayCall('jobq_redrive') && view.rights.reads('jobs')) parts.push(view.link('Redrive dead letters ...', '/bulk', { action: 'redrive', queue, status: 'failed', dead: '1' }));
@@ -145,7 +145,7 @@ export async function queuePage(view, query, given, { sampler }) {
   const settings = await settingsOf(query, queue);
   const stats = await sampler.statsOf(query, [queue]);
   const [row] = stats.rows;
-  if (!settings && !row && !(await isExpected(view, query, queue))) throw new Problem('missing', `there is no queue "${queue}"`, { status: 404 });
+  if (!settings && !row && !(await isExpected(view, query, queue))) throw new Problem('missing', `queue "${queue}" does not exist`, { status: 404 });
   const ages = stats.counts ? new Map() : await agesOf(query, [{ queue }]);
   const seconds = sampler.seconds();
   const limits = rights.reads('limits') ? await query(`SELECT l.key, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
@@ -156,7 +156,7 @@ export async function queuePage(view, query, given, { sampler }) {
     ORDER BY l.kind, l.version, l.requires LIMIT 51`, [queue]) : [];
   const dead = Boolean(settings?.dead_letter_queue) || sources.length > 0;
   return view.page(`Queue ${queue}`, html`${countsNotice(stats)}${someNotice(stats, [queue])}
-${settings || row ? '' : html`<p class="empty">No job has been in it yet.</p>`}
+${settings || row ? '' : html`<p class="empty">The queue has not had a job yet.</p>`}
 <p>${settings?.paused ? badge('paused') : badge('idle', 'open')} ${sources.length > 0 ? html`Dead letters come from ${sources.map((one) => html`${view.queue(one.queue)} `)}` : ''}</p>
 ${actionsPart(view, queue, settings ?? {}, dead)}
 <ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { queue, status })}"><b>${number((row ?? withoutRow(stats))[status])}</b> ${badge(status)}</a></li>`)}</ul>
@@ -165,10 +165,10 @@ ${actionsPart(view, queue, settings ?? {}, dead)}
 <li><span>Enqueued <b>${rate(row?.enqueued)}</b></span>${sparkline('Enqueued', sampler.series('enqueued', queue), { rates: true, seconds })}</li>
 <li><span>Completed <b>${rate(row?.completions)}</b></span>${sparkline('Completed', sampler.series('completed', queue), { rates: true, seconds })}</li>
 <li><span>Failed or lost <b>${rate(typeof row?.failures === 'number' ? row.failures + row.losses : null)}</b></span>${sparkline('Failed or lost', sampler.series('errors', queue), { rates: true, seconds })}</li></ul>
-<h2>What happens in it</h2>${explainTable(view, explained)}
+<h2>Why jobs do or do not start</h2>${explainTable(view, explained)}
 ${limitsPart(view, queue, limits)}
 <h2>Settings</h2>${settings ? definitions(SETTINGS.map(([name, label]) => [label, name === 'dead_letter_queue' && settings[name] ? view.queue(settings[name]) : settings[name]])) : ''}
-${lanes.length > 0 ? html`<h2>Kinds</h2>${table('Kinds of its jobs', [
+${lanes.length > 0 ? html`<h2>Kinds</h2>${table('Kinds of jobs in the queue', [
     { label: 'Kind', cell: (lane) => view.link(lane.kind || '(none)', '/jobs', { queue, status: 'pending', ...(lane.kind ? { kind: lane.kind } : { nokind: '1' }) }) },
     { label: 'Version', number: true, cell: (lane) => lane.version },
     { label: 'Requires', cell: (lane) => (lane.requires ?? []).join(', ') },
@@ -182,5 +182,5 @@ async function ownQueuePage(view, query, queue) {
   const explained = await query(`SELECT * FROM ${rights.call('jobq_explain_queue')}($1) LIMIT 50`, [queue]);
   const actions = ['pause_queue', 'resume_queue'].filter((name) => view.mayCall(`jobq_${name}`))
     .map((name) => view.form(`/do/${name}`, { label: name === 'pause_queue' ? 'Pause' : 'Resume', hidden: { queue } }));
-  return view.page(`Queue ${queue}`, html`<div class="actions">${actions}</div><h2>What happens in it</h2>${explainTable(view, explained)}${jobForm(view)}`);
+  return view.page(`Queue ${queue}`, html`<div class="actions">${actions}</div><h2>Why jobs do or do not start</h2>${explainTable(view, explained)}${jobForm(view)}`);
 }

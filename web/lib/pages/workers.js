@@ -23,8 +23,8 @@ function holdersPart(view, { rows, cut }) {
     { label: 'Oldest since', cell: (row) => time(row.oldest) },
     { label: 'Oldest heartbeat', cell: (row) => time(row.heartbeat) },
     { label: 'Asked to stop', number: true, cell: (row) => number(row.asked) },
-  ], rows, { empty: 'No job runs, or those that do were claimed within the last second.' })}
-${cut ? notice('warn', `More jobs run than it looks at: ${number(view.options.scan)}.`) : ''}`;
+  ], rows, { empty: 'No job is running, or all running jobs were claimed within the last second.' })}
+${cut ? notice('warn', `Only ${number(view.options.scan)} running jobs were read. There are more.`) : ''}`;
 }
 
 const DUTIES = ['rescued', 'cancelled', 'promoted', 'unblocked', 'pruned', 'repaired', 'reconciled'];
@@ -33,7 +33,7 @@ export async function workersPage(view, query) {
   const { rights } = view;
   const background = rights.reads('workers') ? await query('SELECT * FROM jobq.workers ORDER BY database NULLS FIRST LIMIT 200') : [];
   return view.page('Workers', html`<h2>Workers</h2>
-${rights.reads('jobs') ? holdersPart(view, await holders(view, query)) : notice('warn', `Role "${rights.role}" may not read jobq.jobs: who holds which job is not shown.`)}
+${rights.reads('jobs') ? holdersPart(view, await holders(view, query)) : notice('warn', `Role "${rights.role}" may not read jobq.jobs, so the workers that hold jobs are not shown.`)}
 <h2>jobq's own</h2>
 ${table('The launcher, and the background worker of each database', [
     { label: 'Database', cell: (row) => row.database ?? '(the launcher)' },
