@@ -34,7 +34,7 @@ elif [ "$(id -u)" = 0 ] && mkdir "$SCRATCH/disk" && mount -t tmpfs -o "size=${JO
     scratch_give "$disk"
     scratch_hook=unmount_disk
 else
-    echo "# chaos: no file system of its own can be mounted: the disk is not filled"
+    echo "# chaos: cannot mount a separate file system, so the fault of a full disk is skipped"
 fi
 mkdir "$SCRATCH/source"
 cp -R test "$SCRATCH/source/"

@@ -25,7 +25,7 @@ check_version() {  # version
     source=$(copy_into "$release")
     # shellcheck disable=SC2016
     inside "$release" PG="$1" SUITE="${SUITE-}" bash -c 'cd "$1" && scripts/check.sh' - "$source" && return
-    echo "matrix: what is said above of files is below $releases/$release"
+    echo "matrix: the files named above are below $releases/$release"
     return 1
 }
 

@@ -21,7 +21,7 @@ of_sid() {
 if ! (cd "$work" && of_sid update && of_sid download python3-opentelemetry-{api,sdk,semantic-conventions} python3-typing-extensions) \
     >"$work/log" 2>&1; then
     cat "$work/log" >&2
-    echo "setup: sid's packages of OpenTelemetry cannot be had; JOBQ_MIRROR names another mirror of Debian" >&2
+    echo "setup: cannot download sid's packages of OpenTelemetry; set JOBQ_MIRROR to another mirror of Debian" >&2
     exit 1
 fi
 for package in "$work"/*.deb; do dpkg-deb -x "$package" "$work/taken"; done

@@ -23,7 +23,7 @@ upgrade_inside() {  # old new
             inside "$release" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf &&
             apt_inside "$release" install --no-install-recommends "postgresql-$1" "postgresql-server-dev-$1" \
                 "postgresql-$2" "postgresql-server-dev-$2" perl libipc-run-perl ||
-            { tail -n 20 "$releases/$release.log" >&2; fail "they cannot be installed; all that was said is in $releases/$release.log"; }
+            { tail -n 20 "$releases/$release.log" >&2; fail "cannot install the packages; the full output is in $releases/$release.log"; }
     fi
     source=$(copy_into "$release")
     inside "$release" VERSIONS="$1:$2" "$source/scripts/pg_upgrade.sh"

@@ -54,7 +54,7 @@ file == 2 && /^ *\{"jobq_[a-z_]+", [A-Za-z |]+\},$/ {
 }
 
 file == 3 && /^<!-- functions: / {
-    for (name in said) fail("roles.cpp: " name " is for nobody")
+    for (name in said) fail("roles.cpp: no profile contains " name)
     print
     printf "\n| | | also for |\n|---|---|---|\n%s\n", table
     inside = done = 1

@@ -55,7 +55,7 @@ check_way() {
         if [ -n "$newest" ]; then
             file=$(upgrade "$newest" "$version")
             if [ ! -e "$file" ]; then
-                echo "$file: is missing: no way leads from $newest to $version"
+                echo "$file is missing: there is no upgrade path from $newest to $version"
             elif [ "$(grep -vE '^ *(--.*|\\echo .*)?$' "$file" | head -n 1)" != 'SELECT jobq.require_library();' ]; then
                 echo "$file: must begin with SELECT jobq.require_library();"
             fi
@@ -81,7 +81,7 @@ check_cluster() {  # newest current
         [ -e "$(frozen "$1" "jobq_$name")" ] || continue
         file=$(upgrade "$1" "$2" "jobq_$name")
         if [ "$1" != "$2" ] && [ ! -e "$file" ]; then
-            echo "$file: is missing: no way leads from $1 to $2"
+            echo "$file is missing: there is no upgrade path from $1 to $2"
             continue
         fi
         jobq=$(mktemp -d)/jobq--$2.sql
@@ -102,7 +102,7 @@ check_tags() {
     local version
     for version in $(tags); do
         is_released "$version" || ! is_newer "$(making)" "$version" ||
-            echo "v$version: was released on another branch, and is missing here: scripts/release.sh --carry $version"
+            echo "v$version: was released on another branch, and is missing here; run scripts/release.sh --carry $version"
     done
 }
 
@@ -199,16 +199,16 @@ cluster_files() {  # tag from version
 if [ "${1-}" = --carry ]; then
     version=${2-}
     tag=v$version
-    git rev-parse -q --verify "refs/tags/$tag" >/dev/null || fail "there is no tag $tag"
+    git rev-parse -q --verify "refs/tags/$tag" >/dev/null || fail "tag $tag does not exist"
     require_clean
-    ! is_released "$version" || fail "$version is here already"
+    ! is_released "$version" || fail "$version is already here"
     from=$(before "$version")
     to=$(after "$version")
-    [ -n "${from:+$to}" ] || fail "$version is not between what was released here and $(making)"
+    [ -n "${from:+$to}" ] || fail "$version is not between the releases on this branch and $(making)"
     git cat-file -e "$tag:$(upgrade "$from" "$version")" 2>/dev/null ||
-        fail "$tag has no script from $from: carry what was released between them first"
+        fail "$tag has no upgrade script from $from: carry the releases between them first"
     # Then an upgrade script from one of them works for the other, too.
-    git show "$tag:$(frozen "$version")" | cmp -s - "$(frozen "$from")" || fail "$version is no patch of $from: its SQL is another"
+    git show "$tag:$(frozen "$version")" | cmp -s - "$(frozen "$from")" || fail "$version is not a patch release of $from, because its SQL differs"
     for file in "$(frozen "$version")" "$(upgrade "$from" "$version")" $(cluster_files "$tag" "$from" "$version"); do
         git show "$tag:$file" >"$file"
         note_sums "$file"

@@ -34,7 +34,7 @@ release_of() {  # version
         17) echo trixie ;;
         18) echo sid ;;
         19) echo experimental ;;
-        *) fail "PostgreSQL $1 is not here, and no release of Debian has it; there are 15 (bookworm), 17 (trixie), 18 (sid), 19 (experimental)" ;;
+        *) fail "PostgreSQL $1 is not available, because no release of Debian has it; available are 15 (bookworm), 17 (trixie), 18 (sid), 19 (experimental)" ;;
     esac
 }
 
@@ -94,7 +94,7 @@ apt_inside() {  # release arguments...
 make_release() {  # release
     local root=$releases/$1
     mirror_has "$(base_of "$1")" ||
-        fail "cannot reach $mirror, or it has no $(base_of "$1"): $root cannot be made. JOBQ_MIRROR names another mirror"
+        fail "cannot reach $mirror, or it has no $(base_of "$1"): $root cannot be created. Set JOBQ_MIRROR to another mirror"
     if ! command -v debootstrap >/dev/null; then scripts/setup.sh matrix; fi
     say "making $root, once; it takes a minute or two, and 500 MB"
     rm -rf --one-file-system "$root"
@@ -107,7 +107,7 @@ make_release() {  # release
     chmod 755 "$root/usr/sbin/policy-rc.d"
     write_apt_settings "$1"
     apt_inside "$1" update && apt_inside "$1" full-upgrade ||
-        { tail -n 20 "$root.log" >&2; fail "the packages of $1 cannot be brought up to date; all that was said is in $root.log"; }
+        { tail -n 20 "$root.log" >&2; fail "cannot update the packages of $1; the full output is in $root.log"; }
     touch "$root/complete"
 }
 

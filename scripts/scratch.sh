@@ -200,7 +200,7 @@ scratch_tree() {
     SCRATCH_BIN=$root${bin#"$prefix"}
     SCRATCH_PG_CONFIG=$SCRATCH_BIN/pg_config
     if [ "$("$SCRATCH_PG_CONFIG" --sharedir)" != "$root${share#"$prefix"}" ]; then
-        echo "$PG_CONFIG: its tree cannot be copied: the copy says $("$SCRATCH_PG_CONFIG" --sharedir)" >&2
+        echo "$PG_CONFIG: cannot copy its tree, because the copy has the sharedir $("$SCRATCH_PG_CONFIG" --sharedir)" >&2
         return 1
     fi
     SCRATCH_PGXS=$(dirname "$("$SCRATCH_PG_CONFIG" --pgxs)")/../..
