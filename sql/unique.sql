@@ -73,7 +73,7 @@ BEGIN
     RETURN 'works';
 EXCEPTION WHEN unique_violation THEN
     GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT, name = CONSTRAINT_NAME, detail = PG_EXCEPTION_DETAIL;
-    RETURN concat_ws(' | ', SQLSTATE, regexp_replace(SQLERRM, '\d+$', 'N'), regexp_replace(nullif(detail, ''), ' at .*', ' at ...'), name, hint);
+    RETURN concat_ws(' | ', SQLSTATE, regexp_replace(SQLERRM, '\d+$', 'N'), regexp_replace(nullif(detail, ''), ' until .*', ' until ...'), name, hint);
 END $$;
 SELECT jobq_enqueue('unique error', unique_key => 'k', on_conflict => 'error') AS job \gset
 SELECT pg_temp.refused($$jobq_enqueue('unique error', unique_key => 'k', on_conflict => 'error')$$);

@@ -189,23 +189,26 @@ Relation open_if_good(JobIndex which) {
 
 // What is wrong with an index, and what to do about it.
 struct Trouble {
-    const char *is;
+    const char *message;
     const char *hint;
 };
 
 Trouble trouble_with(JobIndex which) {
     const Oid index = known.indexes[static_cast<int>(which)];
-    if (!OidIsValid(index)) return {"is missing", "Create the index as in the install script of the extension."};
+    const char *name = name_of(which);
+    if (!OidIsValid(index))
+        return {psprintf("index jobq.%s is missing", name),
+                "Create the index as in the install script of the extension."};
     Relation whole = open_whole_index(index);
     if (whole == nullptr)
         return {
-            "is invalid and may lack jobs",
+            psprintf("index jobq.%s is invalid and may lack jobs", name),
             psprintf(
                 "Wait if the index is being created or dropped concurrently. Otherwise, run REINDEX INDEX CONCURRENTLY "
                 "jobq.%s.",
                 name_of(which))};
     index_close(whole, AccessShareLock);
-    return {"does not have the definition that jobq expects",
+    return {psprintf("index jobq.%s does not have the definition that jobq expects", name),
             "Drop the index, and create it as in the install script of the extension."};
 }
 
@@ -216,7 +219,7 @@ const char *reason_in_indexes() {
         const auto which = static_cast<JobIndex>(i);
         Relation index = open_if_good(which);
         if (index == nullptr) {
-            snprintf(reason, sizeof(reason), "index jobq.%s %s", name_of(which), trouble_with(which).is);
+            strlcpy(reason, trouble_with(which).message, sizeof(reason));
             return reason;
         }
         index_close(index, AccessShareLock);
@@ -439,8 +442,8 @@ Relation open_job_index(JobIndex which) {
     Relation index = open_if_good(which);
     if (index != nullptr) return index;
     const Trouble trouble = trouble_with(which);
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("index jobq.%s %s", name_of(which), trouble.is), errhint("%s", trouble.hint)));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s", trouble.message),
+                    errhint("%s", trouble.hint)));
     pg_unreachable();
 }
 

@@ -74,7 +74,7 @@ const char *described_use(const Row &row) {
     const char *kind = TextDatumGetCString(row.get(1));
     if (!row.is_null(2)) return psprintf("a wait for the event \"%s\"", TextDatumGetCString(row.get(2)));
     const ArrayType *jobs = jobs_at(row);
-    if (jobs == nullptr) return psprintf("a %s", kind);
+    if (jobs == nullptr) return psprintf("a step of kind \"%s\"", kind);
     if (strcmp(kind, core::step_kind_name(core::StepKind::Spawn)) == 0) return "the jobs that this job has spawned";
     return psprintf("a wait for %s of %d job%s", kind, count_of(jobs), count_of(jobs) == 1 ? "" : "s");
 }

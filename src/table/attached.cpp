@@ -90,9 +90,8 @@ void look_at_triggers(Relation table) {
     }
 }
 
-[[noreturn]] void unknown_layout(Relation table, const OwnColumn &column, const char *what) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("column \"%s\" of table jobq.%s %s", column.name, RelationGetRelationName(table), what),
+[[noreturn]] void unknown_layout(Relation table, const char *message) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s", message),
                     errhint("Do not change the columns of jobq, and rename a column of your own that has such a name. "
                             "After an upgrade, install the library and the SQL scripts of the same version, and run "
                             "ALTER EXTENSION jobq UPDATE."),
@@ -102,18 +101,23 @@ void look_at_triggers(Relation table) {
 
 void check_type(Relation table, const OwnColumn &own, const FormData_pg_attribute *column) {
     if (OidIsValid(own.type) && column->atttypid != own.type)
-        unknown_layout(table, own, psprintf("has the type %s", format_type_be(column->atttypid)));
+        unknown_layout(table, psprintf("column \"%s\" of table jobq.%s has the type %s", own.name,
+                                       RelationGetRelationName(table), format_type_be(column->atttypid)));
 }
 
 void check_fixed_columns(Relation table, const OwnColumns &own) {
     TupleDesc desc = RelationGetDescr(table);
+    const char *name = RelationGetRelationName(table);
     for (int i = 0; i < own.fixed; i++) {
         const OwnColumn &expected = own.columns[i];
-        if (i >= desc->natts) unknown_layout(table, expected, "is missing");
+        if (i >= desc->natts)
+            unknown_layout(table, psprintf("column \"%s\" of table jobq.%s is missing", expected.name, name));
         const FormData_pg_attribute *column = TupleDescAttr(desc, i);
-        if (column->attisdropped) unknown_layout(table, expected, "has been dropped");
+        if (column->attisdropped)
+            unknown_layout(table, psprintf("column \"%s\" of table jobq.%s has been dropped", expected.name, name));
         if (strcmp(NameStr(column->attname), expected.name) != 0)
-            unknown_layout(table, expected, psprintf("is called \"%s\"", NameStr(column->attname)));
+            unknown_layout(table, psprintf("column \"%s\" of table jobq.%s is called \"%s\"", expected.name, name,
+                                           NameStr(column->attname)));
         check_type(table, expected, column);
     }
 }
