@@ -95,7 +95,7 @@ PANELS = [
     ("Jobs that run", "short", 8, [(f'sum by (queue) (jobq_jobs{{status="processing",{OF_QUEUE}}})', "{{queue}}")]),
     ("Attempts that did not complete, per second", "ops", 12,
      [(f'sum by (queue, outcome) (rate(jobq_attempts_ended_total{{outcome!="completed",{OF_QUEUE}}}[$__rate_interval]))', "{{queue}} {{outcome}}")]),
-    ("Jobs that failed for good, in 15 minutes", "short", 12,
+    ("Jobs that failed permanently, in 15 minutes", "short", 12,
      [(f"sum by (queue, kind) (increase(jobq_jobs_failed_total{{{OF_QUEUE}}}[15m]))", "{{queue}} {{kind}}")]),
     ("Time from due to claim", "s", 12,
      [(f"histogram_quantile({q}, sum by (le) (rate(jobq_job_wait_seconds_bucket{{{OF_QUEUE}}}[$__rate_interval])))", f"p{q * 100:.0f}")

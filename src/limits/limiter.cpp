@@ -16,12 +16,11 @@ namespace jobq {
 namespace {
 
 [[noreturn]] void rate_needs_memory(std::string_view name) {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the rate limit of queue \"%.*s\" requires the jobq library to be preloaded",
-                    static_cast<int>(name.size()), name.data()),
-             errhint("Set shared_preload_libraries = 'jobq' and restart the server, or remove the rate with "
-                     "jobq_set_limit().")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the rate limit of queue \"%.*s\" requires the jobq library to be preloaded",
+                           static_cast<int>(name.size()), name.data()),
+                    errhint("Set shared_preload_libraries = 'jobq' and restart the server, or remove the rate with "
+                            "jobq_set_limit().")));
     pg_unreachable();
 }
 

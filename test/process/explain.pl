@@ -30,7 +30,7 @@ value($node, 'work', q{SELECT jobq_set_limit('open', max_running => 1), jobq_enq
 is(sqlstate($node, 'work', q{BEGIN; SELECT id FROM jobq_claim('open'); PREPARE TRANSACTION 'open claim'}), '00000', 'a claim is prepared');
 my $second = value($node, 'work', q{SELECT max(id) FROM jobq.jobs WHERE queue = 'open'});
 is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('open')}), '0', 'the limit is full');
-like(detail('limit', $second), qr/0 of max_running 1 run, the other places are taken by claims that are not committed/, 'a job says so');
+like(detail('limit', $second), qr/0 running, max_running is 1, and uncommitted claims take the other slots/, 'a job says so');
 like(value($node, 'work', q{SELECT string_agg(reason || ': ' || detail, chr(10)) FROM jobq_explain_queue('open')}),
     qr/\Alimit: [^\n]*uncommitted claims[^\n]*\nlocked: [^\n]*prepared transaction "open claim"\z/, 'the queue says who');
 value($node, 'work', q{ROLLBACK PREPARED 'open claim'});
