@@ -75,7 +75,7 @@ my $rounds = value($node, 'copy', q{SELECT rounds FROM jobq.workers WHERE databa
 becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 FROM jobq.workers WHERE database = 'copy'", 'round after round');
 my ($none, $notice) = run_sql($node, 'copy', 'SELECT count(*) FILTER (WHERE done <> 0) FROM jobq_tick()');
 is($none, '0', 'jobq_tick() does nothing');
-like($notice, qr/NOTICE:  jobq_tick() did nothing because a dump is being restored/, 'and says why');
+like($notice, qr/NOTICE:  jobq_tick\(\) did nothing because a dump is being restored/, 'and says why');
 is(value($node, 'copy', $jobs), $before, 'all jobs are as they were');
 
 my $second = session($node, 'copy');
