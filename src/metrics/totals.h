@@ -6,8 +6,8 @@
 // nameless series of its database until a place is free. Transactions whose changes cannot be known are counted as
 // missed, for example those that were prepared before the server started.
 //
-// A clean shutdown writes the totals to a file, which the next start reads and removes. After a crash the totals start
-// from zero, as the server's own statistics do. There are no totals without preload or with jobq.max_metric_series = 0.
+// A restart of the server resets the totals, as Prometheus expects of counters. There are no totals without preload or
+// with jobq.max_metric_series = 0.
 #pragma once
 
 #include "compat/pg.h"
