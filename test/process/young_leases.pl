@@ -245,7 +245,7 @@ my ($reported, $under) = split /\|/, work(q{SELECT id, lease FROM jobq_claim('q'
 $older->query(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1});
 is(work("SELECT jobq_heartbeat($reported, $under)"), 'held', 'a heartbeat comes by another connection');
 $older->query("SELECT jobq_complete($reported, $under)");
-like($older->{stderr}, qr/could not serialize access.*\nHINT:  The job may have been written since this transaction's snapshot/s, 'an older snapshot cannot report on it, and is told why');
+like($older->{stderr}, qr/could not serialize access.*\nHINT:  [^\n]*may have changed the job after the snapshot/s, 'an older snapshot cannot report on it, and is told why');
 $older->{stderr} = '';
 $older->query('ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ');
 is($older->query("SELECT jobq_complete($reported, $under)"), 't', 'the next one can');

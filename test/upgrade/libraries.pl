@@ -45,7 +45,7 @@ sub refused
     my ($database, $sql, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my (undef, $errors) = run_sql($node, $database, "\\set VERBOSITY verbose\n$sql");
-    return like($errors, qr/ERROR:  55000: .* requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*HINT:  Install that library\. Then restart/s, $name);
+    return like($errors, qr/ERROR:  55000: .* requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*HINT:  Install that version\. Then restart/s, $name);
 }
 
 # ---- old library, old SQL; the package of the new version arrives, the server goes on

@@ -80,11 +80,11 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '12', on_full: 'drop_oldest' }, /depth/, 'depth');
   is((await sql("SELECT max_depth, on_full FROM jobq.queues WHERE queue = 'idle'"))[0], { max_depth: 12, on_full: 'drop_oldest' }, 'depth: it is set');
   await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '1000', on_full: 'reject' }, /depth/, 'depth, as it was');
-  await wrong(writable, '/do/set_limit', { queue: 'idle', rate: '5' }, /how many starts and in how long/, 'half a rate');
-  await wrong(writable, '/do/set_limit', { queue: 'idle', max_running: '', rate: '', per: '' }, /a limit says/, 'an empty limit');
+  await wrong(writable, '/do/set_limit', { queue: 'idle', rate: '5' }, /needs both the number of starts and the time/, 'half a rate');
+  await wrong(writable, '/do/set_limit', { queue: 'idle', max_running: '', rate: '', per: '' }, /a limit needs/, 'an empty limit');
   await wrong(writable, '/do/set_depth', { queue: 'idle', max_depth: 'many', on_full: 'reject' }, /a number from/, 'no number');
-  await wrong(writable, '/do/retry', { id: '1; DROP TABLE jobq.jobs' }, /named by its number/, 'no number of a job');
-  await wrong(writable, '/do/retry', { id: '9223372036854775808' }, /named by its number/, 'too large a number');
+  await wrong(writable, '/do/retry', { id: '1; DROP TABLE jobq.jobs' }, /id of a job must be a number/, 'no number of a job');
+  await wrong(writable, '/do/retry', { id: '9223372036854775808' }, /id of a job must be a number/, 'too large a number');
 
   const failed = await value("SELECT id FROM jobq.jobs WHERE queue = 'imports' AND status = 'failed' ORDER BY id LIMIT 1");
   await say(writable, '/do/retry', { id: failed }, /it is pending/, 'retry');
@@ -146,8 +146,8 @@ export async function many({ writable, db, env }) {
   is(await countOf('imports', 'failed'), wanted + others, 'bulk: a preview changes nothing');
   await wrong(writable, '/bulk', { ...filter, ids: ids(shown) }, /tick the box/, 'bulk without the box');
   await wrong(writable, '/bulk', { ...filter, status: '', ids: ids(shown), sure: '1' }, /choose one of the statuses/, 'bulk without a status');
-  await wrong(writable, '/bulk', { ...filter, ids: '1 2 x', sure: '1' }, /not what the preview made/, 'bulk with rubbish');
-  await wrong(writable, '/bulk', { ...filter, ids: Array.from({ length: 6000 }, (_, i) => i).join(' '), sure: '1' }, /not what the preview made/, 'bulk with too many');
+  await wrong(writable, '/bulk', { ...filter, ids: '1 2 x', sure: '1' }, /does not come from the preview/, 'bulk with rubbish');
+  await wrong(writable, '/bulk', { ...filter, ids: Array.from({ length: 6000 }, (_, i) => i).join(' '), sure: '1' }, /does not come from the preview/, 'bulk with too many');
   is((await preview({ ...filter, status: 'pending' })).status, 400, 'bulk: a retry does not apply to pending jobs');
 
   // Between preview and press one of them is retried by somebody else, and another is no longer what the filter says.

@@ -46,7 +46,7 @@ export async function rights({ db, ids, ofRole }) {
   for (const path of ['/', '/queues', '/jobs', `/job/${ids.failed}`, '/failures', '/schedules', '/handlers']) {
     const { status, text } = await page(nobody, path);
     is(status, 403, `who was granted nothing does not see ${path}`);
-    ok(/A right is missing/.test(text) && !/bob@example|mailbox/.test(text), `and is told so on ${path}`, text);
+    ok(/A privilege is missing/.test(text) && !/bob@example|mailbox/.test(text), `and is told so on ${path}`, text);
   }
   await nobody.stop();
 }

@@ -60,7 +60,7 @@ def test_the_address_of_another_shard_is_refused():
         before = third.execute(maps).fetchone()
         for use in (conn, second):
             for number in (1, 2):
-                fails(use, "08001", "SELECT jobq_alter_shard(%s, %s)", number, connection(3), says=f"database is shard 3, and the router called shard {number}")
+                fails(use, "08001", "SELECT jobq_alter_shard(%s, %s)", number, connection(3), says=f"database is shard 3, but the router called shard {number}")
         fails(conn, "08001", "SELECT jobq_alter_shard(2, 'host=/nowhere dbname=shard2')", says="shard 2 cannot be reached")
         assert third.execute(maps).fetchone() == before
         queue = one(conn, "SELECT q FROM (SELECT 'queue ' || n AS q FROM generate_series(1, 1000) n) q JOIN jobq_router.buckets b"
@@ -74,7 +74,7 @@ def test_the_address_of_another_shard_is_refused():
         # A router that has such an address nevertheless.
         second.execute("UPDATE jobq_router.shards SET connection = %s WHERE shard_id = 2", (connection(3),))
         second.execute("SELECT jobq_router.make_servers()")
-        says = "database is shard 3, and the router called shard 2"
+        says = "database is shard 3, but the router called shard 2"
         for call, argument in (("SELECT jobq_enqueue(%s)", queue), ("SELECT * FROM jobq_claim(%s, 'w')", queue), ("SELECT jobq_complete(%s, '{}')".format(lease), job),
                                ("SELECT jobq_get(%s)", job), ("SELECT * FROM jobq_complete_many(ARRAY[%s], '{{{}}}')".format(lease), job),
                                ("SELECT jobq_pause_queue(%s)", queue), ("SELECT jobq_heartbeat_worker('w'), %s", queue)):
