@@ -144,7 +144,7 @@ export async function many({ writable, db, env }) {
   like(textOf(shown.text), new RegExp(` ${wanted} jobs match\\.`), `bulk: the preview says that ${wanted} match`);
   is(ids(shown).split(' ').length, wanted, 'bulk: and names them');
   is(await countOf('imports', 'failed'), wanted + others, 'bulk: a preview changes nothing');
-  await wrong(writable, '/bulk', { ...filter, ids: ids(shown) }, /tick the box/, 'bulk without the box');
+  await wrong(writable, '/bulk', { ...filter, ids: ids(shown) }, /check the box/, 'bulk without the box');
   await wrong(writable, '/bulk', { ...filter, status: '', ids: ids(shown), sure: '1' }, /choose one of the statuses/, 'bulk without a status');
   await wrong(writable, '/bulk', { ...filter, ids: '1 2 x', sure: '1' }, /does not come from the preview/, 'bulk with rubbish');
   await wrong(writable, '/bulk', { ...filter, ids: Array.from({ length: 6000 }, (_, i) => i).join(' '), sure: '1' }, /does not come from the preview/, 'bulk with too many');

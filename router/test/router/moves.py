@@ -115,7 +115,7 @@ def test_what_jobq_refuses_a_spread_queue_refuses():
         rows = conn.execute("SELECT * FROM jobq_enqueue_many('spread', '[0:1]={1,2}'::jsonb[], unique_keys => '{a,b}')").fetchall()
         assert [one(conn, "SELECT (jobq_get(%s)).payload", r.job_id) for r in rows] == [1, 2]
         options = "options => '{\"on_conflict\": \"replace\", \"metadata\": {\"m\": 1}}'"
-        fails(conn, "22023", f"SELECT jobq_enqueue_many('spread', '{{1}}', concurrency_keys => '{{c}}', {options})", says='needs a "unique_key"')
+        fails(conn, "22023", f"SELECT jobq_enqueue_many('spread', '{{1}}', concurrency_keys => '{{c}}', {options})", says='requires argument "unique_key"')
         many = conn.execute(f"SELECT * FROM jobq_enqueue_many('spread', '{{3,4}}', unique_keys => '{{a,NULL}}', {options})").fetchall()
         assert [r.is_new for r in many] == [False, True] and many[0].job_id == rows[0].job_id
         assert [one(conn, "SELECT j.payload || j.metadata FROM jobq_get(%s) j", r.job_id) for r in many] == [[3, {"m": 1}], [4, {"m": 1}]]
