@@ -6,7 +6,7 @@ In SQL nobody needs a list: status < 'processing' waits, status > 'processing' h
 import re
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parents[2] / "src" / "job" / "job_status_policy.h"
+TABLE = Path(__file__).resolve().parents[2] / "src" / "core" / "job_status.h"
 PHASES = dict(re.findall(r'^ +STATUS\(\w+, "(\w+)", (\w+), ', TABLE.read_text(), re.MULTILINE))
 
 ALL = tuple(PHASES)
