@@ -9,18 +9,18 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 PAGE = os.path.join(ROOT, "router/README.md")
 ROUTES = os.path.join(ROOT, "router/sql/router/routes")
 SAYS = {
-    "own": "in a way of its own, by queue and keys as above",
-    "id": "to the shard that the id says",
-    "ids": "split by the ids, answered in the order of the call",
+    "own": "to the shards of the queue and keys, as described above",
+    "id": "to the shard whose number the id contains",
+    "ids": "to the shards of the ids; results in the order of the call",
     "any": "to any shard",
     "queue": "to each shard in turn",
-    "queue sum": "to each shard in turn, until as many jobs have been changed as were asked for; the sum",
-    "all rows": "to all shards; the rows of all",
-    "all sum": "to all shards; the sum",
-    "all or": "to all shards; true where one of them says so",
-    "all first": "to all shards; what the one says that knows it",
+    "queue sum": "to each shard in turn, until the requested number of jobs has been changed; returns the sum",
+    "all rows": "to all shards; returns the rows of all shards",
+    "all sum": "to all shards; returns the sum",
+    "all or": "to all shards; returns true if one shard returns true",
+    "all first": "to all shards; returns the result of the shard that has the schedule",
     "all void": "to all shards",
-    "all greatest": "to all shards; the latest",
+    "all greatest": "to all shards; returns the latest result",
 }
 BEGIN, END = "<!-- routes -->\n", "<!-- end of routes -->\n"
 
@@ -32,11 +32,11 @@ def table():
             continue
         name, way, rest = (line.strip().split(None, 2) + [""])[:3]
         if way == "refused":
-            says = f"refused, 0A000: {rest}"
+            says = f"rejected (0A000): {rest}"
         else:
             says = SAYS.get(f"{way} {rest.split()[0]}" if rest else way) or SAYS[way]
         ways.setdefault(says, []).append(f"`{name}`")
-    return "| calls | go |\n|---|---|\n" + "".join(f"| {', '.join(names)} | {says} |\n" for says, names in ways.items())
+    return "| calls | destination |\n|---|---|\n" + "".join(f"| {', '.join(names)} | {says} |\n" for says, names in ways.items())
 
 
 def main():
