@@ -97,7 +97,7 @@ SharedUsage round_robin_usage() {
         entries += set->places.used();
         SpinLockRelease(&set->lock);
     }
-    return {entries, kSharedSets * decltype(Places::places)::kPlaces, evictions(Part::RoundRobin)};
+    return {entries, int64{kSharedSets} * decltype(Places::places)::kPlaces, evictions(Part::RoundRobin)};
 }
 
 Size round_robin_size() { return sizeof(Places) * kSharedSets; }

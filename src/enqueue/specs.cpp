@@ -115,15 +115,17 @@ struct Key {
     Way enqueue, many, schedule;
     void (*read)(const Reading &reading);
     const char *argument_of_many = nullptr;  // if it differs from the key's name
-    bool null_is_value = false;
 };
+
+// Returns whether null is a value of the key. For all other keys it means that the key is missing.
+bool null_is_value(const Key &key) { return std::string_view(key.name) == "payload"; }
 
 // Keys that decide where a job goes are arguments, because grants and the router only read arguments.
 constexpr Key kKeys[] = {
     {"queue", kArgument, kArgument, kArgument,
      [](const Reading &r) { r.spec->job.queue = text_of_key(r.key, r.value); }},
     {"payload", kArgument, kArgument, kArgument, [](const Reading &r) { r.spec->job.payload = read_json(r); },
-     "payloads", true},
+     "payloads"},
     {"kind", kArgument, kArgument, kArgument, [](const Reading &r) { r.spec->job.kind = text_of_key(r.key, r.value); }},
     {"priority", kArgument, kArgument, kOption,
      [](const Reading &r) { r.spec->job.priority = check_priority(int_of_key(r.key, r.value), r.key); }},
@@ -210,7 +212,7 @@ const Key &find_key(std::string_view name, KeysOf call) {
 
 void read_key(const JsonKey &given, KeysOf call, ParsedSpec *spec, const Refs &refs) {
     const Key &key = find_key(given.name, call);
-    if (given.value.type == jbvNull && !key.null_is_value) return;
+    if (given.value.type == jbvNull && !null_is_value(key)) return;
     const Reading reading = {key.name, given.value, spec, &refs};
     with_key_context(key.name, [&] { key.read(reading); });
 }

@@ -49,9 +49,9 @@ constexpr int64 kNeverEvicts = -1;
 // processes that attach to it.
 struct SharedPart {
     Part part;
+    int locks;
     const char *name;     // in pg_shmem_allocations
     const char *tranche;  // of its LWLocks, in pg_stat_activity; nullptr: it has none
-    int locks;
     Size (*size)();
     void (*make)(void *memory, bool fresh);
     SharedUsage (*usage)();  // nullptr: the part is not a table
