@@ -133,7 +133,7 @@ SharedUsage notices_usage() {
     for (Board *board = boards; board < boards + kMaxDatabases; board++)
         for (Notice &notice : board->notices) entries += pg_atomic_read_u64(&notice.tag) != 0;
     LWLockRelease(notices_lock());
-    return {entries, kMaxDatabases * kMaxNotices, evictions(Part::Notices)};
+    return {entries, int64{kMaxDatabases} * kMaxNotices, evictions(Part::Notices)};
 }
 
 }  // namespace jobq
