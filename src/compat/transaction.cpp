@@ -52,7 +52,7 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
     enter(Phase::SavepointAbort);
 }
 
-// Called once for each released resource owner, also for those of portals.
+// Called once for each released resource owner, including the owners of portals.
 void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) {
     if (phase != RESOURCE_RELEASE_AFTER_LOCKS) return;
     if (savepoint_aborted && !is_top_level) {

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The table of router/README.md is that of router/sql/router/routes. With --write it is made anew."""
+"""Compares the table in router/README.md with router/sql/router/routes. With --write, generates the table again."""
 
 import os
 import re
