@@ -1,6 +1,5 @@
 // The duties that end leases: because the worker sends no heartbeats or its process has exited, because the attempt
-// takes
-// too long, or because the job ignores its cancellation. They skip jobs that other transactions have locked.
+// takes too long, or because the job ignores its cancellation. They skip jobs that other transactions have locked.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -230,7 +229,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     }
     if (jobs_were_locked()) {
         lock_jobs_table();
-        note_jobs_unlocked();
+        note_jobs_free();
     }
     grace_start = lease_grace(grace_start);
     // A commit that publishes its jobs after this voids the horizon, so the horizon misses no job that is outside the

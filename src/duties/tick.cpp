@@ -93,6 +93,7 @@ bool leaves_out_still(Duty duty) {
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
     grace_start = later_grace(grace_start);
     return with_spi([&] {
+        note_locks();
         // Unknown counters make every reader count the rows.
         const TimestampTz earliest =
             Min(Min(earliest_deadline(grace_start, cancel_grace()), next_schedule_due()), recount_due(true));

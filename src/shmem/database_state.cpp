@@ -189,11 +189,19 @@ void doubt_heartbeats() {
 }
 
 void note_jobs_free() {
-    // While no rescue has got past an earlier lock, the beginning of that lock counts.
-    if (jobs_were_locked()) return;
-    without_state.free_at = GetCurrentTimestamp();
-    if (DatabaseState *db = known_session_database())
-        pg_atomic_write_u64(&db->jobs_free_at, static_cast<uint64>(without_state.free_at));
+    DatabaseState *db = known_session_database();
+    const TimestampTz now = GetCurrentTimestamp();
+    const TimestampTz free_at =
+        db == nullptr ? without_state.free_at : static_cast<TimestampTz>(pg_atomic_read_u64(&db->jobs_free_at));
+    const bool long_lock = jobs_were_locked() && now - free_at >= kLongLock;
+    without_state.free_at = now;
+    without_state.jobs_locked = false;
+    if (long_lock) without_state.unlocked_at = now;
+    if (db == nullptr) return;
+    // The grace must be set before the table counts as free, so that no rescue overlooks it.
+    if (long_lock) pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(now));
+    db->jobs_locked = false;
+    pg_atomic_write_u64(&db->jobs_free_at, static_cast<uint64>(now));
 }
 
 void note_jobs_locked() {
@@ -204,19 +212,6 @@ void note_jobs_locked() {
 bool jobs_were_locked() {
     const DatabaseState *db = known_session_database();
     return db == nullptr ? without_state.jobs_locked : db->jobs_locked;
-}
-
-void note_jobs_unlocked() {
-    DatabaseState *db = known_session_database();
-    const TimestampTz now = GetCurrentTimestamp();
-    const TimestampTz free_at =
-        db == nullptr ? without_state.free_at : static_cast<TimestampTz>(pg_atomic_read_u64(&db->jobs_free_at));
-    const bool lasted = now - free_at >= kLongLock;
-    without_state.jobs_locked = false;
-    if (lasted) without_state.unlocked_at = now;
-    if (db == nullptr) return;
-    if (lasted) pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(now));
-    db->jobs_locked = false;
 }
 
 TimestampTz jobs_unlocked_at() {

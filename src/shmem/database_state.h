@@ -112,7 +112,7 @@ struct DatabaseState {
     TimestampTz heartbeats_checked_grace;  // start of the grace at that time
 
     pg_atomic_uint64 jobs_free_at;  // when the table was last seen without such a lock; 0: never
-    pg_atomic_uint64 unlocked_at;   // when a rescue last waited out such a lock that lasted kLongLock; 0: never
+    pg_atomic_uint64 unlocked_at;   // when a duty last got the table after such a long lock; 0: never
 
     TimestampTz last_round;   // end of the last round; 0: none
     TimestampTz last_chores;  // when prune and repair ran last
@@ -201,15 +201,14 @@ void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
 
 // While another session holds a lock on jobq.jobs that conflicts with writes, workers cannot send heartbeats, so a
-// lease may run out although its worker is alive. Each duty therefore notes whether it found the table so locked. The
-// next rescue first waits until it gets the table. If the lock lasted kLongLock or longer, the rescue gives all leases
-// one timeout of grace. Shorter locks give no grace, because frequent ones would delay the rescue forever. Without
-// preload the note is visible only to the session that made it.
+// lease may run out although its worker is alive. Each duty therefore notes whether it found the table so locked. A
+// rescue that found it locked first waits until it gets the table. The first duty that gets the table after a lock of
+// kLongLock or longer gives all leases one timeout of grace. Shorter locks give no grace, because frequent ones would
+// delay the rescue forever. Without preload the note is visible only to the session that made it.
 constexpr core::Micros kLongLock = 5 * core::kSecond;
 void note_jobs_free();
 void note_jobs_locked();
 bool jobs_were_locked();
-void note_jobs_unlocked();
 // Returns when the last grace began; 0: never.
 TimestampTz jobs_unlocked_at();
 

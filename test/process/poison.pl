@@ -21,10 +21,13 @@ sub run_worker
 {
     my ($name, $queue, $batch) = @_;
     my $session = session($node, 'work');
+    my $found_at = time;
     for (;;)
     {
         my $held = $session->query("SELECT id || '/' || lease || '/' || (payload #>> '{}') FROM jobq_claim('$queue', '$name', batch => $batch)");
         last if $held eq '' && $session->query("SELECT EXISTS (SELECT FROM jobq.jobs WHERE queue = '$queue' AND status IN ('blocked', 'pending', 'processing'))") eq 'f';
+        $found_at = time if $held ne '';
+        POSIX::_exit(1) if time - $found_at > 90;
         usleep(50_000) if $held eq '';
         for my $job (split /\n/, $held)
         {
@@ -64,6 +67,11 @@ sub work_off
         die 'no worker left' if $pid < 0;
         my $name = delete $running{$pid} // next;
         next if $? == 0;
+        if ($? >> 8 == 1)
+        {
+            kill 'KILL', keys %running;
+            die "$queue: a worker has found no job for 90 s, but there are unfinished jobs";
+        }
         $deaths++;
         # The silence of an hour.
         work("UPDATE jobq.jobs SET last_heartbeat = last_heartbeat - interval '2 hours' WHERE worker_id = '$known_as{$pid}' AND status = 'processing'");
@@ -82,7 +90,8 @@ sub fate
 }
 
 # One guilty job among a hundred, the worker alone with it. The rescue takes the batch in four pieces.
-work(q{SELECT jobq_create_queue('one', heartbeat_timeout => '1 hour')});
+work(q{SELECT jobq_create_queue('one', heartbeat_timeout => '1 hour'),
+              jobq_create_queue('many', heartbeat_timeout => '1 hour', round_robin => true), jobq_set_limit('many', '*', max_running => 40)});
 work(q{SELECT count(jobq_enqueue('one', CASE n WHEN 38 THEN '"guilty"' ELSE to_jsonb(n) END)) FROM generate_series(1, 100) n});
 my $begin = time;
 my $deaths = work_off('one', 1, 100, 0);
@@ -93,7 +102,6 @@ is(work(q{SELECT max(attempts), sum(lost_attempts) FROM jobq.jobs WHERE queue = 
 is(work(q{SELECT count(*) FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'one' AND a.outcome = 'lost'}), '66', 'every attempt is on record: 63 lost in the batch, and three');
 
 # Many workers, several guilty jobs, groups and limits.
-work(q{SELECT jobq_create_queue('many', heartbeat_timeout => '1 hour', round_robin => true), jobq_set_limit('many', '*', max_running => 40)});
 work(q{SELECT count(jobq_enqueue('many', CASE WHEN n % 50 = 13 THEN '"guilty"' ELSE to_jsonb(n) END, concurrency_key => 'k' || n % 7,
                                  group_key => CASE WHEN n % 10 = 5 THEN 'g' || n % 3 END)) FROM generate_series(1, 300) n});
 $begin = time;
