@@ -72,7 +72,7 @@ Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.
 
 // Each part has a rank, which orders events of the same instant. Attempts are read from jobq.attempts, and the latest
 // attempt from the job unless it is already there. The error of a cancelled job is reported as the reason if
-// cancellation was not requested and the error is not that of an earlier attempt. Only a scheduled job has a due time
+// cancellation was not requested and no earlier attempt has the same error. Only a scheduled job has a due time
 // in the future.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail

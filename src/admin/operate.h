@@ -31,12 +31,12 @@ struct JobFilter {
 
 // Returns whether the operation can change a job of this status.
 bool operation_applies(Operation operation, core::JobStatus status);
-// Locks those of the jobs that the operation applies to and that are in scope. Returns rows with LOCKED_COLUMNS. For a
+// Locks the jobs in scope that the operation can change, and skips the others. Returns rows with LOCKED_COLUMNS. For a
 // dead letter that is retried, the queue to which it moves back must be in scope.
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope);
 
-// Applies the operation to those of these jobs to which it applies. Returns the new status, or for Delete the previous
-// one. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another job has.
+// Performs the operation on the jobs that it can change, and skips the others. Returns the new status, or for Delete
+// the previous one. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another job has.
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now);
 // Does the same for many jobs that lock_matching() has locked. Retry leaves out jobs whose unique key another job has.
 // Returns how many jobs were changed.

@@ -183,7 +183,7 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
     return true;
 }
 
-// Returns how many slots of the limit are taken, including those of uncommitted claims. Returns -1, and reports it, if
+// Returns how many slots of the limit are taken, including slots of uncommitted claims. Returns -1, and reports it, if
 // a claim would fail.
 int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     int taken = 0;

@@ -8,7 +8,7 @@
 
 namespace jobq {
 
-// Makes those of these jobs (bigint[]) pending that are finished or scheduled, and whose home queues are in scope.
+// Makes the finished and scheduled jobs among these (bigint[]) pending if their home queues are in scope.
 // Raises 23505 for a job whose unique key another job has.
 Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now);
 // Does the same in any queue, but leaves out jobs whose unique key another job has. Returns how many were changed.

@@ -1,6 +1,5 @@
 // Takes the jobs of one lane and skips empty ranges, throttled ranges, suspects, and jobs that other claims took a
-// moment ago.
-// Only claim.cpp may call this.
+// moment ago. Only claim.cpp may call this.
 #pragma once
 
 #include "claim/take_job.h"

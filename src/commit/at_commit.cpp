@@ -23,8 +23,7 @@ namespace jobq {
 namespace {
 
 // Unblocks the jobs that depend on the finished jobs or await them. A completed job only matters to the jobs whose
-// active
-// edge leads to it. Every other end of a job matters to all jobs that depend on it.
+// active edge leads to it. Every other end of a job matters to all jobs that depend on it.
 void unblock_followers(const TransactionLog &log) {
     if (!any_job_awaited()) return;
     if (log.finished_unknown) {

@@ -20,8 +20,7 @@ void wake_for_finished();       // also unblocks the jobs that depend on the fin
 void forget_claims();           // after a rollback
 
 // Publishes that a prepared transaction of this database has ended and is visible to other sessions. Publishes changes
-// of
-// any job, because it is no longer known which jobs the transaction has changed. Raises no error.
+// of any job, because it is no longer known which jobs the transaction has changed. Raises no error.
 void publish_prepared(PreparedEffects effects);
 
 }  // namespace jobq

@@ -99,11 +99,9 @@ PreparedEffects effects_of(const TransactionLog &log) {
 }
 
 // Enters the transactions that were prepared before the server began to write. The server keeps a dummy process for
-// each
-// prepared transaction, and does not clear it when the transaction ends. No new prepared transaction can have reused
-// one
-// of them, because every session calls this function before it prepares. So no transaction is missed, not even one that
-// has just ended.
+// each prepared transaction, and does not clear it when the transaction ends. No new prepared transaction can have
+// reused one of them, because every session calls this function before it prepares. So no transaction is missed, not
+// even one that has just ended.
 void adopt() {
     if (shared == nullptr || shared->capacity == 0 || shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();
@@ -227,9 +225,8 @@ void publish_what_is_left() {
 bool has_room() { return shared->capacity - static_cast<int>(pg_atomic_read_u32(&shared->count)) >= MaxBackends; }
 
 // Makes sure that keep_log() finds a free place. MaxBackends free places are enough, because at most MaxBackends
-// sessions
-// have called this function and have not taken their place yet. That many places are free when the entries of all ended
-// transactions have been released, because at most max_prepared_xacts transactions have not ended.
+// sessions have called this function and have not taken their place yet. That many places are free when the entries of
+// all ended transactions have been released, because at most max_prepared_xacts transactions have not ended.
 void make_room() {
     while (!has_room()) {
         CHECK_FOR_INTERRUPTS();

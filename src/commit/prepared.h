@@ -4,9 +4,8 @@
 //
 // PREPARE TRANSACTION stores the effects here, under the transaction's number. No callback reports the end of the
 // prepared transaction, so jobq asks the server. A command that ends a prepared transaction runs in a transaction
-// without
-// a number that writes WAL. At the end of every such transaction the process checks which prepared transactions have
-// ended. If one is ended in any other way, the next round of the worker finds out.
+// without a number that writes WAL. At the end of every such transaction the process checks which prepared transactions
+// have ended. If one is ended in any other way, the next round of the worker finds out.
 //
 // Transactions that were prepared before the server began to write, that is, before its start or promotion, are entered
 // at the end of the first transaction. Their effects are unknown, so they count as having all effects.

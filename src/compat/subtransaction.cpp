@@ -1,4 +1,4 @@
-// See subtransaction.h. The order of the steps is that of plpgsql's exec_stmt_block.
+// See subtransaction.h. The steps have the same order as in plpgsql's exec_stmt_block.
 #include "compat/pg.h"
 
 #include "compat/subtransaction.h"

@@ -1,7 +1,6 @@
 // Mechanisms that a build can leave out, one at a time, so that the benchmark group `ablation` can measure the value of
 // each: make COPT=-DJOBQ_WITHOUT=PlaceCache. The installed library has all of them, and the tests for them cost
-// nothing.
-// Purpose and measured value of each mechanism: docs/design.md, "What the mechanisms are worth".
+// nothing. Purpose and measured value of each mechanism: docs/design.md, "What the mechanisms are worth".
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ constexpr Micros kAnySpan = INT64_MAX;
 //   SWITCH(name, text):                           a boolean; false by default
 //
 // A default of 0 below the lowest value means "none", as does NULL in the table. Then the value 0, or the empty name of
-// a queue, removes the setting. The order is that of the arguments. An upgrade may add settings at the end.
+// a queue, removes the setting. The settings have the order of the arguments. An upgrade may add settings at the end.
 // clang-format off
 #define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
     NUMBER(max_attempts, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \

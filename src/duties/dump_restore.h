@@ -1,8 +1,7 @@
 // Stops the tick while a dump is being restored. pg_restore loads and commits one table after the other, so until the
 // last table is loaded, a job may lack its dependencies, or a queue may lack the settings for the retention of its
-// jobs.
-// The restoring session holds a session-level advisory lock, which no SQL function can take, until it disconnects. The
-// tick tries to take a conflicting lock, and leaves all jobs alone if that fails.
+// jobs. The restoring session holds a session-level advisory lock, which no SQL function can take, until it
+// disconnects. The tick tries to take a conflicting lock, and leaves all jobs alone if that fails.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,8 +18,7 @@ bool restores(Oid owner);
 void note_restore();
 
 // Returns whether no session is restoring a dump. A session that has been idle for a minute counts as finished.
-// Prevents
-// a restore from beginning before the transaction ends. Must be called inside with_spi().
+// Prevents a restore from beginning before the transaction ends. Must be called inside with_spi().
 bool no_restore();
 
 }  // namespace jobq

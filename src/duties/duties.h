@@ -8,10 +8,9 @@
 namespace jobq {
 
 // Each function changes a batch of jobs. A job that cannot be changed, for example because a user's trigger raises an
-// error, is skipped, counted, and reported.
-// rescue_expired() first puts the running jobs that are not rescue-indexed yet into the rescue's index. It checks the
-// rescue-indexed jobs only if the horizon (leases/horizon.h) shows that a lease has expired at `now` or that a
-// cancellation was requested before `requested_before`.
+// error, is skipped, counted, and reported. rescue_expired() first puts the running jobs that are not rescue-indexed
+// yet into the rescue's index. It checks the rescue-indexed jobs only if the horizon (leases/horizon.h) shows that a
+// lease has expired at `now` or that a cancellation was requested before `requested_before`.
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch);
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
 DutyOutcome promote_due(TimestampTz now, int batch);

@@ -197,8 +197,7 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
 }
 
 // Puts running jobs whose lease is no longer young (leases/young_leases.h) into the rescue's index, at most `batch`
-// jobs.
-// A job that another transaction has locked does not delay the others.
+// jobs. A job that another transaction has locked does not delay the others.
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not show the leases that must be checked.
     if (IsolationUsesXactSnapshot()) return;

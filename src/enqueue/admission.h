@@ -14,9 +14,10 @@ struct Newcomer {
     core::OnConflict on_conflict;
 };
 
-// Makes room (enqueue/depth.h) in each queue for those of these jobs that will be new, as far as the snapshot shows: a
-// key counts once, and not at all if a job already has it. Does not drop that job, which the call will return, and does
-// not drop the jobs that the new jobs depend on (`needed`). Sorts `jobs`. Raises 53400 if there is not enough room.
+// Makes room (enqueue/depth.h) in each queue for the jobs that will be new, as far as the snapshot shows: of several
+// jobs with the same unique key, one counts, and none if an existing job has the key. Never drops such an existing job,
+// because the call will return it, nor the jobs that the new jobs depend on (`needed`). Sorts `jobs`. Raises 53400 if
+// there is not enough room.
 void admit_jobs(Newcomer *jobs, int count, TimestampTz now, const SparedJobs &needed = {nullptr, 0});
 
 }  // namespace jobq

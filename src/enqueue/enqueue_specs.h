@@ -13,7 +13,7 @@ namespace jobq {
 // for several jobs whose unique keys are not part of it.
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false);
 // Sets the attributes that depend on the queue's settings, under the lock on jobq.jobs, so that max_depth and
-// max_attempts are those that were committed before the lock was granted.
+// max_attempts have the values that were committed before the lock was granted.
 void fill_from_queue(JobSpec *spec, bool has_max_attempts);
 
 // Inserts one job without a unique key into the open table. Returns its id.
@@ -28,8 +28,8 @@ struct Enqueued {
     bool is_new;
     bool is_over;  // if not new: the job has finished and keeps the key; it may no longer exist
 };
-// Prevents the deletion of those of these jobs that are not new until the transaction ends, and waits for sessions that
-// are deleting one. Raises 40001 if a job no longer exists that was unfinished when its key was looked up. Sets `over`,
+// Prevents the deletion of the jobs that already exist until the transaction ends, and waits for sessions that are
+// deleting one. Raises 40001 if a job no longer exists that was unfinished when its key was looked up. Sets `over`,
 // which must have room for all, to the ids of the finished jobs that exist, in ascending order, and returns their
 // number. Inside with_spi(), with the owner's rights.
 int hold_known(const Enqueued *enqueued, int count, Datum *over);

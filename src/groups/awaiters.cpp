@@ -130,7 +130,7 @@ int watch_next(Datum *jobs, Datum *next, int count) {
     return count;
 }
 
-// Adds those of these jobs whose wait for others may be over.
+// Adds the jobs whose wait for others may be over to `over`.
 void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
     while (count > 0) {
         CHECK_FOR_INTERRUPTS();

@@ -17,12 +17,11 @@ namespace jobq {
 // read().
 int64 find_one_waiting_for(int64 job, Datum ids, Snapshot snapshot);
 
-// Returns rows (id): those of these jobs that wait for themselves through others, the highest id first. Inside
-// with_spi().
+// Returns rows (id) of the jobs that wait for themselves through others, the highest id first. Inside with_spi().
 Rows find_rings(Datum *jobs, int count);
 
-// Returns rows (id, head): those of these finished jobs (bigint[]) that would wait permanently in the line of the group
-// with the same position in `groups` (bigint[]), because the head of the group waits for them. Inside with_spi().
+// Returns rows (id, head) of the finished jobs (bigint[]) that would wait permanently in the line of the group with the
+// same position in `groups` (bigint[]), because the head of the group waits for them. Inside with_spi().
 Rows find_rings_by_line(Datum jobs, Datum groups);
 
 }  // namespace jobq

@@ -110,7 +110,7 @@ Statement deactivate = {
     "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Locks those of these jobs that wait or have never started. A job that has never started waits for its dependencies
+// Locks the jobs that wait or have never started. A job that has never started waits for its dependencies
 // again when it is retried.
 Statement lock_dependents_by_id = {
     R"(SELECT j.id FROM jobq.jobs j
@@ -122,7 +122,7 @@ Statement find_dependent_ones = {
        WHERE EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id))",
     {INT8ARRAYOID}};
 
-// Selects those of these locked jobs that wait, but not for a dependency yet.
+// Selects the locked jobs that wait, but not for a dependency yet.
 Statement find_not_blocked = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
@@ -151,7 +151,7 @@ Statement lock_in_line = {
        FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
-// Locks those of these jobs that no longer wait for anything. Waits for sessions that are changing them.
+// Locks the jobs that no longer wait for anything. Waits for sessions that are changing these jobs.
 Statement lock_free = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
@@ -193,7 +193,7 @@ text *reason_of(const Row &row) {
 }
 
 void promote_jobs(const Datum *ids, int count, TimestampTz now) {
-    // The time of a duty is earlier than that of jobs that have been enqueued since it began.
+    // `now` is when the duty began, and jobs may have been enqueued since then.
     let_happen(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
 }
 

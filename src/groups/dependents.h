@@ -25,7 +25,7 @@ void deactivate_dependencies(Datum *jobs, int count);
 // Gives an active edge to each of these jobs that is blocked. A job in the line of its group leaves the line if it has
 // a reason to wait, and otherwise keeps its place.
 void settle_dependents(Datum jobs);
-// Unblocks those of these jobs that have no dependencies any more and are not in the line of a group.
+// Unblocks the jobs that have no dependencies any more and are not in the line of a group.
 void free_dependents(Datum jobs, TimestampTz now);
 // Does both for all blocked jobs.
 void settle_all_dependents(TimestampTz now);
@@ -34,7 +34,7 @@ void settle_all_dependents(TimestampTz now);
 // ends. Statements that run afterwards see what those sessions have done. Raises 40001 if they cannot, because the
 // snapshot is older.
 void lock_dependents(Datum jobs);
-// After lock_dependents(): blocks those of these jobs that have not started and have a reason to wait.
+// After lock_dependents(): blocks the jobs that have not started and have a reason to wait.
 void block_dependents(Datum jobs);
 // Returns whether the job has a reason to wait: a dependency that has not finished, or whose failure must cancel the
 // job.

@@ -1,8 +1,6 @@
 // The SQL functions jobq_set_handler and jobq_drop_handler, and the function that the view jobq.handlers calls. The
-// first
-// two check arguments and rights and write the rows. They are not SECURITY DEFINER, because the caller must be allowed
-// to
-// become the role that runs the handler.
+// first two check arguments and rights and write the rows. They are not SECURITY DEFINER, because the caller must be
+// allowed to become the role that runs the handler.
 #include "compat/pg.h"
 
 #include "compat/args.h"

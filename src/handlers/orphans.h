@@ -1,8 +1,6 @@
 // Orphans: jobs that run under an executor's lease (shmem/executors.h) that no running executor holds, because the
-// process
-// has exited, because the server has crashed or was restarted or promoted, or because the rows come from another
-// server.
-// Only rescue.cpp may call this.
+// process has exited, because the server has crashed or was restarted or promoted, or because the rows come from
+// another server. Only rescue.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"
@@ -21,8 +19,7 @@ struct Orphans {
 };
 
 // Locks at most `at_most` orphans, and skips rows that other transactions have locked. Without `search`, only checks
-// the
-// leases in the slots of executors, which costs almost nothing. Must be called inside with_spi().
+// the leases in the slots of executors, which costs almost nothing. Must be called inside with_spi().
 Orphans lock_orphans(const RunningIds *search, int at_most);
 
 }  // namespace jobq

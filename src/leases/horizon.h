@@ -6,7 +6,7 @@
 
 namespace jobq {
 
-// Returns the horizon of the rescue-indexed jobs, including those of the current transaction.
+// Returns the horizon of the rescue-indexed jobs, including the jobs that the current transaction has claimed.
 Horizon horizon();
 // Starts a read of all rescue-indexed jobs, whose result log_horizon() publishes unless other sessions publish earlier
 // deadlines in the meantime. Returns 0 if the result must not be published, because the snapshot of the transaction is

@@ -42,7 +42,7 @@ UnindexedSearch find_unindexed_jobs();
 // Returns when to search again.
 TimestampTz next_search_for_unindexed();
 
-// Returns the ids of the known running jobs that are not rescue-indexed yet: all of them, or those of a worker.
+// Return the ids of the known running jobs that are not rescue-indexed yet: all such jobs, or the jobs of a worker.
 Datum unindexed_jobs();
 Datum unindexed_jobs_of_worker(const text *worker_id);
 

@@ -37,7 +37,7 @@ void drop_lease(int64 job, int64 lease);
 // Returns at most `room` leases of this session's database that are due and whose claim has committed. Removes ended
 // entries that it meets.
 int due_leases(TimestampTz now, YoungLease *young, int room);
-// Returns leases whose claim this transaction sees, due or not: all, or those of a worker.
+// Return the leases whose claim this transaction sees, due or not: all leases, or the leases of a worker.
 int visible_leases(YoungLease *young, int room);
 int leases_of_worker(uint32 worker_hash, YoungLease *young, int room);
 // Returns leases that the current transaction has entered and not ended.

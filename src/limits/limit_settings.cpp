@@ -146,8 +146,7 @@ void let_claims_count(const JobsTable &jobs) {
 }
 
 // Takes the slot of the limit that the job in table.row lacks, if any, and adds it to *permits. Returns false if
-// another
-// transaction is changing the limit.
+// another transaction is changing the limit.
 bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
                Permit *permits, int *count) {
     const JobsTable &jobs = *slots->jobs;
@@ -242,8 +241,7 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
 }
 
 // Called for a new limit of the queue. Leaves the jobs of other queues to the tick, because they would stay locked
-// until
-// the end of the transaction.
+// until the end of the transaction.
 void give_slots_of_queue(text *queue) {
     int64 given = 0;
     look_for_unslotted();

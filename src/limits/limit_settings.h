@@ -16,8 +16,7 @@ struct LimitValues {
     Interval *per;
 };
 // Sets the limit of a key or, if `key` is empty, of the whole queue. Gives running jobs of the queue the slots that
-// they
-// lack.
+// they lack.
 void set_limit(text *queue, text *key, const LimitValues &values);
 // Returns false if there was no such limit.
 bool remove_limit(text *queue, text *key);

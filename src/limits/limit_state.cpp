@@ -1,6 +1,5 @@
 // See limit_state.h. If a set of the table is full, a new limit replaces a limit without spent tokens. If there is
-// none,
-// it replaces the least recently used limit of the database that has the most limits in the set.
+// none, it replaces the least recently used limit of the database that has the most limits in the set.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -105,8 +104,7 @@ Entry *make_entry(Set *set, int64 limit) {
 }
 
 // Returns the time since which all spent tokens are known, in the buckets or in the forgotten buckets. The time before
-// a
-// promotion does not count, because the primary spent the tokens then.
+// a promotion does not count, because the primary spent the tokens then.
 TimestampTz buckets_since() { return limits->since != 0 ? limits->since : writing_since(); }
 
 // Calls body(set) with the lock of the set that the limit belongs to.
@@ -220,8 +218,8 @@ auto with_bound(int64 slot, Body body) {
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
 // Publishes the logged slots for which is_free(slot) is true, and wakes up the workers that may wait for them.
-// `others`:
-// the log does not have all slots, so all information about free slots is forgotten and all workers are woken up.
+// `others`: the log does not have all slots, so all information about free slots is forgotten and all workers are woken
+// up.
 template <typename IsFree>
 void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, const SlotWaking &wake) {
     for (const LoggedSlot &slot : log.slots) {

@@ -43,8 +43,7 @@ int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
 }
 
 // Returns the maximum number of jobs that run under the limit without a slot. The number cannot grow: these jobs may
-// get
-// slots, but no other job starts without a slot.
+// get slots, but no other job starts without a slot.
 int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     if (limit.highest_slot < core::kSlotsMissing) return 0;
     auto *missing = &limiter->missing[static_cast<int>(of)];

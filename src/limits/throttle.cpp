@@ -25,8 +25,7 @@ using core::ClaimKey;
 using core::EmptyRanges;
 
 // After this time a key is tried again if another session was reading the lane when its name arrived, because the
-// ranges
-// that the other session finds were not known yet.
+// ranges that the other session finds were not known yet.
 constexpr core::Micros kWhileRefreshing = 20000;
 
 ClaimKey key_of(TupleTableSlot *row) {
@@ -37,9 +36,8 @@ ClaimKey key_of(TupleTableSlot *row) {
 }
 
 // Returns how many jobs of a key that was recorded for `slots` slots may run now. Without a rate, one for each slot.
-// With
-// a rate, one for each token, but no more than max_running or `most`, because each job that is claimed records the key
-// again. If it returns 0, other claims have taken the tokens, and the next token comes at *due.
+// With a rate, one for each token, but no more than max_running or `most`, because each job that is claimed records the
+// key again. If it returns 0, other claims have taken the tokens, and the next token comes at *due.
 int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, int slots, int most, TimestampTz now,
                   TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
@@ -50,8 +48,7 @@ int runnable_jobs(std::string_view name, const Queue &queue, std::string_view ke
 }
 
 // Takes the first jobs of the key out of the ranges, `count` at most, and returns how many were in them. Scans the
-// index
-// directly even if jobq accesses rows by SQL, because it writes nothing.
+// index directly even if jobq accesses rows by SQL, because it writes nothing.
 int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {

@@ -12,10 +12,8 @@
 namespace jobq {
 
 // Returns the throttled ranges of a lane, which contain no job that may run. First takes the next jobs of keys that
-// have
-// room again out of the ranges; for a key with a rate, at most `most` jobs, which is how many the caller wants. Uses
-// the
-// snapshot of `jobs`.
+// have room again out of the ranges; for a key with a rate, at most `most` jobs, which is how many the caller wants.
+// Uses the snapshot of `jobs`.
 core::EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                                    int most, TimestampTz now);
 

@@ -139,8 +139,8 @@ bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, 
     return true;
 }
 
-// Returns the numbers of the series, or those of the nameless series if it has no entry. `make` creates an entry, which
-// needs the exclusive lock.
+// Returns the numbers of the series, or of the nameless series if the series has no entry. `make` creates an entry,
+// which needs the exclusive lock.
 SharedNumbers &numbers_for(DatabaseTotals *database, const core::SeriesName &name, uint64 hash, bool make) {
     if (name.queue_bytes == 0) return database->unnamed;
     Entry *entry = find_entry(database->database, name, hash);

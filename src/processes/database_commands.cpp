@@ -1,7 +1,6 @@
 // See database_commands.h. DROP DATABASE, ALTER DATABASE ... RENAME or SET TABLESPACE, and CREATE DATABASE ... TEMPLATE
 // fail if a session is connected to the database. This hook makes the background worker leave before such a command,
-// and
-// keeps workers out of the database until the command has succeeded or failed. Otherwise an owner without superuser
+// and keeps workers out of the database until the command has succeeded or failed. Otherwise an owner without superuser
 // rights could not run these commands, because only a superuser may terminate the worker.
 #include "compat/pg.h"
 

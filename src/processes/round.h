@@ -17,8 +17,7 @@ struct RoundState {
 };
 
 // Runs a round. Returns false if the database does not have the extension. Errors of a step are recorded in the
-// database
-// state and logged once. After the round, the next_due of the state is the time of the next round.
+// database state and logged once. After the round, the next_due of the state is the time of the next round.
 bool run_round(DatabaseState *db, RoundState *state);
 
 // Promotes blocked jobs that commits have unblocked, in transactions of its own. Does not wait for the next round, and
@@ -27,8 +26,7 @@ bool run_round(DatabaseState *db, RoundState *state);
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state);
 
 // Supervises the executors, if a commit or an executor has requested it. Returns when to call it again, or kNothingDue
-// to
-// wait until a commit wakes the worker up.
+// to wait until a commit wakes the worker up.
 TimestampTz run_supervision(DatabaseState *db, RoundState *state);
 
 // Ends a round that was interrupted, so that it is run again. Safe while the process exits.

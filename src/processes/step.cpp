@@ -110,8 +110,7 @@ void run_transaction(Step *step) {
 }
 
 // Returns whether the error was caused by a lock of another transaction. Such an error ends soon, so the duty is
-// retried
-// soon.
+// retried soon.
 bool is_passing(int sqlstate) {
     return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
            sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;

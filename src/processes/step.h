@@ -1,7 +1,6 @@
 // A step of a worker: a duty, the planning of the next round, or the supervision of the executors. Each step runs in
-// its
-// own transaction, with the rights of the extension's owner. An error ends only the step, and is recorded in the state
-// of the database. Only round.cpp and recount.cpp may call this.
+// its own transaction, with the rights of the extension's owner. An error ends only the step, and is recorded in the
+// state of the database. Only round.cpp and recount.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,8 +1,7 @@
 // The worker of a database, which the launcher starts; the postmaster looks up jobq_worker_main by name. It connects
-// and
-// runs rounds as long as the next round is due within about a second. Then it exits, because DROP DATABASE fails if a
-// session stays connected. Everything that other processes must know is in the state of the database. An exit callback
-// cleans up that state, no matter how the process ends.
+// and runs rounds as long as the next round is due within about a second. Then it exits, because DROP DATABASE fails if
+// a session stays connected. Everything that other processes must know is in the state of the database. An exit
+// callback cleans up that state, no matter how the process ends.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -57,8 +56,7 @@ void detach(int, Datum) {
     own->leave = false;
     LWLockRelease(database_states_lock());
     // Must come after `worker` is cleared: a commit that sees no worker wakes up the launcher itself, and the work of
-    // an
-    // earlier commit is found here.
+    // an earlier commit is found here.
     pg_memory_barrier();
     if (notices_waiting(own) || (unblocked_waiting(own) && own->rests != core::Rest::Copy)) lower_due(own, now);
     wake_launcher();
@@ -97,8 +95,7 @@ void run_rounds() {
         if (asked_to_stop()) return;
         if (reload_settings()) {
             // Makes a round due, because the last round may have used the old settings although the launcher had
-            // already
-            // read the new ones.
+            // already read the new ones.
             everything_is_due(checked_now());
             if (!database_served()) return;
         }

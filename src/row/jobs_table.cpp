@@ -397,7 +397,7 @@ void close_jobs(JobsTable *jobs) {
 }
 
 bool open_jobs_if_quiet(JobsTable *jobs) {
-    // Makes changes of other sessions visible, and those of the last statement of this transaction.
+    // Makes the changes of other sessions and of this transaction's last statement visible.
     CommandCounterIncrement();
     AcceptInvalidationMessages();
     if (!known.valid) {

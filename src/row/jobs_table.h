@@ -113,9 +113,9 @@ bool may_have_attempts(JobsTable *jobs, int64 id);
 // is none.
 bool next_lane(JobsTable *jobs, int64 *lane);
 
-// Steps through those of the given lanes that have entries in the claim index. The cost follows the smaller of the two
-// numbers, that of the lanes with entries and that of the given lanes, because each list is skipped up to the next
-// element of the other.
+// Steps through the given lanes that have entries in the claim index. The cost is proportional to the number of given
+// lanes or of lanes with entries, whichever is smaller, because each list is skipped up to the next element of the
+// other.
 struct LaneWalk {
     const int64 *lanes;  // in the order of their ids
     int count;

@@ -58,7 +58,7 @@ void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const co
 void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 lane, int64 key,
                                    const core::ClaimKey &from);
 // Position the scan at the first entry of a due or running job at or after `from`; the scan ends after `to`. The keys
-// are those of core::due_key and core::running_key.
+// are made by core::due_key() and core::running_key().
 void seek_due_entry(ReadyScan *ready, const Table &table, const core::ClaimKey &from, const core::ClaimKey &to);
 void seek_running_entry(ReadyScan *ready, const Table &table, const core::ClaimKey &from, const core::ClaimKey &to);
 // Sets *key to the next round-robin key of a lane after *key that has entries, claimable or not; returns false if there

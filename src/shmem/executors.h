@@ -77,7 +77,7 @@ int databases_ahead(TimestampTz now);
 // Calls the worker of the database that has waited longest, if any, because a slot is free.
 void call_longest_waiting(TimestampTz now);
 
-// Asks an executor to exit after its current work. `generation` is that of the copy on which the decision was based.
+// Asks an executor to exit after its current work. `generation` comes from the copy on which the decision was based.
 void ask_executor_to_leave(int index, uint32 generation, TimestampTz now);
 // Interrupts the executor's work under the lease, as pg_cancel_backend() would, unless it already does something else.
 void interrupt_executor(int index, int64 lease, TimestampTz now);

@@ -14,7 +14,7 @@ namespace jobq {
 bool add_signal(text *queue, text *event, bool has_payload, Datum payload);
 bool add_job_signal(int64 job, text *event, bool has_payload, Datum payload);
 
-// A signal that a job can see. Its own signals come before those of its queue. `snapshot`: see read().
+// A signal that a job can see. Signals to the job come before signals to its queue. `snapshot`: see read().
 struct Signal {
     bool there;
     Datum payload;  // jsonb

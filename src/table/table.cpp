@@ -90,7 +90,7 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
     }
 }
 
-// The messages are those of the server.
+// Raises the same errors as the server.
 [[noreturn]] void changed_since_snapshot(bool deleted) {
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                     deleted ? errmsg("could not serialize access due to concurrent delete")
