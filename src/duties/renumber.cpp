@@ -1,7 +1,7 @@
 // The part of the repair that renumbers jobs whose rows came from another database (lanes/own_numbers.h). Triggers do
 // so when such rows are inserted, unless they are disabled, for example by pg_restore --disable-triggers.
 //
-// Such rows have been committed before the next epoch of the triggers begins (row/jobs_table.h), so one search of the
+// Such rows have been committed before the next epoch of the triggers begins (row/jobs_catalog.h), so one search of the
 // whole table in each epoch finds them. The search reads the primary key in pieces. All jobs that it finds are
 // renumbered in one transaction, because a group in which only some jobs are renumbered would have two heads.
 #include "compat/pg.h"

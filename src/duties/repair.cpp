@@ -16,7 +16,7 @@
 #include "leases/running_ids.h"
 #include "limits/limit_settings.h"
 #include "log/transaction_log.h"
-#include "row/jobs_table.h"
+#include "row/job_scans.h"
 #include "shmem/database_state.h"
 
 namespace jobq {

@@ -13,7 +13,7 @@
 #include "log/transaction_log.h"
 #include "metrics/counters.h"
 #include "queues/directory.h"
-#include "row/jobs_table.h"
+#include "row/job_scans.h"
 #include "row/owner.h"
 #include "steps/steps.h"
 

@@ -7,7 +7,7 @@
 // begins there again. Except in the moment between these two, no job is in line before the recorded beginning. A look
 // announces itself before it takes its snapshot, and stays announced until its transaction has committed and recorded
 // what it found. Ids that are published in the meantime limit what is recorded, whether or not the snapshot shows these
-// jobs. Because triggers publish these ids, a recorded beginning is valid for one trigger epoch (row/jobs_table.h).
+// jobs. Because triggers publish these ids, a recorded beginning is valid for one trigger epoch (row/jobs_catalog.h).
 //
 // Groups share places in shared memory, and each place has room for one group: the group in whose line the most entries
 // were passed lately, so that many groups with few jobs do not displace few groups with many jobs. Without preload,

@@ -11,7 +11,7 @@
 //    snapshot, and keys that are published from then on are removed from the ranges it adds.
 // For jobs made claimable by plain SQL, triggers publish. So empty ranges belong to an epoch, which is the time between
 // two changes of the table's triggers, and are not valid in any other. While a publishing trigger is disabled, there
-// are no empty ranges. See trigger_epoch() in row/jobs_table.h.
+// are no empty ranges. See trigger_epoch() in row/jobs_catalog.h.
 //
 // Without preload or a running launcher there are no empty ranges. Claims then return the same jobs, but more slowly.
 #pragma once

@@ -7,7 +7,7 @@
 #include "lanes/empty_ranges.h"
 #include "lanes/empty_ranges_policy.h"
 #include "log/transaction_log.h"
-#include "row/jobs_table.h"
+#include "row/job_scans.h"
 
 namespace jobq {
 

@@ -15,7 +15,7 @@
 #include "compat/spi.h"
 #include "lanes/lanes.h"
 #include "lanes/retire.h"
-#include "row/jobs_table.h"
+#include "row/job_scans.h"
 
 extern "C" {
 #include "storage/lmgr.h"

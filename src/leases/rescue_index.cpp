@@ -120,7 +120,7 @@ constexpr int kLookRest = 50;
 constexpr int kHeldLookRest = 10;
 
 // Returns when the whole table must be searched again. `epoch` is the epoch of the triggers (trigger_epoch() in
-// row/jobs_table.h). A row that bypasses the triggers is committed before the next epoch begins, so one search per
+// row/jobs_catalog.h). A row that bypasses the triggers is committed before the next epoch begins, so one search per
 // epoch finds it. While triggers are disabled there is no epoch, and the search is repeated from time to time. If jobs
 // were skipped because they were held, it is repeated soon.
 TimestampTz next_look_for_unindexed(uint64 epoch) {

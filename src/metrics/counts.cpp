@@ -11,7 +11,7 @@
 #include "log/rows.h"
 #include "metrics/counters.h"
 #include "metrics/counts.h"
-#include "row/jobs_table.h"
+#include "row/job_scans.h"
 
 #include <algorithm>
 

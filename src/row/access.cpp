@@ -3,7 +3,7 @@
 
 #include "compat/args.h"
 #include "compat/result_set.h"
-#include "row/jobs_table.h"
+#include "row/jobs_catalog.h"
 
 namespace jobq {
 
@@ -12,6 +12,8 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_access);
 PGDLLEXPORT Datum jobq_access(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
+    // Reads the catalog again if the table has changed.
+    table_close(open_jobs_relation(AccessShareLock), NoLock);
     const JobsAccess access = jobs_access();
     const char *reason =
         access.reason != nullptr ? access.reason : "nothing that is attached to jobq.jobs requires SQL";

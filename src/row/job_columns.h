@@ -4,7 +4,7 @@
 //
 // The columns of the first release have the same numbers in every table, so their numbers are constants. A column of a
 // later release comes after any columns that a DBA has added by then, and an older table does not have it, so its
-// number is looked up by name each time the table has changed (row/jobs_table.cpp).
+// number is looked up by name each time the table has changed (row/jobs_catalog.cpp).
 #pragma once
 
 #include "compat/pg.h"

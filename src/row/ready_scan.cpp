@@ -142,6 +142,11 @@ Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &fr
 
 }  // namespace
 
+void close_ready_indexes(ReadyScan *ready) {
+    for (Relation index : {ready->index, ready->round_robin, ready->due, ready->running})
+        if (index != nullptr) index_close(index, NoLock);
+}
+
 void end_ready_scans(ReadyScan *ready) {
     for (IndexScanDesc &scan : ready->scans) {
         if (scan != nullptr) index_endscan(scan);

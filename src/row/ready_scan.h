@@ -46,6 +46,7 @@ struct ReadyScan {
 
 // Ends the scans; the indexes stay open.
 void end_ready_scans(ReadyScan *ready);
+void close_ready_indexes(ReadyScan *ready);
 
 // Positions the scan at the first entry of a lane at or after `from`. `expected` is how far the caller is likely to go,
 // or kLastKey if this is unknown. The table's snapshot must live as long as the scan.

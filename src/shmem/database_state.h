@@ -38,7 +38,7 @@ static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 
 enum class Presence : uint8 { Unknown, Absent, Present };
 
-// The epoch of the triggers (row/jobs_table.h) in which the triggers do not report manual changes.
+// The epoch of the triggers (row/jobs_catalog.h) in which the triggers do not report manual changes.
 constexpr uint64 kNoEpoch = 0;
 
 struct StepReport {

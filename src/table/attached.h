@@ -1,6 +1,6 @@
 // Finds out what users have attached to a table of jobq, and decides from that whether its rows are read and written by
 // SQL or directly. No other file decides this. The answer is computed once per version of the table's entry in the
-// relation cache (row/jobs_table.cpp keeps it), never per row.
+// relation cache (row/jobs_catalog.cpp keeps it), never per row.
 #pragma once
 
 #include "compat/pg.h"

@@ -50,7 +50,7 @@ const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool
     const TriggerData *trigger =
         trigger_on(fcinfo, "jobs", before ? TriggerTiming::BeforeRow : TriggerTiming::AfterRow);
     if ((trigger->tg_event & TRIGGER_EVENT_OPMASK) != event) serves_only_triggers_of("jobs");
-    require_job_columns();
+    jobs_catalog();  // raises an error if the columns are not as expected
     return trigger;
 }
 

@@ -1,0 +1,367 @@
+// See jobs_catalog.h.
+#include "compat/pg.h"
+
+#include "compat/library_version.h"
+#include "compat/relation_changes.h"
+#include "compat/settings.h"
+#include "row/inheritance.h"
+#include "row/job_columns.h"
+#include "row/jobs_catalog.h"
+#include "shmem/database_state.h"
+#include "table/table.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "catalog/pg_trigger.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+AttrNumber later_job_columns[kLaterJobColumns + 1];
+
+namespace {
+
+constexpr OwnColumns kOwn = {kOwnJobColumns, kAllJobColumns, kJobColumns, later_job_columns};
+static_assert(kAllJobColumns <= kMaxOwnColumns, "the columns are in one word");
+
+// The indexes that are read directly: keys, given as column numbers, and predicate.
+struct IndexLayout {
+    const char *name;
+    bool unique;
+    AttrNumber keys[5];
+    RowTest tests[kMaxRowTests];
+};
+constexpr IndexLayout kIndexes[kJobIndexes] = {
+    {"jobs_pkey", true, {kJobId}, {}},
+    {"jobs_ready_idx", false, {kJobLane, kJobPriority, kJobRunAt, kJobId}, {{kJobReady, true}}},
+    {"jobs_round_robin_idx",
+     false,
+     {kJobLane, kJobRoundRobinKey, kJobPriority, kJobRunAt, kJobId},
+     {{kJobRoundRobinKey}, {kJobReady, true}}},
+    {"jobs_key_idx",
+     false,
+     {kJobLane, kJobConcurrencyKey, kJobPriority, kJobRunAt, kJobId},
+     {{kJobConcurrencyKey}, {kJobReady, true}}},
+    {"jobs_queue_slot_idx", false, {kJobQueueSlot, kJobSlotSeq}, {{kJobQueueSlot}}},
+    {"jobs_key_slot_idx", false, {kJobKeySlot, kJobSlotSeq}, {{kJobKeySlot}}},
+    {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {{kJobGroupWaiting}}},
+    {"jobs_group_active_idx", false, {kJobGroupActive}, {{kJobGroupActive}}},
+    {"jobs_unique_idx", true, {kJobUniqueKey, kJobQueue}, {{kJobHoldsKey, true}}},
+    {"jobs_due_idx", false, {kJobRunAt, kJobId}, {{kJobDue, true}}},
+    {"jobs_running_idx", false, {kJobId}, {{kJobRescueIndexed, true}}},
+};
+
+// What the session has cached from the catalog.
+struct Known {
+    bool valid;
+    JobsCatalog jobs;
+    Oid indexes[kJobIndexes];   // InvalidOid: the index was dropped
+    bool checked[kJobIndexes];  // whether the index has been checked and matches kIndexes
+    uint64 epoch;
+    Oid id_sequence;
+    Oid statuses[core::kJobStatusCount];
+};
+Known known;
+uint64 changes = 1;
+bool callback_registered = false;
+
+void forget_all() {
+    known.valid = false;
+    changes++;
+}
+
+void forget(Oid relation) {
+    const Oid *end = known.indexes + kJobIndexes;
+    if (relation == InvalidOid || relation == known.jobs.table || relation == known.jobs.attempts ||
+        std::find(static_cast<const Oid *>(known.indexes), end, relation) != end)
+        forget_all();
+}
+
+void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
+
+[[noreturn]] void unknown_table() {
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("table jobq.jobs does not have the columns that this version of the library expects"),
+         errhint("Install the library and the SQL scripts of the same version, and run ALTER EXTENSION jobq UPDATE.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void dropped_table() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table jobq.jobs has been dropped"),
+                    errhint("If the extension has been created again, call the function again.")));
+    pg_unreachable();
+}
+
+constexpr char kFollows[] = "follow_job";
+
+// An upgrade script whose SQL an older library would handle wrongly names the oldest suitable library as the argument
+// of a trigger.
+void require_library_for(Relation table) {
+    const TriggerDesc *triggers = table->trigdesc;
+    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
+        const Trigger &trigger = triggers->triggers[i];
+        if (trigger.tgnargs > 0 && strcmp(trigger.tgname, kFollows) == 0)
+            require_library(trigger.tgargs[0], "table jobq.jobs");
+    }
+}
+
+Oid status_value(Oid type, core::JobStatus status) {
+    return DatumGetObjectId(
+        DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type)));
+}
+
+// Returns whether this is one of the triggers that report manual changes and correct the numbers of rows, and is
+// enabled as it must be.
+bool tells_of_changes(const FormData_pg_trigger &trigger) {
+    const char *name = NameStr(trigger.tgname);
+    const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
+    if (strcmp(name, "count_job") == 0 || strcmp(name, kFollows) == 0)
+        return always || trigger.tgenabled == TRIGGER_FIRES_ON_ORIGIN;
+    const bool in_replica = strcmp(name, "tell_job") == 0 || strcmp(name, "renumber_job") == 0;
+    return in_replica && (always || trigger.tgenabled == TRIGGER_FIRES_ON_REPLICA);
+}
+constexpr int kTellingTriggers = 4;
+
+// Returns a hash of the versions of these triggers' catalog rows. A changed trigger has a new row version, so the
+// number does not repeat.
+uint64 epoch_of(Oid table) {
+    struct {
+        Oid trigger;
+        TransactionId changed;
+        BlockNumber block;
+        uint32 offset;
+    } version = {};
+    uint64 epoch = 1;
+    int telling = 0;
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
+    Relation triggers = table_open(TriggerRelationId, AccessShareLock);
+    SysScanDesc scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, nullptr, 1, &key);
+    while (HeapTuple row = systable_getnext(scan)) {
+        const auto *trigger = reinterpret_cast<const FormData_pg_trigger *>(GETSTRUCT(row));
+        if (!tells_of_changes(*trigger)) continue;
+        const TransactionId changed = HeapTupleHeaderGetRawXmin(row->t_data);
+        if (TransactionIdIsCurrentTransactionId(changed)) continue;
+        telling++;
+        version = {trigger->oid, changed, ItemPointerGetBlockNumber(&row->t_self),
+                   ItemPointerGetOffsetNumber(&row->t_self)};
+        epoch = hash_combine64(
+            epoch, hash_bytes_extended(reinterpret_cast<const unsigned char *>(&version), sizeof(version), 0));
+    }
+    systable_endscan(scan);
+    table_close(triggers, AccessShareLock);
+    if (telling < kTellingTriggers) return kNoEpoch;
+    return epoch == kNoEpoch ? 1 : epoch;
+}
+
+const char *name_of(JobIndex which) { return kIndexes[static_cast<int>(which)].name; }
+
+bool has_layout(Relation index, const IndexLayout &layout) {
+    const IndexedColumns found = indexed_columns(index);
+    int keys = 0;
+    while (keys < static_cast<int>(lengthof(layout.keys)) && layout.keys[keys] != InvalidAttrNumber) keys++;
+    return found.usual && (found.unique || !layout.unique) && found.count == keys &&
+           memcmp(found.keys, layout.keys, sizeof(AttrNumber) * keys) == 0 &&
+           std::equal(std::begin(found.tests), std::end(found.tests), layout.tests);
+}
+
+// Opens an index if it is good. Checks its definition only once, until the table or the index changes.
+Relation open_if_good(JobIndex which) {
+    const int i = static_cast<int>(which);
+    Relation index = open_whole_index(known.indexes[i]);
+    if (index == nullptr || known.checked[i]) return index;
+    known.checked[i] = has_layout(index, kIndexes[i]);
+    if (known.checked[i]) return index;
+    index_close(index, AccessShareLock);
+    return nullptr;
+}
+
+// What is wrong with an index, and what to do about it.
+struct Trouble {
+    const char *message;
+    const char *hint;
+};
+
+Trouble trouble_with(JobIndex which) {
+    const Oid index = known.indexes[static_cast<int>(which)];
+    const char *name = name_of(which);
+    if (!OidIsValid(index))
+        return {psprintf("index jobq.%s is missing", name),
+                "Create the index as in the install script of the extension."};
+    Relation whole = open_whole_index(index);
+    if (whole == nullptr)
+        return {
+            psprintf("index jobq.%s is invalid and may lack jobs", name),
+            psprintf(
+                "Wait if the index is being created or dropped concurrently. Otherwise, run REINDEX INDEX CONCURRENTLY "
+                "jobq.%s.",
+                name_of(which))};
+    index_close(whole, AccessShareLock);
+    return {psprintf("index jobq.%s does not have the definition that jobq expects", name),
+            "Drop the index, and create it as in the install script of the extension."};
+}
+
+// Returns why jobq's own indexes require SQL, as Attached::reason (table/attached.h), or nullptr.
+const char *reason_in_indexes() {
+    static char reason[NAMEDATALEN + 64];
+    for (int i = 0; i < kJobIndexes; i++) {
+        const auto which = static_cast<JobIndex>(i);
+        Relation index = open_if_good(which);
+        if (index == nullptr) {
+            strlcpy(reason, trouble_with(which).message, sizeof(reason));
+            return reason;
+        }
+        index_close(index, AccessShareLock);
+    }
+    return nullptr;
+}
+
+void look_up() {
+    if (!callback_registered) {
+        on_relation_change(forget);
+        CacheRegisterSyscacheCallback(ENUMOID, forget_types, Datum(0));
+        CacheRegisterSyscacheCallback(NAMESPACEOID, forget_types, Datum(0));
+        callback_registered = true;
+    }
+    // Read before anything else, so that an invalidation that arrives in the meantime makes the session read everything
+    // again.
+    const uint64 before = changes;
+    const Oid schema = get_namespace_oid("jobq", false);
+    known.jobs.table = get_relname_relid("jobs", schema);
+    known.jobs.attempts = get_relname_relid("attempts", schema);
+    known.jobs.attempts_index = get_relname_relid("attempts_job_idx", schema);
+    if (!OidIsValid(known.jobs.table)) dropped_table();
+    if (!OidIsValid(known.jobs.attempts)) unknown_table();
+    Relation table = try_table_open(known.jobs.table, AccessShareLock);
+    if (table == nullptr) dropped_table();
+    // Looked up after the table is locked, because dropping an index waits for this lock. Otherwise the index might be
+    // gone before it is opened.
+    for (int i = 0; i < kJobIndexes; i++) {
+        known.indexes[i] = get_relname_relid(kIndexes[i].name, schema);
+        known.checked[i] = false;
+    }
+    require_library_for(table);
+    require_no_inheritance(table);
+    known.jobs.attached = attached_to(table, kOwn);
+    if (known.jobs.attached.reason == nullptr) known.jobs.attached.reason = reason_in_indexes();
+    known.epoch = epoch_of(known.jobs.table);
+    known.id_sequence = identity_sequence(table, kJobId);
+    const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
+    table_close(table, NoLock);
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        known.statuses[i] = status_value(type, static_cast<core::JobStatus>(i));
+    known.valid = changes == before;
+}
+
+// Returns whether this transaction holds a lock on the table under which it may have changed columns, triggers, or
+// indexes, or dropped the table.
+bool is_changed_here(Oid table) {
+    LOCKTAG tag;
+    SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
+    for (const LOCKMODE mode : {ShareLock, ShareRowExclusiveLock, ExclusiveLock, AccessExclusiveLock})
+        if (holds_lock(tag, mode)) return true;
+    return false;
+}
+
+}  // namespace
+
+const JobsCatalog &jobs_catalog() {
+    if (!known.valid) look_up();
+    return known.jobs;
+}
+
+bool can_read_jobs_catalog() {
+    if (known.valid) return true;
+    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
+    return table == known.jobs.table && !is_changed_here(table);
+}
+
+Relation open_jobs_relation(LOCKMODE mode) {
+    const Oid table = jobs_catalog().table;
+    // Taking the lock also processes invalidations. During the wait for it, the table may have been replaced or dropped.
+    LockRelationOid(table, mode);
+    return jobs_catalog().table == table ? table_open(table, NoLock) : open_jobs_relation(mode);
+}
+
+void lock_jobs_table() { table_close(open_jobs_relation(RowExclusiveLock), NoLock); }
+
+bool try_lock_jobs_table() {
+    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
+    return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock);
+}
+
+JobsAccess jobs_access() {
+    const char *reason = jobs_catalog().attached.reason;
+    switch (settings.access) {
+        case Access::Sql:
+            return {true, false, "jobq.access is sql"};
+        case Access::Direct:
+            return {false, reason != nullptr, reason};
+        default:
+            return {reason != nullptr, false, reason};
+    }
+}
+
+bool jobs_need_sql() {
+    const JobsAccess access = jobs_access();
+    if (access.refused)
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("jobq.access is \"direct\", but table jobq.jobs must be accessed with SQL: %s", access.reason),
+                 errhint("Run SET jobq.access = auto.")));
+    return access.by_sql;
+}
+
+uint64 trigger_epoch() {
+    // A transaction that has not locked the table yet may not have received changes of its triggers.
+    AcceptInvalidationMessages();
+    jobs_catalog();
+    return known.epoch;
+}
+
+Relation open_job_index_if_good(JobIndex which) { return open_if_good(which); }
+
+Relation open_job_index(JobIndex which) {
+    Relation index = open_if_good(which);
+    if (index != nullptr) return index;
+    const Trouble trouble = trouble_with(which);
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s", trouble.message),
+                    errhint("%s", trouble.hint)));
+    pg_unreachable();
+}
+
+void require_job_index(JobIndex which) { index_close(open_job_index(which), NoLock); }
+
+Oid job_id_sequence() {
+    jobs_catalog();
+    return known.id_sequence;
+}
+
+int64 last_job_id() {
+    LOCAL_FCINFO(call, 1);
+    InitFunctionCallInfoData(*call, nullptr, 1, InvalidOid, nullptr, nullptr);
+    call->args[0] = {ObjectIdGetDatum(job_id_sequence()), false};
+    const Datum last = pg_sequence_last_value(call);
+    // No id has been assigned yet.
+    return call->isnull ? 0 : DatumGetInt64(last);
+}
+
+int64 next_job_id() { return nextval_internal(job_id_sequence(), false); }
+
+Oid stored_status(core::JobStatus status) { return known.statuses[static_cast<int>(status)]; }
+
+core::JobStatus job_status_of(Datum value) {
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        if (known.statuses[i] == DatumGetObjectId(value)) return static_cast<core::JobStatus>(i);
+    elog(ERROR, "jobq: unknown value of jobq.job_status");
+    pg_unreachable();
+}
+
+}  // namespace jobq
