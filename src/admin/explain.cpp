@@ -153,7 +153,7 @@ void explain_scheduled(const Subject &job) {
     const bool late = run_at < job.now - kLate;
     job.sink->take(
         {"scheduled",
-         run_at <= job.now && !worker_comes_by() ? "it is due"
+         run_at <= job.now && !worker_serves_database() ? "it is due"
          : late ? "it was due at the time in until; see note and last_error in jobq.workers for the cause of the delay"
          : run_at <= job.now ? "it is due, and becomes claimable in a moment"
          : retries           ? psprintf("it waits for its next attempt after this error: %s", string_at(job, kError))
@@ -238,9 +238,10 @@ void explain_blocked(const Subject &job) {
         return;
     }
     job.sink->take({"unblocking",
-                    worker_comes_by() ? "everything it waited for has ended, and it becomes claimable in a moment "
-                                        "unless jobq.workers shows a note or an error"
-                                      : "everything it waited for has ended",
+                    worker_serves_database()
+                        ? "everything it waited for has ended, and it becomes claimable in a moment "
+                          "unless jobq.workers shows a note or an error"
+                        : "everything it waited for has ended",
                     0, 0, DT_NOEND});
     explain_unserved("everything it waited for has ended", job.sink);
 }
@@ -258,7 +259,7 @@ class FirstWord : public ReasonSink {
 };
 
 // Maximum number of jobs at the beginning of a chain for which the answer gives the reason.
-constexpr int kToldRoots = 5;
+constexpr int kMaxListedRoots = 5;
 
 // Names the jobs at which the chain of waits begins, if the jobs that this job waits for wait for others.
 void explain_chain(const Subject &job) {
@@ -269,8 +270,8 @@ void explain_chain(const Subject &job) {
         StringInfoData text;
         initStringInfo(&text);
         appendStringInfoString(&text, "the chain of waits begins at ");
-        const int told = Min(chain.root_count, kToldRoots);
-        for (int i = 0; i < told; i++) {
+        const int listed = Min(chain.root_count, kMaxListedRoots);
+        for (int i = 0; i < listed; i++) {
             FirstWord first;
             explain_job(chain.roots[i], job.now, &first);
             appendStringInfo(&text, "%sjob %lld (%s)",
@@ -279,7 +280,7 @@ void explain_chain(const Subject &job) {
                                                          : ", ",
                              static_cast<long long>(chain.roots[i]), first.word);
         }
-        if (chain.root_count > told) appendStringInfo(&text, " and %d more jobs", chain.root_count - told);
+        if (chain.root_count > listed) appendStringInfo(&text, " and %d more jobs", chain.root_count - listed);
         if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of the chain were checked", kVisitedJobs);
         detail = text.data;
     } else if (chain.root_count == 0) {

@@ -114,10 +114,10 @@ Statement get_log = {
        ORDER BY e.at, e.rank, e.attempt)",
     {INT8OID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
-Operated let_happen(const Rows &locked, const core::Event &event) {
-    auto *ids = room_for<Datum>(locked.size());
+Operated apply_event(const Rows &locked, const core::Event &event) {
+    auto *ids = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
-    return let_happen_and_end(ids, static_cast<int>(locked.size()), event);
+    return apply_and_end(ids, static_cast<int>(locked.size()), event);
 }
 
 Datum applicable_statuses(Operation operation) {
@@ -131,7 +131,7 @@ Params choice(Operation operation, Datum ids, const QueueScope *scope) {
 Operated delete_them(Datum ids, const QueueScope *scope) {
     const Rows locked = run(lock_to_delete, choice(Operation::Delete, ids, scope));
     Operated operated = {0, core::JobStatus::Pending};
-    auto *removable = room_for<Datum>(locked.size());
+    auto *removable = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) {
         removable[i] = locked[i].get(1);
         operated.status = status_at(locked[i], 2);
@@ -167,11 +167,11 @@ Operated operate(Operation operation, Datum ids, const QueueScope *scope, Timest
     reschedule.run_at = run_at;
     switch (operation) {
         case Operation::Cancel:
-            return let_happen(lock_applicable(operation, ids, scope), {core::EventKind::Cancelled, now});
+            return apply_event(lock_applicable(operation, ids, scope), {core::EventKind::Cancelled, now});
         case Operation::Retry:
             return retry_jobs(ids, scope, now);
         case Operation::Reschedule:
-            return let_happen(lock_applicable(operation, ids, scope), reschedule);
+            return apply_event(lock_applicable(operation, ids, scope), reschedule);
         case Operation::Delete:
             break;
     }

@@ -263,7 +263,7 @@ core::Fit fit_of(const RecentFilter &recent, const Demand &demand) {
 constexpr core::Micros kWorthTelling = 10 * core::kSecond;
 
 // Requests younger than this are reported alike, because sessions note them only every few seconds.
-constexpr core::Micros kToldApart = 2 * kNoteEvery;
+constexpr core::Micros kShortestShownAge = 2 * kNoteEvery;
 
 // Returns the time since then, for people.
 char *describe_span(TimestampTz since, TimestampTz now) {
@@ -386,10 +386,10 @@ const char *describe_requests(std::string_view queue, const RecentFilters &recen
     if (at == DT_NOBEGIN)
         return psprintf("; no worker has asked for such a job in the last %s, and %s", describe_span(recent.since, now),
                         waiting);
-    return psprintf("; a worker last asked for %s %s ago, and %s",
-                    last.fitting == at ? "such a job" : "jobs of this queue (with names too long to compare)",
-                    now - at < kToldApart ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)),
-                    waiting);
+    return psprintf(
+        "; a worker last asked for %s %s ago, and %s",
+        last.fitting == at ? "such a job" : "jobs of this queue (with names too long to compare)",
+        now - at < kShortestShownAge ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)), waiting);
 }
 
 bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink) {
@@ -473,7 +473,7 @@ bool explain_unreadable(ReasonSink *sink) {
 }
 
 void explain_unserved(const char *what, ReasonSink *sink) {
-    if (worker_comes_by()) return;
+    if (worker_serves_database()) return;
     sink->take(
         {"unserved",
          psprintf("%s, but no background worker serves this database (see jobq.workers); call jobq_tick()", what), 0, 0,

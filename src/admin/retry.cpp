@@ -44,7 +44,7 @@ struct Retries {
     Datum *paced;  // the ids in the order in which they become due
     int paced_count;
     double per_second;
-    core::Maybe last_step = {};  // of the steps that are kept
+    core::OptInt64 last_step = {};  // of the steps that are kept
 };
 
 bool wants_before(const WantedKey &a, const WantedKey &b) {
@@ -148,7 +148,7 @@ void send_letters_home(const Rows &locked, const Datum *ids, int count) {
     int letter_count = 0;
     for (int i = 0; i < count; i++)
         if (locked_row(locked, DatumGetInt64(ids[i])).bool_at(kLockedIsDeadLetter)) letters[letter_count++] = ids[i];
-    send_home(letters, letter_count);
+    return_dead_letters(letters, letter_count);
 }
 
 void check_pacing(int count, double per_second) {
@@ -186,7 +186,7 @@ core::Event event_of(const Retries &retries, int64 id) {
 // may have ended. So this looks again under a later snapshot, as an enqueue does.
 void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
     if (!any_kept_key()) return;
-    auto *keys = room_for<WantedKey>(static_cast<uint64>(count));
+    auto *keys = allocate_array<WantedKey>(static_cast<uint64>(count));
     int keyed = 0;
     for (int i = 0; i < count; i++) {
         const Row row = locked_row(retries.locked, DatumGetInt64(ids[i]));

@@ -114,7 +114,7 @@ LaneCursors find_cursors(Claim *claim) {
 // at kLastKey if the end of the lane had no entry. Does not look at the ranges that are known to be empty.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
-    auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
+    auto *split = allocate_array<LaneCursor>(static_cast<uint64>(room));
     const bool sparing = reads_ahead(*claim);
     ClaimKey sought = core::kFirstKey;
     // The position of the first seek since the last entry was found. That seek may read pages of dead entries, come to

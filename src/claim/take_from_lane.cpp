@@ -31,7 +31,7 @@ void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
     if (gaps->throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
 }
 
-ClaimKey behind_gaps(const Gaps &gaps, ClaimKey from) {
+ClaimKey skip_gaps(const Gaps &gaps, ClaimKey from) {
     for (;;) {
         const ClaimKey to = core::skip_empty(gaps.throttled, core::skip_empty(gaps.empty, from));
         if (to == from) return to;
@@ -94,14 +94,14 @@ void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, c
 void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     Gaps gaps = {};
     know_gaps(claim, cursor, &gaps);
-    const ClaimKey from = cursor->next = behind_gaps(gaps, cursor->next);
+    const ClaimKey from = cursor->next = skip_gaps(gaps, cursor->next);
     if (from == core::kLastKey || limit < from) return;
     cursor->seen = true;
     seek_job(&claim->jobs, *cursor, from, expected_last(*claim, *cursor, from));
     ClaimKey key = from;
     while (next_ready(&claim->jobs, &key)) {
         if (key < cursor->first_entry) cursor->first_entry = key;
-        cursor->next = behind_gaps(gaps, key);
+        cursor->next = skip_gaps(gaps, key);
         if (cursor->next == core::kLastKey || limit < cursor->next) return;
         if (key < cursor->next) {
             seek_job(&claim->jobs, *cursor, cursor->next, core::kLastKey);

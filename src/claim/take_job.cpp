@@ -69,7 +69,7 @@ bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_i
         return false;
     }
     if (claim->limiter != nullptr) keep_permits(claim->limiter);
-    remember_place(*jobs, before.id);
+    remember_tid(*jobs, before.id);
     return true;
 }
 

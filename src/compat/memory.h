@@ -11,7 +11,7 @@ namespace jobq {
 // Returns memory for this many items, at least one, in the current context. Works for batches that are too large for
 // palloc.
 template <typename Item>
-Item *room_for(uint64 count) {
+Item *allocate_array(uint64 count) {
     return static_cast<Item *>(palloc_extended(sizeof(Item) * Max(count, 1), MCXT_ALLOC_HUGE));
 }
 

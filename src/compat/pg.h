@@ -162,7 +162,7 @@ inline TableScanDesc begin_table_scan(Relation table, Snapshot snapshot, int cou
 #endif
 }
 
-inline IndexFetchTableData *begin_fetch_by_place(Relation table) {
+inline IndexFetchTableData *begin_fetch_by_tid(Relation table) {
 #if PG_VERSION_NUM >= 190000
     return table_index_fetch_begin(table, SO_NONE);
 #else

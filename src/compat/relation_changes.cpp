@@ -11,7 +11,7 @@ constexpr int kMaxListeners = 8;
 void (*listeners[kMaxListeners])(Oid);
 int listener_count = 0;
 
-void tell_listeners(Datum, Oid relation) {
+void call_listeners(Datum, Oid relation) {
     for (int i = 0; i < listener_count; i++) listeners[i](relation);
 }
 
@@ -19,7 +19,7 @@ void tell_listeners(Datum, Oid relation) {
 
 void on_relation_change(void (*callback)(Oid relation)) {
     if (listener_count == kMaxListeners) elog(ERROR, "jobq: too many listeners for relation changes");
-    if (listener_count == 0) CacheRegisterRelcacheCallback(tell_listeners, Datum(0));
+    if (listener_count == 0) CacheRegisterRelcacheCallback(call_listeners, Datum(0));
     listeners[listener_count++] = callback;
 }
 

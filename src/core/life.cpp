@@ -47,8 +47,8 @@ void claim(Life *life, const Event &event) {
     life->started_at = life->last_heartbeat = event.now;
     life->lease = event.lease;
     // NULL stands for the usual timeout, which saves 16 bytes in each version of the row.
-    life->lease_timeout = event.timeout == kUsualLease ? Maybe() : Maybe(event.timeout);
-    life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
+    life->lease_timeout = event.timeout == kUsualLease ? OptInt64() : OptInt64(event.timeout);
+    life->must_end_at = event.max_runtime > 0 ? OptInt64(saturating_add(event.now, event.max_runtime)) : OptInt64();
     life->rescue_indexed = event.rescue_indexed;
     life->cancel_requested_at.reset();
     life->queue_slot = event.queue_slot;
@@ -147,7 +147,7 @@ void become_group_head(Life *life, const Event &event) {
 // completed.
 void start_again(Life *life, Micros run_at, const Event &event) {
     if (event.last_step)
-        life->steps = *event.last_step > 0 ? event.last_step : Maybe();
+        life->steps = *event.last_step > 0 ? event.last_step : OptInt64();
     else if (life->status == JobStatus::Completed)
         life->steps.reset();
     // If the job never ran, the error says why the job was cancelled, which no longer applies.
@@ -348,8 +348,8 @@ Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcep
 
 Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
     Life life = written;
-    life.group_waiting = facts.place == GroupPlace::Waiting ? life.group : Maybe();
-    life.group_active = facts.place == GroupPlace::Active ? life.group : Maybe();
+    life.group_waiting = facts.place == GroupPlace::Waiting ? life.group : OptInt64();
+    life.group_active = facts.place == GroupPlace::Active ? life.group : OptInt64();
     const bool can_start = life.status == JobStatus::Pending || life.status == JobStatus::Scheduled ||
                            (life.status == JobStatus::Blocked && facts.has_left);
     if (life.group_waiting)
@@ -369,8 +369,8 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         if ((!life.lease_timeout || endless) && !life.lease) life.lease_timeout = facts.timeout;
         const Micros start = life.started_at.value_or(*life.last_heartbeat);
         life.must_end_at = facts.keeps_end         ? facts.end
-                           : facts.max_runtime > 0 ? Maybe(saturating_add(start, facts.max_runtime))
-                                                   : Maybe();
+                           : facts.max_runtime > 0 ? OptInt64(saturating_add(start, facts.max_runtime))
+                                                   : OptInt64();
     }
     follow_status(&life, now);
     return life;
@@ -380,7 +380,7 @@ Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noex
     Life life = changed_by_hand(written, facts, now);
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
     // Only a claim or the tick assigns slots, because they know which slots are free.
-    life.queue_slot = life.key_slot = life.slot_seq = Maybe();
+    life.queue_slot = life.key_slot = life.slot_seq = OptInt64();
     return life;
 }
 

@@ -16,7 +16,7 @@
 namespace jobq::core {
 
 // A time, a span in microseconds, a lease, a slot, the number of a group, or nothing.
-using Maybe = std::optional<std::int64_t>;
+using OptInt64 = std::optional<std::int64_t>;
 
 // The columns of jobq.jobs that belong to a job's life: name of the column in row/job_columns.h, member, and type of
 // the column.
@@ -54,8 +54,8 @@ using Maybe = std::optional<std::int64_t>;
 using LifeStatus = JobStatus;
 using LifeCount = int;
 using LifeMoment = Micros;
-using LifeNumber = Maybe;
-using LifeSpan = Maybe;
+using LifeNumber = OptInt64;
+using LifeSpan = OptInt64;
 using LifeFlag = bool;
 using LifeKept = bool;  // true: the value in the column stays; false: the column is cleared
 
@@ -71,8 +71,8 @@ struct Life {
     JOBQ_LIFE_COLUMNS(JOBQ_MEMBER)
 #undef JOBQ_MEMBER
     // Facts from columns that no event writes.
-    bool has_key;  // the job wants to hold a unique key
-    Maybe group;   // number of the job's group
+    bool has_key;    // the job wants to hold a unique key
+    OptInt64 group;  // number of the job's group
     // The cause is in no column: after_event() sets it, and it is known until the life is written. It is empty for a
     // manual change and for a life that was read from a row.
     std::optional<Cause> cause;
@@ -134,14 +134,14 @@ struct Event {
     OnMaxRuntime on_max_runtime = OnMaxRuntime::Fail;  // Overran
     bool waits = false;                                // Retried, StartedOver: the job waits for its dependencies again
     bool sleeps = false;                               // Waited: the job waits only for the time run_at
-    Maybe deadline = {};                               // Waited: when the wait times out; none: never
-    Maybe last_step = {};                              // StepSaved, Waited; Retried: last of the steps that stay
+    OptInt64 deadline = {};                            // Waited: when the wait times out; none: never
+    OptInt64 last_step = {};                           // StepSaved, Waited; Retried: last of the steps that stay
     bool rescue_indexed = false;                       // Claimed: the job enters the rescue's index at once
     std::int64_t lease = 0;                            // Claimed
     Micros timeout = 0;                                // Claimed
     Micros max_runtime = 0;                            // Claimed; 0: unlimited
-    Maybe queue_slot = {}, key_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
-    Maybe group = {};                                     // Moved: number of the job's group in the new queue
+    OptInt64 queue_slot = {}, key_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
+    OptInt64 group = {};                                     // Moved: number of the job's group in the new queue
 };
 
 // Deadline of a job that waits without a deadline: the timestamp "infinity".
@@ -171,7 +171,7 @@ struct ByHand {
     bool has_left;
     Micros timeout, max_runtime;
     bool keeps_end = false;
-    Maybe end = {};
+    OptInt64 end = {};
 };
 Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept;
 // Returns the same for an inserted row. A dump contains the end of each running job, because the queue's max_runtime

@@ -77,7 +77,7 @@ std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept { return sa
 
 void note(SeriesNumbers *numbers, const Happened &happened) noexcept {
     for (Tallies left = happened.tallies; left != 0; left &= left - 1) numbers->values[__builtin_ctz(left)]++;
-    const auto observe = [numbers](Span span, const Maybe &length) {
+    const auto observe = [numbers](Span span, const OptInt64 &length) {
         if (!length) return;
         numbers->values[SeriesNumbers::of(span, bucket_of(*length))]++;
         std::int64_t *sum = &numbers->values[SeriesNumbers::sum_of(span)];

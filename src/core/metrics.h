@@ -44,8 +44,8 @@ constexpr Tallies bit_of(Tally tally) noexcept { return 1U << static_cast<unsign
 // The tallies and times of one change of a job.
 struct Happened {
     Tallies tallies;
-    Maybe waited;  // for a claim: time since the job was due
-    Maybe ran;     // for the end of an attempt by a worker or by max_runtime: how long it ran
+    OptInt64 waited;  // for a claim: time since the job was due
+    OptInt64 ran;     // for the end of an attempt by a worker or by max_runtime: how long it ran
 };
 Happened what_happened(const Life &before, const Life &after) noexcept;
 Happened what_happened_to_new(const Life &job) noexcept;

@@ -24,8 +24,8 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
 
 // Applies an event to locked jobs. The second form takes the rows of the statement that locked the jobs; the first
 // column is the id.
-void let_happen_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome);
-void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome);
+void apply_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome);
+void apply_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome);
 
 // Changes rows of another table than jobq.jobs. If that fails, the duty continues without the change, because the next
 // attempt would fail too.

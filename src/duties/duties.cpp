@@ -51,16 +51,16 @@ void for_possible_due(const core::ClaimKey &end, Body body) {
 
 }  // namespace
 
-void let_happen_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome) {
+void apply_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome) {
     change_jobs(
-        count, [&](int first, int n) { let_happen(ids + first, n, event); },
+        count, [&](int first, int n) { apply_event(ids + first, n, event); },
         [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
 }
 
-void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome) {
-    auto *ids = room_for<Datum>(locked.size());
+void apply_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome) {
+    auto *ids = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
-    let_happen_to_each(ids, static_cast<int>(locked.size()), event, outcome);
+    apply_to_each(ids, static_cast<int>(locked.size()), event, outcome);
 }
 
 DutyOutcome promote_due(TimestampTz now, int batch) {
@@ -72,7 +72,7 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
         return due.count < batch;
     });
     DutyOutcome outcome = {};
-    let_happen_to_each(due.items, due.count, {core::EventKind::Due, now}, &outcome);
+    apply_to_each(due.items, due.count, {core::EventKind::Due, now}, &outcome);
     outcome.more = due.count == batch && outcome.done > 0;
     return outcome;
 }

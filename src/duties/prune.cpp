@@ -120,8 +120,8 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
     // Must be read before the snapshot is taken, so that no later id counts as searched.
     const int64 last_given = last_job_id();
     Page page = {after, false, true, nullptr, nullptr, 0};
-    page.ids = room_for<Datum>(static_cast<uint64>(batch));
-    page.finished = room_for<Datum>(static_cast<uint64>(batch));
+    page.ids = allocate_array<Datum>(static_cast<uint64>(batch));
+    page.finished = allocate_array<Datum>(static_cast<uint64>(batch));
     int left = batch;
     for (core::KeyRange keys = core::next_possible(empty, core::running_key(after + 1));
          left > 0 && keys.from < keys.to; keys = core::next_possible(empty, keys.to)) {

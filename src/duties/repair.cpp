@@ -114,7 +114,7 @@ void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
     const Rows rows =
         run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)).add(ids.first).add(ids.last));
     const int64 done_before = outcome->done;
-    let_happen_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
+    apply_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
     // The leases of these jobs now expire earlier than the rescue has computed.
     if (outcome->done > done_before) log_lease_deadline(DT_NOBEGIN);
 }

@@ -171,7 +171,7 @@ Ended::How how_ended(core::OrphanEnd end) {
 // Ends the attempts whose executors have exited. Also searches the rescue-indexed jobs, unless `search` is nullptr.
 void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutcome *outcome) {
     const Orphans orphans = lock_orphans(search, batch);
-    auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
+    auto *ended = allocate_array<Ended>(static_cast<uint64>(orphans.count));
     for (int i = 0; i < orphans.count; i++) ended[i] = {orphans.items[i].job, how_ended(orphans.items[i].end)};
     end_all(ended, orphans.count, now, outcome);
     outcome->more |= orphans.count == batch;
@@ -201,7 +201,7 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not show the leases that must be checked.
     if (IsolationUsesXactSnapshot()) return;
-    auto *due = room_for<YoungLease>(static_cast<uint64>(max_young_leases()));
+    auto *due = allocate_array<YoungLease>(static_cast<uint64>(max_young_leases()));
     const int count = due_leases(now, due, max_young_leases());
     int settled = 0;
     change_jobs(
@@ -245,7 +245,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
                                             .add(ids.last));
     const bool *lost_together = judge_losses(rows, before, &outcome);
     UnregisterSnapshot(before);
-    auto *ended = room_for<Ended>(rows.size());
+    auto *ended = allocate_array<Ended>(rows.size());
     for (uint64 i = 0; i < rows.size(); i++)
         ended[i] = {rows[i].int64_at(1), rows[i].bool_at(2) ? Ended::Overran
                                          : lost_together[i] ? Ended::LostInCompany
@@ -266,7 +266,7 @@ DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int ba
     const Rows rows =
         run(lock_overdue,
             Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)).add(ids.first).add(ids.last));
-    auto *ended = room_for<Ended>(rows.size());
+    auto *ended = allocate_array<Ended>(rows.size());
     for (uint64 i = 0; i < rows.size(); i++) ended[i] = {rows[i].int64_at(1), Ended::CancelForced};
     DutyOutcome outcome = {};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);

@@ -148,7 +148,7 @@ void stop_awaiting_job(int64 job) {
     LWLockRelease(lock());
 }
 
-uint64 begin_awaiting_anew() {
+uint64 begin_awaited_search() {
     if (!usable()) return 0;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     const uint64 search = ++awaited->searches;
@@ -156,7 +156,7 @@ uint64 begin_awaiting_anew() {
     return search;
 }
 
-void end_awaiting_anew(uint64 search) {
+void end_awaited_search(uint64 search) {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (int bucket = 0; bucket < kBuckets; bucket++)

@@ -21,9 +21,9 @@ bool await_job(int64 job);
 void stop_awaiting_job(int64 job);
 // Begins a search for all jobs that must be awaited. Until it ends, jobs that have been awaited before stay so, because
 // commits that end them must not go unnoticed until the search reaches them.
-uint64 begin_awaiting_anew();
+uint64 begin_awaited_search();
 // Ends the search: jobs that have not been awaited again since it began are no longer awaited.
-void end_awaiting_anew(uint64 search);
+void end_awaited_search(uint64 search);
 // Removes all awaited jobs of a database.
 void forget_awaited_jobs(Oid database);
 

@@ -98,8 +98,8 @@ int64 edge_count(const NewDependent *dependents, int count) {
 
 EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
     const int64 room = edge_count(dependents, count);
-    EdgeColumns columns = {room_for<Datum>(room), room_for<Datum>(room), room_for<Datum>(room),
-                           room_for<Datum>(room), room_for<bool>(room),  0};
+    EdgeColumns columns = {allocate_array<Datum>(room), allocate_array<Datum>(room), allocate_array<Datum>(room),
+                           allocate_array<Datum>(room), allocate_array<bool>(room),  0};
     const Datum cancel = CStringGetTextDatum("cancel"), run_anyway = CStringGetTextDatum("run");
     for (int i = 0; i < count; i++) {
         const NewDependent &one = dependents[i];
@@ -140,7 +140,7 @@ Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
 // and get locked.
 void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
                      int *number) {
-    Datum *doubtful = room_for<Datum>(columns.count);
+    Datum *doubtful = allocate_array<Datum>(columns.count);
     int doubtful_count = 0;
     int64 missing = 0, last = 0;
     bool any_missing = false;

@@ -238,7 +238,7 @@ void forget_all_edges() {
 void prune_deleted_dependencies(int batch) {
     const Rows rows = run(find_unneeded_results, Params().add(Int64GetDatum(batch)));
     Edges edges = {};
-    Datum *ids = room_for<Datum>(rows.size());
+    Datum *ids = allocate_array<Datum>(rows.size());
     int count = 0;
     for (uint64 i = 0; i < rows.size(); i++)
         if (!has_edges_to(&edges, rows[i].int64_at(1))) ids[count++] = rows[i].get(1);

@@ -58,7 +58,7 @@ void admit_into_queue(const Newcomer *jobs, int count, TimestampTz now, const Sp
     const Newcomer *end = jobs + count;
     const int keyed = count - without_key;
     auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * Max(keyed, 1), MCXT_ALLOC_HUGE));
-    auto *spared = room_for<int64>(keyed + needed.count);
+    auto *spared = allocate_array<int64>(keyed + needed.count);
     int64 added = without_key;
     std::copy(needed.ids, needed.ids + needed.count, spared);
     int spared_count = needed.count;

@@ -78,7 +78,7 @@ void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns
         for (int i = first; i < end; i++) {
             // The row as it was inserted, because a user-defined trigger may have changed it.
             const JobState added = state_of_row(jobs->table.added[i - first]);
-            tell_of_new_job(added, true);
+            log_new_job(added, true);
             ids[i] = added.id;
         }
     }

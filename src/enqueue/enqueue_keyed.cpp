@@ -217,7 +217,7 @@ struct InsertedColumns {
 };
 
 void add_text(ArrayColumn *column, const text *value) { column->add_if(value != nullptr, PointerGetDatum(value)); }
-void add_number(ArrayColumn *column, const core::Maybe &value) {
+void add_number(ArrayColumn *column, const core::OptInt64 &value) {
     column->add_if(value.has_value(), Int64GetDatum(value.value_or(0)));
 }
 
@@ -307,7 +307,7 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
 }
 
 // Logs the row as it was inserted, because a user-defined trigger may have changed it.
-void tell_of_row(const Row &row) {
+void log_inserted_row(const Row &row) {
     const auto flag = [&](int column) { return !row.is_null(column) && DatumGetBool(row.get(column)); };
     JobState job = {
         row.int64_at(1), row.text_at(2), row.text_at(10), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
@@ -316,7 +316,7 @@ void tell_of_row(const Row &row) {
     job.life.due = flag(7);
     job.life.status = status_at(row, 8);
     if (!row.is_null(9)) job.life.group_waiting = row.int64_at(9);
-    tell_of_new_job(job, true);
+    log_new_job(job, true);
 }
 
 // Inserts the jobs whose keys are free. Moves the others to the front, in their order, and returns their number.
@@ -340,7 +340,7 @@ int insert_free(const Call &call, KeyedJob **jobs, int count) {
     if (static_cast<uint64>(done) != rows.size()) suppressed();
     take_back_kept(call, inserted, stays, done);
     for (int i = 0; i < done; i++)
-        if (stays[i]) tell_of_row(rows[i]);
+        if (stays[i]) log_inserted_row(rows[i]);
     return left;
 }
 

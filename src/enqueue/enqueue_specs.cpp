@@ -107,7 +107,7 @@ void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const O
 // Does the same for all dependents. Unblocks jobs that have no dependencies left, and removes them from the dependents.
 void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, TimestampTz now, int *number) {
     const Notes<Enqueued> known = known_elements(*dependents, enqueued);
-    OverJobs over = {room_for<Datum>(static_cast<uint64>(known.count)), 0};
+    OverJobs over = {allocate_array<Datum>(static_cast<uint64>(known.count)), 0};
     *number = 0;
     if (known.count > 0) with_owner_spi([&] { over.count = hold_known(known.items, known.count, over.ids); });
     Notes<Datum> free = {};
@@ -123,7 +123,7 @@ void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, Timest
     }
     dependents->count = left;
     if (free.count > 0)
-        with_owner_spi([&] { let_happen(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
+        with_owner_spi([&] { apply_event(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
 }
 
 // Makes room for all jobs of a queue at once, so that a job that this call enqueues or depends on is not dropped for
@@ -207,7 +207,7 @@ void add_element_context(void *number) {
 
 // Reads, checks, and fills in the jobs. *number is the number of the element that is being read.
 JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
-    auto *jobs = room_for<JobSpec>(static_cast<uint64>(count));
+    auto *jobs = allocate_array<JobSpec>(static_cast<uint64>(count));
     Refs refs = {};
     JsonbIterator *iterator = JsonbIteratorInit(const_cast<JsonbContainer *>(&specs->root));
     JsonbValue element;
@@ -266,7 +266,7 @@ NewDependent dependent_of(const JobSpec &spec, int64 id, int number) {
 Newcomer newcomer_of(const JobSpec &spec, text *unique_key) { return {spec.queue, unique_key, spec.on_conflict}; }
 
 int hold_known(const Enqueued *enqueued, int count, Datum *over) {
-    auto *known = room_for<Datum>(static_cast<uint64>(count));
+    auto *known = allocate_array<Datum>(static_cast<uint64>(count));
     int known_count = 0, over_count = 0;
     for (int i = 0; i < count; i++) {
         if (enqueued[i].is_new) continue;
@@ -287,8 +287,8 @@ int hold_known(const Enqueued *enqueued, int count, Datum *over) {
 }
 
 Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
-    auto *enqueued = room_for<Enqueued>(static_cast<uint64>(count));
-    auto *elements = room_for<Element>(static_cast<uint64>(count));
+    auto *enqueued = allocate_array<Enqueued>(static_cast<uint64>(count));
+    auto *elements = allocate_array<Element>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) elements[i] = {specs + i, i + 1, 0};
     Dependents dependents = {};
     *number = 0;

@@ -52,9 +52,9 @@ void move_letters(const Datum *ids, int count, Direction direction) {
 
 }  // namespace
 
-void bury_jobs(const Datum *ids, int count) { move_letters(ids, count, Direction::Away); }
+void move_to_dead_letters(const Datum *ids, int count) { move_letters(ids, count, Direction::Away); }
 
-void send_home(const Datum *ids, int count) { move_letters(ids, count, Direction::Home); }
+void return_dead_letters(const Datum *ids, int count) { move_letters(ids, count, Direction::Home); }
 
 void forget_origin(int64 id) {
     OtherColumns others = {};

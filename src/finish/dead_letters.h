@@ -9,10 +9,10 @@
 namespace jobq {
 
 // Moves failed jobs to the dead letter queue of their queue. Jobs of queues without a dead letter queue stay.
-void bury_jobs(const Datum *ids, int count);
+void move_to_dead_letters(const Datum *ids, int count);
 
 // Moves the dead letters among these jobs back to the queues they came from; their status stays the same.
-void send_home(const Datum *ids, int count);
+void return_dead_letters(const Datum *ids, int count);
 
 // Makes the job an ordinary job of the queue it is in, no longer a dead letter.
 void forget_origin(int64 id);

@@ -104,7 +104,7 @@ Rows delete_rows(Datum *ids, int count) {
     delete_attempts(ids, count);
     const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
     for (uint64 i = 0; i < gone.size(); i++)
-        tell_of_deletion(gone[i].text_at(1), gone[i].text_at(6), status_at(gone[i], 2));
+        count_deleted_job(gone[i].text_at(1), gone[i].text_at(6), status_at(gone[i], 2));
     delete_steps(ids, count);
     forget_edges_of(gone);
     return gone;
@@ -153,7 +153,7 @@ void settle_endings(const Endings &endings, TimestampTz now) {
     disarm_steps(endings.waited.items, endings.waited.count);
     forget_waits(endings.waited.items, endings.waited.count);
     delete_jobs_and_attempts(endings.unkept.items, endings.unkept.count);
-    bury_jobs(endings.buried.items, endings.buried.count);
+    move_to_dead_letters(endings.buried.items, endings.buried.count);
 }
 
 void settle_endings_as_owner(const Endings &endings, TimestampTz now) {
@@ -161,7 +161,7 @@ void settle_endings_as_owner(const Endings &endings, TimestampTz now) {
     as_owner([&] { with_spi([&] { settle_endings(endings, now); }); });
 }
 
-Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings) {
+Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings) {
     Operated operated = {0, core::JobStatus::Pending};
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
@@ -177,9 +177,9 @@ Operated let_happen_and_note(const Datum *ids, int count, const core::Event &eve
     return operated;
 }
 
-Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event) {
+Operated apply_and_end(const Datum *ids, int count, const core::Event &event) {
     Endings endings = {};
-    const Operated operated = let_happen_and_note(ids, count, event, &endings);
+    const Operated operated = apply_and_note(ids, count, event, &endings);
     settle_endings(endings, event.now);
     return operated;
 }

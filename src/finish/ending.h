@@ -20,7 +20,7 @@ struct EndedAttempt {
     int32 attempt;
     AttemptOutcome outcome;
     text *worker_id, *error;  // nullptr if none
-    core::Maybe started_at;
+    core::OptInt64 started_at;
     bool reported;  // by the worker that held the lease
 };
 
@@ -57,8 +57,8 @@ void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 
 // Apply an event that may end jobs to locked jobs, where the event is applicable. They note what follows, or carry it
 // out. Call them inside with_spi().
-Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
-Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event);
+Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
+Operated apply_and_end(const Datum *ids, int count, const core::Event &event);
 
 // Delete the attempts of jobs that were deleted with plain SQL, delete all attempts, or move the attempts of a job that
 // gets another id.

@@ -72,8 +72,8 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     if (!delete_row(&jobs->table)) return false;
     JobState completed = before;
     completed.life = after;
-    tell_of_change(before, completed);
-    tell_of_deletion(before.queue, before.kind, after.status);
+    log_change(before, completed);
+    count_deleted_job(before.queue, before.kind, after.status);
     if (may_have_attempts(jobs, before.id)) gone->with_attempts.add(Int64GetDatum(before.id));
     if (before.life.steps) gone->with_steps.add(Int64GetDatum(before.id));
     return true;
@@ -127,7 +127,7 @@ HeldJob *job_of(HeldJob *held, int count, const Row &row) {
 
 // Finds out why leases are not held. A job out of scope counts as gone. Call it inside with_spi().
 void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
-    auto *ids = room_for<Datum>(count), *leases = room_for<Datum>(count);
+    auto *ids = allocate_array<Datum>(count), *leases = allocate_array<Datum>(count);
     int unheld = 0;
     for (int i = 0; i < count; i++) {
         if (held[i].held) continue;
@@ -266,7 +266,7 @@ int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held) {
                                                    .add(PointerGetDatum(worker_id))
                                                    .add(unindexed_jobs_of_worker(worker_id))
                                                    .add_if(scope != nullptr, scope_array(scope)));
-    auto *found = room_for<HeldJob>(rows.size());
+    auto *found = allocate_array<HeldJob>(rows.size());
     int count = 0;
     JobsTable jobs;
     open_jobs(&jobs);

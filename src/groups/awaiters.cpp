@@ -135,7 +135,7 @@ void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
     while (count > 0) {
         CHECK_FOR_INTERRUPTS();
         const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(Int64GetDatum(core::kAwaitsJobs)));
-        auto *moved = room_for<Datum>(rows.size()), *next = room_for<Datum>(rows.size());
+        auto *moved = allocate_array<Datum>(rows.size()), *next = allocate_array<Datum>(rows.size());
         count = 0;
         for (uint64 i = 0; i < rows.size(); i++) {
             const Row row = rows[i];
@@ -168,7 +168,7 @@ void free_jobs(Datum *ids, int count, Unblocking *done) {
     count = lock_those_awaiting(ids, nullptr, count);
     const core::Event event = {core::EventKind::WaitOver, Max(done->now, GetCurrentTimestamp())};
     change_all_or_each(
-        count, [&](int first, int n) { let_happen(ids + first, n, event); }, [&](int) { done->outcome.done++; },
+        count, [&](int first, int n) { apply_event(ids + first, n, event); }, [&](int) { done->outcome.done++; },
         [&](int i, const FailureText &failure) { leave_out(&done->outcome, DatumGetInt64(ids[i]), failure); });
 }
 
@@ -183,11 +183,11 @@ void find_awaiters(const Ended &ended, Notes<Datum> *jobs) {
                  Blocker::Edge, jobs);
 }
 
-void find_awaiters_of_events(const Unblocked *told, int count, Notes<Datum> *jobs) {
+void find_awaiters_of_events(const Unblocked *published, int count, Notes<Datum> *jobs) {
     ArrayColumn events(count), first(count);
     for (int i = 0; i < count; i++) {
-        events.add(Int64GetDatum(told[i].key));
-        first.add(Int64GetDatum(told[i].job));
+        events.add(Int64GetDatum(published[i].key));
+        first.add(Int64GetDatum(published[i].job));
     }
     add_awaiters(run(find_by_event,
                      Params().add(events.array(INT8OID)).add(first.array(INT8OID)).add(Int64GetDatum(kAwaitersAtOnce))),

@@ -15,7 +15,7 @@ namespace jobq {
 
 // Adds the jobs that await one of these jobs, or one of these events.
 void find_awaiters(const Ended &ended, Notes<Datum> *jobs);
-void find_awaiters_of_events(const Unblocked *told, int count, Notes<Datum> *jobs);
+void find_awaiters_of_events(const Unblocked *published, int count, Notes<Datum> *jobs);
 // Unblocks the jobs whose wait may be over. The targets of their active edges must be watched already.
 void look_at_awaiters(Datum *jobs, int count, Unblocking *done);
 

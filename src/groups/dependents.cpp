@@ -166,8 +166,8 @@ Statement find_all_blocked = {"SELECT j.id FROM jobq.jobs j WHERE j.status = 'bl
 struct Candidate {
     int64 job;
     int64 below;
-    bool fails;  // the dependency with the id below - 1 cancels the job
-    int64 told;  // the published key by which it was found
+    bool fails;       // the dependency with the id below - 1 cancels the job
+    int64 published;  // the published key by which it was found
 };
 
 // What happens to jobs that were looked at.
@@ -194,7 +194,7 @@ text *reason_of(const Row &row) {
 
 void promote_jobs(const Datum *ids, int count, TimestampTz now) {
     // `now` is when the duty began, and jobs may have been enqueued since then.
-    let_happen(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
+    apply_event(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
 }
 
 void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz now) {
@@ -220,13 +220,13 @@ void leave_lines(Datum *ids, int count) {
     if (count == 0) return;
     const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));
     for (uint64 i = 0; i < in_line.size(); i++) ids[i] = in_line[i].get(1);
-    let_happen(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
+    apply_event(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
 // Raises 40001 if the transaction's snapshot is outdated about which of these jobs have dependencies. Locking the rows
 // of the jobs does not reveal this, because a session that adds an edge while it holds the job need not change the row.
 void require_known_dependents(const Rows &locked) {
-    auto *jobs = room_for<Datum>(locked.size());
+    auto *jobs = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);
     const Params params = Params().add(array_of(jobs, static_cast<int>(locked.size()), INT8OID));
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
@@ -314,7 +314,7 @@ int distinct(Candidate *candidates, int count) {
 // Locks the blocked jobs among these, moves them to the front in their order, and returns their number. Each job must
 // occur once. Jobs that other sessions have locked are looked at again later.
 int lock_candidates(Candidate *candidates, int count) {
-    Datum *jobs = room_for<Datum>(count);
+    Datum *jobs = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) jobs[i] = Int64GetDatum(candidates[i].job);
     const Rows locked = run(lock_blocked, Params().add(array_of(jobs, count, INT8OID)));
     int left = 0;
@@ -322,21 +322,21 @@ int lock_candidates(Candidate *candidates, int count) {
         if (static_cast<uint64>(left) < locked.size() && locked[left].int64_at(1) == candidates[i].job)
             candidates[left++] = candidates[i];
         else
-            look_again({candidates[i].told, kNoJob, Blocker::Edge});
+            look_again({candidates[i].published, kNoJob, Blocker::Edge});
     }
     return left;
 }
 
 // Returns what must happen to these locked jobs.
 Results look_at(const Candidate *candidates, int count) {
-    Datum *jobs = room_for<Datum>(count), *below = room_for<Datum>(count);
+    Datum *jobs = allocate_array<Datum>(count), *below = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
         jobs[i] = Int64GetDatum(candidates[i].job);
         below[i] = Int64GetDatum(candidates[i].below);
     }
     const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(array_of(below, count, INT8OID)));
     Results results = {};
-    results.settled = room_for<Datum>(count);
+    results.settled = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
         const Row row = rows[i];
         // The failed dependency has been retried since, and the dependencies above it have not been looked at.
@@ -439,7 +439,7 @@ int64 look_at_dependents(Datum *jobs, int count, Unblocking *done) {
 
 void deactivate_dependencies(Datum *jobs, int count) {
     if (count == 0) return;
-    Datum *nothing = room_for<Datum>(count);
+    Datum *nothing = allocate_array<Datum>(count);
     std::fill(nothing, nothing + count, Int64GetDatum(0));
     run(deactivate, Params().add(array_of(jobs, count, INT8OID)).add(array_of(nothing, count, INT8OID)));
 }
@@ -451,11 +451,11 @@ void lock_dependents(Datum jobs) {
 
 void block_dependents(Datum jobs) {
     const Rows waiting = run(find_not_blocked, Params().add(jobs));
-    auto *blocked = room_for<Datum>(waiting.size());
+    auto *blocked = allocate_array<Datum>(waiting.size());
     int count = 0;
     for (uint64 i = 0; i < waiting.size(); i++)
         if (has_reason_to_wait(waiting[i].int64_at(1))) blocked[count++] = waiting[i].get(1);
-    let_happen(blocked, count, {core::EventKind::Blocked, GetCurrentTimestamp()});
+    apply_event(blocked, count, {core::EventKind::Blocked, GetCurrentTimestamp()});
 }
 
 bool has_reason_to_wait(int64 job) { return run(find_reason_to_wait, Params().add(Int64GetDatum(job)))[0].bool_at(1); }
@@ -463,7 +463,8 @@ bool has_reason_to_wait(int64 job) { return run(find_reason_to_wait, Params().ad
 void settle_dependents(Datum jobs) {
     const Rows blocked = run(find_blocked, Params().add(jobs));
     const auto count = static_cast<int64>(blocked.size());
-    Datum *dependents = room_for<Datum>(count), *inactive = room_for<Datum>(count), *active = room_for<Datum>(count);
+    Datum *dependents = allocate_array<Datum>(count), *inactive = allocate_array<Datum>(count),
+          *active = allocate_array<Datum>(count);
     int dependent_count = 0, inactive_count = 0;
     for (uint64 i = 0; i < blocked.size(); i++) {
         const Row row = blocked[i];
@@ -484,14 +485,14 @@ void settle_dependents(Datum jobs) {
 void free_dependents(Datum jobs, TimestampTz now) {
     const Rows blocked = run(lock_free, Params().add(jobs));
     const int count = static_cast<int>(blocked.size());
-    Datum *free = room_for<Datum>(count);
+    Datum *free = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) free[i] = blocked[i].get(1);
     if (count > 0) promote_jobs(free, count, now);
 }
 
 void settle_all_dependents(TimestampTz now) {
     const Rows blocked = run(find_all_blocked, Params());
-    Datum *jobs = room_for<Datum>(blocked.size());
+    Datum *jobs = allocate_array<Datum>(blocked.size());
     for (uint64 i = 0; i < blocked.size(); i++) jobs[i] = blocked[i].get(1);
     const Datum all = array_of(jobs, static_cast<int>(blocked.size()), INT8OID);
     settle_dependents(all);

@@ -60,19 +60,19 @@ void watch_targets(Datum jobs) {
     for (uint64 i = 0; i < targets.size(); i++) await_job(targets[i].int64_at(1));
 }
 
-void look_at_edges(const Unblocked *told, int count, Unblocking *done) {
-    Ended ended = {room_for<Datum>(count), room_for<Datum>(count), room_for<Datum>(count), 0};
+void look_at_edges(const Unblocked *published, int count, Unblocking *done) {
+    Ended ended = {allocate_array<Datum>(count), allocate_array<Datum>(count), allocate_array<Datum>(count), 0};
     Notes<Datum> whole = {};
     // Before anything is looked at, because a dependency may fail to which no active edge leads.
     if (any_active()) note_awaiting();
     for (int i = 0; i < count; i++) {
-        if (told[i].key < 0) {
-            whole.add(Int64GetDatum(-told[i].key));
+        if (published[i].key < 0) {
+            whole.add(Int64GetDatum(-published[i].key));
             continue;
         }
-        await_job(told[i].key);
-        ended.first[ended.count] = Int64GetDatum(told[i].job);
-        ended.jobs[ended.count++] = Int64GetDatum(told[i].key);
+        await_job(published[i].key);
+        ended.first[ended.count] = Int64GetDatum(published[i].job);
+        ended.jobs[ended.count++] = Int64GetDatum(published[i].key);
     }
     keep_ended(&ended);
     // Before the next look: a session that finds the job unfinished there, because it was retried, enters it again.
@@ -82,9 +82,9 @@ void look_at_edges(const Unblocked *told, int count, Unblocking *done) {
     look_at_whole_jobs(whole.items, whole.count, done);
 }
 
-void look_at_events(const Unblocked *told, int count, Unblocking *done) {
+void look_at_events(const Unblocked *published, int count, Unblocking *done) {
     Notes<Datum> jobs = {};
-    find_awaiters_of_events(told, count, &jobs);
+    find_awaiters_of_events(published, count, &jobs);
     look_at_awaiters(jobs.items, jobs.count, done);
 }
 
@@ -95,13 +95,13 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
     } else {
         note_awaiting();
     }
-    if (place->behind == PG_INT64_MIN) place->began = begin_awaiting_anew();
+    if (place->behind == PG_INT64_MIN) place->began = begin_awaited_search();
     // Fewer jobs at a time if they have many edges, because other jobs wait for the end of this transaction.
     static int at_once = kSearchBatch;
     const TimestampTz begun = GetCurrentTimestamp();
     limit = Min(limit, at_once);
     const Rows waiting = run(find_waiting, Params().add(Int64GetDatum(place->behind)).add(Int64GetDatum(limit)));
-    Datum *jobs = room_for<Datum>(limit), *left = room_for<Datum>(limit);
+    Datum *jobs = allocate_array<Datum>(limit), *left = allocate_array<Datum>(limit);
     int count = 0, left_count = 0;
     for (uint64 i = 0; i < waiting.size(); i++) {
         const Row row = waiting[i];
@@ -119,7 +119,7 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
     deactivate_dependencies(left, left_count);
     at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);
     const bool more = waiting.size() == static_cast<uint64>(limit);
-    if (!more) end_awaiting_anew(place->began);
+    if (!more) end_awaited_search(place->began);
     return more;
 }
 

@@ -17,8 +17,8 @@ namespace jobq {
 
 // ---- for groups/unblock.cpp
 
-void look_at_edges(const Unblocked *told, int count, Unblocking *done);
-void look_at_events(const Unblocked *told, int count, Unblocking *done);
+void look_at_edges(const Unblocked *published, int count, Unblocking *done);
+void look_at_events(const Unblocked *published, int count, Unblocking *done);
 // Searches for all jobs that wait for others or for signals.
 bool search_edges(SearchPlace *place, int limit, Unblocking *done);
 

@@ -143,7 +143,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
 
 // Makes the next heads of these groups. `believe`: use what is remembered of the groups.
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
-    auto *candidates = room_for<Candidate>(count);
+    auto *candidates = allocate_array<Candidate>(count);
     for (int i = 0; i < count; i++)
         candidates[i] = {groups[i].key, succession_mark(groups[i].key), begin_line_look(groups[i].key), believe};
     GroupScan scan;
@@ -181,7 +181,7 @@ Statement find_waiting = {"SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._group
 
 }  // namespace
 
-void look_at_groups(const Unblocked *told, int count, Unblocking *done) { promote(told, count, true, done); }
+void look_at_groups(const Unblocked *published, int count, Unblocking *done) { promote(published, count, true, done); }
 
 bool search_groups(SearchPlace *place, int limit, Unblocking *done) {
     auto *groups = static_cast<Unblocked *>(palloc(sizeof(Unblocked) * limit));

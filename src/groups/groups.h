@@ -12,7 +12,7 @@ namespace jobq {
 
 // ---- for unblock.cpp
 
-void look_at_groups(const Unblocked *told, int count, Unblocking *done);
+void look_at_groups(const Unblocked *published, int count, Unblocking *done);
 bool search_groups(SearchPlace *place, int limit, Unblocking *done);
 void forget_groups();
 

@@ -21,8 +21,8 @@ constexpr int kUnknowns = 64;
 
 struct Place {
     slock_t lock;
-    uint32 looks;  // number of looks in progress
-    int64 told;    // the lowest id that has entered a line since the first of these looks began
+    uint32 looks;     // number of looks in progress
+    int64 published;  // the lowest id that has entered a line since the first of these looks began
     Oid database;
     int32 saved;  // entries that looks at the line have passed; halved when another group finds the place taken
     int64 group;
@@ -77,7 +77,7 @@ uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabase
 
 void keep(const Look &look) {
     with_place(look.group, [&](Place *place) {
-        const int64 first = Min(look.first, place->told);
+        const int64 first = Min(look.first, place->published);
         const bool current =
             place->database != MyDatabaseId || (place->epoch == look.epoch && place->unknown == look.unknown);
         if (place->epoch != kNoEpoch && current && !is_of(*place, look.group) && place->saved > look.passed) {
@@ -108,7 +108,7 @@ int begin_line_look(int64 group) {
     looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), 0, GetCurrentTransactionNestLevel(),
                          false};
     with_place(group, [](Place *place) {
-        if (place->looks++ == 0) place->told = PG_INT64_MAX;
+        if (place->looks++ == 0) place->published = PG_INT64_MAX;
         return true;
     });
     return look_count++;
@@ -160,21 +160,21 @@ void void_line_looks_of_savepoint() {
 
 void publish_lines() {
     const TransactionLog &log = transaction_log();
-    tell_lines(log.unblocked, log.unblocked_count, log.unblocked_unknown);
+    publish_line_entries(log.unblocked, log.unblocked_count, log.unblocked_unknown);
 }
 
 void forget_lines(Oid database) {
     if (shared_memory_ready()) pg_atomic_fetch_add_u64(times_unknown(database), 1);
 }
 
-void tell_lines(const Unblocked *unblocked, int count, Blockers anything) {
+void publish_line_entries(const Unblocked *unblocked, int count, Blockers anything) {
     if ((anything & bit_of(Blocker::Group)) != 0) forget_lines(MyDatabaseId);
     for (int i = 0; i < count; i++) {
         const int64 group = unblocked[i].key, job = unblocked[i].job;
         if (unblocked[i].blocker != Blocker::Group || job == kNoJob) continue;
         with_place(group, [&](Place *place) {
             if (is_of(*place, group)) place->first = Min(place->first, job);
-            place->told = Min(place->told, job);
+            place->published = Min(place->published, job);
             return true;
         });
     }

@@ -45,7 +45,7 @@ void void_line_looks_of_savepoint();
 // this transaction looks itself.
 void publish_lines();
 // Publishes these entries, whose jobs other sessions can see already. Raises no error.
-void tell_lines(const Unblocked *unblocked, int count, Blockers anything);
+void publish_line_entries(const Unblocked *unblocked, int count, Blockers anything);
 // Discards all recorded beginnings of a database, because it is unknown which jobs have entered its lines. Raises no
 // error.
 void forget_lines(Oid database);

@@ -85,12 +85,12 @@ int in_order(EndedHead *heads, int count) {
 }
 
 void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
-    EndedHead *heads = room_for<EndedHead>(count);
+    EndedHead *heads = allocate_array<EndedHead>(count);
     std::copy(ended, ended + count, heads);
     count = in_order(heads, count);
     // The jobs that this transaction itself has put into line count, too.
     publish_lines();
-    int *looks = room_for<int>(count);
+    int *looks = allocate_array<int>(count);
     for (int i = 0; i < count; i++) looks[i] = begin_line_look(heads[i].group);
     renew_snapshot(jobs);
     const TimestampTz now = GetCurrentTimestamp();

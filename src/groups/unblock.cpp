@@ -108,19 +108,19 @@ bool comes_first(const Unblocked &a, const Unblocked &b) {
 }
 
 // Sorts the entries, and keeps one entry per key, the one with the lowest job.
-int in_order(Unblocked *told, int count) {
-    std::sort(told, told + count, comes_first);
+int in_order(Unblocked *published, int count) {
+    std::sort(published, published + count, comes_first);
     const auto same = [](const Unblocked &a, const Unblocked &b) { return a.blocker == b.blocker && a.key == b.key; };
-    return static_cast<int>(std::unique(told, told + count, same) - told);
+    return static_cast<int>(std::unique(published, published + count, same) - published);
 }
 
-void look_at(const Unblocked *told, int count, Unblocking *done) {
+void look_at(const Unblocked *published, int count, Unblocking *done) {
     for (int first = 0; first < count;) {
-        const Blocker blocker = told[first].blocker;
+        const Blocker blocker = published[first].blocker;
         int end = first + 1;
-        while (end < count && told[end].blocker == blocker) end++;
+        while (end < count && published[end].blocker == blocker) end++;
         const int64 failed_before = done->outcome.failed;
-        kKinds[static_cast<int>(blocker)].look(told + first, end - first, done);
+        kKinds[static_cast<int>(blocker)].look(published + first, end - first, done);
         if (done->outcome.failed > failed_before) state.searches[search_of(blocker)].failed = true;
         first = end;
     }
@@ -173,10 +173,10 @@ void go_on_with_searches() {
 
 // Takes entries that commits have published, and entries whose jobs were locked the last time. *held: the number of the
 // latter.
-int take_told(Unblocked *told, TimestampTz now, int *held) {
+int take_published(Unblocked *published, TimestampTz now, int *held) {
     Blockers anything = 0;
     if (!state.looked) go_on_with_searches();
-    int count = take_unblocked(state.db, told, kTakeAtOnce, &anything);
+    int count = take_unblocked(state.db, published, kTakeAtOnce, &anything);
     state.looked = true;
     for (int kind = 0; kind < kSearched; kind++) {
         if ((anything & (1U << kind)) == 0) continue;
@@ -185,19 +185,19 @@ int take_told(Unblocked *told, TimestampTz now, int *held) {
     }
     *held = 0;
     if (state.again_count == 0 || state.again_at > now) return count;
-    memcpy(told + count, state.again, sizeof(Unblocked) * state.again_count);
+    memcpy(published + count, state.again, sizeof(Unblocked) * state.again_count);
     *held = state.again_count;
     state.again_count = 0;
     return count + *held;
 }
 
-void unblock_told(Unblocking *done) {
-    static Unblocked told[kTakeAtOnce + kMaxAgain];
+void unblock_published(Unblocking *done) {
+    static Unblocked published[kTakeAtOnce + kMaxAgain];
     const TimestampTz now = GetCurrentTimestamp();
     int held = 0;
-    const int count = take_told(told, now, &held);
+    const int count = take_published(published, now, &held);
     const int waiting = state.again_count;
-    look_at(told, in_order(told, count), done);
+    look_at(published, in_order(published, count), done);
     const int still_held = state.again_count - waiting;
     if (still_held == 0) return;
     state.again_pause = still_held == held ? longer(state.again_pause) : kShortestPause;
@@ -207,14 +207,14 @@ void unblock_told(Unblocking *done) {
 
 }  // namespace
 
-void look_again(const Unblocked &told) {
+void look_again(const Unblocked &published) {
     if (state.db == nullptr) return;
     for (int i = 0; i < state.again_count; i++)
-        if (state.again[i].blocker == told.blocker && state.again[i].key == told.key) return;
+        if (state.again[i].blocker == published.blocker && state.again[i].key == published.key) return;
     if (state.again_count < kMaxAgain)
-        state.again[state.again_count++] = told;
+        state.again[state.again_count++] = published;
     else
-        search_for(search_of(told.blocker));
+        search_for(search_of(published.blocker));
 }
 
 DutyOutcome unblock_jobs(TimestampTz now, int batch) {
@@ -240,7 +240,7 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     unblocking_until_commit(true);
     if (!begin_promoting())
         for (int kind = 0; kind < kSearched; kind++) forget_kind(kind);
-    unblock_told(&done);
+    unblock_published(&done);
     for (int kind = 0; kind < kSearched; kind++) go_on_searching(kind, Min(batch, kSearchAtOnce), &done);
     if (done.outcome.failed > 0) state.failing = true;
     if (!searching() && !search_failed()) state.careful = state.failing = false;

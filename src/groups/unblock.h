@@ -28,7 +28,7 @@ struct Unblocking {
 struct UnblockingKind {
     // Promotes the jobs that these published entries have unblocked. The entries are sorted by key, and no key occurs
     // twice.
-    void (*look)(const Unblocked *told, int count, Unblocking *done);
+    void (*look)(const Unblocked *published, int count, Unblocking *done);
     // Searches the table, about `limit` keys from *place on, and moves *place forward. Returns false at the end of the
     // table.
     bool (*search)(SearchPlace *place, int limit, Unblocking *done);
@@ -37,7 +37,7 @@ struct UnblockingKind {
 };
 
 // Looks at this key again soon, because another session has locked a job that should be promoted.
-void look_again(const Unblocked &told);
+void look_again(const Unblocked &published);
 
 // Unblocks one transaction's worth of jobs. Does nothing in REPEATABLE READ and above, where the snapshot may be older
 // than the changes of another promoter.

@@ -139,7 +139,7 @@ void publish_unblocked() {
 
 void unblock_now(const Unblocked *unblocked, int count, Blockers anything) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
-    tell_lines(unblocked, count, anything);
+    publish_line_entries(unblocked, count, anything);
     tell(anything, unblocked, count);
 }
 

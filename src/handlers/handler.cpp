@@ -50,7 +50,7 @@ Handler handler_of(const Row &row, MemoryContext context) {
     if (!row.is_null(kVersions)) {
         const Elements versions = elements_of(DatumGetArrayTypePCopy(row.get(kVersions)), INT4OID, "versions",
                                               core::kMaxBatch, NullElements::Refused);
-        auto *numbers = room_for<int32>(static_cast<uint64>(versions.count));
+        auto *numbers = allocate_array<int32>(static_cast<uint64>(versions.count));
         for (int i = 0; i < versions.count; i++) numbers[i] = DatumGetInt32(versions.values[i]);
         handler.filter.versions = numbers;
         handler.filter.version_count = versions.count;
@@ -94,7 +94,7 @@ int64 remove_handlers_of(const text *queue) {
 }
 
 void read_settings_of(Handler *handler, const Elements &texts) {
-    handler->settings = room_for<HandlerSetting>(static_cast<uint64>(texts.count));
+    handler->settings = allocate_array<HandlerSetting>(static_cast<uint64>(texts.count));
     handler->setting_count = texts.count;
     for (int i = 0; i < texts.count; i++) {
         char *name = TextDatumGetCString(texts.values[i]);

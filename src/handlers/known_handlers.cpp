@@ -49,7 +49,7 @@ void load() {
     if (name == nullptr || !find_table()) return;
     MemoryContext outer = MemoryContextSwitchTo(memory);
     const Handlers handlers = read_handlers(name);
-    known.items = room_for<KnownHandler>(static_cast<uint64>(handlers.count));
+    known.items = allocate_array<KnownHandler>(static_cast<uint64>(handlers.count));
     for (int i = 0; i < handlers.count; i++) {
         KnownHandler *one = &known.items[known.count++];
         one->handler = handlers.items[i];

@@ -59,8 +59,8 @@ struct Leases {
 };
 
 Params params_of(const EndedLease *leases, int count) {
-    auto *jobs = room_for<Datum>(static_cast<uint64>(count));
-    auto *numbers = room_for<Datum>(static_cast<uint64>(count));
+    auto *jobs = allocate_array<Datum>(static_cast<uint64>(count));
+    auto *numbers = allocate_array<Datum>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) {
         jobs[i] = Int64GetDatum(leases[i].lease.job);
         numbers[i] = Int64GetDatum(leases[i].lease.lease);
@@ -86,13 +86,13 @@ void add_of_ended_executors(Leases *leases) {
 }
 
 void add_of_index(Leases *leases, const RunningIds &ids) {
-    const bool told_to_go = executors_were_told_to_go();
+    const bool terminated = last_shutdown_was_clean();
     const Rows rows = run(read_endless, Params().add(TimestampTzGetDatum(PgStartTime)).add(ids.first).add(ids.last));
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
         if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
         // The attempt began before the server was shut down.
-        leases->add({{job, lease}, told_to_go && rows[i].bool_at(3), kNoSlot, 0, 0});
+        leases->add({{job, lease}, terminated && rows[i].bool_at(3), kNoSlot, 0, 0});
     }
 }
 
@@ -108,7 +108,7 @@ Orphans lock_orphans(const RunningIds *search, int at_most) {
     leases.sort();
     const Rows locked = run(lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)));
     const int count = static_cast<int>(locked.size());
-    Orphans orphans = {room_for<Orphan>(static_cast<uint64>(count)), count};
+    Orphans orphans = {allocate_array<Orphan>(static_cast<uint64>(count)), count};
     const auto lease_of = [&](const Row &row) { return leases.find(row.int64_at(1), row.int64_at(2)); };
     const auto is_blameless = [](const EndedLease *lease) { return lease != nullptr && lease->blameless; };
     int lost = 0;

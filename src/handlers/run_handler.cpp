@@ -340,10 +340,10 @@ bool run_claimed(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
 }
 
 // Logs a failed claim, unless the last one failed with the same SQLSTATE.
-void tell_of_failed_claim(const ErrorData *error) {
-    static int told = 0;
-    if (error->sqlerrcode == told) return;
-    told = error->sqlerrcode;
+void report_failed_claim(const ErrorData *error) {
+    static int last_reported = 0;
+    if (error->sqlerrcode == last_reported) return;
+    last_reported = error->sqlerrcode;
     ereport(LOG, (errmsg("jobq executor: could not claim a job: %s", error->message)));
 }
 
@@ -374,7 +374,7 @@ Served serve_handlers(bool (*may_go_on)()) {
     served.leave = error == nullptr && none;
     if (error != nullptr) {
         drop_next_lease();
-        tell_of_failed_claim(error);
+        report_failed_claim(error);
         claimed = false;
         forget_handlers();
     }

@@ -15,7 +15,7 @@ const DoorReaders *readers = nullptr;
 
 // ---- Columns of a life: one function to read and one to write for each type in core/life.h.
 
-using core::Maybe;
+using core::OptInt64;
 
 struct Column {
     TupleTableSlot *row;
@@ -27,13 +27,13 @@ struct Column {
 core::JobStatus read_Status(Column column) { return job_status_of(column.value()); }
 int read_Count(Column column) { return DatumGetInt32(column.value()); }
 core::Micros read_Moment(Column column) { return DatumGetInt64(column.value()); }
-Maybe read_Number(Column column) {
+OptInt64 read_Number(Column column) {
     const Datum value = column.value();
-    return column.none ? Maybe() : Maybe(DatumGetInt64(value));
+    return column.none ? OptInt64() : OptInt64(DatumGetInt64(value));
 }
-Maybe read_Span(Column column) {
+OptInt64 read_Span(Column column) {
     const Datum value = column.value();
-    return column.none ? Maybe() : Maybe(span_of(DatumGetIntervalP(value)));
+    return column.none ? OptInt64() : OptInt64(span_of(DatumGetIntervalP(value)));
 }
 bool read_Flag(Column column) {
     const Datum value = column.value();
@@ -66,10 +66,10 @@ void write_Status(Written *to, JobAttribute column, core::JobStatus status) {
 }
 void write_Count(Written *to, JobAttribute column, int count) { to->set_if(true, column, Int32GetDatum(count)); }
 void write_Moment(Written *to, JobAttribute column, core::Micros at) { to->set_if(true, column, Int64GetDatum(at)); }
-void write_Number(Written *to, JobAttribute column, const Maybe &number) {
+void write_Number(Written *to, JobAttribute column, const OptInt64 &number) {
     to->set_if(number.has_value(), column, Int64GetDatum(number.value_or(0)));
 }
-void write_Span(Written *to, JobAttribute column, const Maybe &span) {
+void write_Span(Written *to, JobAttribute column, const OptInt64 &span) {
     to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
 }
 // Writes true or NULL, never false, because the partial index covers the rows with true.
@@ -107,7 +107,7 @@ void collect(Written *written, const OtherColumns &others) {
         written->add(others.items[i].column, others.items[i].value, others.items[i].none);
 }
 
-Maybe group_of(TupleTableSlot *row, const core::Life &life) {
+OptInt64 group_of(TupleTableSlot *row, const core::Life &life) {
     if (life.group_active) return life.group_active;
     if (life.group_waiting) return life.group_waiting;
     bool none;
@@ -130,7 +130,7 @@ core::Life life_of(TupleTableSlot *row) {
 // ---- Notifications about a change.
 
 // Returns whether the change may let a claim find the job at a place or time where it did not find it before.
-bool may_be_claimed_anew(const JobState &before, const JobState &after) {
+bool may_become_claimable(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
            before.priority != after.priority || before.id != after.id ||
@@ -138,7 +138,7 @@ bool may_be_claimed_anew(const JobState &before, const JobState &after) {
            was.company_lease != is.company_lease;
 }
 
-void tell_of_place(const JobState &before, const JobState &after) {
+void log_claimable(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.group_active && was.group_active != is.group_active) publish_group_free(*was.group_active);
     if (is.group_active && was.group_active != is.group_active) leave_next_heads();
@@ -146,16 +146,16 @@ void tell_of_place(const JobState &before, const JobState &after) {
         publish_group_waits(*is.group_waiting, after.id);
 }
 
-void tell_of_slots(const JobState &before, const JobState &after) {
+void log_slots(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.queue_slot && was.queue_slot != is.queue_slot) slot_freed_at_commit(before.queue, {}, *was.queue_slot);
     if (was.key_slot && was.key_slot != is.key_slot && !before.concurrency_key.empty())
         slot_freed_at_commit(before.queue, before.concurrency_key, *was.key_slot);
 }
 
-void tell_of_waiting(const JobState &before, const JobState &after) {
+void log_wait(const JobState &before, const JobState &after) {
     const core::Life &is = after.life;
-    if (is.ready && may_be_claimed_anew(before, after))
+    if (is.ready && may_become_claimable(before, after))
         readers->ready(after.queue, after.lane, {is.run_at, after.id, after.priority}, false);
     if (is.due && (!before.life.due || before.life.run_at != is.run_at || before.id != after.id))
         log_due_job(is.run_at, after.id);
@@ -206,7 +206,7 @@ JobState state_of_tuple(HeapTuple row, TupleDesc desc) {
 
 JobState state_of(const JobsTable &jobs) { return state_of_row(jobs.table.row); }
 
-bool runs_under(const JobsTable &jobs, const core::Maybe &lease) {
+bool runs_under(const JobsTable &jobs, const core::OptInt64 &lease) {
     return has_status(jobs, core::JobStatus::Processing) && read_Number({jobs.table.row, kJobLease}) == lease;
 }
 
@@ -226,7 +226,7 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
     if (!update_row(table, written.columns, written.count, wait)) return false;
     JobState now = state_of_row(table->changed);
     now.life.cause = after.cause;
-    tell_of_change(before, now);
+    log_change(before, now);
     if (left != nullptr) *left = now.life;
     return true;
 }
@@ -272,7 +272,7 @@ void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherCol
     if (!try_change(jobs, event, others)) row_was_changed_twice();
 }
 
-void let_happen(const Datum *ids, int count, const core::Event &event) {
+void apply_event(const Datum *ids, int count, const core::Event &event) {
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
         [&](JobsTable *jobs, int) { return try_change(jobs, event); });
@@ -280,15 +280,15 @@ void let_happen(const Datum *ids, int count, const core::Event &event) {
 
 void hint_at_change(const JobState &before, const JobState &after) {
     tell_of_running(before, after);
-    tell_of_slots(before, after);
-    tell_of_place(before, after);
-    tell_of_waiting(before, after);
+    log_slots(before, after);
+    log_claimable(before, after);
+    log_wait(before, after);
     if (before.id != after.id) log_finished(before.id);
     if (core::is_finished(after.life.status) && !core::is_finished(before.life.status))
         log_finished(after.id, after.life.status == core::JobStatus::Completed);
 }
 
-void tell_of_change(const JobState &before, const JobState &after) {
+void log_change(const JobState &before, const JobState &after) {
     const core::JobStatus was = before.life.status, is = after.life.status;
     if (before.queue != after.queue)
         count_move_at_commit(before.queue, was, after.queue, is);
@@ -296,12 +296,12 @@ void tell_of_change(const JobState &before, const JobState &after) {
         count_at_commit(after.queue, was, is, 1);
     tally_at_commit(after.queue, after.kind, core::what_happened(before.life, after.life));
     // This is exact, not a hint, because the row was the newest version.
-    const core::Maybe &headed = before.life.group_active;
+    const core::OptInt64 &headed = before.life.group_active;
     if (headed && headed != after.life.group_active) log_head_ended(*headed, before.id);
     hint_at_change(before, after);
 }
 
-void tell_of_new_job(const JobState &job, bool unclaimed) {
+void log_new_job(const JobState &job, bool unclaimed) {
     const core::Life &is = job.life;
     count_inserts_at_commit(job.queue, is.status, 1);
     tally_at_commit(job.queue, job.kind, core::what_happened_to_new(is));
@@ -312,19 +312,19 @@ void tell_of_new_job(const JobState &job, bool unclaimed) {
     if (is.rescue_indexed) log_key(core::KeySpace::Running, core::running_key(job.id));
 }
 
-void tell_of_deletion(std::string_view queue, std::string_view kind, core::JobStatus status) {
+void count_deleted_job(std::string_view queue, std::string_view kind, core::JobStatus status) {
     count_deletes_at_commit(queue, status, 1);
     tally_at_commit(queue, kind, core::what_happened_to_gone(status));
 }
 
-void tell_of_gone_job(const JobState &job) {
+void log_deleted_job(const JobState &job) {
     const core::Life &was = job.life;
-    tell_of_deletion(job.queue, job.kind, was.status);
+    count_deleted_job(job.queue, job.kind, was.status);
     if (was.lease) readers->lease_ended(job.id, *was.lease);
     JobState gone = job;
     gone.life.queue_slot = gone.life.key_slot = gone.life.group_active = {};
-    tell_of_slots(job, gone);
-    tell_of_place(job, gone);
+    log_slots(job, gone);
+    log_claimable(job, gone);
     log_finished(job.id, was.status == core::JobStatus::Completed);
 }
 

@@ -32,7 +32,7 @@ JobState state_of_tuple(HeapTuple row, TupleDesc desc);
 
 // Returns whether the job in table.row runs under this lease. No lease means a job that runs without one, for example
 // because an UPDATE set its status to processing manually.
-bool runs_under(const JobsTable &jobs, const core::Maybe &lease);
+bool runs_under(const JobsTable &jobs, const core::OptInt64 &lease);
 
 // Columns that are written together with the life: worker, error, result, and so on.
 struct OtherColumns {
@@ -101,7 +101,7 @@ void change_locked_jobs(int count, IdOf id_of, Change change) {
 }
 
 // Applies an event to each of the locked jobs to which it applies.
-void let_happen(const Datum *ids, int count, const core::Event &event);
+void apply_event(const Datum *ids, int count, const core::Event &event);
 
 // Write a life into a row: fill_life() into a new, empty row that will be inserted, with_life() into a copy of a row
 // that a BEFORE trigger received. with_first_life() sets the columns that every job has and the producer has left out.
@@ -112,10 +112,10 @@ HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, Times
 // Log what changed, for the commit: a job that was `before` and is now `after`, a new job, or a deleted job.
 // hint_at_change() changes no counters.
 void hint_at_change(const JobState &before, const JobState &after);
-void tell_of_change(const JobState &before, const JobState &after);
-void tell_of_new_job(const JobState &job, bool unclaimed);
-void tell_of_gone_job(const JobState &job);
+void log_change(const JobState &before, const JobState &after);
+void log_new_job(const JobState &job, bool unclaimed);
+void log_deleted_job(const JobState &job);
 // Updates only the counters and totals for a deleted job.
-void tell_of_deletion(std::string_view queue, std::string_view kind, core::JobStatus status);
+void count_deleted_job(std::string_view queue, std::string_view kind, core::JobStatus status);
 
 }  // namespace jobq

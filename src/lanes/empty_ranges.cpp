@@ -51,7 +51,7 @@ Table table = {};
 
 int set_count() { return Table::sets_for(settings.max_tracked_lanes); }
 
-bool useful(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_comes_by(); }
+bool useful(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_serves_database(); }
 
 Entry *find_entry(Set *set, RangesOf lane) {
     return set->find([lane](const Entry &entry) {
@@ -94,7 +94,7 @@ bool touches(const EmptyRanges &ranges, const ClaimKey &first, const ClaimKey &l
     return false;
 }
 
-void tell_refresher(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
+void note_publication(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
     if (entry->ticket == 0) return;
     if (entry->published_count < kMaxPublished) {
         entry->published[entry->published_count++] = {first, last};
@@ -181,7 +181,7 @@ void publish_keys(RangesOf lane, const ClaimKey &first, const ClaimKey &last) {
     if (nothing_to_do) return;
     with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry == nullptr) return false;
-        tell_refresher(entry, first, last);
+        note_publication(entry, first, last);
         core::forget_empty(&entry->ranges, first, last);
         return true;
     });

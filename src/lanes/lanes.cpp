@@ -171,7 +171,7 @@ bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
 // Calls body(queue, snapshot) with a new snapshot and the rights of the owner, because the caller may have no
 // privileges on the directory.
 template <typename Body>
-pg_noinline void look_into_directory(const KnownLanes &known, Body body) {
+pg_noinline void read_directory(const KnownLanes &known, Body body) {
     const KnownLanes *outer = being_read;
     PG_TRY();
     {
@@ -217,8 +217,8 @@ KnownLanes *known_of(std::string_view queue) {
     if (is_up_to_date(*known)) return known;
     bool current = false;
     if (known->context != nullptr && known->all_read == all)
-        look_into_directory(*known,
-                            [&](Datum name, Snapshot snapshot) { current = read_what_is_new(known, name, snapshot); });
+        read_directory(*known,
+                       [&](Datum name, Snapshot snapshot) { current = read_what_is_new(known, name, snapshot); });
     if (!current) begin_to_know(known);
     known->all_read = all;
     known->new_read = latest;
@@ -227,7 +227,7 @@ KnownLanes *known_of(std::string_view queue) {
 
 void complete_kind(KnownLanes *known, std::string_view kind) {
     if (known->whole || kind_of(known, kind)->complete) return;
-    look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
+    read_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_kind, Params().add(queue).add(PointerGetDatum(make_text(kind))), snapshot), false);
         // Keeps the snapshot of an earlier read of other kinds, which is older. New rows of this kind may then be read
         // twice.
@@ -238,7 +238,7 @@ void complete_kind(KnownLanes *known, std::string_view kind) {
 
 void complete_queue(KnownLanes *known) {
     if (known->whole) return;
-    look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
+    read_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_all, Params().add(queue), snapshot), false);
         if (known->seen.open == nullptr) remember_seen(known, snapshot);
         list_all(known);
@@ -263,7 +263,7 @@ bool matches(const core::WorkerFilter &filter, const KnownLane &lane) {
     return core::lane_matches(filter, lane.kind, lane.version, lane.required, lane.required_count);
 }
 
-LaneIds no_lanes(int room) { return {room_for<int64>(room), 0, false}; }
+LaneIds no_lanes(int room) { return {allocate_array<int64>(room), 0, false}; }
 
 LaneIds copy_of_all(const KnownLanes &known) {
     LaneIds ids = no_lanes(known.id_count);

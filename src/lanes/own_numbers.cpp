@@ -14,8 +14,8 @@ namespace jobq {
 
 namespace {
 
-core::Maybe with_limit(const core::Maybe &slot, int64 limit) {
-    return slot ? core::Maybe(core::slot_of(limit, core::number_of_slot(*slot))) : core::Maybe();
+core::OptInt64 with_limit(const core::OptInt64 &slot, int64 limit) {
+    return slot ? core::OptInt64(core::slot_of(limit, core::number_of_slot(*slot))) : core::OptInt64();
 }
 
 // Whether no lane can be made of these words. Their row bypassed the triggers, which check words, and raises no error

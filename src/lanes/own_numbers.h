@@ -8,11 +8,11 @@
 namespace jobq {
 
 struct OwnNumbers {
-    JobState found;               // the job as its row has it
-    core::Life life;              // the same with the numbers of this database
-    int64 lane;                   // computed from the words in the row
-    core::Maybe round_robin_key;  // the same, if the row has one
-    bool differ;                  // from the numbers in the row
+    JobState found;                  // the job as its row has it
+    core::Life life;                 // the same with the numbers of this database
+    int64 lane;                      // computed from the words in the row
+    core::OptInt64 round_robin_key;  // the same, if the row has one
+    bool differ;                     // from the numbers in the row
 };
 OwnNumbers own_numbers(HeapTuple row, TupleDesc desc);
 

@@ -108,9 +108,9 @@ struct Sorted {
 };
 
 Sorted sort_lanes(const Rows &rows) {
-    auto *ids = room_for<int64>(rows.size());
+    auto *ids = allocate_array<int64>(rows.size());
     for (uint64 i = 0; i < rows.size(); i++) ids[i] = rows[i].int64_at(1);
-    Sorted sorted = {room_for<Datum>(rows.size()), room_for<Datum>(kLanesAtOnce), 0, 0};
+    Sorted sorted = {allocate_array<Datum>(rows.size()), allocate_array<Datum>(kLanesAtOnce), 0, 0};
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);

@@ -39,7 +39,7 @@ Statement set_unindexed_found = {
 enum class Indexed : uint8 { Yes, NoNeed, Held };
 
 // Marks a job as rescue-indexed if it runs under this lease and no other transaction holds it.
-Indexed index_one(JobsTable *jobs, int64 job, const core::Maybe &lease) {
+Indexed index_one(JobsTable *jobs, int64 job, const core::OptInt64 &lease) {
     if (!find_job(jobs, job) || !runs_under(*jobs, lease) || job_has(*jobs, kJobRescueIndexed)) return Indexed::NoNeed;
     if (!lock_row_or_skip(&jobs->table)) return Indexed::Held;
     change_locked_job(jobs, {core::EventKind::RescueIndexed, GetCurrentTimestamp()});
@@ -74,7 +74,7 @@ Datum ids_of(List list) {
 // A running job that is missing from the rescue's index. It has no lease if plain SQL set it to processing.
 struct Unindexed {
     int64 job;
-    core::Maybe lease;
+    core::OptInt64 lease;
 };
 
 // Returns how many of the jobs other transactions hold.
@@ -210,16 +210,16 @@ UnindexedSearch find_unindexed_jobs() {
         return search;
     search.looked = true;
     const Rows rows = run(read_unindexed, Params());
-    auto *homeless = room_for<Unindexed>(rows.size());
+    auto *not_entered = allocate_array<Unindexed>(rows.size());
     int count = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         const text *worker_id = row.is_null(3) ? make_text("") : DatumGetTextPP(row.get(3));
         const bool has_lease = !row.is_null(2);
         if (has_lease && enter_found_lease(row.int64_at(1), row.int64_at(2), worker_hash_of(worker_id))) continue;
-        homeless[count++] = {row.int64_at(1), has_lease ? core::Maybe(row.int64_at(2)) : core::Maybe()};
+        not_entered[count++] = {row.int64_at(1), has_lease ? core::OptInt64(row.int64_at(2)) : core::OptInt64()};
     }
-    const Unindexable left_out = index_all(homeless, count, &search.failure);
+    const Unindexable left_out = index_all(not_entered, count, &search.failure);
     search.left_out = left_out.job;
     // Records the search only if no job was held and nothing that it marked can roll back. Otherwise, the search is
     // repeated.

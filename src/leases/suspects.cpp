@@ -85,24 +85,25 @@ bool is_marked(const Row &row) { return !row.is_null(kHeldMarked) && row.bool_at
 Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before) {
     const Datum jobs = array_of(ids, count, INT8OID);
     if (!read(find_unmarked, Params().add(jobs), before)[0].bool_at(1)) {
-        Company all = {room_for<bool>(count), nullptr, nullptr, 0};
+        Company all = {allocate_array<bool>(count), nullptr, nullptr, 0};
         std::fill_n(all.lost_together, count, true);
         return all;
     }
     const Rows rows = read(read_held, Params().add(jobs).add(unindexed_jobs()), before);
     const int held_count = static_cast<int>(rows.size());
-    auto *locked = room_for<LockedJob>(count);
+    auto *locked = allocate_array<LockedJob>(count);
     for (int i = 0; i < count; i++) locked[i] = {DatumGetInt64(ids[i]), i};
     std::sort(locked, locked + count, [](const LockedJob &a, const LockedJob &b) { return a.id < b.id; });
-    auto *held = room_for<Held>(held_count);
+    auto *held = allocate_array<Held>(held_count);
     for (int i = 0; i < held_count; i++) held[i] = held_of(rows[i], i, locked, count, lost);
     std::sort(held, held + held_count, [](const Held &a, const Held &b) { return core::earlier_sign(a.sign, b.sign); });
-    auto *signs = room_for<core::LastSign>(held_count);
-    auto *in_company = room_for<bool>(held_count);
+    auto *signs = allocate_array<core::LastSign>(held_count);
+    auto *in_company = allocate_array<bool>(held_count);
     for (int i = 0; i < held_count; i++) signs[i] = held[i].sign;
     core::find_company(signs, held_count, in_company);
 
-    Company company = {room_for<bool>(count), room_for<Datum>(held_count), room_for<Datum>(held_count), 0};
+    Company company = {allocate_array<bool>(count), allocate_array<Datum>(held_count),
+                       allocate_array<Datum>(held_count), 0};
     std::fill_n(company.lost_together, count, false);
     for (int i = 0; i < held_count; i++) {
         const Row row = rows[held[i].row];

@@ -43,17 +43,17 @@ bool is_over(const Entry &entry) {
 
 // Outcomes that the current transaction has looked up, because thousands of entries have few distinct transactions.
 // Valid for one transaction, because an id cannot be reused while it runs.
-struct Met {
+struct CachedFate {
     TransactionId xid;
     Fate fate;
 };
-constexpr int kMet = 16;
-Met met[kMet];
-TransactionId met_by = InvalidTransactionId;
+constexpr int kCachedFates = 16;
+CachedFate cached_fates[kCachedFates];
+TransactionId fates_cached_by = InvalidTransactionId;
 
-Fate fate_met(TransactionId xid) {
+Fate cached_fate(TransactionId xid) {
     if (!TransactionIdIsNormal(xid)) return fate_of(xid);
-    Met *known = &met[xid % kMet];
+    CachedFate *known = &cached_fates[xid % kCachedFates];
     if (known->xid == xid) return known->fate;
     const Fate fate = fate_of(xid);
     if (fate == Fate::Committed || fate == Fate::Aborted) *known = {xid, fate};
@@ -64,8 +64,8 @@ Fate fate_met(TransactionId xid) {
 bool can_replace(const Entry &entry, TransactionId xid) {
     if (entry.database == InvalidOid) return true;
     if (entry.ended == xid) return false;
-    if (fate_met(entry.ended) == Fate::Committed) return true;
-    return entry.made != xid && fate_met(entry.made) == Fate::Aborted;
+    if (cached_fate(entry.ended) == Fate::Committed) return true;
+    return entry.made != xid && cached_fate(entry.made) == Fate::Aborted;
 }
 
 // Returns whether the table shows the result of the claim to this session. If the server has forgotten the transaction,
@@ -93,9 +93,9 @@ auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
 
 bool enter(const Entry &entry) {
     const TransactionId own = GetTopTransactionIdIfAny();
-    if (met_by != own || own == InvalidTransactionId) {
-        memset(met, 0, sizeof(met));
-        met_by = own;
+    if (fates_cached_by != own || own == InvalidTransactionId) {
+        memset(cached_fates, 0, sizeof(cached_fates));
+        fates_cached_by = own;
     }
     Set *set = &table.sets[table.set_of(entry.job)];
     for (;;) {

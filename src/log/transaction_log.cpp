@@ -282,13 +282,13 @@ void leave_next_heads() { log.heads_left = true; }
 void unlog_free_group(int64 group) {
     const uint16 at = log.recently_unblocked[static_cast<uint64>(group) % kRecentlyUnblocked];
     if (at >= log.unblocked_count) return;
-    Unblocked *told = &log.unblocked[at];
+    Unblocked *logged = &log.unblocked[at];
     // If the place now belongs to another key, or if new jobs wait, the entry stays, and the worker looks in vain.
-    if (told->blocker != Blocker::Group || told->key != group || told->job != kNoJob) return;
+    if (logged->blocker != Blocker::Group || logged->key != group || logged->job != kNoJob) return;
     const int last = --log.unblocked_count;
     if (at == last) return;
-    *told = log.unblocked[last];
-    uint16 *moved = &log.recently_unblocked[static_cast<uint64>(told->key) % kRecentlyUnblocked];
+    *logged = log.unblocked[last];
+    uint16 *moved = &log.recently_unblocked[static_cast<uint64>(logged->key) % kRecentlyUnblocked];
     if (*moved == last) *moved = at;
 }
 

@@ -193,7 +193,7 @@ QueueList list_names(QueueList *numbers, bool counted) {
     const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
     std::sort(numbers->items, numbers->items + numbers->count, by_name);
     const Rows names = read(get_queues, Params());
-    QueueList list = {room_for<QueueNumbers>(names.size() + static_cast<uint64>(numbers->count)), 0};
+    QueueList list = {allocate_array<QueueNumbers>(names.size() + static_cast<uint64>(numbers->count)), 0};
     for (uint64 i = 0; i < names.size(); i++) {
         QueueNumbers queue = {names[i].text_at(1), {}, {}, counted, false};
         const QueueNumbers *end = numbers->items + numbers->count;
@@ -271,7 +271,7 @@ bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
 
 bool oldest_ready(text *queue, TimestampTz *run_at) {
     const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
-    auto *ids = room_for<int64>(lanes.size());
+    auto *ids = allocate_array<int64>(lanes.size());
     for (uint64 i = 0; i < lanes.size(); i++) ids[i] = lanes[i].int64_at(1);
     *run_at = DT_NOEND;
     JobsTable jobs;

@@ -72,11 +72,11 @@ constexpr int kFamilyCount = static_cast<int>(sizeof(kFamilies) / sizeof(kFamili
 constexpr const FamilyRow &row_of(Family family) noexcept { return kFamilies[static_cast<int>(family)]; }
 
 // The family that shows a total, and the value of its label "outcome", if any.
-struct ToldTally {
+struct TallyLabel {
     Family family;
     const char *outcome;
 };
-constexpr ToldTally kToldTallies[] = {
+constexpr TallyLabel kTallyLabels[] = {
 #define JOBQ_TALLY(name, family, outcome) {Family::family, outcome},
     JOBQ_TALLIES(JOBQ_TALLY)
 #undef JOBQ_TALLY

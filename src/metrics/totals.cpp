@@ -103,7 +103,7 @@ Entry *make_entry(DatabaseTotals *database, const core::SeriesName &name, uint64
     return entry;
 }
 
-void begin_anew(DatabaseTotals *database, TimestampTz now) {
+void start_series_over(DatabaseTotals *database, TimestampTz now) {
     entries.give_back_all(&database->entries);
     clear(database->unnamed);
     pg_atomic_write_u64(&database->missed, 0);
@@ -121,7 +121,7 @@ void drop(DatabaseTotals *database, const core::SeriesName &name) {
     if (name.queue_bytes > 0)
         free_queue(database, name.queue());
     else
-        begin_anew(database, end_of_transaction());
+        start_series_over(database, end_of_transaction());
 }
 
 // ---- These functions need a shared or an exclusive lock.
@@ -219,7 +219,7 @@ TimestampTz reset_totals() {
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     DatabaseTotals *database = obtain_database(MyDatabaseId, now);
-    if (database != nullptr) begin_anew(database, now);
+    if (database != nullptr) start_series_over(database, now);
     LWLockRelease(lock());
     return database == nullptr ? 0 : now;
 }
@@ -228,7 +228,7 @@ Totals read_totals() {
     Totals totals = {};
     if (shared == nullptr) return totals;
     for (int room = 64;; room *= 2) {
-        totals.series = room_for<Series>(room + 1);
+        totals.series = allocate_array<Series>(room + 1);
         totals.count = 0;
         LWLockAcquire(lock(), LW_SHARED);
         DatabaseTotals *database = totals_of(MyDatabaseId);

@@ -25,9 +25,9 @@ Sample of_series(const Series &series, core::Family family, double value, Sample
 
 void add_tallies(Samples *samples, const Series &series) {
     for (int i = 0; i < core::kTallies; i++) {
-        const core::ToldTally &told = core::kToldTallies[i];
-        Sample sample = of_series(series, told.family, static_cast<double>(series.numbers.values[i]));
-        samples->add(sample.with("outcome", told.outcome));
+        const core::TallyLabel &label = core::kTallyLabels[i];
+        Sample sample = of_series(series, label.family, static_cast<double>(series.numbers.values[i]));
+        samples->add(sample.with("outcome", label.outcome));
     }
 }
 

@@ -52,7 +52,7 @@ struct Launcher {
     TimestampTz refused_till;
     TimestampTz last_refusal;
     TimestampTz full_till;  // until then, databases without a state are skipped, because no state is free
-    bool told_table_full;
+    bool warned_of_full_table;
 };
 Launcher self;
 
@@ -130,7 +130,7 @@ void forget_what_is_of(DatabaseState *db, Oid database) {
 // Notes that a state has become free, so that the log reports it if the table is full again later.
 void note_free_state() {
     pg_atomic_write_u32(&shared_state()->table_full, 0);
-    self.told_table_full = false;
+    self.warned_of_full_table = false;
 }
 
 // Releases the states of databases without the extension, including a database that is being dropped.
@@ -237,10 +237,10 @@ void make_plan(Plan *plan, TimestampTz now) {
     LWLockRelease(database_states_lock());
 }
 
-void tell_table_full(TimestampTz now) {
+void warn_of_full_table(TimestampTz now) {
     self.full_till = now + kScanInterval;
-    if (self.told_table_full) return;
-    self.told_table_full = true;
+    if (self.warned_of_full_table) return;
+    self.warned_of_full_table = true;
     ereport(WARNING,
             (errmsg("jobq: more than %d databases use jobq, and the rest get no background worker", kMaxDatabases),
              errhint("Call jobq_tick() in them every few seconds.")));
@@ -278,7 +278,7 @@ void start_worker(Oid oid, TimestampTz now) {
     const Database *database = find_database(oid);
     DatabaseState *db = obtain_database_state(oid);
     if (db == nullptr) {
-        tell_table_full(now);
+        warn_of_full_table(now);
         return;
     }
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);

@@ -27,7 +27,7 @@ namespace {
 
 constexpr ProcessKind kExecutor = {"jobq executor", "jobq_executor_main"};
 // Minimum time between two log messages that handlers wait for an executor.
-constexpr core::Micros kToldOfWait = 10 * core::kMinute;
+constexpr core::Micros kWaitReportPause = 10 * core::kMinute;
 
 // How long after its max_runtime a job is interrupted here. Usually the rescue ends such a job, but it skips the row if
 // the handler has locked it, for example by reporting on its own job.
@@ -90,7 +90,7 @@ int busy_with(const Executors &executors, const Handler &handler) {
 bool has_job(const Handler &handler) {
     const Outlook outlook = read_outlook(handler.queue);
     if (outlook.paused || outlook.limited) return false;
-    return look_into_lanes(handler.queue, handler.filter, cstring_to_text(kExecutorWorker)).found == Peek::Claimable;
+    return scan_lanes(handler.queue, handler.filter, cstring_to_text(kExecutorWorker)).found == Peek::Claimable;
 }
 
 // The pools of executors in this database, one for each role.
@@ -117,8 +117,8 @@ void add_to_pool(Pools *pools, const Executors &executors, Oid role, const char 
 }
 
 Pools find_pools(const Handlers &handlers, const Executors &executors) {
-    Pools pools = {room_for<core::PoolFacts>(static_cast<uint64>(handlers.count)),
-                   room_for<const char *>(static_cast<uint64>(handlers.count)), 0};
+    Pools pools = {allocate_array<core::PoolFacts>(static_cast<uint64>(handlers.count)),
+                   allocate_array<const char *>(static_cast<uint64>(handlers.count)), 0};
     for (const Handler *handler = handlers.items; handler < handlers.items + handlers.count; handler++) {
         HandlerTarget target;
         if (resolve_handler(*handler, &target).sqlstate != 0) continue;
@@ -142,12 +142,12 @@ int facts_of(const Executors &executors, core::ExecutorFacts *facts, int *indexe
     return count;
 }
 
-void tell_of_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now) {
+void report_executor_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now) {
     const bool begins = wait != ExecutorWait::None && db->executors_wait == ExecutorWait::None;
     db->executors_wait = wait;
     note_executor_wait(wait != ExecutorWait::None, now);
-    if (!begins || bounded(db->told_of_wait + kToldOfWait, now, kToldOfWait) > now) return;
-    db->told_of_wait = now;
+    if (!begins || bounded(db->wait_reported_at + kWaitReportPause, now, kWaitReportPause) > now) return;
+    db->wait_reported_at = now;
     const bool no_process = wait == ExecutorWait::NoProcess;
     ereport(LOG,
             (no_process ? errmsg("jobq: handlers in database \"%s\" wait because max_worker_processes is exhausted",
@@ -204,7 +204,7 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
     }
     // Must come before an executor is asked to exit, so that the database of that executor sees that it is not its
     // turn.
-    tell_of_wait(db, wait, now);
+    report_executor_wait(db, wait, now);
     if (plan.leave >= 0)
         ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation, now);
     else if (plan.shortage && count < settings.max_executors && ahead > 0)
@@ -238,7 +238,7 @@ void supervise_executors(TimestampTz now) {
     with_spi([&] {
         end_what_is_to_stop(*executors, now);
         if (handlers.count == 0 || settings.max_executors == 0 || leaves_jobs_alone()) {
-            tell_of_wait(db, ExecutorWait::None, now);
+            report_executor_wait(db, ExecutorWait::None, now);
             return;
         }
         start_or_make_room(db, handlers, *executors, now);

@@ -119,7 +119,7 @@ bool read_restriction() {
     return found;
 }
 
-bool somebody_is_restricted() {
+bool any_role_is_restricted() {
     if (restriction == Restriction::Unknown) {
         open_cache();
         const uint64 generation = current_generation;
@@ -228,7 +228,7 @@ const QueueScope *scope_of(Oid user, Oid function) {
     // Without this call, the session would receive invalidations only when it takes a new lock, so a long transaction
     // would never notice a REVOKE.
     AcceptInvalidationMessages();
-    if (!somebody_is_restricted()) return nullptr;
+    if (!any_role_is_restricted()) return nullptr;
     open_cache();
     const CacheKey key = {user, function};
     bool found;

@@ -72,9 +72,9 @@ enum JobColumn : AttrNumber {
 #define JOBQ_NUMBER(name, column, type, not_null, with_default, filled_by) kJob##name,
     JOBQ_JOB_COLUMNS(JOBQ_NUMBER)
 #undef JOBQ_NUMBER
-        kBehindLastJobColumn
+        kAfterLastJobColumn
 };
-constexpr int kJobColumns = kBehindLastJobColumn - 1;
+constexpr int kJobColumns = kAfterLastJobColumn - 1;
 
 enum class LaterJobColumn : uint8 {
 #define JOBQ_LATER(name, column, type, not_null, with_default, filled_by) name,

@@ -9,6 +9,7 @@
 #include "row/jobs_catalog.h"
 #include "shmem/database_state.h"
 #include "table/table.h"
+#include "table/table_sql.h"
 
 #include <algorithm>
 
@@ -119,7 +120,7 @@ Oid status_value(Oid type, core::JobStatus status) {
 
 // Returns whether this is one of the triggers that report manual changes and correct the numbers of rows, and is
 // enabled as it must be.
-bool tells_of_changes(const FormData_pg_trigger &trigger) {
+bool reports_changes(const FormData_pg_trigger &trigger) {
     const char *name = NameStr(trigger.tgname);
     const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
     if (strcmp(name, "count_job") == 0 || strcmp(name, kFollows) == 0)
@@ -127,7 +128,7 @@ bool tells_of_changes(const FormData_pg_trigger &trigger) {
     const bool in_replica = strcmp(name, "tell_job") == 0 || strcmp(name, "renumber_job") == 0;
     return in_replica && (always || trigger.tgenabled == TRIGGER_FIRES_ON_REPLICA);
 }
-constexpr int kTellingTriggers = 4;
+constexpr int kReportingTriggers = 4;
 
 // Returns a hash of the versions of these triggers' catalog rows. A changed trigger has a new row version, so the
 // number does not repeat.
@@ -146,7 +147,7 @@ uint64 epoch_of(Oid table) {
     SysScanDesc scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, nullptr, 1, &key);
     while (HeapTuple row = systable_getnext(scan)) {
         const auto *trigger = reinterpret_cast<const FormData_pg_trigger *>(GETSTRUCT(row));
-        if (!tells_of_changes(*trigger)) continue;
+        if (!reports_changes(*trigger)) continue;
         const TransactionId changed = HeapTupleHeaderGetRawXmin(row->t_data);
         if (TransactionIdIsCurrentTransactionId(changed)) continue;
         telling++;
@@ -157,7 +158,7 @@ uint64 epoch_of(Oid table) {
     }
     systable_endscan(scan);
     table_close(triggers, AccessShareLock);
-    if (telling < kTellingTriggers) return kNoEpoch;
+    if (telling < kReportingTriggers) return kNoEpoch;
     return epoch == kNoEpoch ? 1 : epoch;
 }
 
@@ -285,7 +286,8 @@ bool can_read_jobs_catalog() {
 
 Relation open_jobs_relation(LOCKMODE mode) {
     const Oid table = jobs_catalog().table;
-    // Taking the lock also processes invalidations. During the wait for it, the table may have been replaced or dropped.
+    // Taking the lock also processes invalidations. During the wait for it, the table may have been replaced or
+    // dropped.
     LockRelationOid(table, mode);
     return jobs_catalog().table == table ? table_open(table, NoLock) : open_jobs_relation(mode);
 }

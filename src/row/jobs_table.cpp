@@ -20,33 +20,33 @@ void end_scans(JobsTable *jobs) {
     if (jobs->by_id != nullptr) index_endscan(jobs->by_id);
     if (jobs->attempts_by_job != nullptr) index_endscan(jobs->attempts_by_job);
     jobs->by_id = jobs->attempts_by_job = nullptr;
-    if (jobs->by_place != nullptr) table_index_fetch_end(jobs->by_place);
-    jobs->by_place = nullptr;
+    if (jobs->by_recent_tid != nullptr) table_index_fetch_end(jobs->by_recent_tid);
+    jobs->by_recent_tid = nullptr;
     end_ready_scans(&jobs->ready);
     end_walk(&jobs->walk);
 }
 
 // The row of a job that this session has claimed recently.
-struct Place {
+struct RecentTid {
     int64 id;
     ItemPointerData tid;
 };
-constexpr int kPlaces = 4096;
-Place places[kPlaces];
+constexpr int kRecentTids = 4096;
+RecentTid recent_tids[kRecentTids];
 
-Place *place_of(int64 id) { return &places[static_cast<uint64>(id) % kPlaces]; }
+RecentTid *recent_tid_of(int64 id) { return &recent_tids[static_cast<uint64>(id) % kRecentTids]; }
 
 // Not used in REPEATABLE READ and above, because in serializable transactions the index lookup takes predicate locks.
-bool find_in_place(JobsTable *jobs, int64 id) {
-    const Place &place = *place_of(id);
-    if (place.id != id || !ItemPointerIsValid(&place.tid) || IsolationUsesXactSnapshot()) return false;
+bool find_at_recent_tid(JobsTable *jobs, int64 id) {
+    const RecentTid &recent = *recent_tid_of(id);
+    if (recent.id != id || !ItemPointerIsValid(&recent.tid) || IsolationUsesXactSnapshot()) return false;
     // The table may have been truncated since the claim. It cannot shrink while it is locked.
     if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
-    if (ItemPointerGetBlockNumber(&place.tid) >= jobs->block_count) return false;
-    if (jobs->by_place == nullptr) jobs->by_place = begin_fetch_by_place(jobs->table.relation);
-    ItemPointerData tid = place.tid;
+    if (ItemPointerGetBlockNumber(&recent.tid) >= jobs->block_count) return false;
+    if (jobs->by_recent_tid == nullptr) jobs->by_recent_tid = begin_fetch_by_tid(jobs->table.relation);
+    ItemPointerData tid = recent.tid;
     bool more = false;
-    return table_index_fetch_tuple(jobs->by_place, &tid, jobs->table.snapshot, jobs->table.row, &more, nullptr) &&
+    return table_index_fetch_tuple(jobs->by_recent_tid, &tid, jobs->table.snapshot, jobs->table.row, &more, nullptr) &&
            DatumGetInt64(job_value(*jobs, kJobId)) == id;
 }
 
@@ -109,14 +109,14 @@ void renew_snapshot(JobsTable *jobs) {
     take_snapshot(&jobs->table);
 }
 
-void remember_place(const JobsTable &jobs, int64 id) {
+void remember_tid(const JobsTable &jobs, int64 id) {
     if constexpr (!core::built_with(core::Mechanism::PlaceCache)) return;
-    if (!jobs.table.by_sql) *place_of(id) = {id, jobs.table.changed->tts_tid};
+    if (!jobs.table.by_sql) *recent_tid_of(id) = {id, jobs.table.changed->tts_tid};
 }
 
 bool find_job(JobsTable *jobs, int64 id) {
     if (jobs->table.by_sql) return find_job_by_sql(&jobs->table, id);
-    if (find_in_place(jobs, id)) return true;
+    if (find_at_recent_tid(jobs, id)) return true;
     if (jobs->by_id == nullptr) {
         if (jobs->ids == nullptr) jobs->ids = open_job_index(JobIndex::Ids);
         jobs->by_id = begin_index_scan(jobs->table.relation, jobs->ids, jobs->table.snapshot, 1);

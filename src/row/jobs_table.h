@@ -18,8 +18,8 @@ struct JobsTable {
     Table table;
     Relation ids;  // the primary key
     IndexScanDesc by_id;
-    struct IndexFetchTableData *by_place;  // see remember_place()
-    BlockNumber block_count;               // 0: not looked up yet
+    struct IndexFetchTableData *by_recent_tid;  // see remember_tid()
+    BlockNumber block_count;                    // 0: not looked up yet
     // jobq.attempts; opened when needed
     Relation attempts;
     Relation attempts_index;
@@ -58,7 +58,7 @@ bool find_job(JobsTable *jobs, int64 id);
 // Remembers the place of table.changed, the new version of a job that this session has just claimed. The session will
 // probably report on the job soon, so find_job() first looks at this place, which saves the index lookup. The place is
 // only a hint: find_job() uses the row there only if it has the right id and the snapshot sees it.
-void remember_place(const JobsTable &jobs, int64 id);
+void remember_tid(const JobsTable &jobs, int64 id);
 
 // Returns whether jobq.attempts may have rows of the job under the same snapshot. Costs almost nothing while the table
 // is empty.

@@ -109,7 +109,7 @@ ClaimKey running_key_of(IndexTuple entry, TupleDesc desc) {
 Relation index_of(const ReadyScan &ready, Reach reach) {
     switch (reach) {
         case Reach::RoundRobinKey:
-        case Reach::BehindRoundRobinKey:
+        case Reach::AfterRoundRobinKey:
             return ready.round_robin;
         case Reach::Due:
             return ready.due;
@@ -156,13 +156,13 @@ void end_ready_scans(ReadyScan *ready) {
 
 void seek_entry(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &expected) {
     const ClaimKey stop = next_stop(from, expected);
-    ready->go_on_behind = end_of(begin(ready, table, lane, from, stop), stop);
+    ready->continue_after = end_of(begin(ready, table, lane, from, stop), stop);
     ready->then_expected = stop == expected ? core::kLastKey : expected;
 }
 
 void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     begin(ready, table, lane, from, to.priority == from.priority ? to : core::kLastKey);
-    ready->go_on_behind = core::kLastKey;
+    ready->continue_after = core::kLastKey;
 }
 
 void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 lane, int64 key, const ClaimKey &from) {
@@ -171,7 +171,7 @@ void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 l
     set_row_key(&ready->keys[2], ready->row, kPriority, from, kRoundRobinShift);
     begin_scan(ready, table, Reach::RoundRobinKey, 3);
     ready->lane = lane;
-    ready->go_on_behind = core::kLastKey;
+    ready->continue_after = core::kLastKey;
 }
 
 void seek_due_entry(ReadyScan *ready, const Table &table, const ClaimKey &from, const ClaimKey &to) {
@@ -179,20 +179,20 @@ void seek_due_entry(ReadyScan *ready, const Table &table, const ClaimKey &from, 
     ScanKeyInit(&ready->keys[1], kRunAt + kDueShift, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE,
                 TimestampTzGetDatum(to.run_at));
     begin_scan(ready, table, Reach::Due, 2);
-    ready->go_on_behind = core::kLastKey;
+    ready->continue_after = core::kLastKey;
 }
 
 void seek_running_entry(ReadyScan *ready, const Table &table, const ClaimKey &from, const ClaimKey &to) {
     ScanKeyInit(&ready->keys[0], kRunningId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
     ScanKeyInit(&ready->keys[1], kRunningId, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(to.id));
     begin_scan(ready, table, Reach::Running, 2);
-    ready->go_on_behind = core::kLastKey;
+    ready->continue_after = core::kLastKey;
 }
 
 bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, int64 *key) {
     ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
     ScanKeyInit(&ready->keys[1], kRoundRobinKey, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*key));
-    begin_scan(ready, table, Reach::BehindRoundRobinKey, 2);
+    begin_scan(ready, table, Reach::AfterRoundRobinKey, 2);
     if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
     bool is_null;
     *key = DatumGetInt64(index_getattr(ready->current->xs_itup, kRoundRobinKey, ready->current->xs_itupdesc, &is_null));
@@ -201,8 +201,8 @@ bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, i
 
 bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
     while (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) {
-        if (ready->go_on_behind == core::kLastKey) return false;
-        seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), ready->then_expected);
+        if (ready->continue_after == core::kLastKey) return false;
+        seek_entry(ready, table, ready->lane, core::next_key(ready->continue_after), ready->then_expected);
     }
     const IndexTuple entry = ready->current->xs_itup;
     const TupleDesc desc = ready->current->xs_itupdesc;
@@ -218,7 +218,7 @@ bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
 
 bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, ClaimKey *first) {
     ScanKeyInit(&ready->keys[0], kLane, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*lane));
-    begin_scan(ready, table, Reach::Behind, 1);
+    begin_scan(ready, table, Reach::LaterLanes, 1);
     if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
     bool is_null;
     *lane = DatumGetInt64(index_getattr(ready->current->xs_itup, kLane, ready->current->xs_itupdesc, &is_null));

@@ -10,20 +10,19 @@
 
 namespace jobq {
 
-// How much of a lane a scan reads, or that it reads any entry of the lanes after it (Behind). The key of the index is
-// (lane, priority, run_at, id).
-// UpToPriority continues to the end of a priority. RoundRobinKey and BehindRoundRobinKey scan the index for queues with
-// round_robin, (lane, round-robin key, priority, run_at, id): the rest of one round-robin key, or any key after it.
-// Due scans the index of jobs that become claimable later, (run_at, id); Running scans the index of rescue-indexed
-// jobs, (id).
+// How much of a lane a scan reads, or that it reads any entry of the lanes after it (LaterLanes). The key of the index
+// is (lane, priority, run_at, id). UpToPriority continues to the end of a priority. RoundRobinKey and
+// AfterRoundRobinKey scan the index for queues with round_robin, (lane, round-robin key, priority, run_at, id): the
+// rest of one round-robin key, or any key after it. Due scans the index of jobs that become claimable later, (run_at,
+// id); Running scans the index of rescue-indexed jobs, (id).
 enum class Reach {
     Rest,
     UpToPriority,
     UpToMoment,
     WithinMoment,
-    Behind,
+    LaterLanes,
     RoundRobinKey,
-    BehindRoundRobinKey,
+    AfterRoundRobinKey,
     Due,
     Running
 };
@@ -37,8 +36,8 @@ struct ReadyScan {
     IndexScanDesc scans[kReaches];  // nullptr: not used yet
     IndexScanDesc current;
     int64 lane;
-    core::ClaimKey go_on_behind;   // key after which to continue when the current scan is used up; kLastKey: end
-    core::ClaimKey then_expected;  // how far the caller is likely to go from there
+    core::ClaimKey continue_after;  // key after which to continue when the current scan is used up; kLastKey: end
+    core::ClaimKey then_expected;   // how far the caller is likely to go from there
     // The scans point into these keys.
     ScanKeyData keys[5];
     ScanKeyData row[3];

@@ -80,10 +80,10 @@ struct Firing {
     Schedule schedule;
     bool planned;  // false if the schedule must wait for the next batch
     TimestampTz next;
-    core::Maybe last_run, last_job;
+    core::OptInt64 last_run, last_job;
     int first_job, job_count;  // position of its jobs in the batch
     int64 skipped;
-    core::Maybe last_skipped;
+    core::OptInt64 last_skipped;
     const char *skip_reason;  // nullptr if no run was skipped
     JobIds unfinished;        // jobs that the new job waits for, with overlap "replace"
 };
@@ -109,7 +109,7 @@ TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, Time
     const TimestampTz adopted = adopted_at();
     if (!schedule.next_run) return next_from(schedule, timing, now);
     if (*schedule.next_run > adopted || adopted > GetCurrentTimestamp()) return *schedule.next_run;
-    return core::run_behind(timing, adopted);
+    return core::run_after(timing, adopted);
 }
 
 // Applies the overlap setting to a run. Returns false if the run must be skipped; otherwise sets firing->unfinished to
@@ -148,7 +148,7 @@ void plan(Firing *firing, TimestampTz now, Notes<JobSpec> *jobs) {
     if (firing->next > now) return;
     const core::FiringRules rules = {missed_of(spec), overlap_of(spec) == core::Overlap::Allow ? spec.max_missed : 1,
                                      spec.deadline == nullptr ? core::kNoMoment : span_of(spec.deadline)};
-    auto *runs = room_for<core::Micros>(core::kMaxMissed);
+    auto *runs = allocate_array<core::Micros>(core::kMaxMissed);
     const core::DueRuns due = core::due_runs(timing, rules, firing->next, now, runs);
     firing->next = due.next;
     if (due.left > 0) skip(firing, due.left, due.last_left, due.too_late ? "deadline" : "missed");
@@ -277,7 +277,7 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
         run(lock_due,
             Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)).add(TimestampTzGetDatum(first_due)));
     const int count = static_cast<int>(due.size());
-    auto *firings = room_for<Firing>(due.size());
+    auto *firings = allocate_array<Firing>(due.size());
     for (int i = 0; i < count; i++) firings[i].schedule = schedule_of(due[static_cast<uint64>(i)]);
     int jobs = 0;
     int waits = 0;
@@ -375,7 +375,7 @@ TimestampTz next_schedule_due() {
     return first_due_schedule();
 }
 
-core::Maybe fire_now(const Schedule &schedule, TimestampTz now) {
+core::OptInt64 fire_now(const Schedule &schedule, TimestampTz now) {
     Firing firing = {};
     firing.schedule = schedule;
     if (!passes_overlap(&firing, now)) return {};
@@ -387,7 +387,7 @@ core::Maybe fire_now(const Schedule &schedule, TimestampTz now) {
     const char *ids = unfinished_text(firing.unfinished);
     run(note_run, Params()
                       .add(PointerGetDatum(schedule.spec.name))
-                      .add(TimestampTzGetDatum(core::resume_behind(now, schedule.last_run.value_or(now))))
+                      .add(TimestampTzGetDatum(core::resume_after(now, schedule.last_run.value_or(now))))
                       .add_if(firing.last_job.has_value(), Int64GetDatum(firing.last_job.value_or(0)))
                       .add_if(ids != nullptr, ids == nullptr ? Datum(0) : CStringGetTextDatum(ids)));
     return enqueued[0].id;

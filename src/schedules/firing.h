@@ -25,6 +25,6 @@ TimestampTz next_schedule_due();
 
 // Fires a locked schedule regardless of its times. Returns the new job or the job that holds its unique key; returns
 // nothing if the overlap setting skips the run because the last job is unfinished.
-core::Maybe fire_now(const Schedule &schedule, TimestampTz now);
+core::OptInt64 fire_now(const Schedule &schedule, TimestampTz now);
 
 }  // namespace jobq

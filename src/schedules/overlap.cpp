@@ -23,7 +23,7 @@ Statement find_all = {"SELECT j.id " UNFINISHED_OF_SCHEDULE "AND j.queue = $2 OR
                       Planning::Free};
 
 JobIds ids_of(const Rows &rows) {
-    JobIds ids = {room_for<Datum>(rows.size()), static_cast<int>(rows.size())};
+    JobIds ids = {allocate_array<Datum>(rows.size()), static_cast<int>(rows.size())};
     for (int i = 0; i < ids.count; i++) ids.items[i] = rows[static_cast<uint64>(i)].get(1);
     return ids;
 }
@@ -33,7 +33,7 @@ Datum candidates(const Schedule &schedule) {
     Elements before = {};
     if (schedule.unfinished != nullptr)
         before = elements_of(schedule.unfinished, INT8OID, "_unfinished", PG_INT32_MAX, NullElements::Refused);
-    auto *ids = room_for<Datum>(static_cast<uint64>(before.count) + 1);
+    auto *ids = allocate_array<Datum>(static_cast<uint64>(before.count) + 1);
     int count = 0;
     while (count < before.count) {
         ids[count] = before.values[count];
@@ -56,7 +56,7 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
     const JobIds locked = ids_of(run(lock_unfinished, params));
     if (locked.count == 0) return locked;
     Endings endings = {};
-    let_happen_and_note(locked.items, locked.count, {core::EventKind::Cancelled, now}, &endings);
+    apply_and_note(locked.items, locked.count, {core::EventKind::Cancelled, now}, &endings);
     // The cancelled jobs had not started. Their unique keys are not kept, because the new job needs them.
     endings.keys.count = 0;
     settle_endings(endings, now);

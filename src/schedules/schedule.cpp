@@ -17,7 +17,7 @@ namespace jobq {
 namespace {
 
 text *text_of(const Row &row, int column) { return DatumGetTextPP(row.get(column)); }
-core::Maybe moment_of(const Row &row, int column) {
+core::OptInt64 moment_of(const Row &row, int column) {
     if (row.is_null(column)) return {};
     return DatumGetInt64(row.get(column));
 }
@@ -97,8 +97,8 @@ core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at) {
     return timing;
 }
 
-core::Maybe next_run_from(const core::Timing &timing, const core::Maybe &last_run, TimestampTz now) {
-    const core::Micros next = core::run_behind(timing, core::resume_behind(now, last_run.value_or(now)));
+core::OptInt64 next_run_from(const core::Timing &timing, const core::OptInt64 &last_run, TimestampTz now) {
+    const core::Micros next = core::run_after(timing, core::resume_after(now, last_run.value_or(now)));
     if (next == core::kNoMoment) return {};
     return next;
 }

@@ -19,9 +19,9 @@ struct ScheduleSpec {
     Datum payload, options;  // jsonb
     text *missed, *overlap;
     int32 max_missed;
-    Interval *deadline, *jitter;     // nullptr if not set
-    core::Maybe starts_at, ends_at;  // empty if unbounded
-    std::optional<bool> paused;      // empty: keep the current state
+    Interval *deadline, *jitter;        // nullptr if not set
+    core::OptInt64 starts_at, ends_at;  // empty if unbounded
+    std::optional<bool> paused;         // empty: keep the current state
     text *source;
 };
 
@@ -29,7 +29,7 @@ struct ScheduleSpec {
 struct Schedule {
     ScheduleSpec spec;
     TimestampTz created_at;
-    core::Maybe next_run, last_run, last_job;
+    core::OptInt64 next_run, last_run, last_job;
     int32 failures;
     ArrayType *unfinished;  // nullptr if none are known
 };
@@ -45,7 +45,7 @@ core::Cron cron_of(const text *expression, const char *argument);
 core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at);
 
 // Returns the next run if the schedule continues from `now`, or nothing if no run remains.
-core::Maybe next_run_from(const core::Timing &timing, const core::Maybe &last_run, TimestampTz now);
+core::OptInt64 next_run_from(const core::Timing &timing, const core::OptInt64 &last_run, TimestampTz now);
 
 core::Missed missed_of(const ScheduleSpec &spec);
 core::Overlap overlap_of(const ScheduleSpec &spec);

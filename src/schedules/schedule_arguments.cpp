@@ -79,7 +79,7 @@ void check_jitter(const Interval *jitter) {
                     errhint("Use an interval such as '30 seconds'.")));
 }
 
-core::Maybe moment_at(const Values &values, Argument n) {
+core::OptInt64 moment_at(const Values &values, Argument n) {
     if (!values.has(n)) return {};
     return check_finite(DatumGetTimestampTz(values.values[n]), kArguments[n].name);
 }
@@ -100,7 +100,7 @@ void check_options(Datum options) {
 void check_fires(const ScheduleSpec &spec, TimestampTz now) {
     ScheduleSpec unbounded = spec;
     unbounded.starts_at = unbounded.ends_at = {};
-    if (core::run_behind(timing_of(unbounded, now), now) != core::kNoMoment) return;
+    if (core::run_after(timing_of(unbounded, now), now) != core::kNoMoment) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"cron\" does not match any time in the future"),
                     errhint("Use jobq_next_runs() to list the runs of an expression.")));

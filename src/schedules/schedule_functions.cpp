@@ -66,7 +66,7 @@ struct Element {
 };
 
 Element *read_elements(Jsonb *specs, text *source, const QueueScope *scope, TimestampTz now, int *number) {
-    auto *elements = room_for<Element>(JB_ROOT_COUNT(specs));
+    auto *elements = allocate_array<Element>(JB_ROOT_COUNT(specs));
     JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
     JsonbValue element;
     JsonbIteratorNext(&iterator, &element, true);  // the array itself
@@ -80,7 +80,7 @@ Element *read_elements(Jsonb *specs, text *source, const QueueScope *scope, Time
 }
 
 Datum names_of(const Element *elements, int count) {
-    auto *names = room_for<Datum>(static_cast<uint64>(count));
+    auto *names = allocate_array<Datum>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) names[i] = PointerGetDatum(elements[i].spec.name);
     return array_of(names, count, TEXTOID);
 }
@@ -88,7 +88,7 @@ Datum names_of(const Element *elements, int count) {
 // Creates or changes the schedules in the order of their names, because all such calls use this order to avoid
 // deadlocks.
 void put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
-    auto *order = room_for<int>(static_cast<uint64>(count));
+    auto *order = allocate_array<int>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) order[i] = i;
     const auto name_of = [&](int i) { return view(elements[i].spec.name); };
     std::sort(order, order + count,
@@ -105,7 +105,7 @@ void put_elements(Element *elements, int count, const QueueScope *scope, Timesta
     *number = 0;
 }
 
-void return_change(ResultSet *results, const text *name, const char *change, const core::Maybe &next_run) {
+void return_change(ResultSet *results, const text *name, const char *change, const core::OptInt64 &next_run) {
     const Datum values[] = {PointerGetDatum(name), CStringGetTextDatum(change),
                             TimestampTzGetDatum(next_run.value_or(0))};
     const bool nulls[] = {false, false, !next_run.has_value()};
@@ -203,7 +203,7 @@ PGDLLEXPORT Datum jobq_resume_schedule(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_run_schedule);
 PGDLLEXPORT Datum jobq_run_schedule(PG_FUNCTION_ARGS) {
-    core::Maybe job;
+    core::OptInt64 job;
     const bool found = with_schedule(fcinfo, [&](const Schedule &schedule) {
         job = fire_now(schedule, GetCurrentTimestamp());
         return true;
@@ -229,7 +229,7 @@ PGDLLEXPORT Datum jobq_next_runs(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     for (int32 i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        after = core::run_behind(timing, after);
+        after = core::run_after(timing, after);
         if (after == core::kNoMoment) break;
         results.row({TimestampTzGetDatum(after)});
     }

@@ -109,7 +109,7 @@ bool same_times(const ScheduleSpec &a, const ScheduleSpec &b) {
            a.ends_at == b.ends_at;
 }
 
-void tell_worker(const core::Maybe &next_run) {
+void schedule_round(const core::OptInt64 &next_run) {
     if (next_run) log_due_schedule(*next_run);
 }
 
@@ -141,7 +141,7 @@ Datum unfinished_of(const Schedule &before, const ScheduleSpec &spec, bool *any)
 
 Scheduled change_schedule(const Schedule &before, const ScheduleSpec &spec, TimestampTz now) {
     const bool was_paused = *before.spec.paused, paused = spec.paused.value_or(was_paused);
-    core::Maybe next_run = before.next_run;
+    core::OptInt64 next_run = before.next_run;
     if (paused)
         next_run = {};
     else if (was_paused || !before.next_run || !same_times(before.spec, spec))
@@ -152,7 +152,7 @@ Scheduled change_schedule(const Schedule &before, const ScheduleSpec &spec, Time
                     .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0)))
                     .add_if(any_unfinished, unfinished));
     if (affected() == 0) return {Change::Unchanged, before.next_run};
-    tell_worker(next_run);
+    schedule_round(next_run);
     return {Change::Changed, next_run};
 }
 
@@ -165,12 +165,12 @@ Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, Timest
         if (lock_schedule(spec.name, scope, &before)) return change_schedule(before, spec, now);
         if (is_foreign(spec.name, scope)) refuse_foreign(spec.name);
         const bool paused = spec.paused.value_or(false);
-        const core::Maybe next_run = paused ? core::Maybe() : next_run_from(timing_of(spec, now), {}, now);
+        const core::OptInt64 next_run = paused ? core::OptInt64() : next_run_from(timing_of(spec, now), {}, now);
         run(insert, params_of(spec, paused)
                         .add(TimestampTzGetDatum(now))
                         .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
         if (affected() == 0) continue;  // another session has just created it
-        tell_worker(next_run);
+        schedule_round(next_run);
         return {Change::Created, next_run};
     }
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -191,11 +191,12 @@ void remove_schedule(const text *name) { run(remove, Params().add(PointerGetDatu
 void pause_schedule(const text *name) { run(pause, Params().add(PointerGetDatum(name))); }
 
 void resume_schedule(const Schedule &schedule, TimestampTz now) {
-    const core::Maybe next_run = next_run_from(timing_of(schedule.spec, schedule.created_at), schedule.last_run, now);
+    const core::OptInt64 next_run =
+        next_run_from(timing_of(schedule.spec, schedule.created_at), schedule.last_run, now);
     run(resume, Params()
                     .add(PointerGetDatum(schedule.spec.name))
                     .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
-    tell_worker(next_run);
+    schedule_round(next_run);
 }
 
 bool lock_schedules_of(const text *queue) {

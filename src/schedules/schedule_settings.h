@@ -11,7 +11,7 @@ namespace jobq {
 enum class Change { Unchanged, Created, Changed };
 struct Scheduled {
     Change change;
-    core::Maybe next_run;  // empty if the schedule is paused or never runs again
+    core::OptInt64 next_run;  // empty if the schedule is paused or never runs again
 };
 
 // Creates the schedule or changes it to the checked definition. If the expression, time zone, and bounds are the same,

@@ -10,7 +10,7 @@ namespace jobq::core {
 
 namespace {
 
-Micros occurrence_behind(const Timing &timing, Micros after) {
+Micros occurrence_after(const Timing &timing, Micros after) {
     if (timing.cron.every > 0) return next_every(timing.cron.every, timing.every_from, after);
     const std::int64_t second = next_run(timing.cron, timing.zone, unix_second_of(after));
     return second == kEndOfTime ? kNoMoment : micros_of(second);
@@ -26,10 +26,10 @@ Micros last_every_between(const Timing &timing, Micros after, Micros until) {
 
 }  // namespace
 
-Micros run_behind(const Timing &timing, Micros after) noexcept {
+Micros run_after(const Timing &timing, Micros after) noexcept {
     const Micros bounded = std::max(std::max(after, timing.starts_at - 1), kFirstMoment);
     if (bounded >= kLastMoment) return kNoMoment;
-    const Micros run = occurrence_behind(timing, bounded);
+    const Micros run = occurrence_after(timing, bounded);
     return run > timing.ends_at || run > kLastMoment ? kNoMoment : run;
 }
 
@@ -44,11 +44,11 @@ Micros last_run_between(const Timing &timing, Micros after, Micros until) noexce
         if (low <= after) return kNoMoment;
         high = low;
         low = until - after > step ? until - step : after;
-        found = run_behind(timing, low);
+        found = run_after(timing, low);
     }
-    while (run_behind(timing, found) <= until) {
+    while (run_after(timing, found) <= until) {
         const Micros middle = found + (high - found) / 2;
-        const Micros run = run_behind(timing, middle);
+        const Micros run = run_after(timing, middle);
         if (run <= until)
             found = run;
         else if (middle == found)
@@ -62,12 +62,12 @@ Micros last_run_between(const Timing &timing, Micros after, Micros until) noexce
 DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Micros now, Micros *runs) noexcept {
     DueRuns result = {};
     std::int64_t total = 1;
-    result.next = run_behind(timing, due);
+    result.next = run_after(timing, due);
     while (result.next <= now && total < kMostCounted) {
         total++;
-        result.next = run_behind(timing, result.next);
+        result.next = run_after(timing, result.next);
     }
-    if (result.next <= now) result.next = run_behind(timing, now);
+    if (result.next <= now) result.next = run_after(timing, now);
 
     const Micros longest = rules.missed == Missed::Skip && rules.deadline == kNoMoment ? kSkipDeadline : rules.deadline;
     const Micros oldest = longest == kNoMoment ? -kNoMoment : saturating_subtract(now, longest);
@@ -92,7 +92,7 @@ DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Mic
     return result;
 }
 
-Micros resume_behind(Micros now, Micros last_run) noexcept {
+Micros resume_after(Micros now, Micros last_run) noexcept {
     return last_run > now && saturating_subtract(last_run, now) <= kDay ? last_run : now;
 }
 

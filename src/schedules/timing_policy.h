@@ -39,7 +39,7 @@ struct Timing {
 };
 
 // Returns the first run after `after`, or kNoMoment.
-Micros run_behind(const Timing &timing, Micros after) noexcept;
+Micros run_after(const Timing &timing, Micros after) noexcept;
 // Returns the last run after `after` that is not later than `until`, or kNoMoment.
 Micros last_run_between(const Timing &timing, Micros after, Micros until) noexcept;
 
@@ -66,7 +66,7 @@ DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Mic
 // Returns the time after which the next run is searched for: now, or the last run if that is later. After the clock was
 // set back, a run that was already fired must not be fired again. If the last run is more than a day ahead, the clock
 // was wrong before, and the search starts from now.
-Micros resume_behind(Micros now, Micros last_run) noexcept;
+Micros resume_after(Micros now, Micros last_run) noexcept;
 
 // Returns the delay between a run and the time when its job is due. The same run always has the same delay.
 Micros jitter_of(std::string_view schedule, Micros run, Micros jitter) noexcept;

@@ -53,16 +53,16 @@ bool is_listed(const char *name) {
 core::ZoneSpan span_at(const void *data, int64 second) {
     auto *zone = static_cast<pg_tz *>(const_cast<void *>(data));
     const pg_time_t at = second;
-    long offset = 0, offset_behind = 0;
+    long offset = 0, offset_after = 0;
     int is_dst = 0, is_dst_behind = 0;
     pg_time_t end = 0;
-    int found = pg_next_dst_boundary(&at, &offset, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
+    int found = pg_next_dst_boundary(&at, &offset, &is_dst, &end, &offset_after, &is_dst_behind, zone);
     if (found == 0) {
         // pg_next_dst_boundary() also fails at exactly the last change that the zone's file lists. One second later,
         // the server uses the rule that follows the listed changes.
         const pg_time_t behind = at + 1;
         long offset_then = 0;
-        found = pg_next_dst_boundary(&behind, &offset_then, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
+        found = pg_next_dst_boundary(&behind, &offset_then, &is_dst, &end, &offset_after, &is_dst_behind, zone);
     }
     return {found == 1 ? int64{end} : core::kEndOfTime, static_cast<int32>(offset)};
 }

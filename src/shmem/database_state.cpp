@@ -37,7 +37,7 @@ void init_database_state(DatabaseState *db) {
     pg_atomic_write_u64(&db->jobs_free_at, 0);
     pg_atomic_write_u64(&db->unlocked_at, 0);
     pg_atomic_write_u32(&db->unpublished, 0);
-    db->told_of_wait = 0;
+    db->wait_reported_at = 0;
     db->leave = false;
     db->keep_out = 0;
     db->starting = false;
@@ -166,7 +166,7 @@ bool indexing_is_lazy() {
     return db != nullptr && db->leases_found;
 }
 
-bool worker_comes_by() {
+bool worker_serves_database() {
     const DatabaseState *db = served_database();
     return db != nullptr && db->rounds > 0;
 }

@@ -76,7 +76,7 @@ struct DatabaseState {
         executors_wanted;          // jobs for handlers must be reported to the worker, because it can start an executor
     pg_atomic_uint32 supervision;  // the worker must check the executors
     volatile ExecutorWait executors_wait;
-    TimestampTz told_of_wait;  // when the wait was last logged
+    TimestampTz wait_reported_at;  // when the wait was last logged
 
     volatile bool leave;    // the worker must exit as soon as possible; only the worker reads this without the lock
     volatile int keep_out;  // number of sessions that need the database for themselves
@@ -213,7 +213,7 @@ bool jobs_were_locked();
 TimestampTz jobs_unlocked_at();
 
 // Returns whether a background worker repairs errors in this session's database: one has run there and may run again.
-bool worker_comes_by();
+bool worker_serves_database();
 
 inline TimestampTz due_of(DatabaseState *db) { return static_cast<TimestampTz>(pg_atomic_read_u64(&db->next_due)); }
 // Returns the limit `until` as it applies now. If `until` is more than `longest` after a moment that may be a little

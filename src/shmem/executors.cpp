@@ -23,7 +23,7 @@ namespace {
 
 struct Executors {
     ExecutorSlot slots[kMaxExecutors];
-    bool told_to_go;
+    bool terminated;
     core::ExecutorWaitFacts waits[kMaxDatabases];
 };
 Executors *shared = nullptr;
@@ -99,7 +99,7 @@ void leave_slot(int, Datum) {
     DatabaseState *db = find_database_state(own->database);
     const bool stopping = shutdown_has_begun();
     const bool orphan = under_lock(LW_EXCLUSIVE, [stopping] {
-        own->told_to_go |= stopping;
+        own->terminated |= stopping;
         const bool had_lease = own->now.job != 0 || own->next.job != 0;
         own->pid = 0;
         own->proc = nullptr;
@@ -228,8 +228,8 @@ bool send_executors_away(Oid database, bool hard) {
             if (slot.database != database || slot.pid == 0) continue;
             any = true;
             SetLatch(&slot.proc->procLatch);
-            if (!hard || slot.told_to_go) continue;
-            slot.told_to_go = true;
+            if (!hard || slot.terminated) continue;
+            slot.terminated = true;
             kill(slot.pid, SIGTERM);
         }
         return any;
@@ -254,7 +254,7 @@ int ended_executors(EndedLease *leases) {
             if (slot.state != ExecutorState::Ended || slot.database != MyDatabaseId) continue;
             const auto add = [&](const ExecutorLease &lease, bool begun) {
                 if (lease.job != 0)
-                    leases[count++] = {lease, slot.told_to_go || !begun, static_cast<int>(&slot - shared->slots),
+                    leases[count++] = {lease, slot.terminated || !begun, static_cast<int>(&slot - shared->slots),
                                        slot.generation, slot.since};
             };
             add(slot.now, slot.begun);
@@ -281,7 +281,7 @@ void forget_executors_of(Oid database) {
     });
 }
 
-bool executors_were_told_to_go() { return shared != nullptr && shared->told_to_go; }
+bool last_shutdown_was_clean() { return shared != nullptr && shared->terminated; }
 
 bool enter_executor_slot(int index, uint32 generation) {
     if (shared == nullptr) return false;
@@ -384,7 +384,7 @@ void make_executors(void *memory, bool fresh) {
     shared = static_cast<Executors *>(memory);
     if (!fresh) return;
     memset(memory, 0, executors_size());
-    shared->told_to_go = was_shut_down_in_order();
+    shared->terminated = was_shut_down_in_order();
 }
 
 }  // namespace jobq

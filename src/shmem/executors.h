@@ -42,7 +42,7 @@ struct ExecutorSlot {
     PGPROC *proc;
     bool leave;            // the process must exit after its current work
     TimestampTz asked_at;  // when the process was asked to exit
-    bool told_to_go;       // the process was terminated, through no fault of its job
+    bool terminated;       // the process was terminated, through no fault of its job
     uint64 handler;        // core::handler_hash() of the handler whose jobs it asks for; 0: none
     // `next` was claimed by a transaction that may not have committed yet.
     ExecutorLease now, next;
@@ -106,7 +106,7 @@ void forget_ended_executor(const EndedLease &ended);
 // Frees the slots of exited executors of a database that was dropped or whose extension was dropped.
 void forget_executors_of(Oid database);
 // Returns whether the last shutdown of the server was clean, so that executors were told to exit.
-bool executors_were_told_to_go();
+bool last_shutdown_was_clean();
 
 // ---- Functions for the executor itself.
 

@@ -52,10 +52,10 @@ const char *wait_answer_name(WaitAnswer answer) noexcept;
 
 // The facts by which a wait is decided.
 struct Wait {
-    bool come;       // the awaited thing has come
-    bool cancel;     // cancellation was requested
-    bool sleeps;     // the job waits only for the deadline
-    Maybe deadline;  // none: never
+    bool come;          // the awaited thing has come
+    bool cancel;        // cancellation was requested
+    bool sleeps;        // the job waits only for the deadline
+    OptInt64 deadline;  // none: never
 };
 // Decides a wait that has not been decided yet. If the awaited thing came after the deadline, it still counts, because
 // only this call decides, and it has not done so before.

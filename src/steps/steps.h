@@ -30,7 +30,7 @@ struct StepUse {
 struct SavedStep {
     bool found;
     core::StepState state;
-    core::Maybe until;
+    core::OptInt64 until;
     Datum result;  // jsonb
     bool has_result;
     ArrayType *jobs;  // bigint[]: for Spawn the children, for All and Any the awaited jobs
@@ -43,7 +43,7 @@ struct NewStep {
     int64 number;
     StepUse use;  // for Spawn with the children, which are also its result
     core::StepState state;
-    core::Maybe until;
+    core::OptInt64 until;
     int64 awaited;  // while the job waits: event_hash, or kAwaitsJobs; 0: none
     Datum result;   // jsonb
     bool has_result;

@@ -80,7 +80,7 @@ constexpr struct {
               {kJobDue, &core::Life::due},
               {kJobRescueIndexed, &core::Life::rescue_indexed}};
 
-void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::Maybe(); }
+void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::OptInt64(); }
 
 // Makes a job consistent again after an UPDATE with plain SQL.
 void settle(const JobRow &before, const JobRow &row) {
@@ -138,10 +138,10 @@ void follow_dead_letter(const JobRow &before, const JobRow &row) {
     // settle() has moved other failed jobs already.
     if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed &&
         core::is_finished(status_of(before)))
-        bury_jobs(&id, 1);
+        move_to_dead_letters(&id, 1);
     else if (row.has(kJobDeadFrom) && !core::is_finished(status_of(row))) {
         if (text_of(row, kJobQueue) == text_of(before, kJobQueue))
-            send_home(&id, 1);
+            return_dead_letters(&id, 1);
         else
             forget_origin(DatumGetInt64(id));
     }
@@ -180,7 +180,7 @@ void follow_dependent(const JobRow &before, const JobRow &row) {
     if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
     // In another queue, the job awaits other signals, so it must look for them.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
-        let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
+        apply_event(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
 }
 
 // Makes sure that the rescue sees a running job that is new here, or was claimed elsewhere. `before`: nullptr if the
@@ -240,7 +240,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     // Logs the change that the statement made; settle() logs the changes that follow.
     JobState left = row.state();
     if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
-    tell_of_change(before.state(), left);
+    log_change(before.state(), left);
     with_spi([&] {
         settle(before, row);
         follow_slots(slots_of(before), slots_of(row));
@@ -275,7 +275,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
         const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
         TupleDesc desc = RelationGetDescr(trigger->tg_relation);
         const JobRow row(trigger->tg_trigtuple, desc);
-        tell_of_gone_job(row.state());
+        log_deleted_job(row.state());
         Datum id = row.get(kJobId);
         with_spi([&] {
             delete_attempts(&id, 1);

@@ -150,7 +150,7 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     const JobRow row(trigger->tg_trigtuple, desc);
     const JobState job = row.state();
-    tell_of_new_job(job, false);
+    log_new_job(job, false);
     log_group_head(job.life);
     if (job.life.rescue_indexed) log_lease_deadline(DT_NOBEGIN);
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
@@ -175,7 +175,7 @@ PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
     if (!own.differ) return PointerGetDatum(tuple);
     const struct {
         JobColumn column;
-        core::Maybe number;
+        core::OptInt64 number;
     } numbers[] = {{kJobLane, own.lane},
                    {kJobGroupWaiting, own.life.group_waiting},
                    {kJobGroupActive, own.life.group_active},

@@ -16,7 +16,7 @@ struct ScheduleRow {
     const TriggerData *trigger;
     HeapTuple row;
 
-    core::Maybe moment(const char *name) const {
+    core::OptInt64 moment(const char *name) const {
         bool null;
         const Datum value = value_in(trigger, row, name, &null);
         if (null) return {};
@@ -36,7 +36,7 @@ struct ScheduleRow {
         int number = column_of(trigger, name);
         row = heap_modify_tuple_by_cols(row, RelationGetDescr(trigger->tg_relation), 1, &number, &value, &null);
     }
-    void put_moment(const char *name, const core::Maybe &moment) {
+    void put_moment(const char *name, const core::OptInt64 &moment) {
         put(name, !moment.has_value(), TimestampTzGetDatum(moment.value_or(0)));
     }
 };
@@ -59,13 +59,13 @@ void go_on_from_now(ScheduleRow *schedule) {
     spec.starts_at = schedule->moment("starts_at");
     spec.ends_at = schedule->moment("ends_at");
     const TimestampTz now = GetCurrentTimestamp();
-    core::Maybe next_run, due;
+    core::OptInt64 next_run, due;
     FailureText failure;
     const auto compute = [&] {
         const core::Timing timing = timing_of(spec, schedule->moment("created_at").value_or(now));
         next_run = next_run_from(timing, schedule->moment("last_run"), now);
     };
-    if (!schedule->flag("paused")) due = attempt(compute, &failure) ? next_run : core::Maybe(now);
+    if (!schedule->flag("paused")) due = attempt(compute, &failure) ? next_run : core::OptInt64(now);
     schedule->put_moment("next_run", next_run);
     schedule->put_moment("_due_at", due);
     schedule->put("error", true, Datum(0));
@@ -79,11 +79,11 @@ void follow(ScheduleRow *schedule) {
         if (!same_times(before, *schedule))
             go_on_from_now(schedule);
         else if (before.moment("next_run") != schedule->moment("next_run"))
-            schedule->put_moment("_due_at", schedule->flag("paused") ? core::Maybe() : schedule->moment("next_run"));
+            schedule->put_moment("_due_at", schedule->flag("paused") ? core::OptInt64() : schedule->moment("next_run"));
     } else {
         go_on_from_now(schedule);
     }
-    const core::Maybe due = schedule->moment("_due_at");
+    const core::OptInt64 due = schedule->moment("_due_at");
     if (due) log_due_schedule(*due);
 }
 

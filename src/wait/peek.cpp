@@ -41,8 +41,8 @@ bool passes_over_suspects(Trial *trial, Seen *seen) {
 }
 
 // Looks into one lane from where a claim would begin. `held` counts the jobs that other transactions hold.
-void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
-                    Seen *seen) {
+void scan_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
+               Seen *seen) {
     const uint64 epoch = trigger_epoch();
     const core::ClaimKey first = first_possible_key(epoch, lane);
     if (first == core::kLastKey) return;
@@ -73,7 +73,7 @@ Outlook read_outlook(std::string_view queue) {
     return outlook;
 }
 
-Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id) {
+Seen scan_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id) {
     Seen seen = {Peek::Nothing, 0, DT_NOEND};
     const LaneIds lanes = wanted_lanes(queue, filter);
     const Queue settings = kept_queue(*find_queue(queue));
@@ -93,7 +93,7 @@ Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, t
             break;
         else if (!wants_lane(queue, lane, filter))
             continue;
-        look_into_lane(&jobs, queue, settings, lane, &trial, &held, &seen);
+        scan_lane(&jobs, queue, settings, lane, &trial, &held, &seen);
     }
     close_jobs(&jobs);
     if (seen.found != Peek::Claimable && held > 0) seen.found = Peek::Held;

@@ -31,6 +31,6 @@ struct Seen {
 // Looks at the first claimable jobs of each lane of the queue that the worker's filter accepts, under a new snapshot.
 // Ignores jobs that a limit is known to keep from running, and suspects that this worker is not given. Must be called
 // inside with_spi().
-Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id);
+Seen scan_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id);
 
 }  // namespace jobq

@@ -28,7 +28,7 @@ void check_client();
 
 // Runs body under a snapshot, with the rights of the procedure's owner, and ends the transaction.
 template <typename Body>
-void look_as_owner(Oid procedure, const char *name, Body body) {
+void run_as_owner(Oid procedure, const char *name, Body body) {
     // The transaction began before the sleep. The lock waits for a transaction that drops the extension; after that,
     // the procedure no longer exists.
     lock_jobs_to_read();

@@ -56,25 +56,24 @@ struct Wait {
 };
 
 // The job that a call in this session reported last.
-struct Told {
+struct LastReport {
     int64 job_id;
     core::Micros at;
     core::Micros doubt;
 };
-Told told;
+LastReport last_report;
 
 // Looks for a job, in one transaction.
 void look(Wait *wait) {
     forget_look_signal();
-    look_as_owner(wait->procedure, kName, [&] {
+    run_as_owner(wait->procedure, kName, [&] {
         note_filter(wait->queue, wait->filter, GetCurrentTimestamp());
         const Outlook outlook = read_outlook(wait->queue);
         PopActiveSnapshot();
         update_waiter(outlook.paused, monotonic_now());
         PushActiveSnapshot(GetTransactionSnapshot());
         wait->seen = {Peek::Nothing, 0, outlook.due};
-        if (!outlook.paused && !outlook.limited)
-            wait->seen = look_into_lanes(wait->queue, wait->filter, wait->worker_id);
+        if (!outlook.paused && !outlook.limited) wait->seen = scan_lanes(wait->queue, wait->filter, wait->worker_id);
     });
     wait->last_look = monotonic_now();
     wait->looks++;
@@ -87,19 +86,19 @@ bool worth_telling(Wait *wait) {
     wait->another_goes = false;
     if (wait->seen.found != Peek::Claimable) return false;
     const core::Micros now = wait->last_look;
-    const bool again = told.job_id == wait->seen.job_id && now - told.at < core::kSecond;
+    const bool again = last_report.job_id == wait->seen.job_id && now - last_report.at < core::kSecond;
     if (again && wait->doubt_until == 0) {
-        told.doubt = Min(Max(told.doubt * 2, kFirstDoubt), kLongestDoubt);
-        wait->doubt_until = now + told.doubt;
+        last_report.doubt = Min(Max(last_report.doubt * 2, kFirstDoubt), kLongestDoubt);
+        wait->doubt_until = now + last_report.doubt;
     }
     if (again && now < wait->doubt_until) return false;
     // A commit or a token can let many sleepers look at once. One of the sleepers with the same filter is enough: if
     // its claim leaves jobs, it wakes the next sleeper.
     wait->another_goes = !set_out(wait->looks > 1);
     if (wait->another_goes) return false;
-    if (!again) told.doubt = 0;
-    told.job_id = wait->seen.job_id;
-    told.at = now;
+    if (!again) last_report.doubt = 0;
+    last_report.job_id = wait->seen.job_id;
+    last_report.at = now;
     return true;
 }
 

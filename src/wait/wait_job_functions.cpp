@@ -38,7 +38,7 @@ struct Wait {
 };
 
 // Returns whether commits do not wake this session: without preload, and on a standby, where commits are replayed.
-bool nobody_tells() { return !shared_memory_ready() || RecoveryInProgress(); }
+bool commits_do_not_wake() { return !shared_memory_ready() || RecoveryInProgress(); }
 
 // Returns whether the job has finished or does not exist. Nothing more happens to a finished job unless it is retried.
 bool has_finished(int64 job) {
@@ -50,7 +50,7 @@ bool has_finished(int64 job) {
 bool look(Wait *wait) {
     bool finished = false;
     forget_job_signal();
-    look_as_owner(wait->procedure, kName, [&] {
+    run_as_owner(wait->procedure, kName, [&] {
         finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
         // In a copy of the database the job would never finish.
         if (!finished) require_own_jobs();
@@ -59,7 +59,9 @@ bool look(Wait *wait) {
     return finished;
 }
 
-void plan_next_look(Wait *wait) { wait->poll = nobody_tells() ? Min(Max(wait->poll * 2, kFirstPoll), kPoll) : kPoll; }
+void plan_next_look(Wait *wait) {
+    wait->poll = commits_do_not_wake() ? Min(Max(wait->poll * 2, kFirstPoll), kPoll) : kPoll;
+}
 
 // Sleeps until the job may have finished, the next look is due, or the time is over.
 void sleep(const Wait &wait) {

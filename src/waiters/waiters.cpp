@@ -198,7 +198,7 @@ int64 *looks_with(Looks *looks, uint64 filter_hash) {
 }
 
 // Lets a sleeper look for at most this many jobs; returns how many.
-int64 let_look_for(Partition *partition, Waiter *waiter, int64 jobs, core::Micros now, Alarm *alarm) {
+int64 assign_jobs(Partition *partition, Waiter *waiter, int64 jobs, core::Micros now, Alarm *alarm) {
     if (is_on_its_way(*waiter, now)) return promise(partition, waiter, jobs, nullptr, partition->entries, now);
     if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
     if (!has_signal(waiter, kLookSignal)) waiter->looks_for = 0;
@@ -218,7 +218,7 @@ void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Mi
             int64 *found = looks_with(&looks, waiter->filter_hash);
             const int64 left = found == nullptr ? jobs : jobs - *found;
             if (left <= 0) return;
-            const int64 taken = let_look_for(partition, waiter, left, now, alarm);
+            const int64 taken = assign_jobs(partition, waiter, left, now, alarm);
             if (found != nullptr) *found += taken;
         });
     }

@@ -56,7 +56,7 @@ void save_children(int64 parent, int64 number, StepUse use, const Enqueued *enqu
     add_step({parent, number, use, core::StepState::Done, {}, 0, Datum(0), false});
     if (count == 0) return;
     add_children(parent, ids);
-    hold_known(enqueued, count, room_for<Datum>(static_cast<uint64>(count)));
+    hold_known(enqueued, count, allocate_array<Datum>(static_cast<uint64>(count)));
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
     int count = 0;
     const Enqueued *enqueued =
         enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count);
-    auto *children = room_for<Datum>(static_cast<uint64>(count));
+    auto *children = allocate_array<Datum>(static_cast<uint64>(count));
     with_owner_spi([&] { save_children(job.id, number, use, enqueued, count, children); });
     results.row({CStringGetTextDatum("saved"), array_of(children, count, INT8OID)});
     return results.done();

@@ -27,7 +27,7 @@ namespace {
 // What a call waits for.
 struct Awaited {
     StepUse use;
-    core::Maybe deadline;  // of the first call
+    core::OptInt64 deadline;  // of the first call
     const QueueScope *scope;
 };
 
@@ -42,7 +42,7 @@ struct Answered {
 // The result of one look at the job.
 struct Look {
     SavedStep saved;
-    core::Maybe deadline;
+    core::OptInt64 deadline;
     bool come;
     Datum result;  // jsonb: the payload or the results
     bool has_result;
@@ -224,7 +224,7 @@ TimestampTz checked_until(FunctionCallInfo fcinfo, int delay, int until, Timesta
         core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(delay), "delay", Zero::Allowed)));
 }
 
-core::Maybe deadline_argument(FunctionCallInfo fcinfo, int timeout, TimestampTz now) {
+core::OptInt64 deadline_argument(FunctionCallInfo fcinfo, int timeout, TimestampTz now) {
     if (!given(fcinfo, timeout)) return {};
     return core::bounded_moment(
         core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(timeout), "timeout", Zero::Allowed)));
@@ -271,7 +271,7 @@ PGDLLEXPORT Datum jobq_await(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     const TimestampTz now = GetCurrentTimestamp();
     StepUse use = {nullptr, core::StepKind::Event, event_argument(fcinfo, 2), nullptr};
-    const core::Maybe deadline = deadline_argument(fcinfo, 3, now);
+    const core::OptInt64 deadline = deadline_argument(fcinfo, 3, now);
     use.name = given(fcinfo, 4) ? step_name_argument(fcinfo, 4, "name") : use.event;
     return answer(fcinfo, {use, deadline, scope_of(fcinfo)}, now);
 }
@@ -290,7 +290,7 @@ PGDLLEXPORT Datum jobq_await_jobs(PG_FUNCTION_ARGS) {
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"ids\" must not be empty in mode 'any'"),
                  errhint("Pass at least one job. In mode 'all', an empty array is ready at once.")));
-    const core::Maybe deadline = deadline_argument(fcinfo, 5, now);
+    const core::OptInt64 deadline = deadline_argument(fcinfo, 5, now);
     return answer(fcinfo, {use, deadline, scope_of(fcinfo)}, now);
 }
 

@@ -73,7 +73,7 @@ TEST(WhatHappened, AnAttemptEndsInOneWay) {
     for (const auto &one : cases) {
         const Happened happened = happens(running, event(one.kind));
         EXPECT_EQ(happened.tallies, one.tallies) << static_cast<int>(one.kind);
-        EXPECT_EQ(happened.ran, one.ran ? Maybe(2 * kSecond) : Maybe()) << static_cast<int>(one.kind);
+        EXPECT_EQ(happened.ran, one.ran ? OptInt64(2 * kSecond) : OptInt64()) << static_cast<int>(one.kind);
         EXPECT_FALSE(happened.waited);
     }
 }
@@ -386,7 +386,7 @@ TEST(Families, FollowTheConventions) {
         EXPECT_FALSE(help.empty()) << name;
         EXPECT_EQ(help.back(), '.') << name;
     }
-    for (const ToldTally &told : kToldTallies) EXPECT_EQ(row_of(told.family).type, FamilyType::Counter);
+    for (const TallyLabel &told : kTallyLabels) EXPECT_EQ(row_of(told.family).type, FamilyType::Counter);
 }
 
 }  // namespace

@@ -54,24 +54,24 @@ TEST(Timing, TimesOfTheServerAndOfUnix) {
 
 TEST(Timing, RunsLieWithinTheBounds) {
     Timing timing = timing_of("0 * * * *");
-    EXPECT_EQ(run_behind(timing, kMorning), kMorning + kHour);
+    EXPECT_EQ(run_after(timing, kMorning), kMorning + kHour);
     timing.starts_at = kMorning + 5 * kHour;
-    EXPECT_EQ(run_behind(timing, kMorning), kMorning + 5 * kHour);
+    EXPECT_EQ(run_after(timing, kMorning), kMorning + 5 * kHour);
     timing.ends_at = kMorning + 6 * kHour;
-    EXPECT_EQ(run_behind(timing, kMorning + 5 * kHour), kMorning + 6 * kHour);
-    EXPECT_EQ(run_behind(timing, kMorning + 6 * kHour), kNoMoment);
+    EXPECT_EQ(run_after(timing, kMorning + 5 * kHour), kMorning + 6 * kHour);
+    EXPECT_EQ(run_after(timing, kMorning + 6 * kHour), kNoMoment);
     timing.ends_at = kMorning + 6 * kHour - 1;
-    EXPECT_EQ(run_behind(timing, kMorning + 5 * kHour), kNoMoment);
+    EXPECT_EQ(run_after(timing, kMorning + 5 * kHour), kNoMoment);
 }
 
 TEST(Timing, EveryCountsFromItsStart) {
     Timing timing = timing_of("@every 90s");
     timing.every_from = kMorning + 7;
-    EXPECT_EQ(run_behind(timing, kMorning + 7), kMorning + 7 + 90 * kSecond);
-    EXPECT_EQ(run_behind(timing, kMorning + kHour), kMorning + 7 + kHour);
+    EXPECT_EQ(run_after(timing, kMorning + 7), kMorning + 7 + 90 * kSecond);
+    EXPECT_EQ(run_after(timing, kMorning + kHour), kMorning + 7 + kHour);
     EXPECT_EQ(last_run_between(timing, kMorning, kMorning + kHour), kMorning + 7 + 39 * 90 * kSecond);
     timing.starts_at = timing.every_from;
-    EXPECT_EQ(run_behind(timing, kMorning - kDay), kMorning + 7);
+    EXPECT_EQ(run_after(timing, kMorning - kDay), kMorning + 7);
 }
 
 // The moments of a timestamp go further than a difference of two of them.
@@ -158,13 +158,13 @@ TEST(Timing, AHundredYearsAreNoWork) {
         rules.most = kMaxMissed;
         Timing timing = timing_of(text, {nullptr, summer_time});
         timing.every_from = kMorning;
-        const Micros due = run_behind(timing, kMorning), now = kMorning + 36525 * kDay;
+        const Micros due = run_after(timing, kMorning), now = kMorning + 36525 * kDay;
         const Fired fired = fire(timing, rules, due, now);
         ASSERT_FALSE(fired.runs.empty()) << text;
         EXPECT_GT(fired.due.next, now) << text;
-        EXPECT_EQ(run_behind(timing, fired.runs.back()), fired.due.next) << text;
+        EXPECT_EQ(run_after(timing, fired.runs.back()), fired.due.next) << text;
         for (std::size_t i = 1; i < fired.runs.size(); i++)
-            ASSERT_EQ(run_behind(timing, fired.runs[i - 1]), fired.runs[i]) << text;
+            ASSERT_EQ(run_after(timing, fired.runs[i - 1]), fired.runs[i]) << text;
     }
 }
 
@@ -176,12 +176,12 @@ TEST(Timing, AgreesWithAWalk) {
     for (int i = 0; i < 3000; i++) {
         Timing timing = timing_of(texts[random() % 6], {nullptr, summer_time});
         timing.every_from = kMorning;
-        const Micros due = run_behind(timing, kMorning + static_cast<Micros>(random() % (400 * kDay)));
+        const Micros due = run_after(timing, kMorning + static_cast<Micros>(random() % (400 * kDay)));
         const Micros now = due + static_cast<Micros>(random() % (random() % 2 == 0 ? 3 * kDay : kHour));
         const FiringRules rules = {static_cast<Missed>(random() % 3), 1 + static_cast<int>(random() % 8),
                                    random() % 2 == 0 ? kNoMoment : static_cast<Micros>(random() % kDay)};
         Runs all = {due};
-        while (run_behind(timing, all.back()) <= now) all.push_back(run_behind(timing, all.back()));
+        while (run_after(timing, all.back()) <= now) all.push_back(run_after(timing, all.back()));
         const Micros longest = rules.deadline == kNoMoment && rules.missed == Missed::Skip ? kMinute : rules.deadline;
         Runs wanted;
         for (const Micros run : all)
@@ -190,7 +190,7 @@ TEST(Timing, AgreesWithAWalk) {
         if (wanted.size() > most) wanted.erase(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(most));
         const Fired fired = fire(timing, rules, due, now);
         ASSERT_EQ(fired.runs, wanted) << i;
-        ASSERT_EQ(fired.due.next, run_behind(timing, all.back())) << i;
+        ASSERT_EQ(fired.due.next, run_after(timing, all.back())) << i;
         ASSERT_EQ(fired.due.left,
                   static_cast<std::int64_t>(std::min<std::size_t>(all.size(), kMostCounted) - wanted.size()))
             << i;
@@ -201,9 +201,9 @@ TEST(Timing, AgreesWithAWalk) {
 }
 
 TEST(Timing, GoesOnBehindWhatWasFiredBeforeTheClockWasSetBack) {
-    EXPECT_EQ(resume_behind(kMorning, kMorning - kHour), kMorning);
-    EXPECT_EQ(resume_behind(kMorning, kMorning + kHour), kMorning + kHour);
-    EXPECT_EQ(resume_behind(kMorning, kMorning + 2 * kDay), kMorning);
+    EXPECT_EQ(resume_after(kMorning, kMorning - kHour), kMorning);
+    EXPECT_EQ(resume_after(kMorning, kMorning + kHour), kMorning + kHour);
+    EXPECT_EQ(resume_after(kMorning, kMorning + 2 * kDay), kMorning);
 }
 
 TEST(Timing, JitterIsTheSameForEverAndSpreads) {
