@@ -106,12 +106,11 @@ void explain_finished(const Subject &job) {
         job.status == core::JobStatus::Completed
             ? "the job has completed"
             : psprintf("%s%s%s", core::status_name(job.status), has(job, kError) ? ": " : "", string_at(job, kError));
-    job.sink->take({"finished", psprintf("%s; jobq_retry runs it again", detail), 0, 0, DT_NOEND});
+    job.sink->take({ReasonKind::Finished, psprintf("%s; jobq_retry runs it again", detail)});
     if (has(job, kDeadFrom))
-        job.sink->take({"dead_letter",
+        job.sink->take({ReasonKind::DeadLetter,
                         psprintf("the job failed in queue \"%s\"; jobq_redrive or jobq_retry runs it there again",
-                                 string_at(job, kDeadFrom)),
-                        0, 0, DT_NOEND});
+                                 string_at(job, kDeadFrom))});
 }
 
 // Returns whether an executor runs the job, in its handler.
@@ -132,15 +131,15 @@ void explain_running(const Subject &job) {
     const TimestampTz end = lease_end(job);
     const char *until = has_executor(job) ? "its lease ends with the process that runs its handler"
                                           : "its lease ends at the time in until unless a heartbeat extends it";
-    job.sink->take({"running",
+    job.sink->take({ReasonKind::Running,
                     psprintf("attempt %d of %d, held by worker \"%s\"; %s", job.row.int32_at(kAttempts),
                              job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId), until),
                     0, 0, end});
     const TimestampTz asked = time_at(job, kCancelRequestedAt);
     const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());
     if (asked != DT_NOEND)
-        job.sink->take(
-            {"cancelling", "its worker has been told to stop, and loses the job at the time in until", 0, 0, forced});
+        job.sink->take({ReasonKind::Cancelling,
+                        "its worker has been told to stop, and loses the job at the time in until", 0, 0, forced});
     if (Min(end, forced) < job.now) explain_unserved("its time has run out", job.sink);
 }
 
@@ -152,7 +151,7 @@ void explain_scheduled(const Subject &job) {
     const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
     const bool late = run_at < job.now - kLate;
     job.sink->take(
-        {"scheduled",
+        {ReasonKind::Scheduled,
          run_at <= job.now && !worker_serves_database() ? "it is due"
          : late ? "it was due at the time in until; see note and last_error in jobq.workers for the cause of the delay"
          : run_at <= job.now ? "it is due, and becomes claimable in a moment"
@@ -173,7 +172,7 @@ bool explain_dependencies(const Subject &job) {
     if (blockers.size() == 0) return false;
     const bool more = blockers.size() > kNamedJobs;
     const auto count = static_cast<int>(Min(blockers.size(), static_cast<uint64>(kNamedJobs)));
-    job.sink->take({"dependency",
+    job.sink->take({ReasonKind::Dependency,
                     psprintf("it depends on %s%d job%s that %s not finished", more ? "more than " : "", count,
                              count == 1 ? "" : "s", count == 1 ? "has" : "have"),
                     ids_in(blockers), 0, DT_NOEND});
@@ -190,12 +189,12 @@ bool explain_group(const Subject &job) {
     if (head.size() == 0 && before == 0) return false;
     const char *waiting =
         psprintf("%s other job%s before this job", count_text(before), before == 1 ? " waits" : "s wait");
-    job.sink->take({"group",
+    job.sink->take({ReasonKind::Group,
                     head.size() > 0
                         ? psprintf("job %lld is the head of group \"%s\", and %s",
                                    static_cast<long long>(head[0].int64_at(1)), string_at(job, kGroupKey), waiting)
                         : psprintf("in group \"%s\", %s", string_at(job, kGroupKey), waiting),
-                    head.size() > 0 ? ids_in(head) : 0, 0, DT_NOEND});
+                    head.size() > 0 ? ids_in(head) : 0});
     return true;
 }
 
@@ -205,7 +204,7 @@ void explain_awaited_jobs(const Subject &job, const Row &wait) {
     const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
     const int of = wait.int32_at(3);
     job.sink->take(
-        {"awaiting",
+        {ReasonKind::Awaiting,
          psprintf("it waits for %s of %d job%s, of which %s%d %s not finished", TextDatumGetCString(wait.get(1)), of,
                   of == 1 ? "" : "s", more ? "more than " : "", count, count == 1 ? "has" : "have"),
          ids_in(unfinished), 0, time_at(job, kMustEndAt)});
@@ -217,7 +216,7 @@ void explain_awaiting(const Subject &job) {
     if (awaited.size() > 0 && awaited[0].is_null(2)) return explain_awaited_jobs(job, awaited[0]);
     const bool known = awaited.size() > 0;
     const auto event = known ? awaited[0].text_at(2) : std::string_view();
-    job.sink->take({"awaiting",
+    job.sink->take({ReasonKind::Awaiting,
                     known ? psprintf("it waits for the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
                           : "it waits for something that is not in jobq.steps; set its status to pending",
                     0, 0, time_at(job, kMustEndAt)});
@@ -232,30 +231,26 @@ void explain_blocked(const Subject &job) {
     const bool depends = explain_dependencies(job);
     if (explain_group(job) || depends) return;
     if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {
-        job.sink->take({"blocked",
+        job.sink->take({ReasonKind::Blocked,
                         "its status was set to blocked with plain SQL, and stays blocked until it is changed again", 0,
                         0, DT_NOEND});
         return;
     }
-    job.sink->take({"unblocking",
-                    worker_serves_database()
-                        ? "everything it waited for has ended, and it becomes claimable in a moment "
-                          "unless jobq.workers shows a note or an error"
-                        : "everything it waited for has ended",
-                    0, 0, DT_NOEND});
+    job.sink->take(
+        {ReasonKind::Unblocking, worker_serves_database()
+                                     ? "everything it waited for has ended, and it becomes claimable in a moment "
+                                       "unless jobq.workers shows a note or an error"
+                                     : "everything it waited for has ended"});
     explain_unserved("everything it waited for has ended", job.sink);
 }
 
-// Keeps the word of the first reason.
-class FirstWord : public ReasonSink {
+// Keeps the name of the first reason.
+class FirstReason : public ReasonSink {
  public:
     void take(const Reason &reason) override {
-        if (any) return;
-        any = true;
-        word = reason.word;
+        if (name == nullptr) name = reason_name(reason.kind);
     }
-    bool any = false;
-    const char *word = "deleted";
+    const char *name = nullptr;
 };
 
 // Maximum number of jobs at the beginning of a chain for which the answer gives the reason.
@@ -272,13 +267,13 @@ void explain_chain(const Subject &job) {
         appendStringInfoString(&text, "the chain of waits begins at ");
         const int listed = Min(chain.root_count, kMaxListedRoots);
         for (int i = 0; i < listed; i++) {
-            FirstWord first;
+            FirstReason first;
             explain_job(chain.roots[i], job.now, &first);
             appendStringInfo(&text, "%sjob %lld (%s)",
                              i == 0                      ? ""
                              : i == chain.root_count - 1 ? " and "
                                                          : ", ",
-                             static_cast<long long>(chain.roots[i]), first.word);
+                             static_cast<long long>(chain.roots[i]), first.name != nullptr ? first.name : "deleted");
         }
         if (chain.root_count > listed) appendStringInfo(&text, " and %d more jobs", chain.root_count - listed);
         if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of the chain were checked", kVisitedJobs);
@@ -297,7 +292,7 @@ void explain_chain(const Subject &job) {
         count++;
     }
     if (count == 0 && chain.unvisited != 0) jobs[count++] = Int64GetDatum(chain.unvisited);
-    job.sink->take({"chain", detail, count == 0 ? 0 : array_of(jobs, count, INT8OID), 0, DT_NOEND});
+    job.sink->take({ReasonKind::Chain, detail, count == 0 ? 0 : array_of(jobs, count, INT8OID), 0, DT_NOEND});
 }
 
 // Reports that the job's queue and kind have a handler for which no executor is free.
@@ -309,8 +304,7 @@ void explain_handler(const Subject &job) {
         if (handler->queue != job.queue_name || handler->kind != kind) continue;
         const HandlerState state = state_of_handler(*handler);
         if (strcmp(state.state, "waiting") == 0)
-            job.sink->take(
-                {"handler", psprintf("its handler waits for an executor: %s", state.reason), 0, 0, DT_NOEND});
+            job.sink->take({ReasonKind::Handler, psprintf("its handler waits for an executor: %s", state.reason)});
     }
 }
 
@@ -327,13 +321,12 @@ void explain_place(const Subject &job, bool stopped, const char *requests) {
                         : job.queue->priority_ageing > 0 ? ", but priority_ageing also counts the waiting time"
                                                          : "";
     if (before > 0)
-        job.sink->take({"behind",
+        job.sink->take({ReasonKind::Behind,
                         psprintf("%s claimable job%s of the queue come%s before it by priority, run_at, and id%s%s",
                                  count_text(before), before == 1 ? "" : "s", before == 1 ? "s" : "", order,
-                                 stopped ? "" : requests),
-                        0, 0, DT_NOEND});
+                                 stopped ? "" : requests)});
     else if (!stopped)
-        job.sink->take({"claimable", psprintf("the next claim that can take it gets it%s", requests), 0, 0, DT_NOEND});
+        job.sink->take({ReasonKind::Claimable, psprintf("the next claim that can take it gets it%s", requests)});
 }
 
 // Notes whether any reason was reported.
@@ -397,9 +390,8 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
         case core::JobStatus::Pending:
             explain_pending(job);
             return;
-        default:
-            sink->take(
-                {core::status_name(job.status), psprintf("it %s", core::what_it_does(job.status)), 0, 0, DT_NOEND});
+        default:  // explained above
+            break;
     }
     if (queue.paused) explain_queue_stops(job.queue_name, queue, now, sink);
     explain_holders(holders_of_row(DatumGetObjectId(row.get(kTable)), row.get(kPlace)), 0, 1, sink);

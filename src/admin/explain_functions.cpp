@@ -17,8 +17,8 @@ class ReasonRows : public ReasonSink {
  public:
     explicit ReasonRows(ResultSet *results) : results_(results) {}
     void take(const Reason &reason) override {
-        const Datum values[] = {CStringGetTextDatum(reason.word), CStringGetTextDatum(reason.detail), reason.jobs,
-                                reason.pids, TimestampTzGetDatum(reason.until)};
+        const Datum values[] = {CStringGetTextDatum(reason_name(reason.kind)), CStringGetTextDatum(reason.detail),
+                                reason.jobs, reason.pids, TimestampTzGetDatum(reason.until)};
         const bool nulls[] = {false, false, reason.jobs == 0, reason.pids == 0, reason.until == DT_NOEND};
         results_->row(values, nulls);
     }

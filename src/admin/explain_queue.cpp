@@ -131,9 +131,8 @@ int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const c
         add_last_request(recent, demand, &last);
     }
     if (wanted == 0 && lanes.size() > kLanes)
-        sink->take({"unasked",
-                    psprintf("jobs of other kinds, versions, or capabilities than these %d were not checked", kLanes),
-                    0, 0, DT_NOEND});
+        sink->take({ReasonKind::Unasked,
+                    psprintf("jobs of other kinds, versions, or capabilities than these %d were not checked", kLanes)});
     *requests = describe_requests(name, recent, last, now);
     return wanted;
 }
@@ -230,13 +229,12 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
     }
     const int64 looked_at = first[0].int64_at(2);
     if (found > kCheckedKeys || looked_at > kCounted)
-        sink->take({"limit",
+        sink->take({ReasonKind::Limit,
                     psprintf("limits stop every job that was checked (jobs: %lld, concurrency_keys: %d); other jobs "
                              "were not checked",
-                             static_cast<long long>(looked_at), count),
-                    0, 0, DT_NOEND});
+                             static_cast<long long>(looked_at), count)});
     else if (more > 0)
-        sink->take({"limit",
+        sink->take({ReasonKind::Limit,
                     psprintf("the limits of %d more concurrency_key%s let no job start", more, more == 1 ? "" : "s"), 0,
                     0, DT_NOEND});
     return nullptr;
@@ -245,7 +243,7 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
 void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *sink) {
     const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
     const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
-    sink->take({"scheduled",
+    sink->take({ReasonKind::Scheduled,
                 psprintf(next <= now ? "%s scheduled; the first was due at the time in until"
                                      : "%s scheduled; the first is due at the time in until",
                          jobs_text(count)),
@@ -254,26 +252,19 @@ void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *si
 }
 
 void explain_blocked(int64 count, ReasonSink *sink) {
-    sink->take({"blocked",
+    sink->take({ReasonKind::Blocked,
                 psprintf("%s for dependencies, signals, other jobs, or earlier jobs of a group; jobq_explain shows the "
                          "reason for each job",
-                         psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : "")),
-                0, 0, DT_NOEND});
+                         psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : ""))});
     explain_unserved("jobs may have to be unblocked", sink);
 }
 
 // Reports all waiting jobs except the pending ones.
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
-    for (const core::StatusRow &row : core::kJobStatuses) {
-        const int64 count = in_status(numbers, row.status);
-        if (count == 0 || !core::is_waiting(row.status) || row.status == core::JobStatus::Pending) continue;
-        if (row.status == core::JobStatus::Scheduled)
-            explain_scheduled(count, queue, now, sink);
-        else if (row.status == core::JobStatus::Blocked)
-            explain_blocked(count, sink);
-        else
-            sink->take({row.label, psprintf("%s: each %s", jobs_text(count), row.does), 0, 0, DT_NOEND});
-    }
+    const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
+    if (scheduled > 0) explain_scheduled(scheduled, queue, now, sink);
+    const int64 blocked = in_status(numbers, core::JobStatus::Blocked);
+    if (blocked > 0) explain_blocked(blocked, sink);
 }
 
 }  // namespace
@@ -282,7 +273,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     text *queue_text = make_text(name);
     const char *quoted = psprintf("queue \"%.*s\"", static_cast<int>(name.size()), name.data());
     if (!queue_is_known(name)) {
-        sink->take({"unknown", psprintf("%s has neither jobs nor settings", quoted), 0, 0, DT_NOEND});
+        sink->take({ReasonKind::Unknown, psprintf("%s has neither jobs nor settings", quoted)});
         return;
     }
     const Queue queue = kept_queue(*find_queue(name));
@@ -297,11 +288,10 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     for (const core::StatusRow &row : core::kJobStatuses)
         if (core::is_waiting(row.status)) waiting += in_status(numbers, row.status);
     if (queue.max_depth > 0 && waiting >= queue.max_depth)
-        sink->take({"full",
+        sink->take({ReasonKind::Full,
                     psprintf("waiting jobs: %lld, max_depth: %d; %s", static_cast<long long>(waiting), queue.max_depth,
                              queue.on_full == core::FullPolicy::Reject ? "enqueues are rejected"
-                                                                       : "enqueues drop the oldest jobs"),
-                    0, 0, DT_NOEND});
+                                                                       : "enqueues drop the oldest jobs")});
     if (pending > 0) {
         const char *requests = "";
         // No worker needs to ask while the queue is paused.
@@ -314,12 +304,12 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         if (explain_suspected(name, queue_text, now, sink)) stopped = true;
         if (!stopped)
             sink->take(
-                {"claimable",
+                {ReasonKind::Claimable,
                  psprintf("%s pending, %s running%s%s", jobs_text(pending), jobs_text(running), startable, requests), 0,
                  0, DT_NOEND});
     }
     explain_waiting(numbers, queue_text, now, sink);
-    if (waiting == 0) sink->take({"empty", psprintf("no job waits, %s running", jobs_text(running)), 0, 0, DT_NOEND});
+    if (waiting == 0) sink->take({ReasonKind::Empty, psprintf("no job waits, %s running", jobs_text(running))});
 }
 
 }  // namespace jobq

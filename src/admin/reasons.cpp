@@ -92,7 +92,7 @@ Statement find_blocking = {
 char *copy_of(std::string_view text) { return pnstrdup(text.data(), text.size()); }
 
 void refused(const FailureText &failure, ReasonSink *sink) {
-    sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
+    sink->take({ReasonKind::Refused, psprintf("every claim fails: %s", failure.message)});
 }
 
 // Appends "process 12 (psql), idle in transaction, in a transaction since ...", from three columns of
@@ -179,7 +179,8 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
         if (i > 0) appendStringInfoString(&text, "; ");
         describe_table_lock(&text, locks[i], pids);
     }
-    sink->take({"locked", text.data, 0, pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0, DT_NOEND});
+    sink->take({ReasonKind::Locked, text.data, 0, pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0,
+                DT_NOEND});
     return true;
 }
 
@@ -212,7 +213,7 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
                                             .add(Int64GetDatum(id))
                                             .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
                                             .add(Int64GetDatum(kNamedJobs)));
-        sink->take({"limit",
+        sink->take({ReasonKind::Limit,
                     psprintf("%s: %lld running, max_running is %d", subject, static_cast<long long>(running),
                              limit.max_running),
                     ids_in(holders), 0, DT_NOEND});
@@ -221,19 +222,18 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
         const int taken = taken_places(of, id, sink);
         stops = taken < 0;
         if (taken >= limit.max_running) {
-            sink->take({"limit",
+            sink->take({ReasonKind::Limit,
                         psprintf("%s: %lld running, max_running is %d, and uncommitted claims take the other slots; "
                                  "see jobq_explain_queue",
-                                 subject, static_cast<long long>(running), limit.max_running),
-                        0, 0, DT_NOEND});
+                                 subject, static_cast<long long>(running), limit.max_running)});
             stops = true;
         }
     }
     TimestampTz next;
     if (limit.rate.interval > 0 && shared_memory_ready() &&
         peek_tokens(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
-        sink->take(
-            {"rate", psprintf("%s: its rate lets the next job start at the time in until", subject), 0, 0, next});
+        sink->take({ReasonKind::Rate, psprintf("%s: its rate lets the next job start at the time in until", subject), 0,
+                    0, next});
         stops = true;
     }
     return stops;
@@ -274,6 +274,15 @@ char *describe_span(TimestampTz since, TimestampTz now) {
 
 }  // namespace
 
+const char *reason_name(ReasonKind kind) {
+    static constexpr const char *kNames[] = {
+#define JOBQ_NAME(kind, name) name,
+        JOBQ_REASONS(JOBQ_NAME)
+#undef JOBQ_NAME
+    };
+    return kNames[static_cast<int>(kind)];
+}
+
 const char *count_text(int64 count) {
     return count > kCounted ? psprintf("more than %lld", static_cast<long long>(kCounted))
                             : psprintf("%lld", static_cast<long long>(count));
@@ -288,8 +297,8 @@ Datum ids_in(const Rows &rows) {
 
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
     if (queue.paused)
-        sink->take({"paused", psprintf("queue \"%s\" is paused; jobq_resume_queue resumes it", copy_of(name)), 0, 0,
-                    DT_NOEND});
+        sink->take({ReasonKind::Paused, psprintf("queue \"%s\" is paused; jobq_resume_queue resumes it", copy_of(name)),
+                    0, 0, DT_NOEND});
     TimestampTz due;
     FailureText failure;
     if (!attempt([&] { require_known_queue(name); }, &failure)) {
@@ -359,7 +368,7 @@ bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jo
     const char *who = jobs > 0 ? psprintf("%s job%s of %s", count_text(jobs), jobs == 1 ? "" : "s", describe(demand))
                                : describe(demand);
     sink->take(
-        {"unasked", psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now)), 0, 0, DT_NOEND});
+        {ReasonKind::Unasked, psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now))});
     return true;
 }
 
@@ -414,7 +423,8 @@ bool explain_suspects(std::string_view name, text *worker, int64 count, Timestam
         for (uint64 i = 0; i < trials.size(); i++) until = Min(until, DatumGetTimestampTz(trials[i].get(3)));
     }
     // A trial past this time waits for a heartbeat.
-    sink->take({"suspect", text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
+    sink->take(
+        {ReasonKind::Suspect, text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
     return trials.size() > 0;
 }
 
@@ -443,15 +453,14 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
         else
             appendStringInfo(&text, "transaction %u", holders.xids[i]);
     }
-    sink->take({"locked", text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
+    sink->take({ReasonKind::Locked, text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
 }
 
 bool explain_refusal(ReasonSink *sink) {
     FailureText failure;
     const bool copy = leaves_jobs_alone();
     if (copy)
-        sink->take(
-            {"copy", psprintf("the database is a copy; see jobq_adopt(). %s", describe_origin()), 0, 0, DT_NOEND});
+        sink->take({ReasonKind::Copy, psprintf("the database is a copy; see jobq_adopt(). %s", describe_origin())});
     const bool locked = explain_table_locks(kTables[0], sink) || copy;
     if (attempt(require_usable_jobs, &failure)) return locked;
     refused(failure, sink);
@@ -465,8 +474,8 @@ bool explain_unreadable(ReasonSink *sink) {
         if (!OidIsValid(table) || lock_for_reading(table)) continue;
         // The other session may have released the lock in the meantime.
         if (!explain_table_locks(name, sink))
-            sink->take({"locked", psprintf("%sanother session has just locked jobq.%s", what_a_lock_does(name), name),
-                        0, 0, DT_NOEND});
+            sink->take({ReasonKind::Locked,
+                        psprintf("%sanother session has just locked jobq.%s", what_a_lock_does(name), name)});
         return true;
     }
     return false;
@@ -475,7 +484,7 @@ bool explain_unreadable(ReasonSink *sink) {
 void explain_unserved(const char *what, ReasonSink *sink) {
     if (worker_serves_database()) return;
     sink->take(
-        {"unserved",
+        {ReasonKind::Unserved,
          psprintf("%s, but no background worker serves this database (see jobq.workers); call jobq_tick()", what), 0, 0,
          DT_NOEND});
 }

@@ -13,12 +13,50 @@
 
 namespace jobq {
 
+// All reasons. docs/reference.md describes them.
+// clang-format off
+#define JOBQ_REASONS(REASON) \
+    REASON(Awaiting, "awaiting") \
+    REASON(Behind, "behind") \
+    REASON(Blocked, "blocked") \
+    REASON(Cancelling, "cancelling") \
+    REASON(Chain, "chain") \
+    REASON(Claimable, "claimable") \
+    REASON(Copy, "copy") \
+    REASON(DeadLetter, "dead_letter") \
+    REASON(Dependency, "dependency") \
+    REASON(Empty, "empty") \
+    REASON(Finished, "finished") \
+    REASON(Full, "full") \
+    REASON(Group, "group") \
+    REASON(Handler, "handler") \
+    REASON(Limit, "limit") \
+    REASON(Locked, "locked") \
+    REASON(Paused, "paused") \
+    REASON(Rate, "rate") \
+    REASON(Refused, "refused") \
+    REASON(Running, "running") \
+    REASON(Scheduled, "scheduled") \
+    REASON(Suspect, "suspect") \
+    REASON(Unasked, "unasked") \
+    REASON(Unblocking, "unblocking") \
+    REASON(Unknown, "unknown") \
+    REASON(Unserved, "unserved")
+// clang-format on
+
+enum class ReasonKind : uint8 {
+#define JOBQ_KIND(kind, name) kind,
+    JOBQ_REASONS(JOBQ_KIND)
+#undef JOBQ_KIND
+};
+const char *reason_name(ReasonKind kind);
+
 struct Reason {
-    const char *word;    // for programs; the list is in docs/reference.md
-    const char *detail;  // for people
-    Datum jobs;          // bigint[], 0: none
-    Datum pids;          // integer[], 0: none
-    TimestampTz until;   // when the reason ends by itself; DT_NOEND: unknown
+    ReasonKind kind;
+    const char *detail;            // a sentence for people
+    Datum jobs = 0;                // bigint[]; 0: none
+    Datum pids = 0;                // integer[]; 0: none
+    TimestampTz until = DT_NOEND;  // when the reason ends by itself; DT_NOEND: unknown
 };
 
 class ReasonSink {

@@ -7,7 +7,6 @@
 //
 // Every SQL statement of jobq is checked when its execution starts (compat/spi.cpp). Direct row access needs no check,
 // because a table with such a foreign key has row triggers and its rows are therefore changed by SQL.
-// way.
 #pragma once
 
 #include "compat/pg.h"

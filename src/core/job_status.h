@@ -32,12 +32,11 @@ enum class JobStatus : std::uint8_t {
 
 struct StatusRow {
     const char *label;
-    const char *does;
     JobStatus status;
     Phase phase;
 };
 constexpr StatusRow kJobStatuses[] = {
-#define JOBQ_ROW(name, label, phase, does) {label, does, JobStatus::name, Phase::phase},
+#define JOBQ_ROW(name, label, phase, does) {label, JobStatus::name, Phase::phase},
     JOBQ_JOB_STATUSES(JOBQ_ROW)
 #undef JOBQ_ROW
 };
@@ -53,15 +52,12 @@ constexpr bool phases_are_in_order() noexcept {
             return false;
     return true;
 }
-static_assert(phases_are_in_order(), "those that wait come first, then processing, then those that have finished");
+static_assert(phases_are_in_order(), "waiting statuses come first, then processing, then finished statuses");
 
 // Returns the label of the status, or "unknown" if the value is not a status.
 constexpr const char *status_name(JobStatus status) noexcept {
     return static_cast<int>(status) < kJobStatusCount ? kJobStatuses[static_cast<int>(status)].label : "unknown";
 }
-
-// Returns what a job in this status does, as a predicate for the subject "it".
-constexpr const char *what_it_does(JobStatus status) noexcept { return kJobStatuses[static_cast<int>(status)].does; }
 
 // Returns false and does not set `*status` if `label` is not a status.
 constexpr bool parse_status(std::string_view label, JobStatus *status) noexcept {

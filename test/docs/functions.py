@@ -1,5 +1,5 @@
-"""The reference has every public function: in its table, with those who jobq_grant lets call it, and in a section that begins with
-the signature, which examples.py compares with the catalogue.
+"""Checks that the reference lists every public function, with the roles that jobq_grant lets call it, and has a section for each
+function that begins with its signature, which examples.py compares with the catalog. Checks that it lists every reason of jobq_explain.
 
     functions.py        wants the server that examples.py wants
 """
@@ -51,6 +51,16 @@ def faults(page, catalogue):
             yield f"{name} has {sections.count(name)} sections that begin with its signature"
 
 
+def reason_faults(page, header):
+    """Compares the reasons of jobq_explain and jobq_explain_queue in the page with the list in the header."""
+    sections = page[page.index("### jobq_explain\n"):]
+    tables = re.findall(r"^\| reason \| \|\n\|---\|---\|\n((?:\|.*\n)+)", sections, re.MULTILINE)
+    described = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for table in tables for line in table.splitlines())))
+    known = set(re.findall(r'REASON\(\w+, "(\w+)"\)', header))
+    for name in sorted(known ^ described):
+        yield f"the reason {name} is not described" if name in known else f"{name} is not a reason"
+
+
 def main():
     examples.prepare()
     examples.anew()
@@ -63,7 +73,9 @@ def main():
     catalogue = dict(line.split("|") for line in rows)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     with open(os.path.join(root, PAGE), encoding="utf-8") as file:
-        found = list(faults(file.read(), catalogue))
+        page = file.read()
+    with open(os.path.join(root, "src/admin/reasons.h"), encoding="utf-8") as file:
+        found = [*faults(page, catalogue), *reason_faults(page, file.read())]
     if said or not catalogue:
         found.append(f"no catalogue to compare with: {said}")
     for fault in found:
