@@ -47,13 +47,4 @@ int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, Timest
 // key another job has by now, and jobs that wait for `run_at` already.
 Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now);
 
-// Returns the result of a completed job, which may be NULL, or no row if there is no such job.
-Rows read_result(int64 job_id);
-
-// Returns the columns of jobq_get, or no row if the job does not exist.
-Rows read_job(int64 job_id);
-
-// Returns the columns of jobq_log, ordered by time, or no row if the job does not exist.
-Rows read_log(int64 job_id);
-
 }  // namespace jobq

@@ -131,41 +131,9 @@ TimestampTz required_run_at(FunctionCallInfo fcinfo, int n) {
     return check_finite(PG_GETARG_TIMESTAMPTZ(n), "run_at");
 }
 
-// Returns the rows that read_rows(job_id) finds, as they are.
-Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
-    const int64 id = require_int64(fcinfo, 0, "job_id");
-    const QueueScope *scope = scope_of(fcinfo);
-    ResultSet results(fcinfo);
-    with_owner_spi([&] {
-        if (job_is_in_scope(scope, id)) results.rows(read_rows(id));
-    });
-    return results.done();
-}
-
 }  // namespace
 
 extern "C" {
-
-PG_FUNCTION_INFO_V1(jobq_get);
-PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_job); }
-
-PG_FUNCTION_INFO_V1(jobq_log);
-PGDLLEXPORT Datum jobq_log(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_log); }
-
-PG_FUNCTION_INFO_V1(jobq_result);
-PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {
-    const int64 id = require_int64(fcinfo, 0, "job_id");
-    const QueueScope *scope = scope_of(fcinfo);
-    bool none = true;
-    const Datum result = with_owner_spi([&] {
-        if (!job_is_in_scope(scope, id)) return Datum(0);
-        const Rows rows = read_result(id);
-        const Datum value = rows.size() == 1 ? rows[0].get(1, &none) : Datum(0);
-        return none ? Datum(0) : SPI_datumTransfer(value, false, -1);
-    });
-    if (none) PG_RETURN_NULL();
-    PG_RETURN_DATUM(result);
-}
 
 PG_FUNCTION_INFO_V1(jobq_cancel);
 PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) {
