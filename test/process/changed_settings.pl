@@ -1,5 +1,6 @@
-# A limit or a pause that is committed while the backend of a claim is stopped, and claims and limits that are prepared: the
-# claim obeys the change if it got its lock after the commit; else its jobs count as soon as its transaction has ended.
+# Tests claims during which a limit or a pause is committed. The backend of the claim is stopped at different points, or the claim
+# or the limit is a prepared transaction. If the claim gets its lock after the commit, it obeys the change. Otherwise its jobs count
+# toward the limit as soon as its transaction has ended.
 use strict;
 use warnings FATAL => 'all';
 
@@ -10,7 +11,7 @@ use JobqSleep;
 use JobqTest;
 use Test::More;
 
-# Without preload, only this test ticks.
+# The extension is not preloaded, so that no worker ticks; only this test does.
 my $node = server('changed_settings', conf => ['max_prepared_transactions = 10']);
 database($node, 'work');
 my $tick = q{SELECT count(*) FROM jobq_tick()};
@@ -32,7 +33,7 @@ sub stopped_claim
     my $worker = sleeper($node);
     my $pid = $worker->{session}->query_safe('SELECT pg_backend_pid()');
     start($worker, "DO \$\$ BEGIN PERFORM jobq_claim('q', 'w1', 5, heartbeat_timeout => '1 hour'); END \$\$");
-    becomes_true($node, 'work', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid", 'the claim waits');
+    becomes_true($node, 'work', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid", 'the claim waits for a lock');
     kill 'STOP', $pid or die;
     return ($worker, $pid);
 }
@@ -60,10 +61,10 @@ for my $change (q{SELECT jobq_pause_queue('q')}, q{SELECT jobq_set_limit('q', ma
     tick_often();
     goes_on(@stopped);
     end_sessions($dba);
-    cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing'}), '<=', $change =~ /pause/ ? 0 : 2, "obeys $change");
+    cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing'}), '<=', $change =~ /pause/ ? 0 : 2, "the claim obeys $change");
 }
 
-# ---- after it has read the settings, before it has written a job
+# ---- the backend is stopped after it has read the settings and before it has written a job
 
 begin_anew();
 value($node, 'work', q{CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN new; END $$;
@@ -79,9 +80,9 @@ tick_often();
 is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted WHERE before_xid IS NOT NULL'), '1', 'the limit waits for the stopped claim');
 goes_on(@stopped);
 tick_often();
-is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'and is settled after it');
-is(value($node, 'work', $other), '0', 'the jobs of the claim count');
-is(value($node, 'work', q{SELECT running FROM jobq.limits WHERE queue = 'q'}), '5', 'all of them');
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'the limit is settled when the claim has ended');
+is(value($node, 'work', $other), '0', 'the jobs of the claim count toward the limit');
+is(value($node, 'work', q{SELECT running FROM jobq.limits WHERE queue = 'q'}), '5', 'all five jobs of the claim are counted');
 value($node, 'work', 'DROP TRIGGER stall ON jobq.jobs; DROP FUNCTION stall()');
 
 # ---- a prepared claim
@@ -93,18 +94,18 @@ tick_often();
 is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '1', 'the limit waits for the prepared claim');
 value($node, 'work', q{COMMIT PREPARED 'claim'});
 tick_often();
-is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'and is settled after it');
-is(value($node, 'work', $other), '0', 'its jobs count');
+is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'the limit is settled when the claim has ended');
+is(value($node, 'work', $other), '0', 'the jobs of the claim count toward the limit');
 
 # ---- a prepared limit
 
 begin_anew();
 value($node, 'work', q{BEGIN; SELECT jobq_set_limit('q', max_running => 2); PREPARE TRANSACTION 'limit'});
-is(value($node, 'work', $claim), '5', 'a limit that is only prepared does not apply');
+is(value($node, 'work', $claim), '5', 'a prepared limit does not apply before its commit');
 value($node, 'work', q{COMMIT PREPARED 'limit'});
 tick_often();
 is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'the limit is settled');
-is(value($node, 'work', $other), '0', 'jobs that were claimed before its commit count');
+is(value($node, 'work', $other), '0', 'jobs that were claimed before the commit of the limit count');
 
 $node->stop;
 done_testing();

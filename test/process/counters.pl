@@ -1,7 +1,7 @@
-# The counters behind jobq.queue_stats, against the rows: after a crash, with prepared transactions, terminated
-# sessions, changes that no trigger saw, more queues than there is room for, and under a random load of everything at
-# once, recounts included. Planted defects that it was seen to catch: a rollback to a savepoint that keeps the changes, a
-# recount that does not note the commits beside it, prepared changes that are added at PREPARE.
+# Compares the counters of jobq.queue_stats with the rows: after a crash, with prepared transactions, with terminated sessions, after
+# changes that no trigger saw, with more queues than there are counters, and under a random load that includes recounts. The test has
+# caught these planted defects: a rollback to a savepoint that keeps the changes, a recount that does not note concurrent commits, and
+# prepared changes that are added at PREPARE.
 use strict;
 use warnings FATAL => 'all';
 
@@ -19,7 +19,7 @@ my $node = preloaded('counters', conf => ['max_prepared_transactions = 10', 'job
     'jobq.tick_interval = 100ms']);
 database($node, 'work');
 
-# What the counters say differently from the rows; empty: nothing.
+# Selects the differences between the counters and the rows; the result is empty if there are none.
 my $differs = counters_differ();
 my $sources = q{SELECT string_agg(DISTINCT source, ' ') FROM jobq.queue_stats};
 my $from_counters = "SELECT ($sources) = 'counters'";
@@ -29,27 +29,27 @@ sub right
 {
     my ($name, $database) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    is(value($node, $database // 'work', $sources), 'counters', "$name: from counters");
-    return is(value($node, $database // 'work', $differs), '', "$name: right");
+    is(value($node, $database // 'work', $sources), 'counters', "$name: the counters are used");
+    return is(value($node, $database // 'work', $differs), '', "$name: the counters are right");
 }
 
 # ---- a new extension, a crash, a restart
 
 value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('q', array_fill('{}'::jsonb, ARRAY[50]))});
-becomes_true($node, 'work', $from_counters, 'the worker counts a new database');
+becomes_true($node, 'work', $from_counters, 'the worker counts the rows of a new database');
 right('new');
 value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('q', batch => 10)});
 right('calls');
 is(value($node, 'work', q{SELECT enqueued_per_second > 0 AND claimed_per_second > 0 AND completed_per_second > 0 AND failed_per_second = 0
-    FROM jobq.queue_stats WHERE queue = 'q'}), 't', 'rates');
+    FROM jobq.queue_stats WHERE queue = 'q'}), 't', 'the rates are right');
 
 my $victim = session($node, 'work');
 $victim->query(q{BEGIN; SELECT jobq_enqueue('q'); SELECT count(*) FROM jobq_claim('q', batch => 5)});
 my $postmaster = $node->{_pid};
 $node->stop('immediate');
 $node->start;
-is(value($node, 'work', $differs), '', 'right at once after a crash of the whole server');
-becomes_true($node, 'work', $from_counters, 'counted again after a crash');
+is(value($node, 'work', $differs), '', 'the numbers are right at once after a crash of the server');
+becomes_true($node, 'work', $from_counters, 'the rows are counted again after the crash');
 right('crash of the server');
 eval { $victim->quit };
 
@@ -57,8 +57,8 @@ $victim = session($node, 'work');
 $victim->query(q{BEGIN; SELECT jobq_enqueue('q'); SELECT count(*) FROM jobq_claim('q', batch => 5)});
 my $pid = $victim->query('SELECT pg_backend_pid()');
 kill 'KILL', $pid;
-becomes_true($node, 'work', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'a session is killed, everything restarts');
-becomes_true($node, 'work', $from_counters, 'counted again');
+becomes_true($node, 'work', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'a session is killed and the server restarts');
+becomes_true($node, 'work', $from_counters, 'the rows are counted again');
 right('crash of a session');
 eval { $victim->quit };
 
@@ -97,38 +97,38 @@ for my $end ('ROLLBACK', 'COMMIT')
     right("deleted on completion, $end PREPARED");
 }
 is(value($node, 'work', q{SELECT pending, processing, completed, (SELECT count(*) FROM jobq.jobs WHERE queue = 'brief'), (SELECT count(*) FROM jobq.attempts a LEFT JOIN jobq.jobs j ON j.id = a.job_id WHERE coalesce(j.queue, 'brief') = 'brief')
-    FROM jobq.queue_stats WHERE queue = 'brief'}), '3|0|0|3|3', 'what was committed is gone, its attempts too');
+    FROM jobq.queue_stats WHERE queue = 'brief'}), '3|0|0|3|3', 'committed deletions are counted, and the attempts are deleted too');
 value($node, 'work', q{SELECT jobq_drop_queue('brief', force => true)});
 prepare('many', q{SELECT jobq_enqueue('many ' || n) FROM generate_series(1, 9) n});
 value($node, 'work', q{COMMIT PREPARED 'many'});
-is(value($node, 'work', $differs), '', 'more queues than are kept: right at once');
-becomes_true($node, 'work', $from_counters, 'and counted again');
+is(value($node, 'work', $differs), '', 'more queues than counters: the numbers are right at once');
+becomes_true($node, 'work', $from_counters, 'the counters are back');
 prepare('restart', q{SELECT jobq_enqueue('q')});
 $node->restart;
-becomes_true($node, 'work', $from_counters, 'counted after a restart');
+becomes_true($node, 'work', $from_counters, 'the rows are counted after a restart');
 right('restart with a prepared transaction');
 value($node, 'work', q{COMMIT PREPARED 'restart'});
-is(value($node, 'work', $differs), '', 'COMMIT PREPARED of what was prepared before the restart');
-becomes_true($node, 'work', $from_counters, 'counted again');
+is(value($node, 'work', $differs), '', 'COMMIT PREPARED of a transaction that was prepared before the restart');
+becomes_true($node, 'work', $from_counters, 'the rows are counted again');
 value($node, 'work', q{SELECT jobq_purge_queue(queue) FROM jobq.queues WHERE queue LIKE 'many%'});
 right('purged');
 
-# ---- changes that nobody told of: the tick finds them
+# ---- changes that no trigger saw are found by the tick
 
 sub unseen { return value($node, 'work', "SET session_replication_role = replica; $_[0]"); }
 
 unseen(q{DELETE FROM jobq.jobs WHERE queue = 'q' AND status = 'completed'});
 isnt(value($node, 'work', $differs), '', 'a change that no trigger saw is not counted');
-is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '1', 'the tick finds it');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '1', 'the tick corrects the difference');
 right('reconciled');
-is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'once');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'a second tick has nothing to correct');
 unseen(q{DELETE FROM jobq.jobs WHERE queue = 'two phases'});
 settings($node, 'jobq.reconcile_interval = 1s');
 $node->reload;
-becomes_true($node, 'work', "SELECT ($differs) IS NULL", 'the worker finds it too');
-cmp_ok(value($node, 'work', q{SELECT reconciled FROM jobq.workers WHERE database = 'work'}), '>=', 1, 'and says so');
+becomes_true($node, 'work', "SELECT ($differs) IS NULL", 'the worker corrects the difference too');
+cmp_ok(value($node, 'work', q{SELECT reconciled FROM jobq.workers WHERE database = 'work'}), '>=', 1, 'jobq.workers counts the correction');
 
-# ---- a recount while transactions are open, committed by sessions before and after it
+# ---- a recount while transactions are open; sessions commit before and after the recount
 
 my @open = map { session($node, 'work') } 1 .. 4;
 for my $n (0 .. 3)
@@ -147,45 +147,45 @@ for my $session (reverse @open)
 $_->quit for @open;
 value($node, 'work', q{SELECT jobq_purge_queue(queue) FROM jobq.queues WHERE queue LIKE 'open%'});
 
-# ---- another database, dropped; the extension, dropped and made again
+# ---- another database that is dropped; an extension that is dropped and created again
 
 database($node, 'other');
 value($node, 'other', q{SELECT jobq_enqueue('q') FROM generate_series(1, 3)});
 becomes_true($node, 'other', $from_counters, 'another database');
 right('another database', 'other');
-right('the first one');
+right('the first database');
 value($node, 'other', 'DROP EXTENSION jobq');
 value($node, 'other', 'CREATE EXTENSION jobq');
 value($node, 'other', q{SELECT jobq_enqueue('q')});
-is(value($node, 'other', $differs), '', 'made again');
-becomes_true($node, 'other', $from_counters, 'made again: counted');
+is(value($node, 'other', $differs), '', 'the extension is created again');
+becomes_true($node, 'other', $from_counters, 'the rows of the new extension are counted');
 right('made again', 'other');
 value($node, 'postgres', 'DROP DATABASE other');
 
-# ---- more queues than there is room for
+# ---- more queues than jobq.max_counted_queues
 
-becomes_true($node, 'work', $from_counters, 'counters');
+becomes_true($node, 'work', $from_counters, 'the counters are used');
 value($node, 'work', q{SELECT jobq_enqueue('crowd ' || n) FROM generate_series(1, 30) n});
-is(value($node, 'work', $differs), '', 'more queues than jobq.max_counted_queues: all of them right');
-is(value($node, 'work', $sources), 'counters rows', 'some of them counted row by row');
+is(value($node, 'work', $differs), '', 'more queues than jobq.max_counted_queues: all numbers are right');
+is(value($node, 'work', $sources), 'counters rows', 'some of them are counted row by row');
 my $rows = value($node, 'work', q{SELECT queue FROM jobq.queue_stats WHERE source = 'rows' AND queue LIKE 'crowd %' LIMIT 1});
 is(value($node, 'work', qq{BEGIN; SELECT jobq_enqueue('$rows') > 0; SELECT pending FROM jobq.queue_stats WHERE queue = '$rows'; ROLLBACK}), "t\n2",
-    'there a transaction sees what it has done once');
+    'in a queue without counters, a transaction sees its own changes once');
 value($node, 'work', q{SELECT jobq_tick()});
-is(value($node, 'work', $differs), '', 'also after a recount');
-is(value($node, 'work', $sources), 'counters rows', 'for which there is no more room');
+is(value($node, 'work', $differs), '', 'the numbers are right after a recount');
+is(value($node, 'work', $sources), 'counters rows', 'some queues still have no counters');
 value($node, 'work', q{SELECT jobq_enqueue('crowd ' || n), jobq_enqueue('more ' || n) FROM generate_series(1, 30) n});
-is(value($node, 'work', $differs), '', 'still right');
+is(value($node, 'work', $differs), '', 'the numbers are right with even more queues');
 value($node, 'work', q{SELECT jobq_drop_queue(queue, force => true) FROM jobq.queues WHERE queue LIKE 'crowd%' OR queue LIKE 'more%'});
-is(value($node, 'work', $differs), '', 'gone again');
-# A tick by hand counts only when that is cheap, or the last count was long enough ago.
+is(value($node, 'work', $differs), '', 'the numbers are right after the queues were dropped');
+# jobq_tick() recounts only if that is cheap or if the last recount was long enough ago.
 becomes_true($node, 'work', q{SELECT bool_and(s.source = 'counters') FROM (SELECT count(*) FROM jobq_tick()) t, jobq.queue_stats s},
-    'after a recount');
-right('there is room again');
+    'after a recount, all queues have counters');
+right('after the queues were dropped');
 value($node, 'work', q{SELECT jobq_enqueue('newcomer ' || n) FROM generate_series(1, 5) n});
-right('and new queues have counters');
+right('new queues');
 
-# ---- a large table: a process of its own counts it, and the worker goes on meanwhile
+# ---- a large table is counted by a process of its own while the worker goes on
 
 settings($node, 'log_min_messages = debug1');
 $node->reload;
@@ -197,13 +197,14 @@ value($node, 'large', q{SELECT jobq_enqueue('bulk')});
 settings($node, 'jobq.reconcile_interval = 1s');
 $node->reload;
 becomes_true($node, 'large', "SELECT completed = 30000 AND source = 'counters' FROM jobq.queue_stats WHERE queue = 'bulk'",
-    'a large table is counted');
+    'the rows of a large table are counted');
 right('a large table', 'large');
 cmp_ok(count_in_log($node, qr/starting background worker process "jobq recount for large"/), '>=', 1, 'by a process of its own');
 value($node, 'large', q{SELECT jobq_enqueue('bulk', run_at => clock_timestamp() + n * interval '50 ms') FROM generate_series(1, 100) n});
-becomes_true($node, 'large', q{SELECT pending = 101 FROM jobq.queue_stats WHERE queue = 'bulk'}, 'the worker does its duties beside it');
+becomes_true($node, 'large', q{SELECT pending = 101 FROM jobq.queue_stats WHERE queue = 'bulk'}, 'the worker performs its duties during the recount');
 right('a large table, later', 'large');
-# Who may not drop the extension stops no count. It is stopped meanwhile, so that what it was told shows afterwards.
+# A role that may not drop the extension cannot stop a recount. The recount is suspended with SIGSTOP while the role tries, so that
+# a signal would take effect afterwards.
 value($node, 'large', q{
     CREATE ROLE stranger LOGIN;
     CREATE PROCEDURE catch_recount(INOUT pid int = NULL) LANGUAGE plpgsql AS $$
@@ -225,7 +226,7 @@ value($node, 'large', 'SET SESSION AUTHORIZATION stranger; DROP EXTENSION IF EXI
 isnt(sqlstate($node, 'large', 'SET SESSION AUTHORIZATION stranger; SET lock_timeout = 100; DROP EXTENSION jobq'), '00000', 'a stranger cannot drop the extension');
 kill 'CONT', $counting;
 becomes_true($node, 'large', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $counting", 'a recount ends');
-is(count_in_log($node, qr/terminating background worker "jobq recount"/, 0), 0, 'by itself, whatever a stranger has tried');
+is(count_in_log($node, qr/terminating background worker "jobq recount"/, 0), 0, 'the failed DROP EXTENSION did not terminate it');
 my $begin = time;
 value($node, 'large', 'DROP EXTENSION jobq');
 in_time(time - $begin, 2, 'DROP EXTENSION does not wait for a recount');
@@ -235,12 +236,12 @@ in_time(time - $begin, 2, 'nor does DROP DATABASE');
 
 # ---- everything at once
 
-# Rounds: in the first half of each, the table is counted again and again; in the second nothing corrects anything. A
-# big queue makes the counts last, so that others commit meanwhile.
+# In the first half of each round the table is counted again and again; in the second half no recount corrects anything. A big queue
+# makes the recounts slow, so that other transactions commit during a recount.
 settings($node, 'jobq.reconcile_interval = 1h', 'log_min_messages = warning');
 $node->reload;
 value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('resting', array_fill('{}'::jsonb, ARRAY[40000]))});
-# One of the queues keeps nothing.
+# One of the queues keeps no finished jobs.
 value($node, 'work', q{SELECT jobq_create_queue('load 1', keep_completed => '0', keep_failed => '0')});
 my $act = q{
 CREATE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
@@ -281,18 +282,18 @@ for my $round (1 .. 4)
     } while (time < $begin + $seconds / 2);
     run_sql($node, 'work', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'client 1'});
     $unexpected .= join '', grep { !/terminating connection/ } end_random_clients(@clients);
-    # The counters are of now, the rows of a snapshot: nothing may change while they are compared.
+    # The counters show the current state and the rows that of a snapshot, so nothing may change during the comparison.
     settings($node, 'jobq.enabled = off');
     $node->reload;
-    becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
+    becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'all workers have exited');
     right("load $round, before a recount");
 }
-is($unexpected, '', 'no errors');
+is($unexpected, '', 'no process reported an error');
 diag(sprintf '%d jobs enqueued, %d recounts in %d s',
     value($node, 'work', q{SELECT last_value FROM jobq.jobs_id_seq}), $recounts, 4 * $seconds);
-cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE queue LIKE 'load%'}), '>=', 3, 'there was a load');
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE queue LIKE 'load%'}), '>=', 3, 'the load used several lanes');
 is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'a recount finds nothing to correct');
-is(value($node, 'work', q{SELECT count(*) FROM jobq.attempts WHERE job_id NOT IN (SELECT id FROM jobq.jobs)}), '0', 'no attempt of a job that is gone');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.attempts WHERE job_id NOT IN (SELECT id FROM jobq.jobs)}), '0', 'no attempt is left of a deleted job');
 right('after the load');
 
 done_testing();

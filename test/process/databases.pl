@@ -1,5 +1,5 @@
-# Which databases are served: all that have the extension, also with a single worker; those of jobq.databases; not
-# templates. And how many worker slots that takes: none to spare is a warning, not a failure.
+# Tests which databases workers serve: every database that has the extension, even if only one worker may run; only the databases in
+# jobq.databases if it is set; no template databases. Also tests that a lack of worker slots is a warning and not a failure.
 use strict;
 use warnings FATAL => 'all';
 
@@ -37,12 +37,12 @@ sub reload
     return;
 }
 
-# ---- all of them, with one worker and with several
+# ---- all databases, with one worker and with several
 
 for my $workers (1, 3)
 {
     reload("jobq.max_workers = $workers");
-    becomes_true($node, 'one', "SELECT current_setting('jobq.max_workers') = '$workers'", "$workers may run");
+    becomes_true($node, 'one', "SELECT current_setting('jobq.max_workers') = '$workers'", "jobq.max_workers is $workers");
     for my $round (1 .. 2)
     {
         enqueue_delayed($_) for @databases;
@@ -50,14 +50,15 @@ for my $workers (1, 3)
     }
     next if $workers > 1;
 
-    # Each database has unfinished jobs now: nobody starves.
+    # Each database has unfinished jobs now, and none may be starved.
     my %before = map { $_ => rounds($_) } @databases;
     becomes_true($node, 'one', "SELECT rounds > $before{$_} + 1 FROM jobq.workers WHERE database = '$_'",
-        "the one worker comes round to $_") for @databases;
+        "the only worker also visits $_") for @databases;
     is( value($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'}),
-        't', 'and it is one');
+        't', 'only one worker runs');
 
-    # Due at one instant: a worker that is only starting hears, too, that others want its place.
+    # Delayed jobs in all databases become due at the same instant. A worker that has just started must also learn that another database
+    # needs its slot.
     for my $turn (1 .. 4)
     {
         my $instant = value($node, 'one', q{SELECT clock_timestamp() + interval '300 ms'});
@@ -65,22 +66,22 @@ for my $workers (1, 3)
         my $late = seconds_until(sub {
             !grep { value($node, $_, q{SELECT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')}) eq 't' } @databases;
         });
-        report_seconds('due at one instant, all three promoted after', $late // 1e9);
-        in_time($late // 1e9, 2.3, "turn $turn: all three have been there within 2 s of the instant");
+        report_seconds('three jobs due at the same instant, all promoted after', $late // 1e9);
+        in_time($late // 1e9, 2.3, "turn $turn: a worker visited all three databases within 2 s of the instant");
     }
 
-    # A rescue is in time also when databases must take turns.
+    # A rescue is in time even if databases take turns.
     value($node, 'two', q{SELECT jobq_enqueue('short')});
     value($node, 'two', q{SELECT id FROM jobq_claim('short', 'w', heartbeat_timeout => '1 s')});
-    ok(claim_when_ready($node, 'two', 'short'), 'the rescue works with one worker');
+    ok(claim_when_ready($node, 'two', 'short'), 'a job is rescued with only one worker');
     my $took = value($node, 'two', q{SELECT extract(epoch FROM finished_at - started_at) FROM jobq.attempts});
     report_seconds('three databases, one worker: rescued after the claim, heartbeat timeout 1 s', $took);
-    in_time($took, 3, 'within the timeout + 2 s');
+    in_time($took, 3, 'the rescue is within the timeout + 2 s');
 }
 ok(await_worker($node, $_), "a worker stays in $_") for @databases;
 reload('jobq.max_workers = 1');
 becomes_true($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'},
-    'when jobq.max_workers is lowered, those above it leave');
+    'when jobq.max_workers is lowered, surplus workers exit');
 
 # ---- jobq.databases
 
@@ -88,79 +89,79 @@ reload('jobq.max_workers = 3', q{jobq.databases = 'one, "Drei, bitte"'});
 ok(seconds_until(sub { worker_pid($node, 'two') eq '' }), 'the worker leaves a database that is not in the list');
 enqueue_delayed($_) for 'two', 'one', 'Drei, bitte';
 promoted('one', 'a listed database is served');
-promoted('Drei, bitte', 'also one whose name must be quoted');
+promoted('Drei, bitte', 'a listed database whose name must be quoted is served');
 becomes_true($node, 'two', q{SELECT clock_timestamp() > run_at + interval '1500 ms' FROM jobq.jobs WHERE status = 'scheduled'},
-    'long after it was due');
+    'the job has been due for some time');
 is( value($node, 'two', q{SELECT count(*) FROM jobq.jobs WHERE status = 'scheduled'}),
     '1', 'the job of a database that is not listed waits');
 is( value($node, 'two', q{SELECT state || ': ' || note FROM jobq.workers WHERE database = 'two'}),
-    'disabled: the database is not in jobq.databases', 'jobq.workers says why');
+    'disabled: the database is not in jobq.databases', 'jobq.workers says that the database is not listed');
 reload(q{jobq.databases = ''});
-promoted('two', 'until all are served again');
+promoted('two', 'a database is served again when all are');
 
 my ($out, $err) = run_sql($node, 'postgres', q{ALTER SYSTEM SET jobq.databases = 'a,,"b'});
-like($err, qr/invalid value for parameter "jobq.databases"/, 'a list that cannot be read is refused');
+like($err, qr/invalid value for parameter "jobq.databases"/, 'a malformed list is rejected');
 
-# ---- a template is nobody's database
+# ---- a template database has no worker
 
 value($node, 'postgres', q{CREATE DATABASE pattern});
 value($node, 'pattern', 'CREATE EXTENSION jobq');
-becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern')}, 'nobody in it');
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern')}, 'no worker is connected to the template');
 value($node, 'postgres', q{ALTER DATABASE pattern IS_TEMPLATE true});
-is(value($node, 'one', q{SELECT state FROM jobq.workers WHERE database = 'pattern'}), 'template', 'jobq.workers says why it has no worker');
+is(value($node, 'one', q{SELECT state FROM jobq.workers WHERE database = 'pattern'}), 'template', 'jobq.workers says that the database is a template');
 value($node, 'template1', 'CREATE EXTENSION jobq');
-is(value($node, 'one', q{SELECT count(*) FROM jobq.workers WHERE database = 'template1'}), '0', 'and nothing of one that has never been served');
+is(value($node, 'one', q{SELECT count(*) FROM jobq.workers WHERE database = 'template1'}), '0', 'a template that was never served is not in jobq.workers');
 value($node, 'template1', 'DROP EXTENSION jobq');
 value($node, 'postgres', q{CREATE DATABASE made TEMPLATE pattern});
 enqueue_delayed('made');
 promoted('made', 'a database made from a template with the extension is served');
 
-# ---- no worker slot: a warning, no failure
+# ---- no free worker slot: a warning, not a failure
 
-# One slot beside the launcher's, and a parallel query sits in it.
+# There is one slot besides that of the launcher, and a parallel query occupies it.
 settings($node, 'max_worker_processes = 2', 'jobq.enabled = off');
 $node->restart;
 my $greedy = session($node, 'postgres');
-# PostgreSQL 16 gave the setting another name.
+# The setting was renamed in PostgreSQL 16.
 $greedy->query(q{SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
 $greedy->query_until(qr/started/, "\\echo started\nSELECT pg_sleep(600);\n");
 my $slot_taken = q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'parallel worker')};
 becomes_true($node, 'postgres', $slot_taken, 'the only worker slot is taken');
 my $position = log_size($node);
 reload('jobq.enabled = on');
-is(enqueue_delayed('one') > 0 ? 1 : 0, 1, 'no call fails for it');
+is(enqueue_delayed('one') > 0 ? 1 : 0, 1, 'an enqueue works without a worker slot');
 my $warning = qr/WARNING:  [^\n]*max_worker_processes is exhausted/;
-ok(seconds_until(sub { count_in_log($node, $warning, $position) }), 'there is a warning');
-like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'with a hint');
-is(sqlstate($node, 'one', q{SELECT jobq_claim('nothing')}), '00000', 'a claim works');
+ok(seconds_until(sub { count_in_log($node, $warning, $position) }), 'the log contains a warning');
+like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'the warning has a hint');
+is(sqlstate($node, 'one', q{SELECT jobq_claim('nothing')}), '00000', 'a claim works without a worker slot');
 like(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}),
-    qr/max_worker_processes/, 'jobq.workers shows it');
+    qr/max_worker_processes/, 'jobq.workers shows the warning');
 becomes_true($node, 'one', q{SELECT clock_timestamp() > run_at + interval '2500 ms' FROM jobq.jobs WHERE status = 'scheduled'},
-    'it lasts');
+    'the launcher keeps retrying');
 is(count_in_log($node, $warning, $position), 1, 'the warning is not repeated');
-is(value($node, 'postgres', $slot_taken), 't', 'all the time');
+is(value($node, 'postgres', $slot_taken), 't', 'the slot was occupied the whole time');
 
 run_sql($node, 'postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity
     WHERE query LIKE '%pg_sleep(600)%' AND backend_type = 'client backend' AND pid <> pg_backend_pid()});
-my $recovered = promoted('one', 'work goes on when there is a slot');
-report_seconds('promoted after a worker slot was free', $recovered);
+my $recovered = promoted('one', 'a job is promoted when a slot is free');
+report_seconds('time from the free worker slot to the promotion', $recovered);
 $greedy->quit;
 
-# Now all databases share the one slot.
+# Now all databases share the only slot.
 keep_in_use($node, $_) for @databases;
 for my $round (1 .. 3)
 {
     my %before = map { $_ => rounds($_) } @databases;
     becomes_true($node, 'one', "SELECT rounds > $before{$_} FROM jobq.workers WHERE database = '$_'",
-        "turn $round of $_ in the one slot") for @databases;
+        "turn $round: the worker in the only slot serves $_") for @databases;
 }
-cmp_ok(count_in_log($node, $warning, $position), '<=', 2, 'taking turns fills no log');
+cmp_ok(count_in_log($node, $warning, $position), '<=', 2, 'databases that take turns do not flood the log');
 
 settings($node, 'max_worker_processes = 8');
 $node->restart;
 keep_in_use($node, $_) for @databases;
 becomes_true($node, 'one', "SELECT rounds > 1 FROM jobq.workers WHERE database = '$_'", "$_ is served") for @databases;
-is(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}), '', 'with slots enough nothing is said');
+is(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}), '', 'with enough slots, the launcher has no note');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
 
