@@ -1,5 +1,5 @@
-# One bad database or one bad row does not stop the others. Its error stands in jobq.workers, goes to the log once per
-# change of state, and is over when the cause is.
+# Tests that a broken database or a row that cannot be changed does not stop others. jobq.workers shows the error, the log reports
+# each change of state once, and the error ends when its cause is gone.
 use strict;
 use warnings FATAL => 'all';
 
@@ -27,7 +27,7 @@ sub promoted
         qq{SELECT count(*) > 0 AND bool_and(status = 'pending') FROM jobq.jobs WHERE queue = '$queue'}, $name);
 }
 
-# The worker of the bad database has met the error again and again.
+# Waits until the worker of the bad database has reported the error several times.
 sub keeps_failing
 {
     my ($times, $name) = @_;
@@ -43,14 +43,14 @@ sub keeps_failing
         $name);
 }
 
-# How often an error of the bad database was logged since $position, by duty.
+# Returns how often an error of the bad database has been logged since $position, by duty.
 sub times_logged
 {
     my ($pattern, $position) = @_;
     my ($error, %times) = (0);
     for my $line (split /\n/, log_since($node, $position))
     {
-        # A row that is left out is a warning on one line, a duty that fails is an error with its context.
+        # For a row that is left out, the log has a warning on one line. For a duty that fails, it has an error with a context.
         if ($line =~ /WARNING:  jobq worker for bad, duty (\w+): (.*)/)
         {
             my ($duty, $text) = ($1, $2);
@@ -76,81 +76,81 @@ my $position = log_size($node);
 value($node, 'bad', q{SELECT jobq_create_queue('poison', heartbeat_timeout => '500 ms')});
 value($node, 'bad', q{SELECT jobq_create_queue('sound', heartbeat_timeout => '500 ms')});
 
-# First the rescue: the poison stands in front.
+# The rescue: the row that cannot be changed comes first.
 value($node, 'bad', q{SELECT jobq_enqueue('poison')});
 value($node, 'bad', q{SELECT id FROM jobq_claim('poison', 'a worker')});
 keeps_failing(1, 'the error is recorded');
 like(value($node, 'bad', q{SELECT last_error FROM jobq.workers WHERE database = 'bad'}),
-    qr/rescue: .*this row is poison/, 'with the duty and what happened');
+    qr/rescue: .*this row is poison/, 'with the duty and the error message');
 value($node, 'bad', q{SELECT count(*) FROM jobq_enqueue_many('sound', array_fill('{}'::jsonb, ARRAY[3]))});
 value($node, 'bad', q{SELECT count(*) FROM jobq_claim('sound', 'b worker', batch => 3)});
 
 enqueue_delayed('good', 'q');
 promoted('good', 'q', 'the other database is served');
 enqueue_delayed('bad', 'other duty');
-promoted('bad', 'other duty', 'so are the other duties of the bad database');
-promoted('bad', 'sound', 'and the other rows of the same duty');
+promoted('bad', 'other duty', 'other duties of the bad database continue');
+promoted('bad', 'sound', 'other rows of the same duty are rescued');
 
-# Then the promotion.
+# The promotion.
 value($node, 'bad', q{SELECT jobq_enqueue('poison', kind => 'p', run_at => clock_timestamp() + interval '10 ms')});
-becomes_true($node, 'bad', q{SELECT _due AND run_at < clock_timestamp() FROM jobq.jobs WHERE kind = 'p'}, 'the poison is due');
+becomes_true($node, 'bad', q{SELECT _due AND run_at < clock_timestamp() FROM jobq.jobs WHERE kind = 'p'}, 'the job that cannot be changed is due');
 enqueue_delayed('bad', 'sound again');
-promoted('bad', 'sound again', 'a poisoned row does not stop the promotion of others');
+promoted('bad', 'sound again', 'a job that cannot be changed does not stop the promotion of others');
 
-keeps_failing(3, 'the error lasts');
+keeps_failing(3, 'the error is reported repeatedly');
 my %times = times_logged(qr/this row is poison/, $position);
-is(join(' ', map { "$_ $times{$_}" } sort keys %times), 'promote 1 rescue 1', 'the log has it once for each duty');
+is(join(' ', map { "$_ $times{$_}" } sort keys %times), 'promote 1 rescue 1', 'the log reports the error once per duty');
 
-is(value($node, 'bad', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'bad'}), '', 'nor is it said to be over');
+is(value($node, 'bad', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'bad'}), '', 'jobq.workers does not report that the error is over');
 
 value($node, 'bad', 'DROP TRIGGER refuse ON jobq.jobs');
-promoted('bad', 'poison', 'without the trigger the row is served');
+promoted('bad', 'poison', 'without the trigger the job is rescued');
 my $over = q{SELECT last_error IS NOT NULL AND last_error_over_at > last_error_at FROM jobq.workers WHERE database = 'bad'};
-becomes_true($node, 'bad', $over, 'the error is over, and can be read yet');
+becomes_true($node, 'bad', $over, 'the error is over and still shown');
 enqueue_delayed('bad', 'after');
-promoted('bad', 'after', 'and everything else');
+promoted('bad', 'after', 'other jobs are promoted');
 
-# ---- a table that is not there
+# ---- a missing table
 
 value($node, 'bad', q{SELECT sum(jobq_purge_queue(queue)) FROM jobq.queues});
 keep_in_use($node, 'bad');
 $position = log_size($node);
 value($node, 'bad', 'ALTER TABLE jobq.jobs RENAME TO hidden');
-keeps_failing(2, 'a missing table is an error again and again');
+keeps_failing(2, 'a missing table is reported repeatedly');
 like(value($node, 'good', q{SELECT last_error FROM jobq.workers WHERE database = 'bad'}),
-    qr/"jobq.jobs" does not exist/, 'it stands in jobq.workers, for other databases to see');
-keeps_failing(3, 'it lasts');
+    qr/"jobq.jobs" does not exist/, 'jobq.workers shows the error to sessions in other databases');
+keeps_failing(3, 'the error persists');
 my $missing = qr/relation "jobq.jobs" does not exist/;
 ok(seconds_until(
         sub {
             %times = times_logged($missing, $position);
             return $times{promote} && $times{rescue} && $times{planning};
         }),
-    'it is in the log') or diag(join ' ', %times);
-is(join(' ', grep { $_ ne '1' } values %times), '', 'once for each duty');
+    'it is in the log') or diag(join 'the log reports the error of each duty', %times);
+is(join(' ', grep { $_ ne '1' } values %times), '', 'once per duty');
 enqueue_delayed('good', 'meanwhile');
 promoted('good', 'meanwhile', 'the other database is served');
 
 value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO jobs');
 enqueue_delayed('bad', 'back');
-promoted('bad', 'back', 'the table is back, and so are the duties');
+promoted('bad', 'back', 'the duties continue when the table is back');
 my @silent;
 seconds_until(sub { @silent = grep { !count_in_log($node, qr/bad recovered from error in (?:duty|step) $_\b/, $position) } keys %times; return !@silent });
-is("@silent", '', 'the log says of each duty that it has recovered');
+is("@silent", '', 'the log reports the recovery of each duty');
 
-# Broken a second time is logged a second time.
+# An error that occurs again is logged again.
 $position = log_size($node);
 value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
 ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) }),
-    'another error is logged');
+    'an error of another duty is logged');
 value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO tick_state');
-ok(seconds_until(sub { count_in_log($node, qr/recovered from error in duty prune/, $position) }), 'and its end');
+ok(seconds_until(sub { count_in_log($node, qr/recovered from error in duty prune/, $position) }), 'its end is logged');
 value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
 ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) == 2 }),
-    'and the same error when it comes back');
+    'the same error is logged again when it reoccurs');
 value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO tick_state');
 
-# ---- a database that nobody can connect to
+# ---- a database that allows no connections
 
 value($node, 'postgres', q{CREATE DATABASE shut});
 value($node, 'shut', 'CREATE EXTENSION jobq');
@@ -159,10 +159,10 @@ await_worker($node, 'shut');
 my $inside = session($node, 'shut');
 value($node, 'postgres', q{ALTER DATABASE shut ALLOW_CONNECTIONS false});
 $inside->query_safe(q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '100 ms')});
-becomes_true($node, 'good', q{SELECT note LIKE 'the database allows no connections%' FROM jobq.workers WHERE database = 'shut'}, 'it says so');
+becomes_true($node, 'good', q{SELECT note LIKE 'the database allows no connections%' FROM jobq.workers WHERE database = 'shut'}, 'jobq.workers says that the database allows no connections');
 end_sessions($inside);
 enqueue_delayed('good', 'last');
-promoted('good', 'last', 'a database without connections stops nobody');
+promoted('good', 'last', 'a database without connections does not stop the others');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
 

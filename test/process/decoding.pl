@@ -1,5 +1,6 @@
-# Logical decoding of a busy queue, by test_decoding and by wal2json: what they say adds up to the tables, and each committed job
-# is in it once, no other. Wide payloads lie in the TOAST table, and later changes of their jobs do not repeat them.
+# Tests logical decoding of a busy queue with test_decoding and wal2json: the decoded changes add up to the tables, and they contain
+# each committed job exactly once and no other job. Wide payloads are stored in the TOAST table; later changes of their jobs do not
+# repeat them.
 use strict;
 use warnings FATAL => 'all';
 
@@ -25,7 +26,7 @@ if (-e "$libraries/wal2json.so")
     $plugins{wal2json} = { options => q{'format-version', '2', 'include-types', 'off', 'include-transaction', 'off', 'add-tables', 'jobq.jobs,jobq.attempts'}, read => \&read_wal2json };
 }
 else { diag('not installed, left out: wal2json'); }
-# Servers of August 2026 and later load no plugin that is not named.
+# Servers of August 2026 and later load only output plugins that are listed in this setting.
 if (value($node, 'work', q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '1')
 {
     settings($node, 'output_plugin_libraries = ' . q{'} . join(', ', keys %plugins) . q{'});
@@ -33,7 +34,7 @@ if (value($node, 'work', q{SELECT count(*) FROM pg_settings WHERE name = 'output
 }
 value($node, 'work', "SELECT pg_create_logical_replication_slot('$_', '$_')") for sort keys %plugins;
 
-# ---- a busy queue: each call, transactions that roll back in part or as a whole, prepared ones
+# ---- a busy queue: calls of every kind, transactions that are rolled back partly or entirely, prepared transactions
 
 value($node, 'work', q{
     SELECT jobq_create_queue('brief', keep_completed => '0', keep_failed => '0'), jobq_set_limit('busy 1', max_running => 5);
@@ -77,7 +78,7 @@ for my $client (1 .. 3)
     $out[$client] = '';
     push @clients, start([ 'psql', '-XqAt', '-f', $script, $node->connstr('work') ], '>', '/dev/null', '2>', \$out[$client]);
 }
-# Slots are read while it goes on, too.
+# The slots are also read during the load.
 my %decoded = map { $_ => {} } keys %plugins;
 while (grep { $_->pumpable } @clients)
 {
@@ -86,13 +87,13 @@ while (grep { $_->pumpable } @clients)
     usleep(100_000);
 }
 $_->finish for @clients;
-is(join('', @out[ 1 .. 3 ]), '', 'nobody meets an error');
+is(join('', @out[ 1 .. 3 ]), '', 'no client reports an error');
 
-# What runs is rescued; then nothing changes any more.
+# Running jobs are rescued; after that nothing changes any more.
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'processing')}, 'running jobs are rescued');
 settings($node, 'jobq.enabled = off');
 $node->reload;
-becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'the worker rests');
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'the worker has exited');
 
 my %committed = map { $_ => 1 } split /\n/, value($node, 'work', 'SELECT id FROM committed');
 cmp_ok(scalar keys %committed, '>', 200, 'jobs: ' . keys %committed);
@@ -100,27 +101,27 @@ for my $plugin (sort keys %plugins)
 {
     decode($plugin);
     my $seen = $decoded{$plugin};
-    is_deeply([ sort grep { $seen->{inserted}{$_} != 1 } keys %{ $seen->{inserted} } ], [], "$plugin: each job comes once");
-    is_deeply([ sort keys %{ $seen->{inserted} } ], [ sort keys %committed ], "$plugin: all that was committed and nothing else");
-    cmp_ok($seen->{changes}{$_} // 0, '>', 50, "$plugin: $_") for qw(INSERT UPDATE DELETE);
+    is_deeply([ sort grep { $seen->{inserted}{$_} != 1 } keys %{ $seen->{inserted} } ], [], "$plugin: each job is inserted once");
+    is_deeply([ sort keys %{ $seen->{inserted} } ], [ sort keys %committed ], "$plugin: the inserted jobs are exactly the committed ones");
+    cmp_ok($seen->{changes}{$_} // 0, '>', 50, "$plugin: many $_ changes") for qw(INSERT UPDATE DELETE);
     for my $table (sort keys %tables)
     {
         my %rows = rows_of($table);
         my $got = $seen->{rows}{$table} // {};
-        is_deeply([ sort keys %$got ], [ sort keys %rows ], "$plugin: the rows of $table");
-        is_deeply([ grep { !same($got->{$_}, $rows{$_}) } sort keys %rows ], [], "$plugin: each as it is there");
+        is_deeply([ sort keys %$got ], [ sort keys %rows ], "$plugin: the decoded rows of $table are those of the table");
+        is_deeply([ grep { !same($got->{$_}, $rows{$_}) } sort keys %rows ], [], "$plugin: the columns of each row are equal");
     }
 }
 
-# A lost change would be seen.
+# The comparison detects a lost change.
 my ($plugin) = sort keys %plugins;
 my %rows = rows_of('jobq.jobs');
 my ($id) = sort keys %rows;
-ok(!same({ %{ $decoded{$plugin}{rows}{'jobq.jobs'}{$id} }, status => 'lost' }, $rows{$id}), 'another status is no such row');
+ok(!same({ %{ $decoded{$plugin}{rows}{'jobq.jobs'}{$id} }, status => 'lost' }, $rows{$id}), 'a row with another status is different');
 
 value($node, 'work', "SELECT pg_drop_replication_slot('$_')") for sort keys %plugins;
 unlike(log_since($node), qr/PANIC|TRAP|terminated by signal|XX000/, 'no crash, no internal error');
-# ---- a handler that fails while it reads a slot lets it go, as a session would
+# ---- a handler that fails while it reads a slot releases the slot, as a session would
 
 my $reader = q{
     CREATE ROLE reader LOGIN REPLICATION;
@@ -133,13 +134,13 @@ settings($node, 'jobq.enabled = on');
 $node->reload;
 value($node, 'work', qq{SELECT jobq_enqueue('slots', '{"slot": "$_"}', max_attempts => 1)}) for qw(first second);
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'slots' AND status = 'failed' AND error ~ 'no-such-option'}, 'a handler fails while it reads a slot');
-is(value($node, 'work', q{SELECT string_agg(slot_name || ' ' || active, ', ' ORDER BY slot_name) FROM pg_replication_slots}), 'first false, second false', 'its executor holds none afterwards');
-is(value($node, 'work', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'jobq executor'}), '1', 'which is still there');
+is(value($node, 'work', q{SELECT string_agg(slot_name || ' ' || active, ', ' ORDER BY slot_name) FROM pg_replication_slots}), 'first false, second false', 'its executor holds no slot afterwards');
+is(value($node, 'work', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'jobq executor'}), '1', 'the executor is still running');
 
 $node->stop;
 done_testing();
 
-# Rows as hashes of texts, by their key. NULL is left out.
+# Returns the rows of a table by key. Each row is a hash of texts without the columns that are NULL.
 sub rows_of
 {
     my ($table) = @_;
@@ -164,7 +165,7 @@ sub same
     return !grep { !defined $got->{$_} || $got->{$_} ne $wanted->{$_} } keys %$wanted;
 }
 
-# Takes what a slot has, and applies it to the rows.
+# Reads the changes from a slot and applies them to the decoded rows.
 sub decode
 {
     my ($name) = @_;
@@ -178,7 +179,7 @@ sub decode
         $seen->{changes}{$change}++;
         $seen->{inserted}{$key}++ if $change eq 'INSERT' && $table eq 'jobq.jobs';
         if ($change eq 'DELETE') { delete $rows->{$key}; next; }
-        # A value that lies outside the row and has not changed is left out.
+        # An UPDATE leaves out a TOASTed value that it does not change.
         my %row = (%{ $change eq 'UPDATE' ? $rows->{$key} // {} : {} }, %$row);
         delete $row{$_} for grep { !defined $row{$_} } keys %row;
         $rows->{$key} = \%row;

@@ -1,6 +1,6 @@
-# Constraints that are checked at the end of the transaction, on jobq.jobs and to it, stop no duty of the background worker:
-# the job that fails one is left out and named, the others go on. A worker has restricted rights, with which nothing can
-# be deferred. As whom it runs, and what fails at the COMMIT itself.
+# Tests deferred constraints of users on jobq.jobs and foreign keys to it. They stop no duty of the background worker: the worker
+# leaves out the job that violates one, names it, and processes the others. A worker runs with restricted rights, in which nothing
+# can be deferred. Also tests as which role a deferred trigger runs, and errors that occur only at COMMIT.
 use strict;
 use warnings FATAL => 'all';
 
@@ -13,7 +13,7 @@ use Test::More;
 my $node = preloaded('deferred', conf => ["jobq.cancel_grace = '200ms'", "jobq.tick_interval = '200ms'"]);
 database($node, 'd');
 
-# Two jobs for each duty; what the constraint says of them decides which one is changed.
+# There are two jobs for each duty; the constraint decides which of them can be changed.
 value(
     $node, 'd', q{
     CREATE FUNCTION keep_bad() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -30,10 +30,10 @@ value(
     $node, 'd', q{
     CREATE CONSTRAINT TRIGGER keep_bad AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION keep_bad()});
-# A unique constraint that waits, too.
+# A deferred unique constraint.
 value($node, 'd', q{ALTER TABLE jobq.jobs ADD CONSTRAINT once UNIQUE (worker_id, payload, queue) DEFERRABLE INITIALLY DEFERRED});
 
-# In one transaction, so that the worker finds both together.
+# Enqueues both jobs in one transaction, so that the worker finds them together.
 sub enqueue_both {
     my ($queue, $more) = @_;
     value($node, 'd', qq{SELECT count(jobq_enqueue('$queue', to_jsonb(p)$more)) FROM unnest('{bad,good}'::text[]) p});
@@ -52,7 +52,7 @@ sub is_left_out {
 enqueue_both('promote', q{, run_at => clock_timestamp() + interval '1 s'});
 becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'promote' AND payload = '"good"'}, 'a job is promoted');
 is_left_out('promote', 'bad jobs stay as they are');
-is(value($node, 'd', q{SELECT status FROM jobq.jobs WHERE queue = 'promote' AND payload = '"bad"'}), 'scheduled', 'the other one is as it was');
+is(value($node, 'd', q{SELECT status FROM jobq.jobs WHERE queue = 'promote' AND payload = '"bad"'}), 'scheduled', 'the other job is unchanged');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
 # ---- rescue
@@ -63,7 +63,7 @@ becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue 
 is_left_out('rescue', 'bad jobs stay as they are');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
-# ---- running jobs enter the rescue's index
+# ---- the lease of a running job is entered into the rescue's index
 
 value(
     $node, 'd', q{
@@ -77,35 +77,35 @@ value(
     CREATE CONSTRAINT TRIGGER unwatched AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION unwatched()});
 enqueue_both('rescue', '');
-is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('rescue', 'young', batch => 2)}), 2, 'two jobs are claimed by a worker that falls silent');
-becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"good"'}, 'a job is marked, and rescued');
+is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('rescue', 'young', batch => 2)}), 2, 'two jobs are claimed by a worker that sends no heartbeats');
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"good"'}, 'a job is indexed and rescued');
 is_left_out('rescue', 'nobody watches bad jobs');
-# Tried again and again, but at intervals.
+# The worker retries the other job at intervals.
 my $rounds = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'd'};
 my ($begin, $before) = split /\|/, value($node, 'd', $rounds);
-becomes_true($node, 'd', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $before + 2 FROM jobq.workers WHERE database = 'd'", 'the worker comes by for seconds');
+becomes_true($node, 'd', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $before + 2 FROM jobq.workers WHERE database = 'd'", 'the worker runs for seconds');
 my ($end, $after) = split /\|/, value($node, 'd', $rounds);
-cmp_ok($after - $before, '<', 20 * ($end - $begin), 'a few times a second');
+cmp_ok($after - $before, '<', 20 * ($end - $begin), 'a few rounds per second');
 value($node, 'd', q{DROP FUNCTION unwatched CASCADE});
-becomes_true($node, 'd', q{SELECT _rescue_indexed FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"bad"'}, 'the other one, when it can be');
+becomes_true($node, 'd', q{SELECT _rescue_indexed FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"bad"'}, 'the other job is indexed when the constraint permits it');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
 # ---- forced cancellation
 
 enqueue_both('cancel', '');
-is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('cancel', 'deaf', batch => 2), jobq_cancel(id)}), 2, 'two jobs are to be cancelled');
+is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('cancel', 'deaf', batch => 2), jobq_cancel(id)}), 2, 'two jobs are requested to be cancelled');
 becomes_true($node, 'd', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE queue = 'cancel' AND payload = '"good"'}, 'a job is cancelled');
 is_left_out('cancel', 'bad jobs stay as they are');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
-# ---- the head of a group, and what a dependency sets free
+# ---- the head of a group
 
 value($node, 'd', q{SELECT jobq_enqueue('groups', '"bad"', group_key => 'b'), jobq_enqueue('groups', '"good"', group_key => 'g')});
 becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'groups' AND payload = '"good"'}, 'a job becomes the head of its group');
-becomes_true($node, 'd', q{SELECT last_error ~ 'bad jobs stay' FROM jobq.workers WHERE database = 'd'}, 'another does not, and is named');
+becomes_true($node, 'd', q{SELECT last_error ~ 'bad jobs stay' FROM jobq.workers WHERE database = 'd'}, 'the other job does not and is named');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
-# ---- prune: a row elsewhere refers to one of the jobs
+# ---- prune: a row of another table refers to one of the jobs
 
 keep_in_use($node, 'd');
 enqueue_both('prune', '');
@@ -114,10 +114,10 @@ value($node, 'd', q{ALTER TABLE jobq.jobs DISABLE TRIGGER keep_bad});
 is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('prune', 'w', batch => 2), jobq_complete(id, lease) c WHERE c}), 2, 'two jobs are completed');
 becomes_true($node, 'd', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'prune'}, 'a job is pruned');
 is_left_out('prune', 'update or delete on table "jobs" violates foreign key constraint');
-is(value($node, 'd', q{SELECT payload FROM jobq.jobs WHERE queue = 'prune'}), '"bad"', 'not the one that is referred to');
+is(value($node, 'd', q{SELECT payload FROM jobq.jobs WHERE queue = 'prune'}), '"bad"', 'the job that is referred to is not pruned');
 value($node, 'd', q{DELETE FROM referring; DELETE FROM jobq.jobs});
 
-# ---- a handler whose executor claims the next job with the completion
+# ---- a handler whose executor completes a job and claims the next one in one transaction
 
 value(
     $node, 'd', q{
@@ -135,10 +135,10 @@ value(
     FOR EACH ROW EXECUTE FUNCTION unclaimed()});
 value($node, 'd', q{SELECT jobq_enqueue('handled', '"good"', max_attempts => 1), jobq_enqueue('handled', '"bad"')});
 becomes_true($node, 'd', q{SELECT status > 'processing' FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}, 'a job is handled');
-is(value($node, 'd', q{SELECT status, error FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}), 'completed|', 'and has not failed for the next one');
-is(value($node, 'd', q{SELECT status, attempts FROM jobq.jobs WHERE queue = 'handled' AND payload = '"bad"'}), 'pending|0', 'which cannot be claimed');
+is(value($node, 'd', q{SELECT status, error FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}), 'completed|', 'the completed job did not fail because of the next one');
+is(value($node, 'd', q{SELECT status, attempts FROM jobq.jobs WHERE queue = 'handled' AND payload = '"bad"'}), 'pending|0', 'the next job, which cannot be claimed, is unchanged');
 
-# ---- as whom a deferred trigger runs that waits for the COMMIT
+# ---- the role as which a deferred trigger runs at COMMIT
 
 my $seen_by = q{
     CREATE ROLE app LOGIN; SELECT jobq_grant('app', 'producer');
@@ -151,7 +151,8 @@ is(value($node, 'd', 'SELECT by FROM seen'), value($node, 'd', q{SELECT CASE WHE
     'as the role of the session, from PostgreSQL 18 on as the owner of the extension');
 value($node, 'd', q{DROP FUNCTION see CASCADE; DELETE FROM jobq.jobs});
 
-# ---- what fails at its COMMIT only, what another server refuses, say: it is not told as done, and backs off
+# ---- a duty that fails only at COMMIT, for example because a foreign server rejects a change, is not logged as done and is retried
+# after a delay
 
 my $port = $node->port;
 my $host = $node->host;
@@ -172,9 +173,9 @@ my $position = log_size($node);
 value($node, 'd', q{SELECT jobq_enqueue('told', run_at => clock_timestamp() + interval '1 s')});
 becomes_true($node, 'd', q{SELECT last_error LIKE 'promote: not at the end%' AND last_error_over_at IS NULL FROM jobq.workers WHERE database = 'd'}, 'a promotion fails at its COMMIT');
 value($node, 'd', q{ALTER TABLE jobq.jobs DISABLE TRIGGER tell_remote});
-becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'told'}, 'the next one does not');
-becomes_true($node, 'd', q{SELECT last_error_over_at IS NOT NULL FROM jobq.workers WHERE database = 'd'}, 'which ends the error');
-ok(defined seconds_until(sub { count_in_log($node, qr/promote 1\b/, $position) }), 'the log tells of it');
-is(count_in_log($node, qr/promote 1\b/, $position), 1, 'once');
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'told'}, 'the next attempt succeeds');
+becomes_true($node, 'd', q{SELECT last_error_over_at IS NOT NULL FROM jobq.workers WHERE database = 'd'}, 'a successful attempt ends the error');
+ok(defined seconds_until(sub { count_in_log($node, qr/promote 1\b/, $position) }), 'the log reports the promotion');
+is(count_in_log($node, qr/promote 1\b/, $position), 1, 'the log reports it once');
 
 done_testing();

@@ -1,5 +1,5 @@
-# Jobs that depend on others, while the background worker hears of what happens from commits alone: its repair does not come
-# round. Large fans, latency, many at once, PREPARE TRANSACTION, a crash, changes that nobody is told of.
+# Tests jobs that depend on others, while the background worker learns of changes only from commits, because its repair does not run
+# in time: large fans, latency, many jobs at once, PREPARE TRANSACTION, a crash, and changes that are not published.
 use strict;
 use warnings FATAL => 'all';
 
@@ -56,7 +56,7 @@ BEGIN
 END $$;
 SQL
 
-# ---- out into 10,000 and back
+# ---- one job, then 10,000 jobs, then one job again
 
 my $begun = time;
 value($node, 'work', <<'SQL');
@@ -67,12 +67,12 @@ SELECT jobq_enqueue('fan', kind => 'join', depends_on => ARRAY(SELECT id FROM jo
 SQL
 my @workers = map { session($node, 'work') } 1 .. 3;
 $_->query_until(qr/begun/, "\\echo begun\nCALL work('fan');\n") for @workers;
-becomes_true($node, 'work', q{SELECT status = 'completed' FROM jobq.jobs WHERE kind = 'join'}, 'out into 10,000 and back');
+becomes_true($node, 'work', q{SELECT status = 'completed' FROM jobq.jobs WHERE kind = 'join'}, 'the job that depends on 10,000 jobs completes');
 my $seconds = time - $begun;
 report_seconds('enqueue, run and join 10,000 jobs by 3 workers', $seconds);
 $_->quit for @workers;
-is(value($node, 'work', q{SELECT states('fan')}), 'completed 10002', 'all of them');
-is(value($node, 'work', 'SELECT count(*) FROM early'), '0', 'each after what it depends on');
+is(value($node, 'work', q{SELECT states('fan')}), 'completed 10002', 'all jobs are completed');
+is(value($node, 'work', 'SELECT count(*) FROM early'), '0', 'each job ran after its dependencies');
 is(value($node, 'work', q{SELECT completed FROM jobq.queue_stats WHERE queue = 'fan'}), '10002', 'the counters are exact');
 
 # ---- one after the other
@@ -81,9 +81,9 @@ value($node, 'work', 'CALL chain(200)');
 is(value($node, 'work', q{SELECT states('chain')}), 'completed 201', 'a chain of 200');
 my $median = value($node, 'work', 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) FROM latency');
 diag sprintf('from a completion to the claim of the next: median %.2f ms', $median);
-in_time($median / 1000, 0.1, 'the worker is told at once', 30);
+in_time($median / 1000, 0.1, 'the worker wakes up at once', 30);
 
-# ---- a failure of one that is not active; thousands at once
+# ---- a job fails on which other jobs depend, but not with their active edge; thousands of dependencies at once
 
 value($node, 'work', <<'SQL');
 SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[6000]));
@@ -92,12 +92,12 @@ SELECT jobq_enqueue('many', kind => 'all the same', on_dependency_failure => 'ru
 SELECT jobq_fail(id, lease, 'first', retry => false) FROM jobq_claim('many');
 SQL
 becomes_true($node, 'work', q{SELECT status = 'cancelled' AND error LIKE 'dependency % failed: first' FROM jobq.jobs WHERE kind = 'all'},
-    'the first of 6,000 fails: what depends on all is cancelled');
+    'the first of 6,000 dependencies fails, so the job that depends on all of them is cancelled');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('many', batch => 6000)});
 becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE kind = 'all the same'},
-    'more completions in one transaction than are told of one by one');
+    'a job is unblocked by more completions in one transaction than are published individually');
 
-# ---- while the producer has yet to commit
+# ---- dependencies that finish before the producer of their dependent commits
 
 value($node, 'work', q{SELECT jobq_enqueue('open', kind => k) FROM unnest('{a,b,c}'::text[]) k});
 my $producer = session($node, 'work');
@@ -107,8 +107,8 @@ $producer->query(q{SELECT jobq_enqueue('open', kind => 'after c', depends_on => 
 value($node, 'work', q{SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('open', kinds => '{a}')});
 value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('open', kinds => '{c}')});
 $producer->query('COMMIT');
-becomes_true($node, 'work', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE kind = 'after a, b'}, 'one of two had failed');
-becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE kind = 'after c'}, 'the only one had completed');
+becomes_true($node, 'work', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE kind = 'after a, b'}, 'a job is cancelled because one of its two dependencies has failed');
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE kind = 'after c'}, 'a job is unblocked because its only dependency has completed');
 $producer->quit;
 
 # ---- PREPARE TRANSACTION
@@ -124,7 +124,7 @@ PREPARE TRANSACTION 'complete';
 COMMIT PREPARED 'complete';
 COMMIT PREPARED 'enqueue';
 SQL
-becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'two' AND kind = 'b'}, 'completed, then enqueued by COMMIT PREPARED');
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'two' AND kind = 'b'}, 'a dependency completed before its dependent was committed by COMMIT PREPARED');
 value($node, 'work', <<'SQL');
 SELECT jobq_enqueue('two', kind => 'c', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'two' AND kind = 'b'));
 BEGIN;
@@ -132,9 +132,9 @@ SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('two');
 PREPARE TRANSACTION 'fail';
 COMMIT PREPARED 'fail';
 SQL
-becomes_true($node, 'work', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE queue = 'two' AND kind = 'c'}, 'failed by COMMIT PREPARED');
+becomes_true($node, 'work', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE queue = 'two' AND kind = 'c'}, 'a dependency is failed by COMMIT PREPARED');
 
-# ---- a crash: the completions are on the disk, what follows from them is not
+# ---- a crash after the completions are durable and before the dependents are changed
 
 value($node, 'work', <<'SQL');
 SELECT jobq_enqueue('crash', kind => 'good'), jobq_enqueue('crash', kind => 'bad');
@@ -144,13 +144,13 @@ my $holder = session($node, 'work');
 $holder->query('BEGIN');
 $holder->query(q{SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE queue = 'crash' AND kind LIKE 'after%' FOR UPDATE) h});
 value($node, 'work', q{SELECT CASE kind WHEN 'good' THEN jobq_complete(id, lease)::text ELSE jobq_fail(id, lease, retry => false)::text END FROM jobq_claim('crash', batch => 2)});
-is(value($node, 'work', q{SELECT states('crash')}), 'blocked 2, completed 1, failed 1', 'somebody holds the jobs that wait');
+is(value($node, 'work', q{SELECT states('crash')}), 'blocked 2, completed 1, failed 1', 'another session holds locks on the blocked jobs');
 $node->stop('immediate');
 eval { $holder->quit };
 $node->start;
-becomes_true($node, 'work', q{SELECT states('crash') = 'pending 1, completed 1, failed 1, cancelled 1'}, 'after the crash they are found');
+becomes_true($node, 'work', q{SELECT states('crash') = 'pending 1, completed 1, failed 1, cancelled 1'}, 'the dependents are processed after the crash');
 
-# ---- what nobody is told of
+# ---- changes that are not published
 
 value($node, 'work', <<'SQL');
 SELECT jobq_enqueue('quiet', kind => 'a');
@@ -161,9 +161,9 @@ UPDATE jobq.jobs SET status = 'completed', finished_at = now(), _ready = NULL WH
 RESET session_replication_role;
 SELECT jobq_tick();
 SQL
-is(value($node, 'work', q{SELECT states('quiet')}), 'pending 1, completed 1', 'jobq_tick() searches');
+is(value($node, 'work', q{SELECT states('quiet')}), 'pending 1, completed 1', 'jobq_tick() finds the dependent');
 
-# ---- no worker at all
+# ---- without a worker
 
 settings($node, 'jobq.enabled = off');
 $node->restart;
@@ -175,7 +175,7 @@ SELECT jobq_enqueue('tick', kind => 'd', depends_on => ARRAY(SELECT max(id) FROM
 SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('tick');
 SELECT jobq_tick();
 SQL
-is(value($node, 'work', q{SELECT states('tick')}), 'failed 1, cancelled 3', 'one call goes down the whole chain');
+is(value($node, 'work', q{SELECT states('tick')}), 'failed 1, cancelled 3', 'one call cancels the whole chain');
 
 $node->stop;
 done_testing();

@@ -1,4 +1,4 @@
-# pg_dump and its restore, as text and as an archive, keep every job, attempt and setting; the restored queue works.
+# Tests that pg_dump and a restore, as text and as an archive, keep every job, attempt, and setting, and that the restored queue works.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,7 +12,7 @@ use Test::More;
 my $node = preloaded('dump');
 database($node, 'source');
 
-# ---- jobs in every status, nothing of which is due while the test runs
+# ---- jobs in every status; none of them becomes due during the test
 
 value($node, 'source', <<'SQL');
 SELECT jobq_create_queue('mail', max_attempts => 5, heartbeat_timeout => '2 h', keep_completed => '30 days');
@@ -68,7 +68,7 @@ SELECT jobq_complete(id, lease, payload) FROM jobq_claim('children', 'w1');
 SET session_replication_role = replica;
 UPDATE jobq.jobs SET created_at = '-infinity', attempts = -5, _lease_timeout = '0', worker_id = repeat('w', 300) WHERE queue = 'idle';
 SQL
-# A role of one queue, under another name since; and what one that was dropped has left behind.
+# A role that is restricted to one queue and has been renamed since, and the row that a dropped role has left.
 value($node, 'source', <<'SQL');
 CREATE ROLE mailer;
 CREATE ROLE gone;
@@ -77,7 +77,7 @@ ALTER ROLE mailer RENAME TO postman;
 DROP OWNED BY gone;
 DROP ROLE gone;
 SQL
-is(value($node, 'source', 'SELECT count(*) FROM jobq.queue_grants'), 2, 'there is a row of a role that was dropped');
+is(value($node, 'source', 'SELECT count(*) FROM jobq.queue_grants'), 2, 'the row of a dropped role is still there');
 is( value($node, 'source', 'SELECT string_agg(DISTINCT status::text, chr(32) ORDER BY status::text) FROM jobq.jobs'),
     'blocked cancelled completed failed pending processing scheduled', 'there is a job in every status');
 
@@ -90,9 +90,9 @@ sub claims_as_postman
 }
 
 my @contents = (
-    # All but _claim_xid, a transaction of the other cluster, which means nothing here and must not, and _rescue_indexed, which a
-    # young lease gets late, and a restored one at once; and the slots of limits, which the tick gives it. Numbers differ from
-    # database to database, because each has its own secret: here it counts that they are the numbers of the words.
+    # All columns except _claim_xid, which refers to a transaction of the other cluster and must not be restored; _rescue_indexed, which
+    # becomes true late for a young lease and at once for a restored one; and the slots of limits, which the tick assigns. Hashes differ
+    # between databases, because each database has its own secret: the query compares them with the hashes of the names.
     [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_slot_seq,_lane,_group_waiting,_group_active,_round_robin_key}'::text[],
                        j._lane = jobq.lane_of(queue, kind, version, requires), j._group_waiting = jobq.group_of(queue, group_key),
                        j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)
@@ -113,7 +113,7 @@ my @contents = (
 );
 my %before = map { $_->[0] => value($node, 'source', $_->[1]) } @contents;
 
-# ---- the ways to make a copy
+# ---- the ways to copy a database
 
 my $directory = PostgreSQL::Test::Utils::tempdir;
 my %restore = (
@@ -132,7 +132,7 @@ my %restore = (
         $node->command_ok([ 'pg_restore', '--exit-on-error', '-j2', '-d', $node->connstr('parallel'), "$directory/parallel" ],
             'pg_restore -j2');
     },
-    # pg_dump -C restores such a setting before the data.
+    # With pg_dump -C, the restore sets such a default of the database before it loads the data.
     strict => sub {
         value($node, 'postgres', q{ALTER DATABASE strict SET default_transaction_isolation = 'repeatable read'});
         $node->command_ok([ 'pg_dump', '-f', "$directory/strict", $node->connstr('source') ], 'pg_dump');
@@ -146,40 +146,40 @@ for my $way (sort keys %restore)
     value($node, 'postgres', "CREATE DATABASE $way");
     $restore{$way}->();
     is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE _claim_xid IS NOT NULL}), 0,
-        "$way: no job belongs to a transaction of the other cluster");
+        "$way: no job refers to a transaction of the other cluster");
     for my $part (@contents)
     {
         my ($name, $query) = @$part;
         is(value($node, $way, $query), $before{$name}, "$way: the $name are the same");
     }
-    # The sessions of pg_restore end a moment after it.
+    # The sessions of pg_restore exit shortly after pg_restore.
     becomes_true($node, $way, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'},
         "$way: the restore has ended");
-    is(value($node, $way, 'SELECT jobq_adopt()'), 't', "$way: it is a copy, which is adopted");
+    is(value($node, $way, 'SELECT jobq_adopt()'), 't', "$way: jobq_adopt adopts the copy");
     value($node, $way, 'SELECT count(*) FROM jobq_tick()');
-    is(value($node, $way, 'SELECT count(*) FROM jobq.queue_grants'), 1, "$way: nothing is left of a dropped role");
-    is(claims_as_postman($way, 'idle'), '42501', "$way: a role of one queue is kept from others");
-    is(claims_as_postman($way, 'mail'), 'may', "$way: and works on its own");
-    is(value($node, $way, q{SELECT count(*) FROM jobq_claim('limited', batch => 9)}), 1, "$way: limits hold, and count what runs");
+    is(value($node, $way, 'SELECT count(*) FROM jobq.queue_grants'), 1, "$way: the row of the dropped role is gone");
+    is(claims_as_postman($way, 'idle'), '42501', "$way: a role that is restricted to one queue cannot use another");
+    is(claims_as_postman($way, 'mail'), 'may', "$way: the role can use its own queue");
+    is(value($node, $way, q{SELECT count(*) FROM jobq_claim('limited', batch => 9)}), 1, "$way: limits apply and include the running jobs");
 }
-is(value($node, 'source', $contents[0][1]), $before{jobs}, 'nothing changed in the source meanwhile');
+is(value($node, 'source', $contents[0][1]), $before{jobs}, 'the source has not changed in the meantime');
 
-# ---- life goes on in each copy
+# ---- the copies work
 
 for my $way (sort keys %restore)
 {
     is( value($node, $way, q{SELECT jobq_enqueue('mail', '"new"', priority => -5) - max(id) FROM jobq.jobs}),
-        '1', "$way: the ids go on");
+        '1', "$way: the ids continue");
     is( value($node, $way, q{SELECT payload FROM jobq_claim('mail', 'n')}),
         '"new"', "$way: a new job in an old lane is claimable");
     value($node, $way, q{SELECT jobq_enqueue('mail', '"other"', kind => 'new lane')});
     is( value($node, $way, q{SELECT payload FROM jobq_claim('mail', 'n', kinds => '{new lane}')}),
-        '"other"', "$way: and one in a new lane");
+        '"other"', "$way: a job in a new lane is claimable");
 
     my ($id, $lease) = split /\|/,
       value($node, $way, q{SELECT id, lease FROM jobq.jobs WHERE worker_id = 'w3' ORDER BY id LIMIT 1});
-    is(value($node, $way, "SELECT jobq_heartbeat($id, $lease)"), 'held', "$way: a lease of before the dump holds");
-    is(value($node, $way, "SELECT jobq_complete($id, $lease)"), 't', "$way: and completes");
+    is(value($node, $way, "SELECT jobq_heartbeat($id, $lease)"), 'held', "$way: a lease from before the dump is held");
+    is(value($node, $way, "SELECT jobq_complete($id, $lease)"), 't', "$way: the job of this lease can be completed");
     is(value($node, $way, q{SELECT count(*) FROM jobq_claim('idle')}), '0', "$way: a paused queue is paused");
 
     my $order = q{SELECT string_agg(id::text, ' ' ORDER BY priority, run_at, id) FROM jobq.jobs
@@ -187,82 +187,82 @@ for my $way (sort keys %restore)
     my $expected = value($node, $way, "$order AND requires IS NULL");
     my $number = split / /, $expected;
     my $claimed = join ' ', map { value($node, $way, q{SELECT id FROM jobq_claim('mail', 'n')}) } 1 .. $number;
-    is($claimed, $expected, "$way: jobs are claimed in their order");
+    is($claimed, $expected, "$way: jobs are claimed in order");
     my $rest = value($node, $way, q{SELECT count(*) FROM jobq.jobs
         WHERE status = 'pending' AND queue = 'mail' AND requires = '{gpu}'});
-    cmp_ok($rest, '>', 0, "$way: but for those that need more");
+    cmp_ok($rest, '>', 0, "$way: jobs that require a capability remain");
     is( value($node, $way, q{SELECT count(*) FROM jobq_claim('mail', 'g', batch => 100, capabilities => '{gpu}')}),
-        $rest, "$way: which a worker that has it gets");
+        $rest, "$way: a worker with the capability claims them");
 
     is(value($node, $way, q{SELECT string_agg((_must_end_at - started_at)::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'timed'}),
-        '03:00:00 02:00:00', "$way: running jobs have the time they had");
+        '03:00:00 02:00:00', "$way: running jobs keep their maximum run time");
 
     is(value($node, $way, q{SELECT count(DISTINCT payload), (SELECT count(*) FROM jobq_claim('fair', 'f', batch => 10)) FROM jobq_claim('fair', 'f', batch => 3)}),
-        '3|1', "$way: keys take turns");
+        '3|1', "$way: concurrency keys take turns");
 
-    is(value($node, $way, q{SELECT jobq_redrive('dead letters')}), '1', "$way: a dead letter goes back");
+    is(value($node, $way, q{SELECT jobq_redrive('dead letters')}), '1', "$way: a dead letter is redriven");
     is( value($node, $way, q{SELECT kind || ' ' || attempt FROM jobq_claim('orders', 'n')}),
-        'ship 1', "$way: and is claimable where it came from");
+        'ship 1', "$way: the redriven job is claimable in its original queue");
 
     is( value($node, $way, q{SELECT string_agg(kind || ' ' || status, ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'graph'}),
         'b pending, after blocked', "$way: a job waits for its dependencies");
     value($node, $way, q{SELECT jobq_complete(id, lease, '8') FROM jobq_claim('graph')});
     becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'graph' AND kind = 'after'},
-        "$way: it runs when they have completed");
+        "$way: the job is unblocked when they have completed");
     is( value($node, $way, q{SELECT string_agg(result::text, ' ') FROM jobq_claim('graph') c, jobq_dependency_results(c.id)}),
-        '7 8', "$way: with the results of them all");
+        '7 8', "$way: the job gets the results of all its dependencies");
 
     my $steps = q{SELECT string_agg(format('%s %s', payload, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'steps'};
-    is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: groups have their heads");
+    is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: each group has its head");
     value($node, $way, q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'steps' AND status = 'processing'});
-    becomes_true($node, $way, "SELECT ($steps) = '1 completed, 2 pending, 3 blocked, 4 pending, 5 blocked'", "$way: and go on from there");
+    becomes_true($node, $way, "SELECT ($steps) = '1 completed, 2 pending, 3 blocked, 4 pending, 5 blocked'", "$way: the next job of a group follows its completed head");
 
     my $waits = q{SELECT string_agg(format('%s %s', kind, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'waits'};
-    is(value($node, $way, $waits), 'signalled blocked, told blocked, late blocked, runs processing', "$way: jobs await what they awaited");
-    is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE queue = 'waits' AND _group_active IS NOT NULL}), '4', "$way: and have their turns");
+    is(value($node, $way, $waits), 'signalled blocked, told blocked, late blocked, runs processing', "$way: jobs still await their signals");
+    is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE queue = 'waits' AND _group_active IS NOT NULL}), '4', "$way: the waiting jobs keep their turns in their groups");
     value($node, $way, q{SELECT jobq_signal_job(id, 'e', '9') FROM jobq.jobs WHERE queue = 'waits' AND kind = 'told'});
-    becomes_true($node, $way, "SELECT ($waits) = 'signalled blocked, told pending, late blocked, runs processing'", "$way: a signal wakes one");
+    becomes_true($node, $way, "SELECT ($waits) = 'signalled blocked, told pending, late blocked, runs processing'", "$way: a signal to a job wakes up the job");
     value($node, $way, q{SELECT jobq_signal('waits', 'e', '10')});
-    becomes_true($node, $way, "SELECT ($waits) = 'signalled pending, told pending, late blocked, runs processing'", "$way: and one to the queue");
+    becomes_true($node, $way, "SELECT ($waits) = 'signalled pending, told pending, late blocked, runs processing'", "$way: a signal to the queue wakes up a job");
     is(value($node, $way, q{SELECT string_agg(format('%s %s %s', a.state, a.payload, s.result), ', ' ORDER BY c.id) FROM jobq_claim('waits', 'n', 3) c,
-        jobq_await(c.id, c.lease, 'e') a, jobq_step(c.id, c.lease, 'a') s}), 'ready 10 1, ready 9 1', "$way: which go on behind their steps");
+        jobq_await(c.id, c.lease, 'e') a, jobq_step(c.id, c.lease, 'a') s}), 'ready 10 1, ready 9 1', "$way: the jobs continue after their completed steps");
     is(value($node, $way, q{SELECT a.state, a.payload FROM jobq.jobs j, jobq_await(j.id, j.lease, 'kept') a WHERE queue = 'waits' AND kind = 'told'}),
-        'ready|8', "$way: a signal of before the dump is there");
+        'ready|8', "$way: a signal from before the dump is delivered");
     value($node, $way, q{UPDATE jobq.steps SET until = now() WHERE event = 'nothing'; UPDATE jobq.jobs SET run_at = now() WHERE queue = 'waits' AND kind = 'late'});
-    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'waits' AND kind = 'late'}, "$way: a time that is over wakes one");
-    is(value($node, $way, q{SELECT a.state FROM jobq_claim('waits', 'n') c, jobq_await(c.id, c.lease, 'nothing') a}), 'timeout', "$way: for a timeout");
+    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'waits' AND kind = 'late'}, "$way: a job wakes up when its wait times out");
+    is(value($node, $way, q{SELECT a.state FROM jobq_claim('waits', 'n') c, jobq_await(c.id, c.lease, 'nothing') a}), 'timeout', "$way: the wait returns a timeout");
 
     is(value($node, $way, q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue IN ('parents', 'children')}), 'blocked completed pending',
         "$way: a job awaits its children");
     value($node, $way, q{SELECT jobq_complete(id, lease, payload) FROM jobq_claim('children', 'n')});
-    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'parents'}, "$way: the end of the last wakes it");
+    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'parents'}, "$way: the end of the last child wakes up the parent");
     is(value($node, $way, q{SELECT a.state, a.results->0->'result', a.results->1->'result' FROM jobq_claim('parents', 'n') c, jobq.steps s,
-        jobq_await_jobs(c.id, c.lease, s.jobs, 'joined') a WHERE s.job_id = c.id AND s.kind = 'spawn'}), 'ready|1|2', "$way: with the results of both");
+        jobq_await_jobs(c.id, c.lease, s.jobs, 'joined') a WHERE s.job_id = c.id AND s.kind = 'spawn'}), 'ready|1|2', "$way: the parent gets the results of both children");
 
-    # The server found the restored database by itself.
+    # The restored database was not announced to the server.
     value($node, $way, q{UPDATE jobq.jobs SET run_at = clock_timestamp() + interval '50 ms' WHERE status = 'scheduled'});
     value($node, $way, q{SELECT jobq_enqueue('soon', run_at => clock_timestamp() + interval '50 ms')});
     becomes_true($node, $way, q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')},
         "$way: its delayed jobs are promoted");
 }
 
-# ---- a dump without rows: such a role has no queue then, rather than all
+# ---- after a dump without rows, a restricted role has no queue at all, instead of all queues
 
 for my $case ([ 0 ], [ 1, '--extension=jobq' ])
 {
     my ($has_jobs, @options) = @$case;
     $node->command_ok([ 'pg_dump', '-n', 'public', @options, '-f', "$directory/part", $node->connstr('source') ], "pg_dump -n @options");
-    is((slurp_file("$directory/part") =~ /^COPY jobq\.jobs /m) ? 1 : 0, $has_jobs, 'has the jobs only if it names the extension');
+    is((slurp_file("$directory/part") =~ /^COPY jobq\.jobs /m) ? 1 : 0, $has_jobs, 'the dump has the jobs only if it names the extension');
 }
 $node->command_ok([ 'pg_dump', '-s', '-f', "$directory/schema", $node->connstr('source') ], 'pg_dump -s');
 value($node, 'postgres', 'CREATE DATABASE empty');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/schema", $node->connstr('empty') ], 'psql');
-is(claims_as_postman('empty', 'mail'), '42501', 'without the rows the role has no queue');
+is(claims_as_postman('empty', 'mail'), '42501', 'without the rows, the role has no queue');
 value($node, 'empty', q{SELECT jobq_grant('postman', 'worker', '{mail}')});
-is(claims_as_postman('empty', 'mail'), 'may', 'until it is granted one');
-is(claims_as_postman('empty', 'idle'), '42501', 'and no other');
+is(claims_as_postman('empty', 'mail'), 'may', 'until a queue is granted to it');
+is(claims_as_postman('empty', 'idle'), '42501', 'another queue is still forbidden');
 
-# ---- a restored dump alone, which is adopted before anybody calls anything else: leases run out and jobs come due
+# ---- a restored dump in which only jobq_adopt() is called: leases expire and jobs become due
 
 value($node, 'source', q{SELECT jobq_enqueue('dead')});
 value($node, 'source', q{SELECT id FROM jobq_claim('dead', 'w', heartbeat_timeout => '1 s')});
@@ -271,6 +271,6 @@ value($node, 'postgres', 'CREATE DATABASE late');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/late", $node->connstr('late') ], 'psql');
 value($node, 'late', 'SELECT jobq_adopt()');
 becomes_true($node, 'late', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'dead'},
-    'it is rescued in the copy, though nothing else was called there');
+    'the job is rescued in the copy without any other call');
 
 done_testing();
