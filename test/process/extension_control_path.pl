@@ -1,5 +1,6 @@
-# The extension's files in a directory of their own, as an image volume has them: a server of 18 finds control file, scripts and
-# library there, for sessions and for background workers, preloaded or not. The server's own tree has jobq, too.
+# Tests that the extension works if its files are in a directory of their own, as in an image volume: PostgreSQL 18 finds the control
+# file, the scripts, and the library there, for sessions and background workers, preloaded or not. The server's own directories
+# contain jobq, too.
 use strict;
 use warnings FATAL => 'all';
 
@@ -24,7 +25,7 @@ make_path("$mounted/share/extension", "$mounted/lib");
 copy($_, "$mounted/share/extension") or die "$_: $!" for glob pg_config('sharedir') . '/extension/jobq*';
 copy(pg_config('pkglibdir') . '/jobq.so', $library) or die "jobq.so: $!";
 
-# What tells this control file from that of the server's tree.
+# Marks this control file, to distinguish it from that of the server.
 my $control = "$mounted/share/extension/jobq.control";
 my $text = slurp_file($control) =~ s/^comment = .*/comment = 'mounted'/mr;
 open(my $file, '>', $control) or die "$control: $!";
@@ -33,7 +34,7 @@ close $file;
 
 my @paths = ("extension_control_path = '$mounted/share:\$system'", "dynamic_library_path = '$mounted/lib:\$libdir'");
 
-# The libraries of jobq that a process has.
+# Returns the libraries of jobq that a process has loaded.
 sub libraries
 {
     my ($pid) = @_;
@@ -52,26 +53,26 @@ sub session_libraries
 }
 
 my $node = preloaded('mounted', conf => \@paths);
-is(value($node, 'postgres', q{SELECT comment FROM pg_available_extensions WHERE name = 'jobq'}), 'mounted', 'the control file is found there');
+is(value($node, 'postgres', q{SELECT comment FROM pg_available_extensions WHERE name = 'jobq'}), 'mounted', 'the server finds the control file in the directory');
 isnt(
     value(
         $node, 'postgres', q{SET extension_control_path = '$system'; SELECT comment FROM pg_available_extensions WHERE name = 'jobq'}),
-    'mounted', 'and without the path in the tree of the server');
+    'mounted', 'without the path, the server finds its own control file');
 database($node, 'work');
 is( value($node, 'work', q{SELECT obj_description(oid, 'pg_extension') FROM pg_extension WHERE extname = 'jobq'}),
-    'mounted', 'CREATE EXTENSION takes it');
-is(libraries(launcher_pid($node)), $library, 'the launcher has the library from there');
-is(session_libraries($node, 'SELECT jobq_version()'), $library, 'so has a session that calls functions, and no other');
+    'mounted', 'CREATE EXTENSION uses the control file in the directory');
+is(libraries(launcher_pid($node)), $library, 'the launcher has loaded the library from the directory');
+is(session_libraries($node, 'SELECT jobq_version()'), $library, 'a session has loaded the library from the directory and no other');
 
 my $job = value($node, 'work', q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '300 ms')});
 keep_in_use($node, 'work');
 becomes_true($node, 'work', "SELECT status = 'pending' FROM jobq.jobs WHERE id = $job", 'a background worker promotes a job');
-is(libraries(await_worker($node, 'work')), $library, 'it has the library from there');
+is(libraries(await_worker($node, 'work')), $library, 'the worker has loaded the library from the directory');
 $node->stop;
 
 my $plain = server('not_preloaded', conf => \@paths);
 database($plain, 'work');
-is(session_libraries($plain, q{SELECT jobq_enqueue('q')}), $library, 'without preload a session loads it from there');
-is(value($plain, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '1', 'and works');
+is(session_libraries($plain, q{SELECT jobq_enqueue('q')}), $library, 'without preload, a session loads the library from the directory');
+is(value($plain, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '1', 'the session can claim the job');
 
 done_testing();

@@ -1,6 +1,6 @@
-# ALTER EXTENSION jobq UPDATE, from every released version whose script is installed: with jobs in every status, while producers,
-# workers and monitors go on, nothing is lost or done twice, and the catalogue is that of a fresh install. Before it the new library
-# serves the old SQL.
+# Tests ALTER EXTENSION jobq UPDATE from every released version whose script is installed, with jobs in every status and with running
+# producers, workers, and monitoring: nothing is lost or done twice, and the catalog equals that of a fresh install. Before the
+# update, the new library works with the old SQL.
 use strict;
 use warnings FATAL => 'all';
 
@@ -18,23 +18,23 @@ my $current = value($node, 'postgres', q{SELECT default_version FROM pg_availabl
 my @released = split /\n/, value($node, 'postgres',
     q{SELECT version FROM pg_available_extension_versions WHERE name = 'jobq' AND version <> } . "'$current' ORDER BY string_to_array(version, '.')::int[]");
 
-# The roles that were granted something before an update must have it behind it, as if it had been granted now.
+# After an update and another jobq_grant, a role that had been granted something must have the same privileges as after a fresh install.
 my $grants = q{SELECT jobq_grant('grantee_' || profile, profile) FROM unnest('{producer,worker,operator,monitor}'::text[]) profile;
     SELECT jobq_grant('grantee_some', 'worker', '{mail}')};
 value($node, 'postgres', "CREATE ROLE grantee_$_") for qw(producer worker operator monitor some);
 
 database($node, 'fresh');
-is(value($node, 'fresh', q{SELECT extversion FROM pg_extension WHERE extname = 'jobq'}), $current, "a fresh install is $current");
+is(value($node, 'fresh', q{SELECT extversion FROM pg_extension WHERE extname = 'jobq'}), $current, "a fresh install has version $current");
 value($node, 'fresh', $grants);
 my $fresh = catalogue($node, 'fresh', rows => 1);
-cmp_ok(scalar @$fresh, '>', 5000, 'the catalogue has much to say of it');
+cmp_ok(scalar @$fresh, '>', 5000, 'the description of the catalog is not empty');
 diag(scalar @$fresh . " facts, released before $current: " . (@released ? "@released" : 'nothing'));
 
-# ---- the comparison finds what it must
+# ---- the comparison finds planted differences
 
 database($node, 'again');
 value($node, 'again', $grants);
-is_deeply([ differences($fresh, catalogue($node, 'again', rows => 1)) ], [], 'two installs are alike');
+is_deeply([ differences($fresh, catalogue($node, 'again', rows => 1)) ], [], 'two fresh installs are equal');
 
 my @changes = (
     q{COMMENT ON FUNCTION jobq_version() IS NULL},
@@ -83,13 +83,13 @@ for my $change (@changes)
     note(join "\n", map { '    ' . substr $_, 0, 160 } @found > 4 ? (@found[ 0 .. 3 ], '...') : @found);
 }
 
-# ---- what SQL can ask of the library
+# ---- what SQL can require of the library
 
 my $lib_copy = PostgreSQL::Test::Utils::tempdir() . '/another.so';
 my $library = value($node, 'postgres', q{SELECT setting FROM pg_config WHERE name = 'PKGLIBDIR'}) . '/jobq.so';
 PostgreSQL::Test::Utils::system_or_bail('cp', $library, $lib_copy);
-is(sqlstate($node, 'again', "SELECT jobq_version(); LOAD '$lib_copy'"), '55000', 'a second library in one process is refused');
-like((run_sql($node, 'again', "LOAD '$lib_copy'"))[1], qr/already loaded from another file.*\n.*HINT/, 'which is said clearly');
+is(sqlstate($node, 'again', "SELECT jobq_version(); LOAD '$lib_copy'"), '55000', 'a second library in one process is rejected');
+like((run_sql($node, 'again', "LOAD '$lib_copy'"))[1], qr/already loaded from another file.*\n.*HINT/, 'the error names the reason and has a hint');
 
 my $demand = q{CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('%s')};
@@ -97,17 +97,17 @@ my $session = session($node, 'again');
 $session->query(q{SELECT jobq_enqueue('demand')});
 value($node, 'again', sprintf $demand, '999.1');
 my (undef, $refusal) = run_sql($node, 'again', q{SELECT jobq_enqueue('demand')});
-like($refusal, qr/table jobq.jobs requires version 999\.1 or newer of the jobq library, but this session has \Q$current\E/, 'SQL that needs a newer library says so');
+like($refusal, qr/table jobq.jobs requires version 999\.1 or newer of the jobq library, but this session has \Q$current\E/, 'SQL that requires a newer library fails with that message');
 $session->{stderr} = '';
 $session->query(q{SELECT jobq_enqueue('demand')});
-like($session->{stderr}, qr/requires version 999\.1 or newer/, 'in a session that worked before, too');
+like($session->{stderr}, qr/requires version 999\.1 or newer/, 'it also fails in a session that has used the library before');
 value($node, 'again', sprintf $demand, $current);
-is($session->query(q{SELECT count(*) FROM jobq_claim('demand')}), '1', 'SQL that needs this one is served');
+is($session->query(q{SELECT count(*) FROM jobq_claim('demand')}), '1', 'SQL that requires this version works');
 end_sessions($session);
 
-# ---- the way from each release
+# ---- the update from each release
 
-# A job in every status that there is, of all kinds: none is due while the test runs.
+# Creates a job in every status, of all kinds; none of them becomes due during the test.
 my $fill = <<'SQL';
 SELECT jobq_create_queue('mail', heartbeat_timeout => '5 h', max_attempts => 4, keep_completed => '30 days', dead_letter_queue => 'dead');
 SELECT jobq_enqueue('mail', jsonb_build_object('n', n), kind => 'k' || n % 3, priority => n % 2, options => jsonb_build_object('requires', CASE WHEN n % 4 = 0 THEN '{gpu}'::text[] END))
@@ -126,10 +126,10 @@ SELECT count(jobq_fail(id, lease, 'later', retry_in => '10 h')) FROM jobq_claim(
 SELECT count(*) FROM jobq_claim('mail', 'w2', batch => 4);
 SELECT jobq_pause_queue('mail');
 SQL
-# What the update must leave as it is; what is added by it may be there too. The rescue's index gets young leases by itself.
+# The columns that the update must not change; it may add others. The worker enters young leases into the rescue's index by itself.
 my $kept = q{SELECT to_jsonb(j) - '_rescue_indexed' FROM jobq.jobs j WHERE queue <> 'load' ORDER BY id};
 
-# They fit better than the server's own, which take any array: an update must make nothing of them.
+# These functions match the calls better than those of the server, which take any array. An update must not use them.
 my %theirs = map { ("array_length($_\[], integer)" => 'array_length', "array_position($_\[], $_)" => 'array_position') } qw(integer text);
 
 for my $version (@released)
@@ -141,35 +141,35 @@ for my $version (@released)
     value($node, $db, $grants);
     value($node, $db, $fill);
     is( value($node, $db, q{SELECT string_agg(s::text, ' ') FROM unnest(enum_range(NULL::jobq.job_status)) s WHERE s NOT IN (SELECT status FROM jobq.jobs)}),
-        '', "$version: a job in every status");
+        '', "$version: there is a job in every status");
     keep_in_use($node, $db);
     becomes_true($node, $db, qq{SELECT note LIKE 'the extension has version $version, and the library $current; run ALTER EXTENSION%' FROM jobq.workers WHERE database = current_database()},
-        "$version: jobq.workers says what is to be done");
+        "$version: jobq.workers says that an update is needed");
 
     prepare_load($node, $db);
     my @before = split /\n/, value($node, $db, $kept);
     my $load = begin_load($node, $db);
     value($node, $db, 'ALTER EXTENSION jobq UPDATE');
-    load_goes_on($load, "$version: the load goes on after the update");
+    load_goes_on($load, "$version: the load continues after the update");
     my $complaints = end_load($load);
-    is($complaints, '', "$version: no client met an error");
+    is($complaints, '', "$version: no client reported an error");
     check_load($load);
 
     is(value($node, $db, q{SELECT extversion FROM pg_extension WHERE extname = 'jobq'}), $current, "$version: updated to $current");
-    is(sqlstate($node, $db, 'DROP FUNCTION ' . join(', ', keys %theirs)), '00000', "$version: nothing is made of functions that somebody left in the schema of ours");
+    is(sqlstate($node, $db, 'DROP FUNCTION ' . join(', ', keys %theirs)), '00000', "$version: no object depends on functions that a user created in the schema of the extension");
     my @after = split /\n/, value($node, $db, $kept);
-    is(scalar @after, scalar @before, "$version: the jobs are there");
+    is(scalar @after, scalar @before, "$version: the number of jobs is unchanged");
     is( value($node, $db, 'SELECT count(*) FROM (VALUES ' . join(', ', map { my ($b, $a) = ($before[$_], $after[$_]); s/'/''/g for $b, $a; "('$a'::jsonb, '$b'::jsonb)" } 0 .. $#before)
-          . ') v(after, before) WHERE NOT after @> before'), 0, "$version: as they were");
+          . ') v(after, before) WHERE NOT after @> before'), 0, "$version: the jobs are unchanged");
     is( value($node, $db, q{SELECT string_agg(DISTINCT held::text, ' ') FROM (SELECT jobq_complete(id, lease) AS held FROM jobq.jobs WHERE worker_id = 'w2' AND status = 'processing') c}),
-        'true', "$version: leases from before the update are good");
-    becomes_true($node, $db, q{SELECT note IS NULL FROM jobq.workers WHERE database = current_database()}, "$version: and jobq.workers is content");
+        'true', "$version: leases from before the update are valid");
+    becomes_true($node, $db, q{SELECT note IS NULL FROM jobq.workers WHERE database = current_database()}, "$version: jobq.workers has no note after the update");
 
     value($node, $db, 'DROP SCHEMA load CASCADE');
     value($node, $db, q{SELECT jobq_revoke('load_' || profile, profile) FROM unnest('{producer,worker,monitor}'::text[]) profile});
-    # What is new in the update was granted to nobody: granted again, a role has what it would have from the start.
+    # Only the owner can use what the update adds. After jobq_grant is repeated, a role has all privileges that it has after a fresh install.
     value($node, $db, $grants);
-    # A fresh install has next to no rows: what has any there must have some here.
+    # A fresh install has almost no rows. Tables that have rows there must have some here.
     my @found = grep { !/^- rows: .* none$/ && !/^\+ rows: / } differences($fresh, catalogue($node, $db, rows => 1));
     is(scalar @found, 0, "$version: the catalogue is that of a fresh install") or diag(join "\n", '', @found);
 

@@ -1,5 +1,5 @@
-# The short form of `make failover` (test/chaos/README.md): JOBQ_FAILOVERS promotions (2) under load, and that of the last of
-# three servers; what was acknowledged is there afterwards, and no stale lease is accepted.
+# A short run of `make failover` (test/chaos/README.md): JOBQ_FAILOVERS promotions (default 2) under load, and then a promotion of the
+# last of three servers. No acknowledged change is lost, and no stale lease is accepted.
 use strict;
 use warnings FATAL => 'all';
 
@@ -18,7 +18,7 @@ while (my $line = <$run>)
     else                              { diag($line); }
 }
 close $run;
-if (!is($?, 0, 'it ended well'))
+if (!is($?, 0, 'the run succeeds'))
 {
     copy($_, $PostgreSQL::Test::Utils::log_path) for glob("$directory/sockets/*.log $directory/*.err $directory/history/*");
 }
