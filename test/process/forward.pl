@@ -1,7 +1,9 @@
-# examples/forward.py, the outbox: jobs enqueued in transactions here become jobs of another server, exactly once in effect.
+# Tests examples/forward.py, the outbox: jobs that are enqueued in transactions on the source server become jobs on the target server,
+# and each of them takes effect exactly once.
 #
-# A trigger holds completions here back, so a forwarder is killed when what it has sent is committed there and nothing of that is known
-# here. Jobs are run there meanwhile. One that has the other side forget the keys of finished jobs must be found out.
+# A trigger holds up completions on the source. A forwarder is killed when its batch is committed on the target and not yet completed
+# on the source. In the meantime, the jobs are run on the target. The test must catch a forwarder that lets the target forget the keys
+# of finished jobs.
 use strict;
 use warnings FATAL => 'all';
 
@@ -32,7 +34,7 @@ here(
     FROM unnest('{outbox,careless,doubtful}'::text[]) q});
 there('CREATE TABLE effects (queue text, n int)');
 
-# ---- what runs
+# ---- the forwarder
 
 my $output = "$ENV{TESTDATADIR}/forward_output";
 
@@ -62,17 +64,17 @@ sub killed
     IPC::Run::kill_kill($forwarder, grace => 0);
     here(q{SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
     return becomes_true($here, 'app', q{SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted},
-        'what it wanted to complete here is rolled back');
+        'the completions of the killed forwarder are rolled back');
 }
 
 sub sent_and_not_completed
 {
     my ($forwarder) = @_;
     return becomes_true($here, 'app', q{SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted},
-        'a batch has been sent, and is not complete here');
+        'a batch has been sent and is not completed on the source');
 }
 
-# Every job that is there, with its effect.
+# Runs every job on the target and records its effect.
 sub work_there
 {
     there(q{WITH c AS MATERIALIZED (SELECT c.* FROM unnest('{outbox,careless,doubtful}'::text[]) q,
@@ -92,7 +94,8 @@ sub enqueue
     return;
 }
 
-# Forwarders that are killed, one after the other, while jobs are run; then one that is not. Returns how many effects there are too many.
+# Runs forwarders that are killed, one after the other, while jobs are run, and finally one that is not. Returns the number of effects
+# that occurred more than once.
 sub attack
 {
     my ($queue, $rounds, %option) = @_;
@@ -112,10 +115,10 @@ sub attack
     end_sessions($gate);
     my $last = forwarder($queue, %option);
     becomes_true($here, 'app', "SELECT count(*) = $jobs FROM jobq.jobs WHERE queue = '$queue' AND status = 'completed'",
-        'all are sent and complete here');
+        'all jobs are sent and completed on the source');
     ends($last);
     work_there();
-    is(there("SELECT count(DISTINCT n) FROM effects WHERE queue = '$queue'"), $jobs, 'each has run there');
+    is(there("SELECT count(DISTINCT n) FROM effects WHERE queue = '$queue'"), $jobs, 'each job has run on the target');
     return there("SELECT count(*) - count(DISTINCT n) FROM effects WHERE queue = '$queue'");
 }
 
@@ -123,21 +126,21 @@ sub attack
 
 here(q{BEGIN; SELECT jobq_enqueue('outbox', '{"n": -1}'); ROLLBACK});
 my $rounds = 4;
-is(attack('outbox', $rounds), 0, 'none has run twice, though its forwarder was killed and the job had been finished');
-cmp_ok(here(q{SELECT max(attempts) FROM jobq.jobs WHERE queue = 'outbox'}), '>', 1, 'some were sent more than once');
-is(there(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'outbox'}), $rounds * $a_round, 'nor is there a job too many: what was rolled back was not sent');
+is(attack('outbox', $rounds), 0, 'no job has run twice, although its forwarder was killed and the job had already finished');
+cmp_ok(here(q{SELECT max(attempts) FROM jobq.jobs WHERE queue = 'outbox'}), '>', 1, 'some jobs were sent more than once');
+is(there(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'outbox'}), $rounds * $a_round, 'no other job was sent, in particular no job that was rolled back');
 is( here(q{SELECT string_agg(result->>'job', ' ' ORDER BY payload->>'n') FROM jobq.jobs WHERE queue = 'outbox' AND status = 'completed'}),
     there(q{SELECT string_agg(id::text, ' ' ORDER BY payload->>'n') FROM jobq.jobs WHERE queue = 'outbox'}),
-    'the result here is the id there');
+    'the result on the source is the id on the target');
 
-# A planted defect: the other side forgets a key when its job has finished.
+# A planted defect: the target forgets a key when its job has finished.
 my $careless = "$ENV{TESTDATADIR}/careless.py";
 my $text     = slurp_file($program);
-is($text =~ s/'unique_for', %\(keep\)s::text,//g, 1, 'a forwarder that has no key kept');
+is($text =~ s/'unique_for', %\(keep\)s::text,//g, 1, 'the planted forwarder does not keep keys');
 append_to_file($careless, $text);
-cmp_ok(attack('careless', 1, program => $careless), '>', 0, 'runs jobs twice, and this test finds them');
+cmp_ok(attack('careless', 1, program => $careless), '>', 0, 'the planted forwarder runs jobs twice, and this test catches it');
 
-# ---- in doubt
+# ---- jobs of which it is unknown whether they were sent
 
 my $gate = session($here, 'app');
 $gate->query_safe('SELECT pg_advisory_lock(1)');
@@ -149,18 +152,18 @@ work_there();
 rescue();
 end_sessions($gate);
 becomes_true($here, 'app', q{SELECT bool_and((progress->>'first_sent')::timestamptz < clock_timestamp() - interval '5 s') FROM jobq.jobs WHERE queue = 'doubtful'},
-    'a key may be forgotten by now');
+    'the keys may have been forgotten');
 $forwarder = forwarder('doubtful', keep => '5 s');
 becomes_true($here, 'app', "SELECT count(*) = $a_round FROM jobq.jobs WHERE queue = 'doubtful' AND status = 'failed' AND error LIKE 'first sent at %'",
-    'what may be there, and may be forgotten there, is not sent again: it fails and says so');
-is(there(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'doubtful'}), $a_round, 'and there is no second job');
-# A key that is still kept there would bring no second job.
-becomes_true($there, 'jobs', q{SELECT bool_and(finished_at < clock_timestamp() - interval '5 s') FROM jobq.jobs WHERE queue = 'doubtful'}, 'no key is kept there');
+    'a job that may have been sent and whose key may be forgotten is not sent again, but fails');
+is(there(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'doubtful'}), $a_round, 'no job was sent twice');
+# If the target still kept a key, a retry would not create a second job.
+becomes_true($there, 'jobs', q{SELECT bool_and(finished_at < clock_timestamp() - interval '5 s') FROM jobq.jobs WHERE queue = 'doubtful'}, 'the target keeps no key');
 here(q{SELECT jobq_retry(min(id)) FROM jobq.jobs WHERE queue = 'doubtful'});
-becomes_true($there, 'jobs', "SELECT count(*) = $a_round + 1 FROM jobq.jobs WHERE queue = 'doubtful'", 'who retries one has it sent');
+becomes_true($there, 'jobs', "SELECT count(*) = $a_round + 1 FROM jobq.jobs WHERE queue = 'doubtful'", 'a failed job is sent when it is retried');
 ends($forwarder);
 
-# ---- what a job takes along
+# ---- the attributes of a job
 
 here(
     q{SELECT jobq_enqueue('whole', '{"n": null}', kind => 'k', priority => 7, metadata => '{"m": 1}',
@@ -168,13 +171,13 @@ here(
                           options => '{"version": 3, "requires": ["gpu"], "heartbeat_timeout": "7 s", "max_runtime": "8 min"}')});
 my $columns = q{(kind, priority, version, requires, payload, metadata, group_key, concurrency_key, heartbeat_timeout, max_runtime)};
 $forwarder = forwarder('whole');
-becomes_true($there, 'jobs', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'whole'}, 'a job with everything arrives');
-is(there("SELECT $columns FROM jobq.jobs WHERE queue = 'whole'"), here("SELECT $columns FROM jobq.jobs WHERE queue = 'whole'"), 'as it was');
+becomes_true($there, 'jobs', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'whole'}, 'a job with all attributes arrives');
+is(there("SELECT $columns FROM jobq.jobs WHERE queue = 'whole'"), here("SELECT $columns FROM jobq.jobs WHERE queue = 'whole'"), 'all attributes are kept');
 ends($forwarder);
 
-# ---- a part of the other side that does not answer
+# ---- a part of the target that does not answer
 
-# Each try takes two seconds: all of them one after the other would outlast the leases.
+# Each attempt takes two seconds, so that attempts one after the other would outlast the leases.
 there(
     q{
     CREATE FUNCTION vanished() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RAISE ''vanished'' USING ERRCODE = ''08001''; END';
@@ -182,13 +185,13 @@ there(
 here(q{SELECT jobq_create_queue('partial', heartbeat_timeout => '25 s', max_attempts => 1)});
 here(q{SELECT jobq_enqueue('partial', jsonb_build_object('n', n)) FROM generate_series(1, 17) n});
 $forwarder = forwarder('partial');
-becomes_true($here, 'app', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'partial' AND status = 'completed'}, 'jobs behind those that cannot be sent go');
+becomes_true($here, 'app', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'partial' AND status = 'completed'}, 'jobs after those that cannot be sent are forwarded');
 is(here(q{SELECT count(*) FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'partial' AND a.outcome IN ('failed', 'lost')}),
-    '0', 'and no lease has run out meanwhile, nor has an attempt been used up');
+    '0', 'no lease has expired and no attempt has been used up');
 there(q{DROP TRIGGER vanished ON jobq.jobs});
 ends($forwarder);
 
-# ---- refused, and down
+# ---- jobs that the target rejects, and a target that is down
 
 there(q{ALTER SYSTEM SET jobq.max_payload = '1kB'});
 there(q{SELECT pg_reload_conf()});
@@ -196,15 +199,15 @@ here(q{SELECT jobq_create_queue('picky', max_attempts => 1)});
 here(q{SELECT jobq_enqueue('picky', jsonb_build_object('n', n, 'fill', repeat('x', CASE n WHEN 2 THEN 2000 ELSE 1 END))) FROM generate_series(1, 3) n});
 $forwarder = forwarder('picky');
 becomes_true($here, 'app', q{SELECT string_agg(status::text, ' ' ORDER BY id) = 'completed failed completed' FROM jobq.jobs WHERE queue = 'picky'},
-    'a job that is refused there fails with the reason, and the others of its batch go');
-like(here(q{SELECT error FROM jobq.jobs WHERE queue = 'picky' AND status = 'failed'}), qr/payload/, 'which is its error');
+    'a job that the target rejects fails, and the other jobs of its batch are forwarded');
+like(here(q{SELECT error FROM jobq.jobs WHERE queue = 'picky' AND status = 'failed'}), qr/payload/, 'the error of the job says why it was rejected');
 my $said = -s $output;
 $there->stop('immediate');
 here(q{SELECT jobq_enqueue('picky')});
-ok(defined seconds_until(sub { return substr(slurp_file($output), $said) =~ /trying/ }), 'while the other side is down a forwarder tries again');
-is(here(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'picky' AND status IN ('pending', 'scheduled', 'processing')}), '1', 'and the job waits');
+ok(defined seconds_until(sub { return substr(slurp_file($output), $said) =~ /trying/ }), 'the forwarder retries while the target is down');
+is(here(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'picky' AND status IN ('pending', 'scheduled', 'processing')}), '1', 'the job waits');
 $there->start;
-becomes_true($here, 'app', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'picky' AND status = 'completed' AND attempts = 1}, 'and use no attempt up');
+becomes_true($here, 'app', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'picky' AND status = 'completed' AND attempts = 1}, 'the jobs are forwarded without using up an attempt');
 ends($forwarder);
 
 done_testing();

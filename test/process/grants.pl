@@ -1,5 +1,5 @@
-# What docs/reference.md says that a kind of role may read is what jobq_grant gives, no more and no less; of functions
-# test/docs/functions.py asks that. And many may grant and revoke at once.
+# Tests that jobq_grant gives each kind of role exactly the table privileges that docs/reference.md states (test/docs/functions.py tests
+# the functions), and that roles can be granted and revoked concurrently.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,15 +14,15 @@ my $node = server('grants');
 database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 
-# The names in a cell of the table.
+# Returns the names in a cell of the table.
 sub names_in { return $_[0] =~ /`([\w.]+)`/g; }
 sub sorted { return join "\n", sort @_; }
 
 my $reference = slurp_file("$FindBin::RealBin/../../docs/reference.md");
 my ($table) = $reference =~ /^\| profile \| can read \|\n\|---\|---\|\n((?:\|.*\n)+)/m;
 ok(defined $table, 'the reference has a table of grants');
-# No role may read those that mark a role as restricted to some queues (jobq.worker_queues ...). jobq.dependencies is named by itself,
-# because monitors may not read it.
+# The views that mark a role as restricted to some queues (jobq.worker_queues ...) are not readable by any role. The table names
+# jobq.dependencies separately, because monitors may not read it.
 my @views = split /\n/, work(q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'v' AND relname !~ '_queues$' AND relname <> 'dependencies'});
 my %kinds;
 for my $line (split /\n/, $table // '')
@@ -30,7 +30,7 @@ for my $line (split /\n/, $table // '')
     my (undef, $rows, $reads) = split /\s*\|\s*/, $line;
     may_read($_, $reads) for split /, /, $rows;
 }
-is(join(' ', sort keys %kinds), 'monitor operator producer worker', 'of every kind');
+is(join(' ', sort keys %kinds), 'monitor operator producer worker', 'the table has every kind of role');
 
 sub may_read
 {
@@ -46,12 +46,12 @@ sub may_read
         is(work(qq{SELECT c.oid::regclass::text COLLATE "C" FROM pg_class c
                    WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v', 'S')
                      AND has_table_privilege('a_$kind', c.oid, '$privilege') ORDER BY 1}),
-            sorted(@expected), "$privilege: a $kind has it where the reference says");
+            sorted(@expected), "$privilege: a $kind has it exactly where the reference says");
     }
     return;
 }
 
-# Eight sessions, the same roles.
+# Eight sessions grant and revoke the same roles concurrently.
 my @sessions = map { session($node, 'work') } 1 .. 8;
 work('CREATE ROLE r0; CREATE ROLE r1');
 my @handles;
@@ -62,11 +62,11 @@ for my $n (0 .. $#sessions)
 }
 for my $session (@sessions)
 {
-    is($session->query('SELECT 1'), '1', 'a session is done');
+    is($session->query('SELECT 1'), '1', 'a session has finished');
     is($session->{stderr}, '', 'without an error');
 }
 work("SELECT jobq_grant('r0', 'producer')");
-is(work(q{SELECT has_function_privilege('r0', oid, 'EXECUTE') FROM pg_proc WHERE proname = 'jobq_enqueue'}), 't', 'and the last word counts');
+is(work(q{SELECT has_function_privilege('r0', oid, 'EXECUTE') FROM pg_proc WHERE proname = 'jobq_enqueue'}), 't', 'the last grant is in effect');
 end_sessions(@sessions);
 
 done_testing();

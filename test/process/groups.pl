@@ -1,5 +1,5 @@
-# Groups: how soon the next job becomes the head, and that it does whatever is lost on the way: the server, the worker,
-# the memory of what commits told of. One job of a group at a time, in the order of the ids.
+# Tests groups: how soon the next job becomes the head, and that it does so even if the server, the worker, or the remembered state of
+# the groups is lost. One job of a group runs at a time, in the order of the ids.
 use strict;
 use warnings FATAL => 'all';
 
@@ -13,8 +13,8 @@ use Time::HiRes qw(time usleep);
 my $node = preloaded('groups', conf => [ 'max_prepared_transactions = 10', 'max_connections = 60', 'autovacuum = off' ]);
 database($node, 'work');
 
-# Works until the queue has no unfinished job, a transaction for each step, as workers do. `pause`: between claim and
-# completion. Returns the times from each completion's commit to the next claim.
+# Works until the queue has no unfinished job, with one transaction per step, like a worker. `pause` is the time between claim and
+# completion. Records the times from the commit of each completion to the next claim.
 value($node, 'work', <<'SQL');
 CREATE TABLE gaps (queue text, seconds float);
 -- What was done for each job: not before its claim had returned, and before its completion was called.
@@ -55,7 +55,7 @@ CREATE PROCEDURE enqueue_groups(q text, groups int, jobs int) LANGUAGE sql AS $$
                                            group_keys => (SELECT array_agg((i % groups)::text) FROM generate_series(1, groups * jobs) i)) $$;
 SQL
 
-# Sessions that work at the same time; wait_for_them ends them.
+# Starts concurrent sessions; wait_for_them ends them.
 my @working;
 sub work
 {
@@ -78,18 +78,18 @@ is(value($node, 'work', q{SELECT in_order('chain')}), 't', 'a chain of 300 jobs 
 report_spread('completion of a job to the claim of the next one of its group',
     split /\n/, value($node, 'work', q{SELECT seconds FROM gaps WHERE queue = 'chain'}));
 is(value($node, 'work', q{SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) < 0.1 FROM gaps WHERE queue = 'chain'}),
-    't', 'the worker is told at once');
+    't', 'the worker is notified at once');
 
 # ---- many workers
 
 value($node, 'work', q{CALL enqueue_groups('many', 40, 25)});
 work(8, q{work('many', 3)});
 wait_for_them();
-is(value($node, 'work', q{SELECT in_order('many')}), 't', '8 workers, 40 groups of 25 jobs: in order, one of each at a time');
+is(value($node, 'work', q{SELECT in_order('many')}), 't', '8 workers, 40 groups of 25 jobs: in order, and one job of a group at a time');
 
-# ---- a job that commits late, behind what the worker remembers of its group
+# ---- a job that commits late, with a lower id than the jobs that the worker remembers of its group
 
-# Without the repair, which would find it in any case.
+# The repair would find the job in any case, so it must not run.
 settings($node, q{jobq.tick_interval = '60 s'});
 $node->reload;
 my $late = session($node, 'work');
@@ -99,14 +99,14 @@ value($node, 'work', q{CALL enqueue_groups('late', 1, 3)});
 for my $place (1 .. 4)
 {
     my $got = claim_when_ready($node, 'work', 'late');
-    is($got && $got->{id} == $first ? 'late' : 'other', $place == 3 ? 'late' : 'other', "at place $place comes the right job");
+    is($got && $got->{id} == $first ? 'late' : 'other', $place == 3 ? 'late' : 'other', "the job claimed at place $place is the right one");
     if ($place == 2)
     {
         $late->query('COMMIT');
-        # The worker has looked at what that commit told of when it has made a head of what came after it.
+        # The worker has processed the notification of that commit when it has made a head of a job that was committed after it.
         value($node, 'work', q{CALL enqueue_groups('after late', 1, 1)});
         becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after late'}, 'a later job of another group is its head');
-        is(value($node, 'work', "SELECT status FROM jobq.jobs WHERE id = $first"), 'blocked', 'the late one waits while another runs');
+        is(value($node, 'work', "SELECT status FROM jobq.jobs WHERE id = $first"), 'blocked', 'the late job is blocked while another job of the group runs');
     }
     value($node, 'work', "SELECT jobq_complete($got->{id}, $got->{lease})");
 }
@@ -114,42 +114,42 @@ end_sessions($late);
 settings($node, q{jobq.tick_interval = '1 s'});
 $node->reload;
 
-# ---- heads that commits have made by themselves, behind the back of the worker
+# ---- heads that commits have made without the worker
 
 value($node, 'work', q{CALL enqueue_groups('chained', 1, 3)});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'chained' AND status = 'pending'}, 'the worker has made a head');
 value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('chained')}) for 1 .. 2;
 is(value($node, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'chained'}),
-    'completed completed pending', 'and the commits that ended it and the next one made the others, at once');
-# The worker is told of the new job, and must not believe that the group has no head since the one is gone that it made.
+    'completed completed pending', 'the commits that ended a head have made the next one at once');
+# The worker is notified of the new job. It must not assume that the group has no head because the head that the worker made has ended.
 value($node, 'work', q{CALL enqueue_groups('chained', 1, 2); CALL enqueue_groups('after chained', 1, 1)});
-becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after chained'}, 'it has looked at what came later');
-is(value($node, 'work', q{SELECT count(_group_active) FROM jobq.jobs WHERE queue = 'chained'}), '1', 'there is one head');
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after chained'}, 'the worker has processed the notifications');
+is(value($node, 'work', q{SELECT count(_group_active) FROM jobq.jobs WHERE queue = 'chained'}), '1', 'the group has one head');
 value($node, 'work', q{CALL work('chained')});
-is(value($node, 'work', q{SELECT in_order('chained')}), 't', 'all have run, in order');
+is(value($node, 'work', q{SELECT in_order('chained')}), 't', 'all jobs have run, in order');
 
-# ---- more at once than anybody remembers
+# ---- a transaction with more groups than can be published individually
 
 value($node, 'work', q{CALL enqueue_groups('alone', 2, 20)});
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'alone' AND status = 'pending'}, 'two groups have heads');
 value($node, 'work', q{CALL enqueue_groups('wide', 6000, 2)});
 becomes_true($node, 'work', q{SELECT count(*) FILTER (WHERE status = 'pending') = 6000 AND count(*) FILTER (WHERE status = 'blocked') = 6000
-    FROM jobq.jobs WHERE queue = 'wide'}, 'a transaction with jobs of 6000 groups: one of each is its head');
+    FROM jobq.jobs WHERE queue = 'wide'}, 'after a transaction with jobs of 6,000 groups, one job of each is the head');
 settings($node, 'jobq.enabled = off');
 $node->reload;
-becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'no worker is left');
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'no worker is running');
 value($node, 'work', q{CALL work('alone')});
-is(value($node, 'work', q{SELECT in_order('alone')}), 't', 'groups that have heads go on without it');
+is(value($node, 'work', q{SELECT in_order('alone')}), 't', 'groups that have heads continue without the worker');
 
-# No commit fails because of the next job, or of what happens to the table: then the worker has to make the head.
+# A commit does not fail because of the next job or of a change of the table. In these cases the worker has to make the head.
 my $end_of = sub { my ($queue) = @_; return "SELECT jobq_complete(id, lease) FROM jobq_claim('$queue')" };
 my %left = (
     'an index on an expression' => [ q{CREATE INDEX strict ON jobq.jobs (((payload->>'n')::int)) WHERE status = 'pending'}, 'END', 'DROP INDEX jobq.strict' ],
     'a unique index' => [ 'CREATE UNIQUE INDEX strict ON jobq.jobs (id, status)', 'END', 'DROP INDEX jobq.strict' ],
-    'a trigger made behind the end' => [ 'SELECT 1', 'BEGIN; END; CREATE TRIGGER strict BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION strict(); COMMIT', 'DROP TRIGGER strict ON jobq.jobs' ],
+    'a trigger made after the end' => [ 'SELECT 1', 'BEGIN; END; CREATE TRIGGER strict BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION strict(); COMMIT', 'DROP TRIGGER strict ON jobq.jobs' ],
     'a trigger in the same message' => [ 'SELECT 1', 'END\; CREATE TRIGGER strict BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION strict()', 'DROP TRIGGER strict ON jobq.jobs' ],
-    'a transaction that writes no more' => [ 'SELECT 1', 'BEGIN; END; SET TRANSACTION READ ONLY; COMMIT', 'SELECT 1' ],
-    'a lane that has to be entered anew' => [
+    'a transaction that becomes read-only' => [ 'SELECT 1', 'BEGIN; END; SET TRANSACTION READ ONLY; COMMIT', 'SELECT 1' ],
+    'a lane that must be inserted again' => [
         q{SELECT count(*) FROM jobq_claim('left', heartbeat_timeout => '1 hour'); DELETE FROM jobq.lane_directory WHERE queue = 'left';
           CREATE TRIGGER strict BEFORE INSERT ON jobq.lane_directory FOR EACH ROW EXECUTE FUNCTION strict()},
         q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'left' AND status = 'processing'},
@@ -165,12 +165,12 @@ for my $what (sort keys %left)
     value($node, 'work', 'SELECT count(*) FROM jobq_tick()');
     value($node, 'work', $before);
     is(sqlstate($node, 'work', $end =~ s/END/$end_of->('left')/er), '00000', "$what: the head has ended");
-    is(blocked('left'), '1', 'and the next one stays where it is');
+    is(blocked('left'), '1', 'the next job is still blocked');
     value($node, 'work', $after);
     value($node, 'work', q{SELECT count(*) FROM jobq_tick(); SELECT jobq_complete(id, lease) FROM jobq_claim('left')});
-    is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'left' AND finished_at IS NULL}), '0', 'until a tick comes');
+    is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'left' AND finished_at IS NULL}), '0', 'a tick makes the next job the head');
 }
-# Rows that were written behind the triggers' back, as by a restore: two heads.
+# A group with two heads. Triggers prevent that, so the row is changed with triggers disabled, as by a restore.
 value($node, 'work', q{SELECT count(jobq_enqueue('twins', group_key => 't')) FROM generate_series(1, 4)});
 value($node, 'work', 'SELECT count(*) FROM jobq_tick()');
 value($node, 'work', q{SET session_replication_role = replica;
@@ -180,19 +180,19 @@ is(sqlstate($node, 'work', q{WITH c AS (SELECT * FROM jobq_claim('twins', batch 
     SELECT count(*) FROM jobq_complete_many((SELECT array_agg(id ORDER BY id) FROM c), (SELECT array_agg(lease ORDER BY id) FROM c))}),
     '00000', 'two heads end in one transaction');
 is(value($node, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'twins'}),
-    'completed completed pending blocked', 'which makes one');
+    'completed completed pending blocked', 'and make one head');
 database($node, 'gone');
 value($node, 'gone', q{SELECT count(jobq_enqueue('left', group_key => 'l')) FROM generate_series(1, 2); SELECT count(*) FROM jobq_tick()});
-is(sqlstate($node, 'gone', 'BEGIN; ' . $end_of->('left') . '; DROP EXTENSION jobq; COMMIT'), '00000', 'an extension that goes with the end');
+is(sqlstate($node, 'gone', 'BEGIN; ' . $end_of->('left') . '; DROP EXTENSION jobq; COMMIT'), '00000', 'an extension can be dropped in the transaction that ends a head');
 
 value($node, 'work', "CALL enqueue_groups('wide $_', 4000, 1)") for 1 .. 5;
-is(blocked('wide 3'), '4000', 'without the worker they stay blocked');
+is(blocked('wide 3'), '4000', 'without the worker the jobs stay blocked');
 settings($node, 'jobq.enabled = on');
 $node->reload;
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue LIKE 'wide _' AND status = 'blocked')},
-    '20000 that nobody had room for: the worker finds them when it is back');
+    'the restarted worker finds 20,000 jobs that could not be published');
 
-# ---- a worker that dies, again and again
+# ---- a worker that is terminated repeatedly
 
 value($node, 'work', q{CALL enqueue_groups('terminated', 5, 40)});
 work(3, q{work('terminated', 1, 0.005)});
@@ -202,9 +202,9 @@ for (1 .. 10)
     value($node, 'postgres', q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = 'work'});
 }
 wait_for_them();
-is(value($node, 'work', q{SELECT in_order('terminated')}), 't', 'the worker terminated 10 times: nothing is lost, and the order holds');
+is(value($node, 'work', q{SELECT in_order('terminated')}), 't', 'the worker is terminated 10 times, all jobs have run, in order');
 
-# ---- a head that somebody holds, or that cannot be changed, holds up its own group only
+# ---- a blocked job that is locked or that cannot be changed delays only its own group
 
 value($node, 'work', q{CALL enqueue_groups('held', 1, 2)});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'held' AND status = 'pending'}, 'a group of two');
@@ -213,39 +213,39 @@ $holder->query('BEGIN');
 $holder->query(q{SELECT FROM jobq.jobs WHERE queue = 'held' AND status = 'blocked' FOR UPDATE});
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('held')});
 value($node, 'work', q{CALL enqueue_groups('beside', 3, 3); CALL work('beside')});
-is(value($node, 'work', q{SELECT in_order('beside')}), 't', 'other groups go on while somebody holds the next job of one');
-is(blocked('held'), '1', 'which stays where it is');
+is(value($node, 'work', q{SELECT in_order('beside')}), 't', 'other groups continue while a session has locked the next job of one group');
+is(blocked('held'), '1', 'the locked job is still blocked');
 $holder->query('COMMIT');
 my $job = claim_when_ready($node, 'work', 'held');
-ok($job, 'and becomes the head soon after');
+ok($job, 'the job becomes the head after the lock is released');
 
 value($node, 'work', q{
     CREATE FUNCTION not_this_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
     CREATE TRIGGER not_this_one BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (new.queue = 'stuck' AND new.status = 'pending' AND new.group_key = '0') EXECUTE FUNCTION not_this_one();
     CALL enqueue_groups('stuck', 3, 3)});
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'a job that cannot be changed is left out');
-becomes_true($node, 'work', q{SELECT last_error LIKE 'unblock: the next job of group %: not this one' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers says why');
+becomes_true($node, 'work', q{SELECT last_error LIKE 'unblock: the next job of group %: not this one' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers reports the error');
 value($node, 'work', q{DROP TRIGGER not_this_one ON jobq.jobs});
-becomes_true($node, 'work', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'it becomes the head when it can be changed again');
+becomes_true($node, 'work', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'the job becomes the head when it can be changed');
 value($node, 'work', q{CALL work('stuck')});
-is(value($node, 'work', q{SELECT in_order('stuck')}), 't', 'and then the others');
+is(value($node, 'work', q{SELECT in_order('stuck')}), 't', 'then the other jobs of its group run');
 
-# ---- an old transaction keeps what the index had: no head may cost more than the one before
+# ---- an old snapshot keeps the index entries of former heads: a new head must not cost more than its predecessor
 
 my $old = session($node, 'work');
 $old->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
 $old->query('SELECT 1');
 my $reads = q{SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_all_indexes WHERE indexrelname IN ('jobs_group_waiting_idx', 'jobs_group_active_idx')};
 value($node, 'work', q{CALL enqueue_groups('long', 1, 2000); CALL work('long', give_up => 60)});
-is(value($node, 'work', q{SELECT in_order('long')}), 't', '2000 jobs of one group under an old snapshot');
-usleep(1_500_000);    # the worker's statistics are on their way
+is(value($node, 'work', q{SELECT in_order('long')}), 't', '2,000 jobs of one group run in order under an old snapshot');
+usleep(1_500_000);    # until the worker has reported its statistics
 my $read = value($node, 'work', $reads);
 diag("index entries read for 2000 heads: $read");
-# The repair searches from time to time, and passes all of them.
-cmp_ok($read, '<', 1_000_000, 'a new head does not pass the entries of those before it');
+# The repair scans all of them from time to time.
+cmp_ok($read, '<', 1_000_000, 'making a head does not scan the entries of former heads');
 end_sessions($old, $holder);
 
-# ---- a directory of lanes that is locked, and a session that would have to look into it
+# ---- the directory of lanes is locked, and the session would have to read it to make the next head
 
 value($node, 'work', q{CALL enqueue_groups('locked', 1, 2)});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'locked' AND status = 'pending'}, 'a group of two');
@@ -257,7 +257,7 @@ for my $lock (q{LOCK TABLE jobq.lane_directory}, q{REINDEX TABLE jobq.lane_direc
     $dba->query($lock);
     is(sqlstate($node, 'work', qq{SET lock_timeout = '1s'; SELECT jobq_complete($id, $lease)}), '00000', "the end of a head does not wait for $lock");
     end_sessions($dba);
-    becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'locked' AND status = 'pending'}, 'and the worker makes the next one');
+    becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'locked' AND status = 'pending'}, 'the worker makes the next head');
     last if $lock =~ /REINDEX/;
     value($node, 'work', q{SELECT jobq_enqueue('locked', group_key => '0')});
     ($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('locked', heartbeat_timeout => '1 hour')});
@@ -267,26 +267,26 @@ for my $lock (q{LOCK TABLE jobq.lane_directory}, q{REINDEX TABLE jobq.lane_direc
 
 value($node, 'work', q{CALL enqueue_groups('prepared', 1, 3)});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'prepared' AND status = 'pending'}, 'a group of three');
-is(sqlstate($node, 'work', q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq_claim('prepared'); PREPARE TRANSACTION 'end'}), '00000', 'an end is prepared');
-is(blocked('prepared'), '2', 'the others wait');
+is(sqlstate($node, 'work', q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq_claim('prepared'); PREPARE TRANSACTION 'end'}), '00000', 'the end of a head is prepared');
+is(blocked('prepared'), '2', 'the other jobs are blocked');
 value($node, 'work', q{COMMIT PREPARED 'end'});
-ok(claim_when_ready($node, 'work', 'prepared'), 'committed by another session, it makes the next one the head');
-# The background worker may be promoting for longer than a tick waits.
+ok(claim_when_ready($node, 'work', 'prepared'), 'COMMIT PREPARED in another session makes the next head');
+# The tick does nothing if the background worker holds the lock for longer than the tick waits, so it is repeated.
 ok(defined seconds_until(
         sub {
             my $state = sqlstate($node, 'work', q{BEGIN; SELECT count(*) FROM jobq_tick(); PREPARE TRANSACTION 'tick'});
             return 1 if $state eq '00000' && value($node, 'work', q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND objid = 'jobq.jobs'::regclass AND pid IS NULL}) > 0;
             value($node, 'work', q{ROLLBACK PREPARED 'tick'});
             return 0;
-        }), 'a tick is prepared that may have made a head');
+        }), 'a prepared tick holds the lock of groups');
 value($node, 'work', q{DELETE FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
 value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
-is(blocked('prepared'), '1', 'while it may have made a head, nobody else does');
+is(blocked('prepared'), '1', 'no other process makes a head while the prepared tick may have made one');
 value($node, 'work', q{ROLLBACK PREPARED 'tick'});
-ok(claim_when_ready($node, 'work', 'prepared'), 'afterwards somebody does');
+ok(claim_when_ready($node, 'work', 'prepared'), 'after ROLLBACK PREPARED the next job becomes the head');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
 
-# ---- the server dies
+# ---- a crash of the server
 
 value($node, 'work', q{CALL enqueue_groups('crash', 20, 60)});
 work(3, q{work('crash', 2, 0.02)});
@@ -295,19 +295,19 @@ kill_server($node);
 $_->{run}->finish for @working;
 @working = ();
 starts_again($node);
-cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND finished_at IS NULL}), '>', 100, 'most of them are unfinished');
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND finished_at IS NULL}), '>', 100, 'most jobs are unfinished');
 is(value($node, 'work', q{SELECT count(*) FROM (SELECT _group_active FROM jobq.jobs WHERE _group_active IS NOT NULL GROUP BY 1 HAVING count(*) > 1) g}),
     '0', 'after a crash no group has two heads');
 work(3, q{work('crash', 2)});
 wait_for_them();
-is(value($node, 'work', q{SELECT in_order('crash')}), 't', 'and all have run, in order');
+is(value($node, 'work', q{SELECT in_order('crash')}), 't', 'all jobs have run, in order');
 
-# ---- two that remember at once: a tick by hand between the heads that the worker makes
+# ---- jobq_tick() and the worker both make heads
 
 value($node, 'work', q{CALL enqueue_groups('mixed', 3, 60)});
 work(3, q{work('mixed')});
 value($node, 'work', q{SELECT count(*) FROM jobq_tick()}) for 1 .. 15;
 wait_for_them();
-is(value($node, 'work', q{SELECT in_order('mixed')}), 't', 'ticks by hand beside the worker');
+is(value($node, 'work', q{SELECT in_order('mixed')}), 't', 'jobs run in order with concurrent ticks');
 
 done_testing();
