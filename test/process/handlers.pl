@@ -1,5 +1,6 @@
-# Handlers run by executors: each effect once, whatever is terminated, killed, stopped, restarted or promoted; a lease ends with its
-# process; what is broken waits, and burns nothing; who is asked to stop does; DDL finds nobody in its way.
+# Tests handlers that executors run: each effect occurs once, even if processes or the server are terminated, killed, stopped,
+# restarted, or promoted. A lease ends with its process. Jobs of a broken handler wait and use up no attempts. A canceled handler stops.
+# Executors do not block DDL.
 use strict;
 use warnings FATAL => 'all';
 
@@ -88,7 +89,7 @@ sub keeps_laws
 {
     my ($where, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    # What has just begun or ended may show in one place and not yet in the other.
+    # A change that has just occurred may be visible in one place and not yet in the other, so the check is repeated.
     becomes_true($where, 'work', q{SELECT NOT EXISTS (SELECT FROM broken)}, "$name: no law is broken")
         < 1e8 or diag(value($where, 'work', 'SELECT law, count(*), min(job) FROM broken GROUP BY 1'));
     return;
@@ -107,7 +108,6 @@ sub becomes
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return becomes_true($where, 'work', "SELECT $condition FROM jobq.jobs WHERE id = $id", $name);
 }
-# The process that runs a job.
 sub write_file
 {
     my ($name, $text) = @_;
@@ -117,6 +117,7 @@ sub write_file
     return;
 }
 
+# Returns the pid of the process that runs a job.
 sub pid_of
 {
     my ($where, $id) = @_;
@@ -125,42 +126,42 @@ sub pid_of
     return $pid;
 }
 
-# ---- what a handler may do
+# ---- what a handler can do
 
 my %first = map { $_ => enqueue($node, $_) } qw(effect flaky itself untidy listens at_commit pieces);
-becomes($node, $first{effect}, q{status = 'completed' AND result = '{"n": 1}' AND attempts = 1}, 'a function runs, and its result is the result');
+becomes($node, $first{effect}, q{status = 'completed' AND result = '{"n": 1}' AND attempts = 1}, 'a function runs, and its return value is the result of the job');
 is(sqlstate($node, 'work', "SELECT id FROM jobq_claim('work', (SELECT worker_id FROM jobq.jobs WHERE id = $first{effect}))"), '22023',
-    'no worker can take the name of the executors, under which one suspect at a time runs');
-becomes($node, $first{flaky}, q{status = 'completed' AND attempts = 2}, 'an error is retried by the rules of the queue');
+    'no worker can use the name of the executors');
+becomes($node, $first{flaky}, q{status = 'completed' AND attempts = 2}, 'an error is retried as the queue says');
 is(value($node, 'work', "SELECT outcome, split_part(error, E'\\n', 1), error ~ 'CONTEXT:  PL/pgSQL function' FROM jobq.attempts WHERE job_id = $first{flaky}"),
-    'failed|P0042: odd|t', 'it is recorded with SQLSTATE, message and context');
-becomes($node, $first{itself}, q{status = 'completed' AND result = '"by itself"'}, 'a job that the handler has completed itself: its result is ignored');
-becomes($node, $first{untidy}, q{result = '"4MB 0 read committed runner 0 0 0"'}, 'it finds a session that nobody has used');
-becomes($node, enqueue($node, 'untidy'), q{result = '"4MB 0 read committed runner 0 0 0"'}, 'so does the next one');
-becomes($node, $first{listens}, q{attempts > 1 AND error LIKE '0A000: cannot execute LISTEN%'}, 'LISTEN is refused');
+    'failed|P0042: odd|t', 'the error is recorded with SQLSTATE, message, and context');
+becomes($node, $first{itself}, q{status = 'completed' AND result = '"by itself"'}, 'a handler may complete its job itself; then its return value is ignored');
+becomes($node, $first{untidy}, q{result = '"4MB 0 read committed runner 0 0 0"'}, 'the handler gets a clean session');
+becomes($node, enqueue($node, 'untidy'), q{result = '"4MB 0 read committed runner 0 0 0"'}, 'the next handler gets a clean session, too');
+becomes($node, $first{listens}, q{attempts > 1 AND error LIKE '0A000: cannot execute LISTEN%'}, 'LISTEN is rejected');
 becomes($node, $first{at_commit}, q{attempts > 1 AND error LIKE '23505: %twice%'}, 'an error at COMMIT counts');
-becomes($node, $first{pieces}, q{status = 'completed'}, 'a procedure that commits');
-is(value($node, 'work', "SELECT count(*) FROM effects WHERE job = $first{pieces}"), '2', 'does all of its pieces');
+becomes($node, $first{pieces}, q{status = 'completed'}, 'a procedure may commit');
+is(value($node, 'work', "SELECT count(*) FROM effects WHERE job = $first{pieces}"), '2', 'all parts of the procedure have taken effect');
 value($node, 'work', "SELECT jobq_cancel($_)") for $first{listens}, $first{at_commit};
 value($node, 'work', q{DELETE FROM jobq.handler_settings WHERE kind IN ('listens', 'at_commit')});
-keeps_laws($node, 'at first');
+keeps_laws($node, 'without faults');
 
-# ---- what a handler returns is deleted, and vacuumed, before its job can be completed
+# ---- the row that a handler returns is deleted and vacuumed before the job is completed
 
 my ($keeper, $holder) = map { session($node, 'work') } 1 .. 2;
 $keeper->query('SELECT pg_advisory_lock(8)');
 my $reads = enqueue($node, 'reads');
 my $waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND query LIKE '%job $reads of%' AND wait_event";
-becomes_true($node, 'work', "$waits = 'advisory'", 'a handler has read what it is to return');
+becomes_true($node, 'work', "$waits = 'advisory'", 'a handler has read the value that it will return');
 value($node, 'work', 'DELETE FROM documents');
 $holder->query("BEGIN; SELECT FROM jobq.jobs WHERE id = $reads FOR UPDATE");
 $keeper->query('SELECT pg_advisory_unlock(8)');
-becomes_true($node, 'work', "$waits = 'transactionid'", 'it has returned, and somebody holds its job');
-becomes_true($node, 'work', q{VACUUM documents; SELECT pg_relation_size(reltoastrelid) = 0 FROM pg_class WHERE oid = 'documents'::regclass}, 'the row has gone');
+becomes_true($node, 'work', "$waits = 'transactionid'", 'the handler has returned, and its executor waits for the lock on the job');
+becomes_true($node, 'work', q{VACUUM documents; SELECT pg_relation_size(reltoastrelid) = 0 FROM pg_class WHERE oid = 'documents'::regclass}, 'the row has been vacuumed');
 end_sessions($keeper, $holder);
-becomes($node, $reads, q{status = 'completed' AND attempts = 1 AND length(result #>> '{}') = 9000}, 'the result is what was read');
+becomes($node, $reads, q{status = 'completed' AND attempts = 1 AND length(result #>> '{}') = 9000}, 'the result is the value that the handler read');
 
-# ---- faults, with work of all kinds
+# ---- faults under a mixed load
 
 sub load { return value($_[0], 'work', q{SELECT count(jobq_enqueue('work', kind => CASE n % 7 WHEN 0 THEN 'flaky' WHEN 1 THEN 'itself' WHEN 2 THEN 'pieces' ELSE 'effect' END)) + count(jobq_enqueue('quick')) FROM generate_series(1, 300) n}); }
 my $empties = q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status <= 'processing' AND kind NOT IN ('slow', 'deaf'))};
@@ -186,10 +187,10 @@ for my $name ($ENV{JOBQ_FAULTS} ? 'executors that are terminated' : sort keys %f
     becomes($node, $slow, q{status = 'processing'}, "$name: a long job runs");
     my $lease = job($node, $slow, 'lease');
     $fault{$name}->();
-    becomes($node, $slow, "status = 'processing' AND lease <> $lease", "$name: it runs anew") unless $name =~ /worker/;
+    becomes($node, $slow, "status = 'processing' AND lease <> $lease", "$name: the long job runs again") unless $name =~ /worker/;
     becomes_true($node, 'work', $empties, "$name: all other jobs are done");
     value($node, 'work', "SELECT jobq_cancel($slow)");
-    becomes($node, $slow, q{status = 'cancelled'}, "$name: and the long one stops");
+    becomes($node, $slow, q{status = 'cancelled'}, "$name: the long job stops when it is cancelled");
     keeps_laws($node, $name);
 }
 if ($ENV{JOBQ_FAULTS})
@@ -198,7 +199,7 @@ if ($ENV{JOBQ_FAULTS})
     exit;
 }
 
-# ---- a lease ends with its process, at once; an orderly end of the server counts for nothing
+# ---- a lease ends with its process at once; an orderly shutdown does not count as an attempt
 
 my $slow = enqueue($node, 'slow');
 my $pid = pid_of($node, $slow);
@@ -206,25 +207,25 @@ my $began = time;
 value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
 becomes($node, $slow, q{attempts = 2}, 'a job whose executor was terminated runs again');
 report_seconds('until it ran again', time - $began);
-is(value($node, 'work', "SELECT outcome, error FROM jobq.attempts WHERE job_id = $slow"), 'lost|the process that ran its handler has ended', 'the attempt is lost');
-# A worker can see the end of the executor before the shutdown terminates the worker itself. The postmaster has then already
-# written to its lock file that it stops.
+is(value($node, 'work', "SELECT outcome, error FROM jobq.attempts WHERE job_id = $slow"), 'lost|the process that ran its handler has ended', 'the attempt is recorded as lost');
+# A worker can notice the end of the executor before the shutdown terminates the worker itself. The postmaster has then already written
+# to its lock file that the server is stopping.
 my $lock_file = $node->data_dir . '/postmaster.pid';
 my $running = slurp_file($lock_file);
 my $stopping = $running =~ s/^ready *$/stopping/mr;
-isnt($stopping, $running, 'the state of the server is in its lock file');
+isnt($stopping, $running, 'the lock file contains the state of the server');
 $pid = pid_of($node, $slow);
 write_file($lock_file, $stopping);
 value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
 my $released = "SELECT count(*) = %d FROM jobq.attempts WHERE job_id = $slow AND outcome = 'released'";
-becomes_true($node, 'work', sprintf($released, 1), 'while the server stops a worker gives the job back');
+becomes_true($node, 'work', sprintf($released, 1), 'while the server is stopping, the worker releases the job');
 write_file($lock_file, $running);
 pid_of($node, $slow);
 $node->restart;
-becomes_true($node, 'work', sprintf($released, 2), 'a restart gives it back');
-becomes($node, $slow, q{status = 'processing' AND attempts = 2 AND lost_attempts = 1}, 'the attempt does not count');
+becomes_true($node, 'work', sprintf($released, 2), 'a restart releases the job');
+becomes($node, $slow, q{status = 'processing' AND attempts = 2 AND lost_attempts = 1}, 'the attempts that were released do not count');
 
-# ---- what it has claimed with the end of another job, and not begun, its process has not lost
+# ---- a job that the completion of another job has claimed and that has not begun is not lost with its process
 
 value($node, 'work', <<'SQL');
 CREATE FUNCTION far(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM effect(job), set_config('synchronous_commit', 'on', true); END $$;
@@ -232,93 +233,93 @@ SELECT jobq_set_handler('work', 'far', 'far(jsonb)', 'runner', max_executors => 
 SQL
 settings($node, q{synchronous_commit = local}, q{synchronous_standby_names = 'nobody'});
 $node->reload;
-is(value($node, 'work', 'SHOW synchronous_standby_names'), 'nobody', 'commits that wait for a standby wait');
+is(value($node, 'work', 'SHOW synchronous_standby_names'), 'nobody', 'commits wait for a synchronous standby that does not exist');
 my @far = split /\n/, value($node, 'work', q{SELECT job_id FROM jobq_enqueue_many('work', array_fill('{}'::jsonb, '{2}'), kind => 'far')});
 $pid = pid_of($node, $far[0]);
-becomes_true($node, 'work', "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $pid", 'a completion does, with the claim of the next job');
+becomes_true($node, 'work', "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $pid", 'a completion, which also claims the next job, waits for the standby');
 value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
-becomes($node, $far[0], q{status = 'completed'}, 'its executor is terminated: the completion stands');
+becomes($node, $far[0], q{status = 'completed'}, 'after the executor is terminated, the completion stands');
 settings($node, q{synchronous_standby_names = ''});
 $node->reload;
-becomes($node, $far[1], q{status = 'completed' AND attempts = 1 AND lost_attempts = 0}, 'the next job is given back, and runs');
-is(value($node, 'work', "SELECT string_agg(outcome, ' ') FROM jobq.attempts WHERE job_id = $far[1]"), 'released', 'the attempt does not count');
+becomes($node, $far[1], q{status = 'completed' AND attempts = 1 AND lost_attempts = 0}, 'the next job is released and runs');
+is(value($node, 'work', "SELECT string_agg(outcome, ' ') FROM jobq.attempts WHERE job_id = $far[1]"), 'released', 'the released attempt does not count');
 settings($node, q{synchronous_commit = on});
 $node->reload;
 
-# ---- a promotion: nobody there has the lease
+# ---- a promotion: no process of the new primary has the lease
 
 my $lease = job($node, $slow, 'lease');
 $node->wait_for_catchup($standby);
 $node->stop('fast');
 $standby->promote;
 $node = $standby;
-becomes($node, $slow, "status = 'processing' AND lease <> $lease", 'after a promotion it runs anew');
+becomes($node, $slow, "status = 'processing' AND lease <> $lease", 'after a promotion the job runs again');
 load($node);
-becomes_true($node, 'work', $empties, 'and so does all else');
+becomes_true($node, 'work', $empties, 'all other jobs are done');
 keeps_laws($node, 'a promotion');
 
-# ---- who is to stop does
+# ---- cancellation and max_runtime
 
 value($node, 'work', "SELECT jobq_cancel($slow)");
 becomes($node, $slow, q{status = 'cancelled' AND error LIKE '57014: %'}, 'a cancellation interrupts the handler');
 my $overrun = enqueue($node, 'slow', max_runtime => '300 ms');
-becomes($node, $overrun, q{attempts >= 3 AND error LIKE 'ran longer than max_runtime%'}, 'so does the end of max_runtime, and it is tried again');
+becomes($node, $overrun, q{attempts >= 3 AND error LIKE 'ran longer than max_runtime%'}, 'max_runtime interrupts the handler, and the job is retried');
 value($node, 'work', "SELECT jobq_cancel($overrun)");
-becomes($node, $overrun, q{status = 'cancelled'}, 'until somebody cancels it');
+becomes($node, $overrun, q{status = 'cancelled'}, 'the job stops when it is cancelled');
 settings($node, q{jobq.cancel_grace = '1 s'});
 $node->reload;
 my $deaf = enqueue($node, 'deaf');
 $pid = pid_of($node, $deaf);
 value($node, 'work', "SELECT jobq_cancel($deaf)");
-becomes($node, $deaf, q{status = 'cancelled'}, 'one that does not heed it is taken from its executor after the grace');
-becomes_true($node, 'work', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'which is terminated');
-is(value($node, 'work', "SELECT count(*) FROM effects WHERE job IN ($slow, $overrun)"), '0', 'nothing of them has come about');
+becomes($node, $deaf, q{status = 'cancelled'}, 'a handler that ignores the cancellation loses its job after the grace period');
+becomes_true($node, 'work', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'and its executor is terminated');
+is(value($node, 'work', "SELECT count(*) FROM effects WHERE job IN ($slow, $overrun)"), '0', 'the interrupted handlers had no effect');
 
-# ---- broken: nothing is claimed or burnt, nothing else stops, and it becomes well by itself
+# ---- a broken handler: its jobs are not claimed and use up no attempts, other handlers continue, and it recovers by itself
 
 value($node, 'work', 'ALTER FUNCTION effect(jsonb) RENAME TO gone; CREATE FUNCTION well(job jsonb) RETURNS void LANGUAGE sql AS $$ $$');
 value($node, 'work', q{SELECT jobq_set_handler('work', 'well', 'well(jsonb)', 'runner')});
 my @waits = map { enqueue($node, 'effect') } 1 .. 5;
-is(value($node, 'work', q{SELECT state, reason FROM jobq.handlers WHERE kind = 'effect'}), 'broken|function public.effect(jsonb) does not exist', 'the view says why');
+is(value($node, 'work', q{SELECT state, reason FROM jobq.handlers WHERE kind = 'effect'}), 'broken|function public.effect(jsonb) does not exist', 'jobq.handlers says why the handler is broken');
 becomes($node, enqueue($node, 'well'), q{status = 'completed'}, 'other handlers go on');
-is(value($node, 'work', "SELECT sum(attempts), count(*) FILTER (WHERE status = 'pending') FROM jobq.jobs WHERE id IN (@{[join ',', @waits]})"), '0|5', 'its jobs wait');
+is(value($node, 'work', "SELECT sum(attempts), count(*) FILTER (WHERE status = 'pending') FROM jobq.jobs WHERE id IN (@{[join ',', @waits]})"), '0|5', 'the jobs of the broken handler wait');
 value($node, 'work', 'ALTER FUNCTION gone(jsonb) RENAME TO effect');
-becomes($node, $_, q{status = 'completed' AND attempts = 1}, 'repaired it runs them') for @waits;
+becomes($node, $_, q{status = 'completed' AND attempts = 1}, 'the repaired handler runs the jobs') for @waits;
 value($node, 'work', 'REVOKE EXECUTE ON FUNCTION effect(jsonb) FROM PUBLIC');
 my $refused = enqueue($node, 'effect');
-becomes($node, enqueue($node, 'well'), q{status = 'completed'}, 'without the right others go on, too');
-is(job($node, $refused, 'status, attempts'), 'pending|0', 'and nothing is tried');
+becomes($node, enqueue($node, 'well'), q{status = 'completed'}, 'other handlers continue when the privilege to execute one is revoked');
+is(job($node, $refused, 'status, attempts'), 'pending|0', 'a job whose handler may not be executed uses up no attempt');
 value($node, 'work', 'GRANT EXECUTE ON FUNCTION effect(jsonb) TO PUBLIC');
-becomes($node, $refused, q{status = 'completed' AND attempts = 1}, 'with the right again it is done');
+becomes($node, $refused, q{status = 'completed' AND attempts = 1}, 'the job runs when the privilege is granted again');
 keeps_laws($node, 'broken and repaired');
 
-# ---- fewer places than roles: they take turns; one line tells of it
+# ---- fewer executors than roles: the roles take turns, and the log says so in one line
 
 my $log = log_size($node);
 settings($node, 'jobq.max_executors = 1');
 $node->reload;
 value($node, 'work', q{SELECT count(jobq_enqueue('quick')), count(jobq_enqueue('work', kind => 'effect')) FROM generate_series(1, 3000) n});
-becomes_true($node, 'work', $empties, 'two roles with one place: all is done');
-cmp_ok(count_in_log($node, 'handlers in database .* wait because', $log), '<=', 1, 'with one line in the log at most');
+becomes_true($node, 'work', $empties, 'two roles with one executor: all jobs are done');
+cmp_ok(count_in_log($node, 'handlers in database .* wait because', $log), '<=', 1, 'the log has at most one line about it');
 settings($node, 'jobq.max_executors = 0');
 $node->reload;
-becomes_true($node, 'work', q{SELECT bool_and(state = 'off' AND reason = 'jobq.max_executors is 0') FROM jobq.handlers}, 'none at all: the view says so');
-becomes_true($node, 'work', "SELECT count(*) = 0 $executors", 'executors leave');
+becomes_true($node, 'work', q{SELECT bool_and(state = 'off' AND reason = 'jobq.max_executors is 0') FROM jobq.handlers}, 'without executors, jobq.handlers says why');
+becomes_true($node, 'work', "SELECT count(*) = 0 $executors", 'the executors exit');
 my $later = enqueue($node, 'effect');
 settings($node, 'jobq.max_executors = 4');
 $node->reload;
-becomes($node, $later, q{status = 'completed'}, 'and come again');
+becomes($node, $later, q{status = 'completed'}, 'the executors start again');
 
-# ---- DDL finds nobody in its way; dumps bring handlers; copies leave them alone
+# ---- executors do not block DDL; a dump contains handlers; a copy does not run them
 
 $node->command_ok([ 'pg_dump', '-f', "$directory/dump", $node->connstr('work') ], 'pg_dump');
 value($node, 'postgres', 'CREATE DATABASE restored');
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/dump", $node->connstr('restored') ], 'the dump is restored');
-is(value($node, 'restored', 'SELECT count(*) > 5 FROM jobq.handlers'), 't', 'its handlers are there');
+is(value($node, 'restored', 'SELECT count(*) > 5 FROM jobq.handlers'), 't', 'the handlers are restored');
 my $copied = value($node, 'restored', q{SELECT jobq_enqueue('work', kind => 'well')});
-is(value($node, 'restored', q{SELECT DISTINCT state FROM jobq.handlers}), 'off', 'and off in a copy');
+is(value($node, 'restored', q{SELECT DISTINCT state FROM jobq.handlers}), 'off', 'the handlers are off in a copy');
 value($node, 'restored', 'SELECT jobq_adopt()');
-becomes_true($node, 'restored', "SELECT status = 'completed' FROM jobq.jobs WHERE id = $copied", 'until it is adopted');
+becomes_true($node, 'restored', "SELECT status = 'completed' FROM jobq.jobs WHERE id = $copied", 'the handlers run after the copy is adopted');
 for my $command ('ALTER DATABASE restored RENAME TO renamed', 'CREATE DATABASE template_of TEMPLATE renamed', 'DROP DATABASE renamed')
 {
     my $name = $command =~ /RENAME/ ? 'restored' : 'renamed';
@@ -328,14 +329,14 @@ for my $command ('ALTER DATABASE restored RENAME TO renamed', 'CREATE DATABASE t
     ok($done, "$command while a handler runs") or diag($err);
 }
 value($node, 'work', 'ALTER ROLE other RENAME TO another');
-becomes_true($node, 'work', q{SELECT state = 'broken' FROM jobq.handlers WHERE queue = 'quick'}, 'a role that has another name');
+becomes_true($node, 'work', q{SELECT state = 'broken' FROM jobq.handlers WHERE queue = 'quick'}, 'a handler is broken when its role is renamed');
 value($node, 'work', 'ALTER ROLE another RENAME TO other');
-becomes_true($node, 'work', q{SELECT state <> 'broken' FROM jobq.handlers WHERE queue = 'quick'}, 'and its own again');
-keeps_laws($node, 'in the end');
+becomes_true($node, 'work', q{SELECT state <> 'broken' FROM jobq.handlers WHERE queue = 'quick'}, 'the handler works when the role has its name again');
+keeps_laws($node, 'after DDL');
 value($node, 'work', q{SELECT jobq_enqueue('work', kind => 'effect')});
 value($node, 'work', 'DROP EXTENSION jobq CASCADE');
-becomes_true($node, 'postgres', "SELECT count(*) = 0 $executors AND datname = 'work'", 'without the extension executors leave');
-is(count_in_log($node, 'TRAP|PANIC|was terminated by signal 11', 0), 0, 'nothing has gone wrong');
+becomes_true($node, 'postgres', "SELECT count(*) = 0 $executors AND datname = 'work'", 'the executors exit when the extension is dropped');
+is(count_in_log($node, 'TRAP|PANIC|was terminated by signal 11', 0), 0, 'no process crashed');
 $began = time;
 $node->stop('fast');
 report_seconds('shutdown', time - $began);

@@ -1,5 +1,5 @@
-# Settings of the cluster, of the database and of the role that would stop anybody else: the workers have their own. And a
-# schema of shadowed operators and functions in front of the search path: nobody calls them.
+# Tests settings of the server, the database, and the role that would break other sessions: the workers override them. A schema of
+# shadowed operators and functions is first in the search path; the workers and the functions of jobq must not call them.
 use strict;
 use warnings FATAL => 'all';
 
@@ -31,7 +31,7 @@ my %sane = (
     'search_path' => 'public',
     'synchronous_commit' => 'local',
 );
-# For the sessions of this test; the server does not see it.
+# The options of the sessions of this test. The workers do not get them.
 my $sane_options = join ' ', map { "-c $_=$sane{$_}" } sort keys %sane;
 
 my $node = preloaded('hostile', init => { allows_streaming => 1 }, stopped => 1);
@@ -41,7 +41,7 @@ $node->start;
 $ENV{PGOPTIONS} = $sane_options;
 database($node, 'besieged');
 
-# Again for the database and for the role, where a connection of its own could get them from.
+# The settings are also set for the database and the role, because a worker's connection could get them from there.
 my $user = value($node, 'besieged', 'SELECT current_user');
 for my $name (grep { $_ ne 'synchronous_standby_names' } sort keys %hostile)
 {
@@ -50,7 +50,7 @@ for my $name (grep { $_ ne 'synchronous_standby_names' } sort keys %hostile)
     value($node, 'besieged', qq{ALTER ROLE "$user" SET $name = $setting});
 }
 
-# Every operator and function that the duties might mean, in a schema of its own. Each of them says so and fails.
+# Operators and functions that the duties might call, in another schema. Each of them writes to the log and fails.
 value($node, 'besieged', <<'SQL');
 CREATE SCHEMA evil;
 DO $do$
@@ -92,16 +92,16 @@ SQL
 
 my ($out, $err) = run_sql($node, 'besieged',
     qq{SET search_path = $hostile{search_path}; SELECT 1 = 1});
-like($err, qr/evil/, 'the trap works: a plain comparison calls it');
-like(log_since($node), qr/evil operator = was called/, 'and it is in the log');
+like($err, qr/evil/, 'an unqualified comparison calls the shadowed operator');
+like(log_since($node), qr/evil operator = was called/, 'the call is logged');
 my $position = log_size($node);
 
-# The workers meet all this from their connection on.
+# A session without options, like a worker when it connects.
 {
     local $ENV{PGOPTIONS} = '-c synchronous_commit=local';
-    # Not read with SHOW: even that may take longer than a millisecond.
+    # SHOW could take longer than a millisecond, too.
     ($out, $err) = run_sql($node, 'postgres', q{SELECT pg_sleep(20)});
-    like($err, qr/canceling statement due to statement timeout/, 'without options a session is besieged');
+    like($err, qr/canceling statement due to statement timeout/, 'a session without options has the hostile settings');
 }
 $node->restart;
 
@@ -122,18 +122,18 @@ becomes_true($node, 'besieged', q{SELECT status = 'pending' AND lost_attempts = 
 becomes_true($node, 'besieged', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE kind = 'done')}, 'prune');
 becomes_true($node, 'besieged', q{SELECT EXISTS (SELECT FROM jobq.lane_directory WHERE queue = 'applied')}, 'repair');
 
-# ---- also when the settings come later
+# ---- the settings become hostile while the worker runs
 
 settings($node, "lock_timeout = '2ms'", "statement_timeout = '2ms'", "default_transaction_isolation = 'repeatable read'");
 $node->reload;
 value($node, 'besieged', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '100 ms')});
 becomes_true($node, 'besieged', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')},
-    'promotion goes on after a reload');
+    'jobs are promoted after the reload');
 
-# ---- a lock that is held for longer than the cluster's lock_timeout is waited for
+# ---- a worker waits for a lock that is held for longer than the server's lock_timeout
 
-# A worker that the machine lets stand still may come to its own lock_timeout: so it is enough that once there is no error.
-# Where it had the cluster's, which is 2 ms, there would be one each time.
+# On a slow machine a worker may exceed its own lock_timeout, so one round without an error suffices. With the lock_timeout of the
+# server, 2 ms, every round would have an error.
 my ($waited, $error) = (0, '');
 for (1 .. 10)
 {
@@ -153,18 +153,18 @@ for (1 .. 10)
     $error = value($node, 'besieged', "SELECT last_error FROM jobq.workers WHERE database = 'besieged' AND last_error_at > '$from'");
     last if $waited > 20 && $error eq '';
 }
-cmp_ok($waited, '>', 20, 'a worker waits for a lock of a client');
-is($error, '', 'longer than lock_timeout, without an error');
+cmp_ok($waited, '>', 20, 'a worker waits for the lock of a client');
+is($error, '', 'for longer than lock_timeout, without an error');
 
-# ---- nobody called anything in evil
+# ---- the workers called nothing in the schema evil
 
 value($node, 'besieged', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '50 ms')});
-becomes_true($node, 'besieged', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')}, 'the duties went on');
+becomes_true($node, 'besieged', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')}, 'the duties continue');
 my $log = log_since($node, $position);
-unlike($log, qr/evil (?:function|operator) \S+ was called/, 'nothing in the schema evil was called');
-unlike($log, qr/jobq worker for.*(?:ERROR|FATAL)|CONTEXT:  jobq worker/, 'the worker had no error');
+unlike($log, qr/evil (?:function|operator) \S+ was called/, 'no function or operator in the schema evil was called');
+unlike($log, qr/jobq worker for.*(?:ERROR|FATAL)|CONTEXT:  jobq worker/, 'the worker reported no error');
 
-# ---- neither do the functions, whatever the search path of their caller
+# ---- the functions of jobq call nothing in it either, whatever the search path of the caller
 
 my $calls = qq{
     SET search_path = $hostile{search_path};
@@ -183,7 +183,7 @@ my $calls = qq{
     SELECT public.jobq_drop_queue('e', force => true);
     INSERT INTO jobq.jobs (queue) VALUES ('plain')};
 ($out, $err) = run_sql($node, 'besieged', $calls);
-is($err, '', 'calls under an evil search path succeed');
-unlike(log_since($node, $position), qr/evil (?:function|operator) \S+ was called/, 'and call nothing there');
+is($err, '', 'calls with a hostile search path succeed');
+unlike(log_since($node, $position), qr/evil (?:function|operator) \S+ was called/, 'and call nothing in the schema evil');
 
 done_testing();

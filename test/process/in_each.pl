@@ -1,4 +1,4 @@
-# examples/in_each.sh finds the databases that have jobq, whatever they are called, and says when something has failed in one.
+# Tests that examples/in_each.sh finds the databases that have jobq, whatever their names, and reports failures.
 use strict;
 use warnings FATAL => 'all';
 
@@ -34,26 +34,26 @@ sub in_each
 in_database($_, 'CREATE EXTENSION jobq') for @names[1 .. $#names], 'closed';
 in_database($names[0], 'CREATE SCHEMA "Od d"; CREATE EXTENSION jobq SCHEMA "Od d"');
 in_database('postgres', q{ALTER DATABASE closed ALLOW_CONNECTIONS false});
-is_deeply([ in_each('SELECT current_database()') ], [ 0, sort map { "$_: $_" } @names ], 'each that has jobq, by its name');
-is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'functions in whatever schema');
+is_deeply([ in_each('SELECT current_database()') ], [ 0, sort map { "$_: $_" } @names ], 'each database that has jobq is visited and named');
+is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'the functions are found in any schema');
 {
     local $ENV{PGOPTIONS} = '-c search_path=';
-    is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'also where the search_path is empty');
+    is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'the functions are found even if search_path is empty');
 }
 in_database('we ird', 'CREATE TABLE "Od d".made (n int)');
 my ($status, @lines) = in_each('CREATE TABLE made (n int)');
-is($status, 1, 'one has failed');
-is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @names ], 'and the others have not');
-is((in_each('INSERT INTO made VALUES (1); SELECT 1 / 0'))[0], 1, 'all fail');
-is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @names ], 'and what fails changes nothing');
+is($status, 1, 'a failure in one database is reported');
+is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @names ], 'the other databases have executed the statement');
+is((in_each('INSERT INTO made VALUES (1); SELECT 1 / 0'))[0], 1, 'a failure in all databases is reported');
+is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @names ], 'failed statements change nothing');
 {
     local $ENV{PGPORT} = 1;
     local $SIG{__WARN__} = sub { };
-    isnt((in_each('SELECT 1'))[0], 0, 'no server: no success');
+    isnt((in_each('SELECT 1'))[0], 0, 'a missing server is a failure');
 }
 
-# The owner of a database has put functions, operators, and views of its own in front of those of PostgreSQL. A superuser runs the
-# statements that the documentation shows.
+# The owner of a database has shadowed functions, operators, and views of PostgreSQL. A superuser executes the statements that the
+# documentation shows.
 my @shown;
 for my $page (qw(server operations))
 {
@@ -100,7 +100,7 @@ for my $way (@ways)
 }
 $node->safe_psql('postgres', 'DROP DATABASE hostile');
 
-is_deeply([ in_each('DROP EXTENSION jobq') ], [ 0, sort map { "$_: " } @names ], 'to be rid of it');
-is_deeply([ in_each('SELECT 1') ], [0], 'none is left');
+is_deeply([ in_each('DROP EXTENSION jobq') ], [ 0, sort map { "$_: " } @names ], 'the extension is dropped in all databases');
+is_deeply([ in_each('SELECT 1') ], [0], 'no database has the extension any more');
 $node->stop;
 done_testing();
