@@ -1,5 +1,5 @@
-# Whatever is killed, nothing is lost and work goes on: a client, a backend, a background worker, the launcher, and the
-# whole server with kill -9.
+# Tests that no job is lost and work continues after a process is killed: a client, a backend, a background worker, the launcher, and
+# the whole server with kill -9.
 use strict;
 use warnings FATAL => 'all';
 
@@ -27,7 +27,7 @@ sub finish_all
         SELECT jobq_purge_queue('q')});
 }
 
-# Something delayed is promoted: the background workers are at work. Returns the seconds it took.
+# Waits until a delayed job is promoted, which shows that the background workers work. Returns the seconds it took.
 sub duties_resume
 {
     my ($name) = @_;
@@ -40,26 +40,26 @@ sub duties_resume
 
 enqueue(3);
 my $client = session($node, 'work');
-is($client->query(q{SELECT count(*) FROM jobq_claim('q', 'killed', batch => 2)}), '2', 'a client holds two jobs');
+is($client->query(q{SELECT count(*) FROM jobq_claim('q', 'killed', batch => 2)}), '2', 'a client claims two jobs');
 $client->query(q{BEGIN});
 is($client->query(q{SELECT count(*) FROM jobq_claim('q', 'killed')}), '1', 'and a third in an open transaction');
-is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '0', 'nobody else gets one');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '0', 'no other session can claim one of them');
 $client->{run}->signal('KILL');
 eval { $client->{run}->finish };
 
 my $first = claim_when_ready($node, 'work', 'q');
-is($first->{attempt}, 1, 'the uncommitted claim is undone, its attempt not counted');
+is($first->{attempt}, 1, 'the uncommitted claim is rolled back, and its attempt is not counted');
 is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE worker_id = 'killed' AND status = 'processing'}),
-    '2', 'the others have their leases still');
+    '2', 'the other jobs still have their leases');
 my $one = claim_when_ready($node, 'work', 'q');
-is($one->{attempt}, 2, 'one is rescued');
-# They were lost together: the worker gets the second when it is done with the first.
+is($one->{attempt}, 2, 'one of them is rescued');
+# The two jobs were lost together, so this session gets the second one only after it has completed the first.
 value($node, 'work', "SELECT jobq_complete($one->{id}, $one->{lease})");
-is(claim_when_ready($node, 'work', 'q')->{attempt}, 2, 'and the other');
+is(claim_when_ready($node, 'work', 'q')->{attempt}, 2, 'the other job is rescued');
 my $late = value($node, 'work', q{
     SELECT max(extract(epoch FROM finished_at - started_at)) FROM jobq.attempts WHERE worker_id = 'killed'});
 report_seconds("rescued after the claim, heartbeat timeout $timeout s", $late);
-in_time($late, $timeout + 2, 'within the timeout + 2 s');
+in_time($late, $timeout + 2, 'the rescue is within the timeout + 2 s');
 finish_all();
 
 # ---- a backend terminated
@@ -71,12 +71,12 @@ my ($id, $lease) = split /\|/, $doomed->query(q{SELECT id, lease FROM jobq_claim
 $doomed->query('BEGIN');
 my $undone = $doomed->query(q{SELECT id FROM jobq_claim('q', 'undone')});
 is(value($node, 'postgres', "SELECT pg_terminate_backend($pid, 10000)"), 't', 'a backend is terminated');
-is(claim_when_ready($node, 'work', 'q')->{id}, $undone, 'its open claim is claimable at once');
-is(value($node, 'work', "SELECT jobq_complete($id, $lease)"), 't', 'its committed claim is good in another session');
+is(claim_when_ready($node, 'work', 'q')->{id}, $undone, 'the job of its open claim is claimable at once');
+is(value($node, 'work', "SELECT jobq_complete($id, $lease)"), 't', 'the lease of its committed claim is valid in another session');
 eval { $doomed->quit };
 finish_all();
 
-# ---- a background worker and the launcher, with SIGTERM: others come, nobody else notices
+# ---- SIGTERM for a background worker and the launcher: they are replaced, and other sessions are not affected
 
 keep_in_use($node, 'work');
 my $postmaster_start = value($node, 'postgres', 'SELECT pg_postmaster_start_time()');
@@ -85,18 +85,18 @@ my $worker = await_worker($node, 'work');
 ok($worker, 'a worker runs');
 kill 'TERM', $worker;
 ok(seconds_until(sub { my $now = await_worker($node, 'work'); return $now && $now != $worker }),
-    'after SIGTERM another worker comes');
-report_seconds('duties after SIGTERM for the worker', duties_resume('and does the duties'));
+    'another worker starts after SIGTERM');
+report_seconds('duties after SIGTERM for the worker', duties_resume('the new worker performs the duties'));
 
 my $launcher = launcher_pid($node);
 kill 'TERM', $launcher;
 ok(seconds_until(sub { my $now = launcher_pid($node); return $now && $now != $launcher }),
-    'after SIGTERM another launcher comes');
-report_seconds('duties after SIGTERM for the launcher', duties_resume('and the duties go on'));
-is($witness->query('SELECT 1'), '1', 'other sessions live on');
+    'another launcher starts after SIGTERM');
+report_seconds('duties after SIGTERM for the launcher', duties_resume('the duties continue'));
+is($witness->query('SELECT 1'), '1', 'other sessions are not affected');
 eval { $witness->quit };
 
-# ---- the same with SIGKILL: the server restarts itself
+# ---- SIGKILL for a background worker and the launcher: the server restarts itself
 
 for my $victim ('worker', 'launcher')
 {
@@ -106,16 +106,16 @@ for my $victim ('worker', 'launcher')
     my $begin = time;
     kill 'KILL', $victim eq 'worker' ? await_worker($node, 'work') : launcher_pid($node);
     ok(seconds_until(sub { count_in_log($node, qr/all server processes terminated; reinitializing/, $position) }),
-        "kill -9 of the $victim restarts the cluster");
+        "kill -9 of the $victim restarts the server");
     becomes_true($node, 'work', 'SELECT EXISTS (SELECT FROM jobq.workers WHERE database IS NULL AND pid IS NOT NULL)',
         'the launcher is back');
     becomes_true($node, 'work',
         q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)},
-        'the database is found again');
+        'a worker serves the database again');
     my $took = time - $begin;
     report_seconds("first round after kill -9 of the $victim", $took);
-    in_time($took, 5, 'soon');
-    duties_resume('the duties go on');
+    in_time($took, 5, 'within 5 s');
+    duties_resume('the duties continue');
     cmp_ok(value($node, 'work', 'SELECT count(*) FROM jobq.jobs'), '>=', $jobs, 'no job is lost');
 }
 
@@ -141,35 +141,35 @@ kill_server($node);
 eval { $producer->finish };
 my @ids = $acknowledged =~ /^(\d+)\n/mg;
 cmp_ok(scalar @ids, '>', 100, 'jobs were acknowledged before the kill') or diag $producer_errors;
-cmp_ok(scalar @ids, '<', 20000, 'and the kill came in between');
+cmp_ok(scalar @ids, '<', 20000, 'the server was killed before all jobs were enqueued');
 
-# Down for longer than the leases last.
+# The server is down until the leases have expired.
 seconds_until(sub { time > $claimed_at + $timeout + 0.5 });
 starts_again($node);
 my $began = time;
 is(value($node, 'work', "SELECT jobq_heartbeat($survivor, $survivor_lease)"),
-    'held', 'a lease from before the crash is good after it');
+    'held', 'a lease from before the crash is valid after it');
 becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)},
     'launcher and workers are active');
 my $active = time - $began;
 report_seconds('first round after the start', $active);
-in_time($active, 5, 'soon');
+in_time($active, 5, 'within 5 s of the start');
 
 my $list = join ',', @ids;
 is(value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE id IN ($list)"), scalar @ids,
-    'every acknowledged job is there');
+    'every acknowledged job exists');
 is(value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE id IN ($list) AND status <> 'pending'"),
-    '0', 'and claimable');
+    '0', 'every acknowledged job is claimable');
 
 becomes_true($node, 'work', q{SELECT count(*) = 5 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id ~ '^w[2-6]$'},
-    'the leases of those who do not come back are rescued');
+    'the jobs of the silent workers are rescued');
 my ($earliest, $latest) = split /\|/, value($node, 'work', q{
     SELECT extract(epoch FROM min(finished_at) - pg_postmaster_start_time()),
            extract(epoch FROM max(finished_at) - pg_postmaster_start_time())
     FROM jobq.attempts WHERE outcome = 'lost' AND worker_id ~ '^w[2-6]$'});
 report_seconds("leases of before the crash rescued after the start, heartbeat timeout $timeout s", $latest);
-cmp_ok($earliest, '>=', $timeout, 'but not before one heartbeat timeout of grace');
-in_time($latest, $timeout + 5, 'and soon after it');
+cmp_ok($earliest, '>=', $timeout, 'not before a grace period of one heartbeat timeout');
+in_time($latest, $timeout + 5, 'and within 5 s after it');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP)/, 'no panic in the log');
 

@@ -1,4 +1,4 @@
-# Lanes: many of them in a queue, retired while producers use them, and what other queues notice of it.
+# Tests lanes: a queue with many lanes, lanes that are retired while producers use them, and the effects on other queues.
 use strict;
 use warnings FATAL => 'all';
 
@@ -13,13 +13,13 @@ my $node = preloaded('lanes', conf => [ 'max_prepared_transactions = 10', q{jobq
 database($node, 'work');
 keep_in_use($node, 'work');
 
-# ---- lanes that nobody uses go; the last of a queue keeps its name
+# ---- unused lanes are retired; the last lane of a queue keeps the name of the queue
 
 value($node, 'work', q{SELECT count(jobq_enqueue('many', kind => 'k' || g)) FROM generate_series(1, 500) g});
 my $lanes = q{SELECT count(DISTINCT kind) FROM jobq.lane_directory WHERE queue = 'many'};
-is(value($node, 'work', $lanes), '500', 'five hundred kinds');
-is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('many', batch => 10000)}), '500', 'all of them are done');
-becomes_true($node, 'work', "SELECT ($lanes) = 1", 'their lanes are retired');
+is(value($node, 'work', $lanes), '500', 'there are 500 kinds');
+is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('many', batch => 10000)}), '500', 'all jobs are completed');
+becomes_true($node, 'work', "SELECT ($lanes) = 1", 'all but one of their lanes are retired');
 is(value($node, 'work', q{SELECT count(*) FROM jobq.queues WHERE queue = 'many'}), '1', 'the queue is still known');
 
 # ---- a prepared transaction that has used a lane keeps it
@@ -28,12 +28,12 @@ my $late = q{SELECT jobq_enqueue('prepared', kind => 'late', run_at => clock_tim
 value($node, 'work', $late);
 value($node, 'work', "BEGIN; $late; SELECT jobq_reschedule(id, clock_timestamp()) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'scheduled'; PREPARE TRANSACTION 'late'");
 value($node, 'work', q{SELECT count(jobq_enqueue('prepared', kind => 'p' || g, run_at => clock_timestamp() + interval '1 day')) FROM generate_series(1, 10) g});
-becomes_true($node, 'work', q{SELECT count(*) > 0 FROM jobq.lane_directory WHERE retiring}, 'lanes are leaving');
+becomes_true($node, 'work', q{SELECT count(*) > 0 FROM jobq.lane_directory WHERE retiring}, 'lanes are being retired');
 value($node, 'work', q{SELECT count(*) FROM jobq.jobs});
-is(value($node, 'work', q{COMMIT PREPARED 'late'; SELECT count(*) FROM jobq_claim('prepared', batch => 10)}), '2', 'its jobs are found at once');
+is(value($node, 'work', q{COMMIT PREPARED 'late'; SELECT count(*) FROM jobq_claim('prepared', batch => 10)}), '2', 'the jobs of the prepared transaction are found at once');
 value($node, 'work', q{SELECT jobq_drop_queue('prepared', force => true)});
 
-# ---- producers that use lanes while they leave: no job waits for a repair
+# ---- producers use lanes while they are being retired: no job waits for a repair
 
 value(
     $node, 'work', q{
@@ -57,7 +57,7 @@ value(
             COMMIT;
         END LOOP;
     END $$});
-# Whatever it sees: each claimable job has its lane.
+# Checks repeatedly that each claimable job has a lane.
 value(
     $node, 'work', q{
     CREATE TABLE looks (missing bigint);
@@ -78,12 +78,12 @@ for my $producer (@producers)
     ok(seconds_to_end($producer, 120) < 120, 'a producer has ended');
     is($producer->{session}{stderr}, '', 'without an error');
 }
-cmp_ok(seconds_to_end($watcher, 120), '<', 120, 'who watches has ended');
+cmp_ok(seconds_to_end($watcher, 120), '<', 120, 'the watcher has ended');
 is(value($node, 'work', q{SELECT sum(missing), count(*) > 5 FROM looks}), '0|t', 'no lane was missing');
 becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'scheduled' AND queue LIKE 'churn%'}, 'delayed jobs are promoted');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM (SELECT * FROM jobq_claim('churn0', batch => 10000) UNION ALL SELECT * FROM jobq_claim('churn1', batch => 10000)) c});
 is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status <> 'completed' AND queue LIKE 'churn%'}), '0', 'every job was found');
-cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE entered_at > (SELECT min(entered_at) + interval '3 s' FROM jobq.lane_directory)}), '>', 0, 'lanes came back');
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE entered_at > (SELECT min(entered_at) + interval '3 s' FROM jobq.lane_directory)}), '>', 0, 'lanes were retired and entered again');
 
 $node->stop;
 done_testing();

@@ -1,7 +1,7 @@
-# Transactions that do more than the log of a transaction has room for (src/log/transaction_log.h): what they tell
-# others is less precise then, and never too little; and their memory does not grow.
+# Tests transactions that exceed the capacity of their log (src/log/transaction_log.h): they publish their changes less precisely but
+# never incompletely, and their memory does not grow.
 #
-# The tick interval of a minute keeps the repair out: whatever follows, follows from the commit.
+# With a tick interval of one minute, the repair does not run in time, so every effect must follow from the commit.
 use strict;
 use warnings FATAL => 'all';
 
@@ -28,7 +28,7 @@ work(q{
         SELECT count(*) FROM jobq_enqueue_many('groups', array_fill('1'::jsonb, '{5000}'),
                                                group_keys => ARRAY(SELECT 'g' || n FROM generate_series(1, 5000) n)) $$});
 
-# Before a round comes.
+# Waits for a condition, for less than the tick interval.
 sub soon
 {
     my ($condition, $name) = @_;
@@ -36,8 +36,8 @@ sub soon
     return ok(defined seconds_until(sub { work("SELECT $condition") eq 't' }, 30), $name);
 }
 
-# A commit wakes who sleeps, before the look that a sleeper has once a second: once at least, since a busy machine may be
-# later than that.
+# Tests that a commit wakes up a sleeping session before the check that the session makes once a second. On a busy machine the session
+# can be late, so one success in five suffices.
 my $sleeper = sleeper($node);
 sub wakes_at_once
 {
@@ -54,47 +54,47 @@ sub wakes_at_once
     return fail($name);
 }
 
-# ---- jobs that become claimable behind so many others: found where nothing was, and those who sleep are woken
+# ---- jobs that become claimable together with many others: they are found in an empty lane, and sleeping sessions are woken up
 
 my $snapshot = hold_snapshot($node, 'work');
 for my $filler ('many_lanes', 'many_queues', 'many_ends')
 {
     make_empty($node, 'work', $filler);
     work("BEGIN; SELECT $filler(); SELECT jobq_enqueue('$filler', '\"one\"'); COMMIT");
-    claims_next($node, 'work', $filler, ['one'], "$filler: the next claim has the job");
+    claims_next($node, 'work', $filler, ['one'], "$filler: the next claim finds the job");
     wakes_at_once($filler, "BEGIN; SELECT $filler(); SAVEPOINT s; SELECT jobq_enqueue('$filler', kind => 'two'); RELEASE s; COMMIT",
-        "$filler: who sleeps is woken");
+        "$filler: a sleeping session is woken up");
 }
 
-# ---- jobs that others depend on, and groups
+# ---- dependencies and groups
 
 my $first = work(q{SELECT jobq_enqueue('chain', kind => 'first')});
 work(qq{SELECT jobq_enqueue('chain', kind => 'second', depends_on => '{$first}')});
 work(q{BEGIN; SELECT many_ends(); SELECT jobq_complete(id, lease) FROM jobq_claim('chain'); COMMIT});
-soon(q{status = 'pending' FROM jobq.jobs WHERE kind = 'second' AND queue = 'chain'}, 'a job that depends on one of too many that ended');
+soon(q{status = 'pending' FROM jobq.jobs WHERE kind = 'second' AND queue = 'chain'}, 'a job is unblocked whose dependency is one of too many finished jobs');
 work(q{SELECT many_groups()});
-soon(q{count(*) = 5000 FROM jobq.jobs WHERE _group_active IS NOT NULL AND status = 'pending'}, 'each of too many groups has its head');
+soon(q{count(*) = 5000 FROM jobq.jobs WHERE _group_active IS NOT NULL AND status = 'pending'}, 'each of too many groups gets its head');
 
-# ---- slots
+# ---- slots of limits
 
 work(q{SELECT jobq_set_limit('slots', '*', max_running => 1);
     SELECT count(*) FROM jobq_enqueue_many('slots', array_fill('1'::jsonb, '{6000}'),
                                            concurrency_keys => ARRAY(SELECT 'key ' || n % 2000 FROM generate_series(1, 6000) n))});
 my $claim_all = q{SELECT count(*) FROM jobq_claim('slots', 'w', batch => 6000, heartbeat_timeout => '1 day')};
-is(work("BEGIN; $claim_all; ROLLBACK; $claim_all"), "2000\n2000", 'slots that were taken by a claim that was rolled back');
-is(work($claim_all), '0', 'all keys run');
+is(work("BEGIN; $claim_all; ROLLBACK; $claim_all"), "2000\n2000", 'the slots of a claim that was rolled back are free');
+is(work($claim_all), '0', 'a job of each key is running');
 start($sleeper, q{CALL jobq_wait('slots', '3 min')});
 asleep($sleeper);
 my $complete_all = q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'slots' AND status = 'processing'};
 work("BEGIN; $complete_all; COMMIT");
-wakes($sleeper, 'slots that were given back: who waits for one is woken');
-is(work($claim_all), '2000', 'and they are free');
-is(work("BEGIN; $complete_all; $claim_all; COMMIT"), "2000\n2000", 'the transaction that gives them back may have them at once');
+wakes($sleeper, 'released slots wake up a waiting session');
+is(work($claim_all), '2000', 'the slots are free');
+is(work("BEGIN; $complete_all; $claim_all; COMMIT"), "2000\n2000", 'a transaction can claim jobs with the slots that it has released');
 
-# ---- the numbers of jobs, savepoints at many levels included. They are compared with rows that a snapshot sees, however long
-# that takes: no job may change meanwhile, so no lease ends.
+# ---- the counters, with savepoints at many levels. They are compared with the rows that a snapshot sees, which may take long. No job
+# may change in the meantime, so the leases are long.
 
-becomes_true($node, 'work', q{SELECT count(*) > 0 FROM jobq.queue_stats WHERE queue = 'slots' AND enqueued_per_second > 0}, 'the counters are known');
+becomes_true($node, 'work', q{SELECT count(*) > 0 FROM jobq.queue_stats WHERE queue = 'slots' AND enqueued_per_second > 0}, 'the queue has counters');
 my $wrong = q{SELECT count(*) FROM (SELECT queue, count(*) FROM jobq.jobs WHERE status = 'pending' GROUP BY 1) j (queue, n)
     FULL JOIN jobq.queue_stats s USING (queue) WHERE coalesce(j.n, 0) IS DISTINCT FROM coalesce(s.pending, 0)};
 my $nested = q{DO $$
@@ -113,12 +113,12 @@ my $nested = q{DO $$
             END;
         END LOOP;
     END $$};
-is(work("BEGIN; $nested; $wrong; COMMIT; $wrong"), "0\n0", 'exact after savepoints, within the transaction and after it');
+is(work("BEGIN; $nested; $wrong; COMMIT; $wrong"), "0\n0", 'the counters are right within the transaction and after it');
 is(work(qq{BEGIN; SELECT count(jobq_enqueue('n' || n)) FROM generate_series(1, 1100) n; $nested; $wrong; COMMIT; $wrong}),
-    "1100\n0\n0", 'right with more queues than can be counted');
+    "1100\n0\n0", 'the counters are right with more queues than the log can hold');
 
-# ---- memory: of jobs by the hundred thousand, in many lanes, queues, slots and savepoints. No job changes twice in a
-# transaction: the server remembers for each row that does when it was made.
+# ---- the memory for hundreds of thousands of jobs in many lanes, queues, slots, and savepoints. No job changes twice in a transaction,
+# because the server keeps a combo command id for each row that does.
 
 work(q{CREATE TABLE taken (id bigint, lease bigint, n int); CREATE INDEX ON taken (n)});
 my $large = session($node, 'work');
@@ -140,16 +140,16 @@ for my $change (sort keys %changes)
         BEGIN FOR i IN first..last LOOP $changes{$change} END LOOP; END \$\$");
     $large->query('BEGIN; CALL change(0, 19)');
     my $before = memory();
-    # A query may take only so long.
+    # The changes are made in several calls, because the duration of a query is limited.
     $large->query(sprintf 'CALL change(%d, %d)', 20 + $_ * 74, 93 + $_ * 74) for 0 .. 19;
     my $grown = memory() - $before;
     $large->query('COMMIT');
     diag(sprintf '%s: %d kB more at the end of a transaction', $change, $grown / 1024);
     cmp_ok($grown, '<', 64 * 1024, "$change: the memory of a transaction does not grow with its jobs");
 }
-cmp_ok(work(q{SELECT count(*) FROM jobq.jobs j JOIN taken t USING (id) WHERE j.status = 'completed'}), '>=', 290_000, 'hundreds of thousands of jobs');
-is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing' AND _lease_timeout IS DISTINCT FROM interval '1 day'}), '0', 'no lease ends before the test');
-is(work($wrong), '0', 'and the numbers are right');
+cmp_ok(work(q{SELECT count(*) FROM jobq.jobs j JOIN taken t USING (id) WHERE j.status = 'completed'}), '>=', 290_000, 'hundreds of thousands of jobs were completed');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing' AND _lease_timeout IS DISTINCT FROM interval '1 day'}), '0', 'no lease expires during the test');
+is(work($wrong), '0', 'the counters are right');
 
 end_sessions($sleeper->{session}, $snapshot, $large);
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000)/, 'no crash');

@@ -1,5 +1,5 @@
-# Commands that want a database for themselves succeed plainly, without FORCE, while a worker lives in it, also for an
-# owner who is no superuser. JOBQ_LIFECYCLE_ROUNDS: how often each is tried, 20 by default.
+# Tests that commands which need exclusive access to a database succeed without FORCE while a worker is connected, also if the owner of
+# the database is not a superuser. JOBQ_LIFECYCLE_ROUNDS is the number of times each command is tried (default 20).
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,14 +14,14 @@ use Time::HiRes qw(time);
 my $rounds = $ENV{JOBQ_LIFECYCLE_ROUNDS} // 20;
 my $limit = 2;    # seconds for one command
 
-# With the short interval the worker is back soon after each command; it is met waiting as well as working.
-# A copy has one, too: it is adopted.
+# With a short tick interval the worker is back soon after each command and is found waiting as well as working. With jobq.adopt = auto,
+# a copy of the database is adopted and has a worker, too.
 my $node = preloaded('lifecycle', conf => [ 'allow_in_place_tablespaces = on', 'jobq.tick_interval = 100ms', 'jobq.adopt = auto' ]);
 value($node, 'postgres', q{CREATE ROLE keeper LOGIN CREATEDB});
 value($node, 'postgres', q{CREATE TABLESPACE elsewhere LOCATION ''});
 value($node, 'postgres', q{GRANT CREATE ON TABLESPACE elsewhere TO keeper});
 
-# Pending, processing and delayed jobs, so that the database is in use.
+# Creates pending, running, and delayed jobs, so that the database is in use.
 my $work = q{
     SELECT jobq_enqueue('q'), jobq_enqueue('q'), jobq_enqueue('q', run_at => clock_timestamp() + interval '1 h');
     SELECT id FROM jobq_claim('q', 'w')};
@@ -29,7 +29,7 @@ my $work = q{
 my %seconds;
 my %failures;
 
-# Runs a command as the owner, with a live worker in the database it is about.
+# Runs a command as the owner of the database while a worker is connected to it.
 sub in_spite_of_worker
 {
     my ($name, $database, $sql) = @_;
@@ -68,7 +68,7 @@ for my $name ('CREATE DATABASE ... TEMPLATE', 'ALTER DATABASE ... RENAME', 'ALTE
     in_time(report_spread($name, @tries), $limit, "$name takes less than $limit s", 60);
 }
 
-# ---- the database that was copied and renamed has its jobs, and a worker that knows it by its new name
+# ---- a renamed database has its jobs and a worker under its new name
 
 database($node, 'before', owner => 'keeper');
 value($node, 'before', $work);
@@ -79,16 +79,16 @@ becomes_true($node, 'after', q{SELECT status = 'pending' FROM jobq.jobs WHERE qu
 is( value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database IN ('after', 'before')}),
     '1', 'jobq.workers shows its new name');
 
-# A command that fails, or is given up, lets the workers in again.
+# A command that fails or is canceled does not keep the workers away.
 my $guest = session($node, 'after');
 my ($out, $err) = run_sql($node, 'postgres', 'DROP DATABASE after', connect_as('keeper'));
-like($err, qr/is being accessed by other users/, 'with another session in it, DROP DATABASE fails as always');
-ok(await_worker($node, 'after'), 'and the worker comes back');
+like($err, qr/is being accessed by other users/, 'DROP DATABASE fails because of another session');
+ok(await_worker($node, 'after'), 'the worker connects again');
 $guest->quit;
 
-# Somebody who does not own the database disturbs nobody.
+# The command of a role that does not own the database does not disconnect the worker.
 value($node, 'postgres', 'CREATE ROLE stranger LOGIN');
-is(sqlstate($node, 'postgres', 'DROP DATABASE after', connect_as('stranger')), '42501', 'a stranger may not drop it');
+is(sqlstate($node, 'postgres', 'DROP DATABASE after', connect_as('stranger')), '42501', 'a role that does not own the database cannot drop it');
 
 # ---- DROP EXTENSION, CREATE EXTENSION, DROP OWNED
 
@@ -104,30 +104,30 @@ for my $round (1 .. 5)
     push @drops, time - $begin;
     value($node, 'swap', 'CREATE EXTENSION jobq');
 }
-is(scalar @drops, 5, 'DROP EXTENSION with a live worker, and CREATE EXTENSION again');
+is(scalar @drops, 5, 'DROP EXTENSION succeeds with a connected worker, and CREATE EXTENSION after it');
 in_time(report_spread('DROP EXTENSION', @drops), $limit, "takes less than $limit s", 60) if @drops;
 value($node, 'swap', q{SELECT jobq_enqueue('soon', run_at => clock_timestamp() + interval '50 ms')});
 becomes_true($node, 'swap', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'soon'}, 'the new extension is served');
 
-# Both in one transaction: the worker waits or gives way, and nobody waits for long.
+# In one transaction, the worker waits or gives way, but neither waits long.
 my $begin = time;
 value($node, 'swap', 'BEGIN; DROP EXTENSION jobq; CREATE EXTENSION jobq; COMMIT');
-in_time(time - $begin, $limit, 'the same in one transaction');
+in_time(time - $begin, $limit, 'DROP and CREATE EXTENSION in one transaction');
 value($node, 'swap', $work);
-ok(await_worker($node, 'swap'), 'and served');
+ok(await_worker($node, 'swap'), 'the new extension is served');
 
 value($node, 'swap', 'DROP EXTENSION jobq; CREATE ROLE boss SUPERUSER; SET ROLE boss; CREATE EXTENSION jobq');
 value($node, 'swap', $work);
 ok(await_worker($node, 'swap'), 'an extension of another owner is served');
 $begin = time;
 value($node, 'swap', 'DROP OWNED BY boss CASCADE');
-in_time(time - $begin, $limit, 'DROP OWNED with a live worker');
-is(value($node, 'swap', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'jobq'}), '0', 'nothing of it is left');
+in_time(time - $begin, $limit, 'DROP OWNED with a connected worker');
+is(value($node, 'swap', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'jobq'}), '0', 'the schema is gone');
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'swap')},
-    'the worker leaves a database without the extension');
-is(value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database = 'swap'}), '0', 'and jobq.workers forgets it');
+    'the worker disconnects from a database without the extension');
+is(value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database = 'swap'}), '0', 'jobq.workers does not show it any more');
 
-unlike(log_since($node, $position), qr/jobq worker.*(?:ERROR|FATAL)/, 'all that without an error of a worker');
-unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'and without a crash');
+unlike(log_since($node, $position), qr/jobq worker.*(?:ERROR|FATAL)/, 'no worker reported an error');
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no process crashed');
 
 done_testing();

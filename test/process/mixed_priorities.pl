@@ -1,7 +1,7 @@
-# Ten priorities under ageing, with jobs coming as fast as they are taken and for so long that all priorities mix. What a claim
-# reads stays the same: nothing keeps the entries of jobs that are gone visible, so a scan passes whole pages of these without a
-# word, and what is known of the emptiness before each priority's first job (src/lanes/empty_ranges_policy.h) has to outlive the
-# gaps between the jobs of one call and those of the next.
+# Tests ten priorities with ageing, with jobs that arrive as fast as they are claimed, for so long that all priorities mix. The number of
+# blocks that a claim reads must not grow. No old snapshot keeps the entries of finished jobs visible, so a scan skips whole pages of dead
+# entries without reporting them. The empty ranges before the first job of each priority (src/lanes/empty_ranges_policy.h) must survive
+# the time gaps between the jobs of one transaction and those of the next.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,8 +12,8 @@ use JobqLanes;
 use JobqTest;
 use Test::More;
 
-# The worker comes every two seconds, because the claims of a version that did not refresh gaps before empty ranges read too much only
-# when rounds of the worker fell into the test. Its snapshots probably keep the index from marking entries in the ranges as dead.
+# The worker runs every two seconds, because the claims of a version that did not refresh gaps before empty ranges read too much only if
+# rounds of the worker occurred during the test. Its snapshots probably keep the index from marking entries in the ranges as dead.
 my $node = lane_server('mixed_priorities', tick => '2 s');
 lane_database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
@@ -39,13 +39,13 @@ for my $round (1 .. 8)
 {
     work("CALL enqueue_mixed($round, 12000)");
     my $before = blocks_read();
-    # Its sessions say what they have read at their end.
+    # The sessions of pgbench report their statistics when they exit.
     $node->pgbench("-n -M prepared -c $clients -j 2 -t $calls", 0, [qr{processed: 12000/12000}], [qr{^$}], "round $round",
         { "mixed_$round" => q{SELECT id, lease FROM jobq_claim('mixed') \gset
 SELECT jobq_complete(:id, :lease)} });
     push @blocks, (blocks_read() - $before) / ($clients * $calls);
 }
 diag(sprintf "blocks of the index read for each job: %s", join ' ', map { sprintf '%.0f', $_ } @blocks);
-cmp_ok((sort { $a <=> $b } @blocks)[-1], '<=', 60, 'a claim reads few of them in any state of the queue');
+cmp_ok((sort { $a <=> $b } @blocks)[-1], '<=', 60, 'a claim reads few blocks in any state of the queue');
 $node->stop;
 done_testing();

@@ -1,7 +1,7 @@
-# jobq beside other preloaded libraries, before and behind each of them in shared_preload_libraries, and beside all of them at
-# once: a job of each kind runs through, by both ways to the rows, what the neighbour shows of it is right, and DROP EXTENSION
-# works. Neighbours that are not installed are named; `make setup` installs those that Debian has. JOBQ_NEIGHBOURS='pg_cron pgaudit'
-# tries these only.
+# Tests jobq together with other preloaded libraries, before and after each of them in shared_preload_libraries, and together with all of
+# them: a job of each kind runs, with both ways of accessing the rows; what the other library reports about it is right; and DROP EXTENSION
+# works. Libraries that are not installed are reported; `make setup` installs those that Debian packages. JOBQ_NEIGHBOURS='pg_cron pgaudit'
+# selects libraries.
 use strict;
 use warnings FATAL => 'all';
 
@@ -16,8 +16,8 @@ my $claims = 7;    # of them as many get a job as are there:
 my $jobs   = 5;
 my $claim  = q{SELECT jobq_complete(id, lease) FROM jobq_claim('counted')};
 
-# conf: its settings; extension: what CREATE EXTENSION makes of it; before: SQL in a new database; shows: its own checks of what
-# has been done in a database, with the position in the log from which on.
+# conf: settings; extension: its name for CREATE EXTENSION; before: SQL to run in a new database; shows: a function that checks what the
+# library reports about the jobs of a database, given the position in the log at which they began.
 my %neighbours = (
     pg_stat_statements => {
         conf      => [ 'pg_stat_statements.track = all', 'pg_stat_statements.max = 5000' ],
@@ -74,7 +74,7 @@ value($node, 'empty', q{
             PERFORM pg_sleep(0.02);
         END LOOP;
     END $$});
-# Some neighbours look into every database when the server starts, and would be in the way of who copies it.
+# Some libraries connect to every database when the server starts, which would prevent copying this one.
 value($node, 'postgres', 'ALTER DATABASE empty ALLOW_CONNECTIONS false');
 
 for my $name (@there)
@@ -87,7 +87,7 @@ beside([ 'jobq', reverse @there ], 'direct');
 $node->stop;
 done_testing();
 
-# A server with these libraries, and everything once in a database of its own.
+# Starts a server with these libraries and runs all checks in a database of its own.
 sub beside
 {
     my ($preload, $way) = @_;
@@ -102,7 +102,7 @@ sub beside
     value($node, 'postgres', "CREATE DATABASE $database TEMPLATE empty");
     value($node, $database, $neighbours{$_}{before} // '') for @names;
     my @extensions = grep { $_ } map { $neighbours{$_}{extension} } @names;
-    # Before and behind jobq here, too.
+    # The order of CREATE EXTENSION alternates, too.
     my @create = map { "CREATE EXTENSION $_" } $tried % 2 ? (@extensions, 'jobq') : ('jobq', @extensions);
     value($node, $database, join ';', @create);
     lives($database, $order);
@@ -111,14 +111,14 @@ sub beside
         $neighbours{$name}{shows}->($database, $order, $log, $way) if $neighbours{$name}{shows};
     }
     value($node, $database, 'DROP EXTENSION jobq; CREATE EXTENSION jobq');
-    is(value($node, $database, q{SELECT jobq_enqueue('again')}), '1', "$order: dropped and made again");
+    is(value($node, $database, q{SELECT jobq_enqueue('again')}), '1', "$order: the extension can be dropped and created again");
     value($node, $database, "DROP EXTENSION $_") for @extensions, 'jobq';
     value($node, 'postgres', "DROP DATABASE $database");
     unlike(log_since($node, $log), qr/PANIC|TRAP|terminated by signal|XX000|exited with exit code [^01]/, "$order: no crash");
     return;
 }
 
-# Everything once: jobs that complete, fail and are retried, lose their worker, wait for others, for their turn, for a place.
+# Runs jobs of each kind: jobs that complete, fail and are retried, lose their worker, wait for others, for their turn, or for a slot.
 sub lives
 {
     my ($database, $order) = @_;
@@ -149,32 +149,32 @@ sub lives
         SELECT queue, status, count(*) FROM jobq.jobs GROUP BY 1, 2 ORDER BY 1, 2;
         SELECT outcome, count(*) FROM jobq.attempts GROUP BY 1 ORDER BY 1});
     is($seen, "by hand|pending|1\ncounted|completed|$jobs\nlimited|completed|5\nlost|cancelled|1\nretried|completed|1\nfailed|1\nlost|1",
-        "$order: a life of each kind");
-    becomes_true($node, $database, q{SELECT bool_and(source = 'counters') FROM jobq.queue_stats}, "$order: counted");
-    is(value($node, $database, counters_differ()), '', "$order: counters");
-    is(value($node, $database, q{SELECT last_error FROM jobq.workers WHERE last_error IS NOT NULL}), '', "$order: workers");
+        "$order: jobs of each kind run");
+    becomes_true($node, $database, q{SELECT bool_and(source = 'counters') FROM jobq.queue_stats}, "$order: the counters are used");
+    is(value($node, $database, counters_differ()), '', "$order: the counters are right");
+    is(value($node, $database, q{SELECT last_error FROM jobq.workers WHERE last_error IS NOT NULL}), '', "$order: no duty failed");
     return;
 }
 
-# ---- what the neighbours show
+# ---- what the other libraries report
 
 sub statements_are_counted
 {
     my ($database, $order, $log, $way) = @_;
     my $ours = q{FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())};
     is( value($node, $database, qq{SELECT calls, rows $ours AND toplevel AND query = 'SELECT jobq_complete(id, lease) FROM jobq_claim(\$1)'}),
-        "$claims|$jobs", "$order: calls and rows of claims");
+        "$claims|$jobs", "$order: the calls and rows of claims are counted");
     return if $way ne 'sql';
     is( value($node, $database, qq{SELECT sum(rows) >= 2 * $jobs $ours AND NOT toplevel AND query ~ 'UPDATE jobq.jobs'}),
-        't', "$order: and the statements in them");
+        't', "$order: nested statements are counted");
     return;
 }
 
 sub plans_are_logged
 {
     my ($database, $order, $log, $way) = @_;
-    is(count_in_log($node, qr/Query Text: \Q$claim\E/, $log), $claims, "$order: a plan of each claim");
-    cmp_ok(count_in_log($node, qr/Update on jobq\.jobs [^\n]*\(actual/, $log), '>=', 2 * $jobs, "$order: and of the statements in them") if $way eq 'sql';
+    is(count_in_log($node, qr/Query Text: \Q$claim\E/, $log), $claims, "$order: the plan of each claim is logged");
+    cmp_ok(count_in_log($node, qr/Update on jobq\.jobs [^\n]*\(actual/, $log), '>=', 2 * $jobs, "$order: the plans of nested statements are logged") if $way eq 'sql';
     return;
 }
 
@@ -186,11 +186,11 @@ sub calls_are_audited
     value($node, $database, q{GRANT UPDATE ON jobq.jobs TO auditor; SELECT jobq_enqueue('audited')});
     my $here = log_size($node);
     value($node, $database, q{SELECT count(*) FROM jobq_claim('audited')});
-    cmp_ok(count_in_log($node, qr/AUDIT: OBJECT,[^\n]*,WRITE,UPDATE,TABLE,jobq\.jobs,/, $here), '>=', 1, "$order: and what it does to the table");
+    cmp_ok(count_in_log($node, qr/AUDIT: OBJECT,[^\n]*,WRITE,UPDATE,TABLE,jobq\.jobs,/, $here), '>=', 1, "$order: the writes of claims to the table are audited");
     return;
 }
 
-# Jobs of pg_cron that run when the server starts: others take a minute at least. By a connection, and by a background worker.
+# Jobs of pg_cron that run when the server starts; others run once a minute at most. pg_cron uses a connection or a background worker.
 sub cron_enqueues
 {
     my ($database, $order, $log, $way) = @_;
@@ -204,11 +204,11 @@ sub cron_enqueues
     $node->restart;
     becomes_true($node, 'cron', "SELECT count(*) > $before FROM jobq.jobs WHERE queue = 'cron'", "$order: pg_cron enqueues");
     becomes_true($node, 'cron', q{SELECT count(DISTINCT backend_type) = 2 FROM pg_stat_activity WHERE backend_type IN ('pg_cron launcher', 'jobq launcher')},
-        "$order: both launchers are there");
+        "$order: both launchers are running");
     return;
 }
 
-# The effects of jobs in a table whose partitions pg_partman makes: it makes more of them when told to.
+# Jobs write their effects to a table whose partitions pg_partman creates. pg_partman creates more partitions when it is called.
 sub partitions_are_kept
 {
     my ($database, $order, $log, $way) = @_;
@@ -225,7 +225,8 @@ sub partitions_are_kept
     value($node, 'partman', q{SELECT jobq_enqueue('partitioned');
         INSERT INTO effects SELECT id, now() FROM jobq_claim('partitioned') WHERE jobq_complete(id, lease, must_hold => true);
         UPDATE partman.part_config SET premake = premake + 2});
-    # Where its process for a database has ended before its master saw it begin, the master waits for ten minutes: anew, then.
+    # If its process for a database has ended before its master sees it start, the master waits for ten minutes. In that case the server is
+    # restarted.
     my $gave_up = "Could not start dynamic pg_partman background process";
     my $enough  = "SELECT ($partitions) >= $before + 2";
     for (1 .. 10)
@@ -237,6 +238,6 @@ sub partitions_are_kept
     }
     becomes_true($node, 'partman', $enough, "$order: pg_partman makes partitions");
     is(value($node, 'partman', q{SELECT (SELECT count(*) FROM effects) - count(*) FROM jobq.jobs JOIN effects ON job_id = id WHERE status = 'completed'}),
-        '0', "$order: for effects of jobs");
+        '0', "$order: the effects of jobs are in these partitions");
     return;
 }

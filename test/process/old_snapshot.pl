@@ -1,5 +1,5 @@
-# While an old snapshot is open, the index entries of jobs, keys, and schedules that have moved on cannot be removed. The background
-# worker must not pass them again in each of its rounds. Entries are counted; nothing is timed.
+# Tests an old snapshot, which keeps the index entries of jobs, keys, and schedules that have changed since. The background worker must
+# not scan these entries in each of its rounds. The test counts entries and measures no time.
 use strict;
 use warnings FATAL => 'all';
 
@@ -10,7 +10,7 @@ use JobqLanes;
 use JobqTest;
 use Test::More;
 
-# So few places for recent claims that most claims enter their jobs into the rescue's index.
+# With few entries for young leases, most claims enter their jobs into the rescue's index.
 my $node = lane_server('old_snapshot', conf => ['jobq.max_young_leases = 8']);
 lane_database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
@@ -33,16 +33,16 @@ work(q{
     SELECT jobq_schedule('moved', '@every 1h', 'moved', starts_at => '2100-01-01')});
 my $holder = hold_snapshot($node, 'work');
 
-# ---- thousands of entries that stay
+# ---- thousands of dead entries
 
 my $entries = 3000;
 work("CALL delay($entries)");
 done(q{SELECT count(*) = 0 FROM jobq.jobs WHERE queue = 'late' AND status = 'scheduled'}, 'delayed jobs are promoted');
 work(q{CALL drain('late', 100)});
 work("CALL move_schedule($entries)");
-is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'late'}), '0', 'all are done, and deleted');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'late'}), '0', 'all jobs are completed and deleted');
 
-# ---- what the worker reads in its rounds
+# ---- the number of entries that the worker reads in a round
 
 my @indexes = qw(jobs_due_idx jobs_running_idx jobs_rescue_idx jobs_ready_idx jobs_pkey schedule_settings_due_idx);
 sub entries_read
@@ -51,7 +51,7 @@ sub entries_read
     return \%read;
 }
 
-# A promoted job makes a round, or more.
+# Makes the worker run a round, or more, for each promoted job.
 sub rounds
 {
     my ($times, $name) = @_;
@@ -64,7 +64,7 @@ sub rounds
     return;
 }
 
-# A job whose worker is silent has the rescue look at all running jobs.
+# Makes the rescue scan all running jobs, for each job of a silent worker.
 sub looks
 {
     my ($times) = @_;
@@ -82,7 +82,7 @@ my $rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'});
 rounds(20, 'promotion');
 $rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'}) - $rounds;
 my $looks = looks(8);
-# A process says what it has read at its end at the latest.
+# A process reports its statistics when it exits, at the latest.
 $node->stop('fast');
 $node->start;
 my $after = entries_read();
@@ -91,16 +91,16 @@ for my $index (@indexes)
     my $times = $index =~ /running|rescue/ ? $looks : $rounds;
     my $read = (($after->{$index} // 0) - ($before->{$index} // 0)) / $times;
     diag("$index: $read entries each time, $times times");
-    # The first time passes all of what lies there; so does the repair, now and then.
-    cmp_ok($read, '<', $entries * 0.75, "the old entries of $index are not passed each time");
+    # The first scan reads all the entries; so does the repair from time to time.
+    cmp_ok($read, '<', $entries * 0.75, "the worker does not read the old entries of $index in each round");
 }
 
-# ---- whatever comes before the place where the search begins is found all the same
+# ---- jobs before the position at which the scan starts are found
 
 $holder = hold_snapshot($node, 'work');
 my $other = session($node, 'work');
 my $number = 0;
-# Delayed jobs after it are promoted before and afterwards; a session that sleeps has its own time.
+# Promotes later delayed jobs before and after such a job becomes visible, so that the scan starts after it.
 sub overtake
 {
     $number++;
@@ -124,7 +124,7 @@ is_promoted('late', 'a job whose transaction commits late');
 $other->query("BEGIN; SELECT jobq_enqueue('overtaken', kind => 'prepared', run_at => $soon); PREPARE TRANSACTION 'late'");
 overtake() for 1 .. 3;
 work(q{COMMIT PREPARED 'late'});
-is_promoted('prepared', 'a job that comes by COMMIT PREPARED');
+is_promoted('prepared', 'a job that is committed by COMMIT PREPARED');
 
 work(q{SELECT jobq_enqueue('overtaken', kind => 'moved', run_at => clock_timestamp() + interval '1 hour')});
 overtake();
@@ -140,20 +140,20 @@ $other->query(q{SET session_replication_role = replica});
 $other->query(q{INSERT INTO jobq.jobs SELECT (jsonb_populate_record(j, '{"id": 1000000, "kind": "replicated", "run_at": "2001-01-01", "status": "scheduled", "_due": true, "_ready": null}')).*
     FROM jobq.jobs j WHERE queue = 'overtaken' LIMIT 1});
 $other->query(q{RESET session_replication_role});
-is_promoted('replicated', 'a job that comes as replicated ones do');
+is_promoted('replicated', 'a job that is inserted like a replicated one');
 
 work(q{BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
     INSERT INTO jobq.jobs SELECT (jsonb_populate_record(j, '{"id": 1000001, "kind": "untold", "run_at": "2001-01-01", "status": "scheduled", "_due": true, "_ready": null}')).*
     FROM jobq.jobs j WHERE queue = 'overtaken' LIMIT 1;
     ALTER TABLE jobq.jobs ENABLE TRIGGER USER; ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job; COMMIT});
-is_promoted('untold', 'a job that comes while the triggers are disabled');
+is_promoted('untold', 'a job that is inserted with triggers disabled');
 
-# A job that somebody holds stays where it is; the others go on, and it follows.
+# A locked job is skipped; later jobs are promoted, and it is promoted after the lock is released.
 work(q{SELECT jobq_enqueue('overtaken', kind => 'held', run_at => clock_timestamp() + interval '10 ms')});
 $other->query(q{BEGIN; SELECT FROM jobq.jobs WHERE queue = 'overtaken' AND kind = 'held' FOR UPDATE});
 overtake() for 1 .. 3;
 $other->query('COMMIT');
-is_promoted('held', 'a job that a session has held');
+is_promoted('held', 'a job that a session had locked');
 
 work(q{SELECT jobq_schedule('moved', '@every 1h', 'fired', starts_at => '2100-01-01')});
 overtake();
@@ -165,7 +165,7 @@ overtake() for 1 .. 2;
 $other->query('COMMIT');
 done(q{SELECT count(*) > 0 FROM jobq.jobs WHERE queue = 'fired late'}, 'a schedule whose transaction commits late fires');
 
-# A running job that is entered late: nobody knows its worker, its lease is over.
+# A running job that becomes visible late. Its worker sends no heartbeats, and its lease has expired.
 work(q{SELECT jobq_enqueue('overtaken', kind => 'lost')});
 $other->query(q{BEGIN; SELECT count(*) FROM jobq_claim('overtaken', kinds => '{lost}', heartbeat_timeout => '1 s')});
 overtake() for 1 .. 2;
