@@ -1,8 +1,9 @@
-# Workers behind PgBouncer in transaction mode, where no call of theirs has a connection of its own. Claims, heartbeats and
-# reports go through one connection or another, and what is set for a transaction stays there. jobq_wake ends the wait of the
-# worker that is meant, through the pool as well as past it, and the pooler lives on.
+# Tests workers that connect through PgBouncer in transaction mode, so that each of their calls may use another server connection.
+# Claims, heartbeats, and reports work through any connection, and settings of a transaction do not leak. jobq_wake ends the wait of
+# the right worker, called through the pooler or directly, and the pooler keeps running.
 #
-# Waits last an hour here: one that ends has been ended. Skipped where there is no PgBouncer; `make setup` installs it.
+# Waits last an hour here, so a wait that ends has been ended by a wake. The test is skipped if PgBouncer is not installed; `make setup`
+# installs it.
 use strict;
 use warnings FATAL => 'all';
 
@@ -26,7 +27,7 @@ my $pool_size = 5;
 my $node = preloaded('pooled', conf => ['max_connections = 60']);
 database($node, 'work');
 
-# The server as the pooler shows it. A copy that ends nothing when it goes.
+# The server as seen through the pooler. The object is a copy of the node whose destructor does not stop the server.
 my $directory = PostgreSQL::Test::Utils::tempdir_short();
 my $pooled    = bless { %$node, _host => $directory, _port => PostgreSQL::Test::Cluster::get_free_port() }, ref $node;
 delete $pooled->{_pid};
@@ -74,10 +75,11 @@ sub waiting
 }
 
 my @workers = map { sleeper($pooled) } 0 .. 3;
-is($workers[0]{session}->query('SHOW port'), $port, 'sessions go through the pooler');
+is($workers[0]{session}->query('SHOW port'), $port, 'sessions use the pooler');
 
-# ---- twenty workers over five connections, by each protocol that the pooler knows
-# A thread each: while pgbench prepares for one client, it does not serve the others of its thread, which may hold all connections.
+# ---- twenty workers over five connections, with each protocol that the pooler supports
+# Each client has a thread of its own: while pgbench prepares a statement for one client, it does not serve other clients of its thread,
+# which may hold all connections.
 
 value($node, 'work', 'CREATE TABLE effects (job bigint, claimed_by int, completed_by int)');
 PostgreSQL::Test::Utils::append_to_file("$directory/worker.sql", <<'SQL');
@@ -94,57 +96,57 @@ for my $protocol (@protocols)
     $pooled->command_ok([ qw(pgbench -n -c 20 -j 20 -t 15 -M), $protocol, '-f', "$directory/worker.sql", '-h', $directory, '-p', $pooled->{_port}, 'work' ],
         "protocol $protocol");
 }
-# Jobs that nobody got because others were just taking them.
+# Completes the jobs that no worker has claimed because other workers were about to claim them.
 value($pooled, 'work', q{INSERT INTO effects SELECT id, 0, 1 FROM jobq_claim('many', batch => 1000) WHERE jobq_complete(id, lease)});
 is(value($node, 'work', q{SELECT count(*), count(DISTINCT e.job), count(*) FILTER (WHERE j.status = 'completed' AND j.attempts = 1)
         FROM effects e FULL JOIN jobq.jobs j ON j.id = e.job WHERE j.queue = 'many'}),
-    join('|', (300 * @protocols) x 3), 'each job once');
-cmp_ok(value($node, 'work', 'SELECT count(*) FROM effects WHERE claimed_by <> completed_by'), '>', 100, 'reports by other connections than the claims');
+    join('|', (300 * @protocols) x 3), 'each job is claimed and completed once');
+cmp_ok(value($node, 'work', 'SELECT count(*) FROM effects WHERE claimed_by <> completed_by'), '>', 100, 'many jobs are completed by another connection than the one that claimed them');
 
-# ---- settings of a transaction, and of nobody else
+# ---- settings of a transaction do not leak into others
 
 value($pooled, 'work', q{SELECT jobq_enqueue('named') FROM generate_series(1, 11)});
 value($pooled, 'work', q{BEGIN; SET LOCAL jobq.worker_id = 'local'; SELECT count(*) FROM jobq_claim('named'); COMMIT});
 value($pooled, 'work', q{SELECT count(*) FROM jobq_claim('named')}) for 1 .. 10;
 is(value($node, 'work', q{SELECT count(*) FILTER (WHERE worker_id = 'local'), count(*) FILTER (WHERE worker_id LIKE 'backend:%') FROM jobq.jobs WHERE queue = 'named'}),
-    '1|10', 'a name for one transaction');
-is(value($pooled, 'work', q{SELECT count(*) FROM jobq_heartbeat_worker('local')}), '1', 'and its heartbeats');
+    '1|10', 'jobq.worker_id applies to one transaction');
+is(value($pooled, 'work', q{SELECT count(*) FROM jobq_heartbeat_worker('local')}), '1', 'heartbeats can be sent for this worker');
 
-# ---- one of them, through the pool
+# ---- a wake through the pooler and a wake past it
 
 waits($workers[$_], "w$_", q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('pooled')}) for 0 .. $#workers;
-waiting(scalar @workers, 'all wait');
-is(wake($pooled, 'w1'), '1', 'through the connection that is left');
-ends($workers[1], 'the one that was meant stops waiting');
-is($workers[1]{output}, "0\n", 'and goes on');
-sleeps_on($_, 'the others wait on') for @workers[ 0, 2, 3 ];
-is(wake($node, 'w2'), '1', 'past the pooler');
-ends($workers[2], 'the same');
+waiting(scalar @workers, 'all workers wait');
+is(wake($pooled, 'w1'), '1', 'jobq_wake works through the remaining connection');
+ends($workers[1], 'the wait of the right worker ends');
+is($workers[1]{output}, "0\n", 'the worker continues with its next statement');
+sleeps_on($_, 'the other workers still wait') for @workers[ 0, 2, 3 ];
+is(wake($node, 'w2'), '1', 'jobq_wake works on a direct connection');
+ends($workers[2], 'the wait of the right worker ends');
 wake($node, 'w3');
-ends($workers[3], 'and another');
+ends($workers[3], 'the wait of another worker ends');
 value($pooled, 'work', q{SELECT jobq_enqueue('pooled')});
-ends($workers[0], 'a job wakes as ever');
-is($workers[0]{output}, "1\n", 'and is there');
+ends($workers[0], 'a new job ends the wait of a worker');
+is($workers[0]{output}, "1\n", 'and the worker claims the job');
 
-# ---- all connections wait: one that is woken waits for a connection yet
+# ---- all connections wait, so a worker is woken before it has got a connection
 
 waits($workers[$_], "w$_") for 0 .. 3;
-waiting($pool_size - 1, 'all but one');
+waiting($pool_size - 1, 'all connections but one wait');
 my ($last, $queued) = map { sleeper($pooled) } 1, 2;
 waits($last, 'last');
-waiting($pool_size, 'none is left');
-$queued->{pid} = 0;    # asking for it would wait, too
+waiting($pool_size, 'no connection is left');
+$queued->{pid} = 0;    # looking it up would need a connection
 waits($queued, 'queued');
-sleeps_on($queued, 'one more waits for a connection');
+sleeps_on($queued, 'another worker waits for a connection');
 is(wake($node, 'queued'), '0', 'its wait has not begun when it is woken');
-is(wake($node, 'last'), '1', 'another gives its connection back');
-ends($last, 'it has ended');
-ends($queued, 'and the wait that begins then ends, too');
+is(wake($node, 'last'), '1', 'the wake of another worker frees a connection');
+ends($last, 'the wait of that worker ends');
+ends($queued, 'the wait that begins now ends at once');
 
-# ---- again and again
+# ---- many waits
 
 is(wake($pooled, "w$_"), '1', "w$_ is woken") for 0 .. 3;
-ends($_, 'and ends') for @workers;
+ends($_, 'and its wait ends') for @workers;
 my $rounds = 300;
 for my $round (1 .. $rounds)
 {
@@ -153,10 +155,10 @@ for my $round (1 .. $rounds)
     $workers[1]{session}->query(q{SELECT jobq_wake('again')}) if $round % 10;
     last if seconds_to_end($workers[0], 60) >= 60;
 }
-ok(ended($workers[0]), "$rounds waits, each ended by its wake");
-ok($pooler->pumpable, 'the pooler is the one that was started');
+ok(ended($workers[0]), "each of $rounds waits was ended by its wake");
+ok($pooler->pumpable, 'the pooler has not been restarted');
 is(value($node, 'work', q{SELECT count(*) FROM pg_stat_activity WHERE query ~* '^call jobq_wait' AND state = 'active'}), '0',
-    'no connection is left waiting');
+    'no connection is left in a wait');
 
 end_sessions(map { $_->{session} } @workers, $last, $queued);
 $pooler->kill_kill;

@@ -1,10 +1,10 @@
-# No row that SQL can write stops a duty for others. Each column of jobq.jobs in turn gets the extremes of its type, in jobs
-# of every status, by INSERT, COPY and UPDATE, as the owner and as a role that has been granted it, and behind the triggers:
-# in replica role and with triggers disabled. It is refused with an error that says what is wrong, or taken; then, with a
-# live worker, other jobs are rescued, promoted, unblocked, cancelled, pruned, repaired and counted, jobq_tick() succeeds, all
-# views can be read, and claims of all queues work.
+# Tests that no row that SQL can write stops a duty for other jobs. Each column of jobq.jobs in turn gets the extreme values of its type,
+# in jobs of every status, with INSERT, COPY, and UPDATE, as the owner and as a role with privileges on the table, in replica role, and
+# with triggers disabled. The row is either rejected with an error that names the reason or accepted. Afterwards, with a live worker, other
+# jobs are rescued, promoted, unblocked, cancelled, pruned, repaired, and counted, jobq_tick() succeeds, all views can be read, and claims
+# of all queues work.
 #
-# JOBQ_POISON_WAYS='insert,replica update' tries only these ways.
+# JOBQ_POISON_WAYS='insert,replica update' selects ways.
 use strict;
 use warnings FATAL => 'all';
 
@@ -100,7 +100,7 @@ BEGIN
 END $$;
 SQL
 
-# Jobs that each need one of the duties, and what becomes of each in the end.
+# Creates jobs that each need one of the duties; %served has the expected result of each duty.
 my $needy = <<'SQL';
 SELECT jobq_create_queue('ok', heartbeat_timeout => '100 ms', max_lost => 1000), jobq_create_queue('short', keep_completed => '1 ms');
 SELECT jobq_enqueue('ok', kind => 'rescue'), jobq_enqueue('ok', kind => 'cancel'), jobq_enqueue('ok', kind => 'first', group_key => 'g'), jobq_enqueue('ok', kind => 'second', group_key => 'g');
@@ -142,7 +142,7 @@ sub judge
     is(value($node, $database, q{SELECT count(*) FROM jobq_claim('ok', kinds => '{promote,first,unblock}', batch => 10)}), '3', "$way: claims of other queues work");
     my ($out, $err, $ok) = run_sql($node, $database, q{SELECT count(*) FROM jobq_claim('poison', batch => 10000)});
     ok($ok, "$way: claims of the poisoned queue, too") or diag($err);
-    # Jobs that cannot be changed are left out of their batch, and named; that is no duty that fails.
+    # Jobs that cannot be changed are left out of their batch and named, which is not a failure of the duty.
     my $error = value($node, $database, q{SELECT last_error FROM jobq.workers WHERE database = current_database()});
     ok($error eq '' || $error =~ /^\w+: job -?\d+: /, "$way: no duty failed") or diag($error);
     return;
@@ -169,11 +169,11 @@ for my $each (grep { $wanted{ $_->[0] } } @ways)
     value($node, $database, $schema . 'GRANT USAGE ON SCHEMA jobq TO granted; GRANT INSERT, UPDATE, SELECT ON jobq.jobs TO granted; GRANT USAGE ON SEQUENCE jobq.jobs_id_seq TO granted; GRANT EXECUTE ON FUNCTION jobq.lane_of TO granted');
     value($node, $database, $sql);
     my $tried = value($node, $database, q{SELECT (SELECT count(*) FROM jobq.jobs) + (SELECT count(*) FROM refused)});
-    cmp_ok($tried, '>=', 1000, "$way: rows tried");
+    cmp_ok($tried, '>=', 1000, "$way: at least 1,000 rows were tried");
     my $refused = value($node, $database, 'SELECT count(*) FROM refused');
-    cmp_ok($refused, '<', $tried / 2, "$way: most are taken");
+    cmp_ok($refused, '<', $tried / 2, "$way: most rows are accepted");
     diag("$way: $tried rows tried, $refused refused");
-    is(value($node, $database, q{SELECT DISTINCT state, col, left(message, 120) FROM refused WHERE state !~ '^(22|23|42|54|55)'}), '', "$way: what is refused is refused for what it is");
+    is(value($node, $database, q{SELECT DISTINCT state, col, left(message, 120) FROM refused WHERE state !~ '^(22|23|42|54|55)'}), '', "$way: rows are rejected with a specific SQLSTATE");
     judge($database, $way);
 }
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');

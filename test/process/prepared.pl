@@ -1,4 +1,4 @@
-# PREPARE TRANSACTION with enqueues, claims and completions, decided later by another session, or after a restart.
+# Tests PREPARE TRANSACTION with enqueues, claims, and completions that are ended by another session or after a restart.
 use strict;
 use warnings FATAL => 'all';
 
@@ -19,7 +19,7 @@ sub prepare
 {
     my ($name, $sql) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    return is(sqlstate($node, 'work', "BEGIN; $sql; PREPARE TRANSACTION '$name'"), '00000', "$name: prepared");
+    return is(sqlstate($node, 'work', "BEGIN; $sql; PREPARE TRANSACTION '$name'"), '00000', "$name: the transaction is prepared");
 }
 
 my $idle = q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')};
@@ -27,23 +27,23 @@ my $idle = q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type 
 # ---- enqueue
 
 my $other = session($node, 'work');
-is($other->query(q{SELECT count(*) FROM jobq_claim('q')}), '0', 'a session that knows the queue');
+is($other->query(q{SELECT count(*) FROM jobq_claim('q')}), '0', 'a session knows the queue');
 prepare('enqueue', q{SELECT jobq_enqueue('q', kind => 'new lane'), jobq_enqueue('q')});
-is($other->query(q{SELECT count(*) FROM jobq_claim('q', batch => 5)}), '0', 'nobody sees the jobs yet');
-is(value($node, 'work', 'SELECT count(*) FROM jobq.jobs'), '0', 'nor in the table');
+is($other->query(q{SELECT count(*) FROM jobq_claim('q', batch => 5)}), '0', 'the jobs of a prepared transaction cannot be claimed');
+is(value($node, 'work', 'SELECT count(*) FROM jobq.jobs'), '0', 'and are not visible in the table');
 value($node, 'work', q{COMMIT PREPARED 'enqueue'});
-is($other->query(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5)}), '2', 'committed elsewhere, they are claimable');
+is($other->query(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5)}), '2', 'after COMMIT PREPARED in another session, they can be claimed');
 is($other->query(q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'}), '2', 'and completed');
 
-# ---- a delayed job, in a database that is idle when it is committed
+# ---- a delayed job whose transaction is committed while the database is idle
 
 prepare('delayed', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '100 ms')});
 value($node, 'work', q{SELECT jobq_purge_queue('q')});
-becomes_true($node, 'postgres', $idle, 'no worker is left');
+becomes_true($node, 'postgres', $idle, 'no worker is running');
 my $committed_at = time;
 value($node, 'work', q{COMMIT PREPARED 'delayed'});
 my $job = claim_when_ready($node, 'work', 'later');
-ok($job, 'a delayed job of a prepared transaction is promoted');
+ok($job, 'the delayed job is promoted after COMMIT PREPARED');
 if ($job)
 {
     report_seconds('claimable after COMMIT PREPARED', $job->{at} - $committed_at);
@@ -51,35 +51,35 @@ if ($job)
     value($node, 'work', "SELECT jobq_complete($job->{id}, $job->{lease})");
 }
 
-# ---- a claim that is committed elsewhere, and whose worker is gone
+# ---- a claim that is committed by another session, and whose worker is gone
 
 value($node, 'work', q{SELECT jobq_enqueue('q')});
 prepare('claim', q{SELECT id FROM jobq_claim('q', 'two phases')});
-is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '0', 'nobody else gets the job, and nobody waits');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '0', 'other sessions neither get the job nor wait for it');
 value($node, 'work', q{COMMIT PREPARED 'claim'});
 $committed_at = time;
-# Until it is rescued, which may be at once on a machine that stands still.
+# The job may already have been rescued on a slow machine.
 is( value($node, 'work', q{SELECT worker_id FROM jobq.jobs WHERE queue = 'q' AND status = 'processing'
         UNION SELECT a.worker_id FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'q'}),
-    'two phases', 'the claim stands');
+    'two phases', 'the claim is committed');
 $job = claim_when_ready($node, 'work', 'q');
-ok($job, 'it is rescued');
+ok($job, 'the job is rescued');
 if ($job)
 {
     report_seconds("rescued after COMMIT PREPARED, heartbeat timeout $timeout s", $job->{at} - $committed_at);
     in_time($job->{at} - $committed_at, $timeout + 2, 'within the timeout + 2 s');
-    is($job->{attempt}, 2, 'the attempt counts');
+    is($job->{attempt}, 2, 'the lost attempt counts');
 
-    # ---- complete in two phases
+    # ---- a prepared completion
     prepare('complete', "SELECT jobq_complete($job->{id}, $job->{lease}, must_hold => true)");
     becomes_true($node, 'work', qq{SELECT last_heartbeat + interval '$timeout s' + interval '500 ms' < clock_timestamp() FROM jobq.jobs WHERE id = $job->{id}},
-        'the lease runs out meanwhile');
+        'the lease expires in the meantime');
     value($node, 'work', q{COMMIT PREPARED 'complete'});
     is(value($node, 'work', "SELECT status, attempts FROM jobq.jobs WHERE id = $job->{id}"),
-        'completed|2', 'a prepared completion counts: the rescue passes over its row');
+        'completed|2', 'the job is completed by COMMIT PREPARED; the rescue skips its locked row');
 }
 
-# ---- a claim that is rolled back elsewhere
+# ---- a claim that is rolled back by another session
 
 value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'undone')});
 prepare('undone', q{SELECT id FROM jobq_claim('q', 'two phases')});
@@ -88,14 +88,14 @@ $job = claim_when_ready($node, 'work', 'q');
 is($job && $job->{attempt}, 1, 'after ROLLBACK PREPARED the job is claimable at once');
 value($node, 'work', "SELECT jobq_complete($job->{id}, $job->{lease})") if $job;
 
-# ---- settings in two phases
+# ---- prepared settings
 
 prepare('settings', q{SELECT jobq_alter_queue('q', max_attempts => 7)});
 is($other->query(q{SELECT max_attempts FROM jobq.jobs WHERE id = jobq_enqueue('q')}) // '', '', 'a session enqueues');
-is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '20', 'by the old settings');
+is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '20', 'the job has the old settings');
 value($node, 'work', q{COMMIT PREPARED 'settings'});
 $other->query(q{SELECT jobq_enqueue('q')});
-is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '7', 'and then by the new ones');
+is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '7', 'after COMMIT PREPARED, the job has the new settings');
 value($node, 'work', q{SELECT jobq_purge_queue('q')});
 
 # ---- ended by a session that is terminated before its own transaction commits, so that the worker must publish the end
@@ -120,18 +120,18 @@ sub end_and_fail
 my @nobody = (q{synchronous_commit = local}, q{synchronous_standby_names = 'nobody'});
 settings($node, @nobody);
 $node->reload;
-becomes_true($node, 'work', q{SELECT current_setting('synchronous_standby_names') = 'nobody'}, 'commits wait for a standby if their session says so');
+becomes_true($node, 'work', q{SELECT current_setting('synchronous_standby_names') = 'nobody'}, 'commits wait for a standby if their session requires it');
 database($node, 'ended');
 value($node, 'ended', q{SELECT jobq_create_queue('left')});
 value($node, 'ended', q{BEGIN; SELECT jobq_enqueue('left'); PREPARE TRANSACTION 'left'});
 end_and_fail($node, 'ended', q{COMMIT PREPARED 'left'});
-# A session that only reads does not publish the end itself.
-becomes_true($node, 'ended', q{SELECT pending = 1 AND source = 'counters' FROM jobq.queue_stats WHERE queue = 'left'}, 'the worker adds its changes to the counters');
+# Sessions that only read do not publish the end, so only the worker can do it.
+becomes_true($node, 'ended', q{SELECT pending = 1 AND source = 'counters' FROM jobq.queue_stats WHERE queue = 'left'}, 'the worker adds the changes of the transaction to the counters');
 value($node, 'ended', q{SELECT jobq_purge_queue('left')});
 settings($node, q{synchronous_standby_names = ''});
 $node->reload;
 
-# ---- handlers: idle executors are called, and do not find it out by their look each second
+# ---- handlers: idle executors are notified; otherwise they would find the job only by the check that they make once a second
 
 value($node, 'work', <<'SQL');
 CREATE ROLE runner LOGIN;
@@ -142,14 +142,14 @@ SQL
 my $times = 10;
 my $runs  = q{SELECT count(*) FROM jobq.jobs WHERE status = 'completed' AND queue = '%s'};
 
-# Often in a row: $way prepares a job that an executor may take as soon as the statement is done that it returns, and the session for that.
-# The server's clock tells how long that takes.
+# Measures ten times how long a job takes to run. $way prepares a job that an executor can claim as soon as a certain statement is
+# executed; it returns this statement and, optionally, the session for it. The times are measured with the server's clock.
 sub called
 {
     my ($queue, $name, $way) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     value($node, 'work', "SELECT jobq_enqueue('$queue', kind => CASE '$queue' WHEN 'limited' THEN 'handled' ELSE '' END)");
-    becomes_true($node, 'work', 'SELECT (' . sprintf($runs, $queue) . ') > 0', "$name: an executor is there");
+    becomes_true($node, 'work', 'SELECT (' . sprintf($runs, $queue) . ') > 0', "$name: an executor is running");
     my ($took, $clock) = (0, 'SELECT extract(epoch FROM clock_timestamp())');
     for my $n (1 .. $times)
     {
@@ -160,7 +160,7 @@ sub called
         $took += $ended - $began;
     }
     report_seconds("$name, $times times", $took);
-    return in_time($took, $times / 2, "$name: executors are called");
+    return in_time($took, $times / 2, "$name: executors are notified");
 }
 
 called('handled', 'COMMIT PREPARED', sub {
@@ -182,34 +182,34 @@ called('limited', 'ROLLBACK of a claim', sub {
 });
 $claimer->quit;
 
-# ---- an end that no process has noticed, when its place is needed for another transaction
+# ---- a transaction whose end no process has noticed, when its entry is needed for another transaction
 
 my $small = preloaded('small', init => { allows_streaming => 1 }, conf => [ 'max_prepared_transactions = 1', 'jobq.enabled = off', @nobody ]);
 database($small, $_) for 'first', 'second', 'third';
 for my $name ('first', 'second')
 {
     value($small, $name, q{SELECT jobq_create_queue('q'), count(*) FROM jobq_tick()});
-    is(value($small, $name, q{SELECT source FROM jobq.queue_stats}), 'counters', "$name: there are counters");
+    is(value($small, $name, q{SELECT source FROM jobq.queue_stats}), 'counters', "$name: the queue has counters");
     value($small, $name, "BEGIN; SELECT jobq_enqueue('q'); PREPARE TRANSACTION '$name'");
     end_and_fail($small, $name, "COMMIT PREPARED '$name'");
 }
 value($small, 'third', q{BEGIN; SELECT jobq_enqueue('q'); PREPARE TRANSACTION 'third'});
-is(value($small, $_, q{SELECT pending FROM jobq.queue_stats}), '1', "$_: counters that lack the changes are not believed") for 'first', 'second';
+is(value($small, $_, q{SELECT pending FROM jobq.queue_stats}), '1', "$_: counters that lack the changes are not believed") for 'first', '$_: counters that lack the changes are not used';
 value($small, 'third', q{COMMIT PREPARED 'third'});
-is(value($small, 'third', q{SELECT pending FROM jobq.queue_stats}), '1', 'the third transaction has its place');
+is(value($small, 'third', q{SELECT pending FROM jobq.queue_stats}), '1', 'the third transaction has an entry');
 $small->stop;
 
-# ---- across a restart
+# ---- prepared transactions across a restart
 
 value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'held')});
 prepare('claim again', q{SELECT id FROM jobq_claim('q', 'two phases')});
 prepare('enqueue again', q{SELECT jobq_enqueue('q', kind => 'over the restart', run_at => clock_timestamp() + interval '50 ms')});
 $other->quit;
 $node->restart;
-becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)}, 'a worker was there');
+becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)}, 'a worker has run');
 value($node, 'work', qq{COMMIT PREPARED '$_'}) for 'claim again', 'enqueue again';
 my @kinds = sort map { my $row = claim_when_ready($node, 'work', 'q', q{, heartbeat_timeout => '1 h'}); $row ? value($node, 'work', "SELECT kind FROM jobq_get($row->{id})") : 'none' } 1 .. 2;
-is("@kinds", 'held over the restart', 'both are served, one rescued, one promoted');
+is("@kinds", 'held over the restart', 'the claimed job is rescued, and the delayed job is promoted');
 
 is(value($node, 'work', q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
 

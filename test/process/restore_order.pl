@@ -1,5 +1,6 @@
-# pg_restore -j commits the tables of a dump in any order. While a session that restores is connected the tick leaves all
-# jobs alone: none is cancelled for a dependency that comes later, or pruned before its queue says how long it is kept.
+# Tests restores that commit the tables of a dump in any order, as pg_restore -j does. While a restoring session is connected, the tick
+# changes no job: no job is cancelled because its dependency is restored later, or pruned before the retention time of its queue is
+# restored.
 use strict;
 use warnings FATAL => 'all';
 
@@ -28,7 +29,7 @@ SQL
 my $jobs = 'SELECT id, kind, status, _ready, error, finished_at FROM jobq.jobs ORDER BY id';
 my $before = value($node, 'source', $jobs);
 
-# ---- the dump as SQL, its tables in an order of our own
+# ---- the dump as SQL, split by table
 
 my $directory = PostgreSQL::Test::Utils::tempdir;
 $node->command_ok([ 'pg_dump', '-Fc', '-f', "$directory/dump", $node->connstr('source') ], 'pg_dump');
@@ -39,7 +40,7 @@ for my $item (split /\n/, $contents)
     push @{ $part{ $item =~ /TABLE DATA jobq (\w+)/ ? $1 : 'rest' } }, $item;
 }
 
-# The SQL that restores these tables; 'rest' is everything that is no table of jobq's.
+# Returns the SQL that restores these tables; 'rest' means everything except the tables of jobq.
 sub script_of
 {
     append_to_file("$directory/list", join("\n", map { @{ $part{$_} } } @_) . "\n");
@@ -48,7 +49,7 @@ sub script_of
     return $sql;
 }
 
-# A session that restores those tables, and stays.
+# Restores the tables in this session, which stays connected.
 sub restore_into
 {
     my ($session, @tables) = @_;
@@ -59,9 +60,9 @@ sub restore_into
 }
 
 my @late = grep { !/^(rest|jobs|edges)$/ } sort keys %part;
-is("@late", 'attempts deleted_dependencies handler_settings identity job_signals kept_keys lane_directory limit_settings queue_grants queue_settings schedule_settings shard signals steps', 'the other tables');
+is("@late", 'attempts deleted_dependencies handler_settings identity job_signals kept_keys lane_directory limit_settings queue_grants queue_settings schedule_settings shard signals steps', 'the other tables are known');
 
-# ---- jobs first, then their edges, and what else there is when ticks have run
+# ---- the jobs are restored first, then their edges, and the other tables after some ticks
 
 value($node, 'postgres', 'CREATE DATABASE copy');
 my $restores = session($node, 'copy');
@@ -70,46 +71,46 @@ restore_into($restores, 'jobs');
 restore_into($restores, 'edges');
 await_worker($node, 'copy');
 my $note = q{SELECT note FROM jobq.workers WHERE database = 'copy'};
-becomes_true($node, 'copy', "SELECT ($note) LIKE 'a dump is being restored%'", 'the worker rests');
+becomes_true($node, 'copy', "SELECT ($note) LIKE 'a dump is being restored%'", 'the worker pauses');
 my $rounds = value($node, 'copy', q{SELECT rounds FROM jobq.workers WHERE database = 'copy'});
-becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 FROM jobq.workers WHERE database = 'copy'", 'round after round');
+becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 FROM jobq.workers WHERE database = 'copy'", 'it pauses in each round');
 my ($none, $notice) = run_sql($node, 'copy', 'SELECT count(*) FILTER (WHERE done <> 0) FROM jobq_tick()');
 is($none, '0', 'jobq_tick() does nothing');
 like($notice, qr/NOTICE:  jobq_tick\(\) did nothing because a dump is being restored/, 'and says why');
-is(value($node, 'copy', $jobs), $before, 'all jobs are as they were');
+is(value($node, 'copy', $jobs), $before, 'all jobs are unchanged');
 
 my $second = session($node, 'copy');
 restore_into($second, @late);
-is(value($node, 'copy', $jobs), $before, 'all jobs are as they were, with the rest of the dump');
+is(value($node, 'copy', $jobs), $before, 'all jobs are unchanged after the other tables were restored');
 end_sessions($second);
 end_sessions($restores);
 
 # ---- the restore has ended
 
 value($node, 'copy', 'SELECT jobq_adopt()');
-becomes_true($node, 'copy', "SELECT ($note) IS NULL", 'it goes on when the session has disconnected');
+becomes_true($node, 'copy', "SELECT ($note) IS NULL", 'the worker continues after the session has disconnected');
 value($node, 'copy', 'SELECT FROM jobq_tick()');
-is(value($node, 'copy', $jobs), $before, 'there was nothing to do');
+is(value($node, 'copy', $jobs), $before, 'no job is changed');
 value($node, 'copy', q{SELECT jobq_complete(id, lease, '8') FROM jobq_claim('graph', batch => 9)});
-becomes_true($node, 'copy', q{SELECT status = 'pending' FROM jobq.jobs WHERE kind = 'after'}, 'a job runs when its dependencies have completed');
+becomes_true($node, 'copy', q{SELECT status = 'pending' FROM jobq.jobs WHERE kind = 'after'}, 'a job is unblocked when its dependencies have completed');
 is( value($node, 'copy', q{SELECT string_agg(result::text, ' ') FROM jobq_claim('graph') c, jobq_dependency_results(c.id)}),
-    '7 8', 'with the results of them all');
-is(count_in_log($node, qr/pauses while a dump is being restored/), 1, 'the log tells once that the worker rests');
+    '7 8', 'it gets the results of all its dependencies');
+is(count_in_log($node, qr/pauses while a dump is being restored/), 1, 'the log says once that the worker pauses');
 
-# ---- a session that has restored and is kept open holds nothing up
+# ---- a session that has restored and stays open does not pause the worker permanently
 
 my $forgotten = session($node, 'copy');
 $forgotten->query_safe('SET check_function_bodies = off');
 $forgotten->query_safe(q{INSERT INTO jobq.jobs (queue, run_at) VALUES ('soon', clock_timestamp() + interval '1 s')});
 my $idle_since = time;
-becomes_true($node, 'copy', "SELECT ($note) IS NOT NULL", 'the worker rests again');
+becomes_true($node, 'copy', "SELECT ($note) IS NOT NULL", 'the worker pauses again');
 my $runs = q{SELECT count(*) FROM pg_sleep(1), jobq.jobs WHERE queue = 'soon' AND status = 'pending'};
 my $waited = seconds_until(sub { value($node, 'copy', $runs) eq '1' }, 90);
-in_time($waited // 1e9, 75, 'it goes on when the session was idle for a minute');
+in_time($waited // 1e9, 75, 'the worker continues when the session has been idle for a minute');
 cmp_ok(time - $idle_since, '>=', 59, 'and not before');
 end_sessions($forgotten);
 
-# ---- a restore with triggers disabled, which says nothing by them
+# ---- a restore with triggers disabled, which the triggers cannot detect
 
 value($node, 'postgres', 'CREATE DATABASE untold');
 value($node, 'untold', 'CREATE EXTENSION jobq; SELECT jobq_enqueue(); SELECT FROM jobq_tick()');
@@ -119,25 +120,25 @@ $untold->query_safe('SET check_function_bodies = off; BEGIN; ALTER TABLE jobq.jo
 $untold->query_safe(q{UPDATE jobq.jobs SET status = 'completed', _ready = NULL, finished_at = now() - interval '60 days'});
 $untold->query_safe('ALTER TABLE jobq.jobs ENABLE TRIGGER ALL; COMMIT');
 my $of_untold = q{FROM jobq.workers WHERE database = 'untold'};
-becomes_true($node, 'copy', "SELECT note LIKE 'a dump is being restored%' $of_untold", 'the worker rests');
+becomes_true($node, 'copy', "SELECT note LIKE 'a dump is being restored%' $of_untold", 'the worker pauses');
 $rounds = value($node, 'copy', "SELECT rounds $of_untold");
-becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 $of_untold", 'round after round');
-is(value($node, 'untold', q{SELECT count(*) FROM jobq.jobs}), '1', 'an old job is not pruned before its queue has said how long it is kept');
+becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 $of_untold", 'it pauses in each round');
+is(value($node, 'untold', q{SELECT count(*) FROM jobq.jobs}), '1', 'an old job is not pruned before the retention time of its queue is restored');
 end_sessions($untold);
-becomes_true($node, 'untold', q{SELECT count(*) = 0 FROM jobq.jobs}, 'but afterwards');
+becomes_true($node, 'untold', q{SELECT count(*) = 0 FROM jobq.jobs}, 'it is pruned afterwards');
 
-# ---- who does not own the tables restores nothing, whatever it sets
+# ---- the session of a role that does not own the tables never counts as a restore
 
 value($node, 'copy', 'CREATE ROLE inserter LOGIN; GRANT USAGE ON SCHEMA jobq TO inserter; GRANT INSERT ON jobq.jobs, jobq.edges, jobq.deleted_dependencies TO inserter');
 my $hostile = session($node, 'copy', connect_as('inserter'));
 $hostile->query('SET check_function_bodies = off');
 $hostile->query("INSERT INTO $_ SELECT WHERE false") for 'jobq.jobs (queue)', 'jobq.edges (job_id)', 'jobq.deleted_dependencies (job_id)';
-is($hostile->query('INSERT INTO jobq.edges (job_id, target) VALUES (9000000001, 9000000000)'), '', 'an edge between jobs that are not there');
-is(value($node, 'copy', q{SELECT count(*) FROM jobq.edges WHERE job_id > 9000000000}), '0', 'is refused, as to anybody');
+is($hostile->query('INSERT INTO jobq.edges (job_id, target) VALUES (9000000001, 9000000000)'), '', 'the role inserts an edge between jobs that do not exist');
+is(value($node, 'copy', q{SELECT count(*) FROM jobq.edges WHERE job_id > 9000000000}), '0', 'the edge is rejected, as for any other role');
 is(value($node, 'copy', q{SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.usename = 'inserter' AND l.locktype = 'advisory'}),
     '0', 'the session of a role with INSERT does not count as a restore');
 is(value($node, 'copy', q{SELECT jobq_enqueue('hostile'); SELECT id > 0 FROM jobq_claim('hostile', heartbeat_timeout => '10 ms')}) =~ s/^\d+\n//r, 't', 'a job is lost');
-becomes_true($node, 'copy', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'hostile'}, 'and rescued meanwhile');
+becomes_true($node, 'copy', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'hostile'}, 'the job is rescued while the session is connected');
 end_sessions($hostile);
 
 done_testing();

@@ -1,5 +1,5 @@
-# The search for blocked jobs that nobody is told of: it comes to its end although workers take turns and each stays for a
-# moment, it leaves the rows of jobs alone that wait as they should, and it does not keep others waiting.
+# Tests the search for blocked jobs whose changes were not published: it completes although workers take turns and each stays for a moment
+# only, it does not lock the rows of jobs that are rightly blocked, and it does not delay others.
 use strict;
 use warnings FATAL => 'all';
 
@@ -13,7 +13,7 @@ use Test::More;
 my $node = preloaded('search', conf => ['jobq.max_workers = 1', "jobq.tick_interval = '200 ms'"]);
 database($node, $_) for qw(work other third);
 
-# ---- 40,000 jobs that wait, and behind them one whose dependency has completed without a word
+# ---- 40,000 blocked jobs, and after them a job whose dependency has completed without being published
 
 value($node, 'work', <<'SQL');
 SELECT jobq_enqueue('root');
@@ -25,7 +25,7 @@ my $inactive = q{SELECT NOT EXISTS (SELECT FROM jobq.dependencies d WHERE active
 becomes_true($node, 'work', $inactive, 'each job has an active dependency');
 keep_in_use($node, $_) for qw(other third);
 
-# The turns of workers, as often as a database has had one.
+# The number of rounds of a database shows how often it has had a turn.
 my $rounds = q{SELECT rounds FROM jobq.workers WHERE database = 'third'};
 my $before = value($node, 'third', $rounds);
 becomes_true($node, 'third', "SELECT ($rounds) > $before + 2", 'three databases share one worker');
@@ -40,13 +40,13 @@ INSERT INTO jobq.jobs (queue) VALUES ('gone');
 SELECT jobq_purge_queue('gone');
 SQL
 my $b_is = q{SELECT status FROM jobq.jobs WHERE queue = 'quiet' AND kind = 'b'};
-# It looks at 40,000 jobs in turns of a moment each, beside whatever else the machine does.
+# The search visits 40,000 jobs in short turns, in addition to the other load of the machine.
 my $took = seconds_until(sub { value($node, 'work', $b_is) eq 'pending' }, 300);
-ok(defined $took, 'the search finds it, though each worker stays for a moment');
+ok(defined $took, 'the search finds the job although each worker stays for a moment only');
 report_seconds('found after', $took) if defined $took;
 
-# ---- rows that wait as they should are not touched: no lock, no write-ahead log
+# ---- rows of jobs that are rightly blocked are neither locked nor written
 
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'waits' AND xmax <> 0}), 0, 'no job was locked by it');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'waits' AND xmax <> 0}), 0, 'no blocked job was locked by the search');
 
 done_testing();

@@ -1,4 +1,4 @@
-# The gauges of the tables in shared memory: what is in use, how much there is room for, and what a table that is too small has lost.
+# Tests the gauges of the tables in shared memory: the entries in use, the capacity, and the evictions from a table that is too small.
 use strict;
 use warnings FATAL => 'all';
 
@@ -25,9 +25,9 @@ sub evicts
     return cmp_ok(evictions($part), '>', 0, "$part: $name");
 }
 
-# ---- which parts there are, and their room
+# ---- the parts and their capacity
 
-# PostgreSQL adds other processes to max_connections.
+# The number of sessions also includes processes that PostgreSQL adds to max_connections.
 my $sessions = work(q{SELECT setting::int + current_setting('autovacuum_max_workers')::int + 1 + current_setting('max_worker_processes')::int
     + current_setting('max_wal_senders')::int FROM pg_settings WHERE name = 'max_connections'});
 my %capacity = (
@@ -35,66 +35,66 @@ my %capacity = (
     'recent filters' => 512, 'wake notes' => 1024, 'throttled ranges' => 64, waiters => $sessions, 'job waiters' => $sessions, prepared => 10 + $sessions,
     'empty ranges' => 8, 'young leases' => 8, limits => 8, counters => 20, totals => 30);
 my $told = work(q{SELECT string_agg(concat_ws('=', labels->>'part', value), ', ' ORDER BY labels->>'part') FROM jobq_metrics() WHERE name = 'jobq_shared_memory_capacity'});
-is($told, join(', ', map { "$_=$capacity{$_}" } sort keys %capacity), 'each table has room for what the settings say');
+is($told, join(', ', map { "$_=$capacity{$_}" } sort keys %capacity), 'the capacity of each table follows from the settings');
 is(work(q{SELECT string_agg(substr(name, 6), ', ' ORDER BY name) FROM pg_shmem_allocations a
           WHERE name LIKE 'jobq %' AND NOT EXISTS (SELECT FROM jobq_metrics() m WHERE m.name = 'jobq_shared_memory_entries' AND 'jobq ' || (m.labels->>'part') = a.name)}),
     'data directory, evictions, recent claims, successions', 'the other parts have no entries');
-is(work(q{SELECT sum(value) FROM jobq_metrics() WHERE name = 'jobq_shared_memory_evictions_total'}), '0', 'nothing has been lost');
+is(work(q{SELECT sum(value) FROM jobq_metrics() WHERE name = 'jobq_shared_memory_evictions_total'}), '0', 'there have been no evictions');
 
-# ---- use
+# ---- entries in use
 
-is(entries('databases'), 1, 'databases: one');
+is(entries('databases'), 1, 'databases: one entry');
 my $sleeper = sleeper($node);
 start($sleeper, q{CALL jobq_wait('asleep', '5 min')});
-becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'waiters'}, 'waiters: a session that waits for jobs');
+becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'waiters'}, 'waiters: one entry per session that waits for jobs');
 work(q{SELECT jobq_enqueue('asleep')});
-wakes($sleeper, 'it is woken');
+wakes($sleeper, 'the session is woken up');
 $sleeper->{session}->quit;
-is(entries('waiters'), 0, 'waiters: until it is gone');
-is(entries('counters'), 1, 'counters: a queue');
-is(entries('totals'), 1, 'totals: a queue and kind');
+is(entries('waiters'), 0, 'waiters: the entry is freed');
+is(entries('counters'), 1, 'counters: one entry per queue');
+is(entries('totals'), 1, 'totals: one entry per queue and kind');
 work(q{BEGIN; SELECT jobq_enqueue('prepared'); PREPARE TRANSACTION 'one'});
-is(entries('prepared'), 1, 'prepared: a transaction');
+is(entries('prepared'), 1, 'prepared: one entry per transaction');
 work(q{COMMIT PREPARED 'one'});
-becomes_true($node, 'work', q{SELECT value = 0 FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'prepared'}, 'prepared: until it has ended');
+becomes_true($node, 'work', q{SELECT value = 0 FROM jobq_metrics() WHERE name = 'jobq_shared_memory_entries' AND labels->>'part' = 'prepared'}, 'prepared: the entry is freed');
 work(q{SELECT jobq_set_limit('limited', '*', rate => 1, per => '1 h')});
 work(q{SELECT jobq_enqueue('limited', concurrency_key => 'k')});
 work(q{SELECT count(*) FROM jobq_claim('limited')});
-cmp_ok(entries('limits'), '>=', 1, 'limits: a key');
+cmp_ok(entries('limits'), '>=', 1, 'limits: one entry per key');
 work(q{SELECT jobq_wake('nobody')});
-is(entries('wake notes'), 1, 'wake notes: of a worker that is not asleep');
+is(entries('wake notes'), 1, 'wake notes: one entry per worker that was woken and is not waiting');
 
-# ---- too small
+# ---- tables that are too small
 
 work(q{SELECT count(jobq_enqueue('limited', concurrency_key => 'k' || n)) FROM generate_series(1, 100) n});
 work(q{SELECT count(*) FROM jobq_claim('limited', batch => 100)});
-evicts('limits', 'buckets that are not full');
-is(entries('limits'), 8, 'limits: all places are taken');
+evicts('limits', 'buckets that are not full are evicted');
+is(entries('limits'), 8, 'limits: all entries are used');
 
 work(q{SELECT count(*) FROM jobq_enqueue_many('young', array_fill('{}'::jsonb, '{100}'))});
 becomes_true($node, 'work', q{WITH c AS MATERIALIZED (SELECT count(*) FROM jobq_claim('young', batch => 20, heartbeat_timeout => '1 h'))
-    SELECT value > 0 FROM c, jobq_metrics() WHERE name = 'jobq_shared_memory_evictions_total' AND labels->>'part' = 'young leases'}, 'young leases: more claims than places');
+    SELECT value > 0 FROM c, jobq_metrics() WHERE name = 'jobq_shared_memory_evictions_total' AND labels->>'part' = 'young leases'}, 'young leases: more claims than entries');
 
 work(q{SELECT count(jobq_enqueue('kinds', kind => 'k' || n % 20)) FROM generate_series(1, 2000) n});
 work(qq{DO \$\$ BEGIN FOR n IN 1..400 LOOP PERFORM jobq_complete(id, lease) FROM jobq_claim('kinds', kinds => ARRAY['k' || n % 20], batch => 10); COMMIT; END LOOP; END \$\$});
-evicts('empty ranges', 'more lanes than places');
-is(entries('empty ranges'), 8, 'empty ranges: all places are taken');
+evicts('empty ranges', 'more lanes than entries');
+is(entries('empty ranges'), 8, 'empty ranges: all entries are used');
 
 work(q{SELECT count(jobq_enqueue('queue ' || n)) FROM generate_series(1, 60) n});
-evicts('counters', 'more queues than places');
-is(entries('counters'), 20, 'counters: all places are taken');
-is(entries('totals'), 30, 'totals: all places are taken');
-is(evictions('totals'), '', 'totals: which loses nothing');
+evicts('counters', 'more queues than entries');
+is(entries('counters'), 20, 'counters: all entries are used');
+is(entries('totals'), 30, 'totals: all entries are used');
+is(evictions('totals'), '', 'totals: nothing is evicted, because further kinds are counted together');
 evicts('notices', 'more queues than a notification names');
 
 work(q{SELECT count(jobq_wake('worker ' || n)) FROM generate_series(1, 1100) n});
-evicts('wake notes', 'more workers than places');
-is(entries('wake notes'), 1024, 'wake notes: all places are taken');
+evicts('wake notes', 'more workers than entries');
+is(entries('wake notes'), 1024, 'wake notes: all entries are used');
 work(q{SELECT count(*) FROM generate_series(1, 600) n, LATERAL jobq_claim('filters', kinds => ARRAY['k' || n])});
-evicts('recent filters', 'more filters than places');
+evicts('recent filters', 'more filters than entries');
 
 is(work(q{SELECT string_agg(DISTINCT e.labels->>'part', ', ') FROM jobq_metrics() e JOIN jobq_metrics() c USING (labels)
-          WHERE e.name = 'jobq_shared_memory_entries' AND c.name = 'jobq_shared_memory_capacity' AND e.value NOT BETWEEN 0 AND c.value}), '', 'no table has more entries than room');
+          WHERE e.name = 'jobq_shared_memory_entries' AND c.name = 'jobq_shared_memory_capacity' AND e.value NOT BETWEEN 0 AND c.value}), '', 'no table has more entries than its capacity');
 
 # ---- after a restart
 
@@ -102,6 +102,6 @@ $node->restart;
 is(evictions('wake notes'), 0, 'a restart resets the evictions');
 settings($node, 'jobq.max_counted_queues = 0', 'jobq.max_metric_series = 0', 'max_prepared_transactions = 0');
 $node->restart;
-is(work(q{SELECT count(*) FROM jobq_metrics() WHERE labels->>'part' IN ('counters', 'totals', 'prepared')}), '0', 'tables that settings have switched off are left out');
+is(work(q{SELECT count(*) FROM jobq_metrics() WHERE labels->>'part' IN ('counters', 'totals', 'prepared')}), '0', 'tables that settings have switched off are not reported');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Shutting down is not delayed by a worker, whatever it is at; and jobq.enabled stops and starts them with a reload.
+# Tests that a worker does not delay a shutdown, whatever it is doing, and that jobq.enabled stops and starts the workers on a reload.
 use strict;
 use warnings FATAL => 'all';
 
@@ -30,19 +30,19 @@ sub stopped_in_time
 sub enqueue_delayed { return value($node, 'work', q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '50 ms')}); }
 my $promoted = q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'q' AND status = 'scheduled')};
 
-# ---- fast and smart, with a worker that lingers
+# ---- fast and smart shutdown with a worker that is connected
 
 for my $mode ('fast', 'smart', 'fast')
 {
     ok(await_worker($node, 'work'), 'a worker is connected');
-    # Between two rounds it waits for the next.
+    # The worker is waiting for its next round.
     becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM pg_stat_activity
         WHERE backend_type = 'jobq worker' AND state = 'idle')}, 'and waits for its next round') if $mode eq 'fast';
     stopped_in_time($mode, 'with a live worker');
     $node->start;
 }
 
-# ---- while the worker is in the middle of something
+# ---- shutdown while the worker waits for a lock
 
 my $holder = session($node, 'work');
 $holder->query('BEGIN; LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE');
@@ -51,13 +51,13 @@ becomes_true($node, 'postgres', q{SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_
 stopped_in_time('fast', 'with a worker that waits for a lock');
 eval { $holder->quit };
 
-# ---- while a synchronous standby is missing
+# ---- shutdown while a synchronous standby is missing
 
 $ENV{PGOPTIONS} = '-c synchronous_commit=local';    # for the sessions of this test
 settings($node, q{synchronous_standby_names = 'missing'}, q{synchronous_commit = on});
 $node->start;
 enqueue_delayed();
-becomes_true($node, 'work', $promoted, 'a missing synchronous standby does not hold up the duties');
+becomes_true($node, 'work', $promoted, 'a missing synchronous standby does not delay the duties');
 stopped_in_time('fast', 'without the synchronous standby');
 settings($node, q{synchronous_standby_names = ''});
 delete $ENV{PGOPTIONS};
@@ -69,21 +69,21 @@ ok(await_worker($node, 'work'), 'a worker is connected');
 settings($node, 'jobq.enabled = off');
 $node->reload;
 my $gone = becomes_true($node, 'work',
-    q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'jobq.enabled = off: it leaves');
+    q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'jobq.enabled = off: the worker exits');
 report_seconds('worker gone after jobq.enabled = off', $gone);
 enqueue_delayed();
-becomes_true($node, 'work', q{SELECT clock_timestamp() > max(run_at) + interval '1500 ms' FROM jobq.jobs WHERE queue = 'q'}, 'a job is long due');
-is(value($node, 'work', $promoted), 'f', 'and not promoted');
+becomes_true($node, 'work', q{SELECT clock_timestamp() > max(run_at) + interval '1500 ms' FROM jobq.jobs WHERE queue = 'q'}, 'a job has been due for a while');
+is(value($node, 'work', $promoted), 'f', 'the job is not promoted');
 is( value($node, 'work', q{SELECT string_agg(state, ' ') FROM jobq.workers}),
-    'disabled disabled', 'jobq.workers says so');
+    'disabled disabled', 'jobq.workers says that the workers are disabled');
 like(value($node, 'work', q{SELECT note FROM jobq.workers WHERE database IS NULL}),
-    qr/jobq\.enabled.*jobq_tick/, 'and what to do');
-is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'promote'}), '1', 'jobq_tick() does it');
+    qr/jobq\.enabled.*jobq_tick/, 'jobq.workers says what to do');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'promote'}), '1', 'jobq_tick() promotes the job');
 
 enqueue_delayed();
 settings($node, 'jobq.enabled = on');
 $node->reload;
-my $back = becomes_true($node, 'work', $promoted, 'jobq.enabled = on: the duties go on');
+my $back = becomes_true($node, 'work', $promoted, 'jobq.enabled = on: the job is promoted');
 report_seconds('promoted after jobq.enabled = on', $back);
 stopped_in_time('immediate', 'at the end');
 

@@ -1,5 +1,5 @@
-# Jobs that await signals, while the server is killed, a standby promoted, transactions prepared, and many wait: each wakes up, by its
-# signal or its time.
+# Tests jobs that await signals while the server is killed, a standby is promoted, transactions are prepared, and many jobs wait: each job
+# wakes up by its signal or its timeout.
 use strict;
 use warnings FATAL => 'all';
 
@@ -16,7 +16,7 @@ my $node = preloaded('signals', init => { allows_streaming => 1 }, conf => ['max
 database($node, 'work');
 my $many = 20000;
 
-# As many jobs wait for an event each, with a timeout or without.
+# Makes a number of jobs wait for an event, with a timeout or without.
 sub wait_for
 {
     my ($on, $queue, $event, $count, $timeout) = @_;
@@ -33,22 +33,22 @@ sub all_wake
         jobq_await(c.id, c.lease, '$event') a}), "$state$all", "$what: $state");
 }
 
-# ---- the server is killed when the signal has been committed, and nobody has been told
+# ---- the server is killed after the signal has been committed, and the worker was not notified
 
 wait_for($node, 'crash', 'e', 3, 'NULL');
 wait_for($node, 'late', 'e', 3, q{'1 s'});
 value($node, 'work', q{ALTER SYSTEM SET jobq.enabled = off});
 value($node, 'work', q{SELECT pg_reload_conf()});
-becomes_true($node, 'work', q{SELECT count(pid) = 0 FROM jobq.workers WHERE database IS NOT NULL}, 'no worker is there');
-is(value($node, 'work', q{SELECT jobq_signal('crash', 'e')}), 't', 'a signal that no worker hears of');
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND status = 'blocked'}), '3', 'they sleep on');
+becomes_true($node, 'work', q{SELECT count(pid) = 0 FROM jobq.workers WHERE database IS NOT NULL}, 'no worker is running');
+is(value($node, 'work', q{SELECT jobq_signal('crash', 'e')}), 't', 'a signal is sent while no worker is running');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND status = 'blocked'}), '3', 'the jobs are still blocked');
 kill_server($node);
 $node->append_conf('postgresql.auto.conf', 'jobq.enabled = on');
 starts_again($node);
 all_wake($node, 'crash', 'e', 'ready', 'after a crash');
-all_wake($node, 'late', 'e', 'timeout', 'a timeout that was over when the server was down');
+all_wake($node, 'late', 'e', 'timeout', 'a timeout that has passed while the server was down');
 
-# ---- prepared transactions: of the wait, of the signal, of both
+# ---- prepared transactions: with the wait, with the signal, with both
 
 value($node, 'work', q{SELECT jobq_enqueue('prepared') FROM generate_series(1, 2)});
 value($node, 'work', q{BEGIN; SELECT a.state FROM jobq_claim('prepared', 'w', 2) c, jobq_await(c.id, c.lease, 'e') a; PREPARE TRANSACTION 'wait'});
@@ -63,17 +63,17 @@ value($node, 'work', q{COMMIT PREPARED 'wait'});
 value($node, 'work', q{COMMIT PREPARED 'signal'});
 all_wake($node, 'other', 'e', 'ready', 'the wait first');
 
-# ---- many wait, one is told
+# ---- many jobs wait, one gets a signal
 
 is(wait_for($node, 'many', 'e', $many, q{'1 day'}), "$many\n$many", "$many jobs wait");
 value($node, 'work', q{SELECT jobq_enqueue('one')});
 value($node, 'work', q{SELECT a.state FROM jobq_claim('one', 'w') c, jobq_await(c.id, c.lease, 'e') a});
 my $begun = time;
 value($node, 'work', q{SELECT jobq_signal('one', 'e')});
-becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'one'}, 'one of them is told');
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'one'}, 'a job wakes up by its signal');
 report_seconds('until a job was free whose signal came', time - $begun);
 value($node, 'work', q{SELECT jobq_signal('many', 'e')});
-all_wake($node, 'many', 'e', 'ready', 'one signal for many');
+all_wake($node, 'many', 'e', 'ready', 'one signal for many jobs');
 
 # ---- a standby is promoted
 
@@ -84,7 +84,7 @@ $standby->init_from_backup($node, 'copy', has_streaming => 1);
 $standby->start;
 value($node, 'work', q{BEGIN; SELECT jobq_signal('promoted', 'e'); PREPARE TRANSACTION 'promised'});
 $node->wait_for_catchup($standby);
-is(sqlstate($standby, 'work', q{SELECT jobq_signal('promoted', 'e')}), '25006', 'a standby takes no signal');
+is(sqlstate($standby, 'work', q{SELECT jobq_signal('promoted', 'e')}), '25006', 'a standby rejects signals');
 kill_server($node);
 $standby->promote;
 value($standby, 'work', q{COMMIT PREPARED 'promised'});

@@ -1,5 +1,5 @@
-# Logical subscribers of jobq.jobs, under load: a plain table, a database with jobq whose background workers are kept out,
-# and what becomes of the jobs where they are not. From 17 on: a slot that fails over with the publisher.
+# Tests logical subscribers of jobq.jobs under load: a plain table, a database with jobq but without background workers, and a database
+# whose background workers change the replicated jobs. With PostgreSQL 17 and later, also a slot that fails over with the publisher.
 use strict;
 use warnings FATAL => 'all';
 
@@ -22,7 +22,7 @@ database($publisher, 'work');
 value($publisher, 'work', q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 hour', backoff_base => '10 ms'), jobq_create_queue('short', heartbeat_timeout => '5 s')});
 value($publisher, 'work', q{SELECT jobq_set_limit('q', max_running => 1000), count(*) FROM jobq_enqueue_many('q', array_fill('{"x": 1}'::jsonb, ARRAY[300]))});
 
-# ---- every way that a job can go
+# ---- a load with every possible change of a job
 
 my $script = PostgreSQL::Test::Utils::tempdir . '/load.sql';
 append_to_file($script, q{
@@ -60,15 +60,15 @@ sub rest
 {
     my ($node) = @_;
     $pgbench->kill_kill(grace => 5);
-    # Nobody claims any more: when all that is due has been done, jobs no longer change.
+    # After the clients have stopped and the due jobs are promoted, jobs no longer change.
     becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgbench')
-        AND NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled' AND queue = 'q')}, 'nothing goes on');
+        AND NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled' AND queue = 'q')}, 'no job changes any more');
     return;
 }
 
-# ---- comparing
+# ---- comparing the tables
 
-# A row as JSON is the same whatever types its columns have. A database with jobq gives jobs numbers of its own.
+# As JSON, rows are equal whatever the types of their columns. A database with jobq computes its own hashes and slots.
 my $row = q{(to_jsonb(j) - '{_lane,_group_waiting,_group_active,_round_robin_key,_queue_slot,_key_slot}'::text[])::text};
 my $digest = qq{SELECT count(*), md5(string_agg($row, '|' ORDER BY id)) FROM jobq.jobs j WHERE queue <> 'short'};
 sub same
@@ -77,10 +77,10 @@ sub same
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     for my $database (@databases)
     {
-        # The publisher's own worker may be at work yet.
+        # The publisher's worker may still change jobs, so the comparison is repeated.
         my ($wanted, $found);
         seconds_until(sub { $wanted = value($from, 'work', $digest); $found = value($node, $database, $digest); return $found eq $wanted });
-        next if is($found, $wanted, "$database: all columns of all jobs but the numbers are the publisher's");
+        next if is($found, $wanted, "$database: all columns of all jobs except hashes and slots are equal");
         my $rows = qq{SELECT $row FROM jobq.jobs j WHERE queue <> 'short' ORDER BY id};
         my %there = map { $_ => 1 } split /\n/, value($from, 'work', $rows);
         my @other = grep { !delete $there{$_} } split /\n/, value($node, $database, $rows);
@@ -96,7 +96,7 @@ sub subscribe
     return;
 }
 
-# ---- a plain table, and two databases with jobq: background workers serve one of them
+# ---- a plain table and two databases with jobq, one of which has background workers
 
 value($publisher, 'work', q{CREATE PUBLICATION jobs FOR TABLE jobq.jobs});
 my $columns = value($publisher, 'work', q{SELECT string_agg(format('%I %s', attname, CASE atttypid WHEN 'jobq.job_status'::regtype THEN 'text' ELSE format_type(atttypid, atttypmod) END), ', ' ORDER BY attnum)
@@ -104,46 +104,46 @@ my $columns = value($publisher, 'work', q{SELECT string_agg(format('%I %s', attn
 $subscriber->safe_psql('postgres', 'CREATE DATABASE plain');
 value($subscriber, 'plain', "CREATE SCHEMA jobq; CREATE TABLE jobq.jobs ($columns, PRIMARY KEY (id))");
 database($subscriber, $_) for 'asleep', 'awake';
-becomes_true($subscriber, 'awake', q{SELECT state IN ('running', 'idle') FROM jobq.workers WHERE database = 'awake'}, 'background workers look after one');
+becomes_true($subscriber, 'awake', q{SELECT state IN ('running', 'idle') FROM jobq.workers WHERE database = 'awake'}, 'background workers serve one of the databases');
 
 load($publisher);
 loaded($publisher, 'before the copy');
 subscribe($_, $since17 ? 'WITH (failover = true)' : '') for 'plain', 'asleep', 'awake';
 loaded($publisher, 'during the copy');
-becomes_true($subscriber, $_, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srsubid = (SELECT oid FROM pg_subscription WHERE subname = current_database())}, "$_: copied")
+becomes_true($subscriber, $_, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srsubid = (SELECT oid FROM pg_subscription WHERE subname = current_database())}, "$_: the initial copy is complete")
   for 'plain', 'asleep', 'awake';
-loaded($publisher, 'after it');
+loaded($publisher, 'after the copy');
 rest($publisher);
 same($subscriber, $publisher, 'plain', 'asleep');
 
-# A running job whose worker heartbeats elsewhere, and one that falls due: whoever has a background worker does both himself.
-# The publisher's own is kept out, so that what changes is the subscriber's doing.
+# A running job whose worker sends heartbeats to the publisher, and a job that becomes due. A background worker of the subscriber rescues
+# and promotes them. The background worker of the publisher is off, so that these changes come from the subscriber.
 value($publisher, 'work', q{ALTER SYSTEM SET jobq.enabled = off; SELECT pg_reload_conf()});
 becomes_true($publisher, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'the publisher has no background worker');
 value($publisher, 'work', q{SELECT jobq_enqueue('short', kind => 'due', run_at => clock_timestamp() + interval '3 s'), jobq_enqueue('short', kind => 'runs'); SELECT id FROM jobq_claim('short', 'far away')});
 my $state = q{SELECT string_agg(kind || ' ' || status, ', ' ORDER BY kind) FROM jobq.jobs WHERE queue = 'short'};
-becomes_true($subscriber, 'awake', "SELECT ($state) = 'due pending, runs pending'", 'where they run, background workers take a foreign worker for dead, and promote');
-becomes_true($subscriber, 'asleep', q{SELECT count(*) = 2 AND bool_and(clock_timestamp() > coalesce(last_heartbeat + interval '6 s', run_at)) FROM jobq.jobs WHERE queue = 'short'}, 'both are over');
-is(value($subscriber, 'asleep', $state), 'due scheduled, runs processing', 'where they do not, jobs stay as they come');
-is(value($publisher, 'work', $state), 'due scheduled, runs processing', 'as the publisher has them');
-# The next change of a job brings it all over.
-is(value($publisher, 'work', q{SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE kind = 'runs'}), 'held', 'the publisher knows nothing of it');
-becomes_true($subscriber, 'awake', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost' AND job_id = (SELECT id FROM jobq.jobs WHERE kind = 'runs')}, 'only the subscriber does');
-becomes_true($subscriber, 'awake', q{SELECT status = 'processing' FROM jobq.jobs WHERE kind = 'runs'}, 'the next change of the job is that of the publisher, whole');
-# So it does away with a claim there.
+becomes_true($subscriber, 'awake', "SELECT ($state) = 'due pending, runs pending'", 'the background worker of a subscriber rescues the job of a foreign worker and promotes the other');
+becomes_true($subscriber, 'asleep', q{SELECT count(*) = 2 AND bool_and(clock_timestamp() > coalesce(last_heartbeat + interval '6 s', run_at)) FROM jobq.jobs WHERE queue = 'short'}, 'the lease of the job has expired, and the other job is due');
+is(value($subscriber, 'asleep', $state), 'due scheduled, runs processing', 'without a background worker, the replicated jobs are unchanged');
+is(value($publisher, 'work', $state), 'due scheduled, runs processing', 'they are unchanged on the publisher, too');
+# The next change of the job on the publisher overwrites the whole row.
+is(value($publisher, 'work', q{SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE kind = 'runs'}), 'held', 'the job is still running on the publisher');
+becomes_true($subscriber, 'awake', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost' AND job_id = (SELECT id FROM jobq.jobs WHERE kind = 'runs')}, 'only the subscriber has recorded a lost attempt');
+becomes_true($subscriber, 'awake', q{SELECT status = 'processing' FROM jobq.jobs WHERE kind = 'runs'}, 'the next change on the publisher overwrites the row on the subscriber');
+# It overwrites a claim on the subscriber, too.
 my $early = value($publisher, 'work', q{SELECT jobq_enqueue('early')});
 my ($id, $lease) = @{ claim_when_ready($subscriber, 'asleep', 'early') }{qw(id lease)};
-is($id, $early, 'the functions work on a subscriber, too');
+is($id, $early, 'a job can be claimed on the subscriber');
 value($publisher, 'work', qq{UPDATE jobq.jobs SET metadata = '{"changed": true}' WHERE id = $id});
-becomes_true($subscriber, 'asleep', qq{SELECT metadata IS NOT NULL AND lease IS NULL AND status = 'pending' FROM jobq.jobs WHERE id = $id AND metadata = '{"changed": true}'}, 'a job claimed on the subscriber goes back with the next change');
-is(value($subscriber, 'asleep', "SELECT jobq_complete($id, $lease)"), 'f', 'and its lease is void');
-is(value($subscriber, 'asleep', q{SELECT count(*) FROM jobq.attempts}), '0', 'attempts do not come with the jobs');
+becomes_true($subscriber, 'asleep', qq{SELECT metadata IS NOT NULL AND lease IS NULL AND status = 'pending' FROM jobq.jobs WHERE id = $id AND metadata = '{"changed": true}'}, 'the claim on the subscriber is overwritten by the next change on the publisher');
+is(value($subscriber, 'asleep', "SELECT jobq_complete($id, $lease)"), 'f', 'its lease is lost');
+is(value($subscriber, 'asleep', q{SELECT count(*) FROM jobq.attempts}), '0', 'attempts are not replicated with the jobs');
 
-# ---- the publisher fails over, and the slot with it
+# ---- the publisher fails over with the slot
 
 SKIP:
 {
-    skip 'the slots of subscriptions fail over from PostgreSQL 17 on', 1 unless $since17;
+    skip 'the slots of subscriptions can fail over in PostgreSQL 17 and later', 1 unless $since17;
     value($publisher, 'work', q{ALTER SYSTEM RESET jobq.enabled; SELECT pg_reload_conf()});
     value($subscriber, $_, "DROP SUBSCRIPTION $_") for 'plain', 'awake';
     value($publisher, 'postgres', q{SELECT pg_create_physical_replication_slot('standby')});
@@ -154,11 +154,11 @@ SKIP:
     settings($standby, 'sync_replication_slots = on', 'hot_standby_feedback = on', q{primary_slot_name = 'standby'},
         "primary_conninfo = '$from'");
     $standby->start;
-    # The subscriber is told of nothing that the standby does not have.
+    # The subscriber must not get changes that the standby does not have.
     value($publisher, 'postgres', q{ALTER SYSTEM SET synchronized_standby_slots = 'standby'; SELECT pg_reload_conf()});
     load($publisher);
     loaded($publisher, 'with a standby');
-    becomes_true($standby, 'postgres', q{SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = 'asleep' AND synced AND NOT temporary AND invalidation_reason IS NULL}, 'the standby has the slot');
+    becomes_true($standby, 'postgres', q{SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = 'asleep' AND synced AND NOT temporary AND invalidation_reason IS NULL}, 'the slot is synchronized to the standby');
     loaded($publisher, 'before the failover');
     $publisher->stop('immediate');
     $pgbench->finish;

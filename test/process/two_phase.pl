@@ -1,6 +1,6 @@
-# A logical subscriber with two_phase: the apply worker prepares, commits and rolls back by itself, without any SQL
-# command. What a prepared transaction has done must be known to the subscriber's own sessions as soon as it ends. A
-# session that counts as restoring a dump keeps all duties away, so nothing is repaired meanwhile.
+# Tests a logical subscriber with two_phase: the apply worker prepares, commits, and rolls back transactions without SQL commands. The
+# sessions of the subscriber must know the changes of a prepared transaction as soon as it ends. A session that counts as a restore
+# keeps the worker from its duties, so nothing is repaired in the meantime.
 use strict;
 use warnings FATAL => 'all';
 
@@ -18,7 +18,7 @@ database($node, 'source');
 sub work { return value($node, 'work', $_[0]); }
 sub source { return value($node, 'source', $_[0]); }
 
-# The databases of one server: the slot must be there before.
+# Publisher and subscriber are databases of one server, so the slot must be created before the subscription.
 source(q{ALTER TABLE jobq.jobs ALTER id RESTART WITH 1000000000; CREATE PUBLICATION jobs FOR TABLE jobq.jobs;
     SELECT pg_create_logical_replication_slot('jobs', 'pgoutput', twophase => true)});
 work(q{CREATE SUBSCRIPTION jobs CONNECTION $c$} . $node->connstr('source') . q{$c$ PUBLICATION jobs
@@ -31,7 +31,7 @@ $restorer->query(q{SET check_function_bodies = off; INSERT INTO jobq.jobs (queue
 
 my $replicated = q{SELECT count(*) FROM pg_prepared_xacts WHERE database = 'work'};
 
-# Prepares on the publisher, and waits until the subscriber has done so.
+# Prepares a transaction on the publisher and waits until the apply worker has prepared it.
 sub prepare
 {
     my ($name, $sql) = @_;
@@ -40,7 +40,7 @@ sub prepare
     return becomes_true($node, 'work', "SELECT ($replicated) = 1", "$name: prepared by the apply worker");
 }
 
-# Ends it on the publisher, and waits until the apply worker has ended it and its own transaction.
+# Ends the transaction on the publisher and waits until the apply worker has ended it and has committed its own transaction.
 sub finish
 {
     my ($end, $name) = @_;
@@ -53,7 +53,7 @@ sub finish
 my $sleeper = sleeper($node);
 my $nothing = q{SELECT count(*) FROM jobq_claim('%1$s'); SELECT count(*) FROM jobq_claim('%1$s')};
 
-# ---- ended here, by a command
+# ---- a transaction that a command on the subscriber ends
 
 work(q{SELECT jobq_set_limit('here', max_running => 1), jobq_enqueue('here', '"one"'), jobq_enqueue('here', '"two"')});
 for my $way ([ 'ROLLBACK', q{SELECT id FROM jobq_claim('here', 'two phases')}, '"one"' ],
@@ -63,52 +63,52 @@ for my $way ([ 'ROLLBACK', q{SELECT id FROM jobq_claim('here', 'two phases')}, '
     work("BEGIN; $sql; PREPARE TRANSACTION 'here'");
     is(work(sprintf $nothing, 'here'), "0\n0", "prepared for $end: the limit is full");
     work("$end PREPARED 'here'");
-    is(work(q{SELECT payload FROM jobq_claim('here', 'next')}), $next, "$end PREPARED: the place is free");
+    is(work(q{SELECT payload FROM jobq_claim('here', 'next')}), $next, "$end PREPARED: the slot is free");
 }
 
 # ---- empty ranges
 
 make_empty($node, 'work', 'far');
 work(q{BEGIN; CREATE TABLE other (); PREPARE TRANSACTION 'other'; COMMIT PREPARED 'other'});
-is(index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('far')}), '0', 'one that has nothing to do with jobs leaves them alone');
+is(index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('far')}), '0', 'a prepared transaction that does not change jobs does not affect empty ranges');
 prepare('enqueue', q{SELECT jobq_enqueue('far', '"new"')});
-is(work(sprintf $nothing, 'far'), "0\n0", 'what is prepared is not there');
-is(index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('far')}) <= 1 ? 'marked' : '', 'marked', 'and not looked at');
+is(work(sprintf $nothing, 'far'), "0\n0", 'a prepared job cannot be claimed');
+is(index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('far')}) <= 1 ? 'marked' : '', 'marked', 'and a claim does not scan for it');
 finish('COMMIT', 'enqueue');
-claims_next($node, 'work', 'far', ['new'], 'COMMIT PREPARED by the apply worker: the next claim has the job');
+claims_next($node, 'work', 'far', ['new'], 'COMMIT PREPARED by the apply worker: the next claim finds the job');
 
-# ---- a claim that is rolled back: the job and the place under its limit are free
+# ---- a claim that is rolled back: its job and its slot of the limit are free
 
 for my $database ('work', 'source')
 {
-    # The lanes are not replicated: each database has had such a job.
+    # Lanes are not replicated, so each database has already had a job in this lane.
     value($node, $database, q{SELECT jobq_set_limit('limited', max_running => 1), jobq_enqueue('limited');
         SELECT count(jobq_complete(id, lease)) FROM jobq_claim('limited')});
 }
 source(q{SELECT jobq_enqueue('limited', '"one"'), jobq_enqueue('limited', '"two"')});
-becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'limited' AND status = 'pending'}, 'two jobs under a limit of one');
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'limited' AND status = 'pending'}, 'two jobs are pending, and the limit is one');
 prepare('claim', q{SELECT id FROM jobq_claim('limited')});
-is(work(sprintf $nothing, 'limited'), "0\n0", 'the prepared claim holds the only place');
+is(work(sprintf $nothing, 'limited'), "0\n0", 'the prepared claim holds the only slot');
 start($sleeper, q{CALL jobq_wait('limited', '120 s')});
 asleep($sleeper);
 finish('ROLLBACK', 'claim');
-is(work(q{SELECT payload FROM jobq_claim('limited', 'near')}), '"one"', 'ROLLBACK PREPARED by the apply worker: the place is free');
-is(work(q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE worker_id = 'near'}), 't', 'given back');
-cmp_ok(seconds_to_end($sleeper, 60), '<', 60, 'who waits for a place is told');
+is(work(q{SELECT payload FROM jobq_claim('limited', 'near')}), '"one"', 'ROLLBACK PREPARED by the apply worker: the slot is free');
+is(work(q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE worker_id = 'near'}), 't', 'the job is released');
+cmp_ok(seconds_to_end($sleeper, 60), '<', 60, 'a session that waits for a slot is woken up');
 
 # ---- a completion that is committed
 
 source(q{SELECT id FROM jobq_claim('limited', 'far away')});
-becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE worker_id = 'far away'}, 'a claim elsewhere');
-is(work(sprintf $nothing, 'limited'), "0\n0", 'holds the place');
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE worker_id = 'far away'}, 'a job is claimed on the publisher');
+is(work(sprintf $nothing, 'limited'), "0\n0", 'the claim holds the slot');
 prepare('completion', q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE worker_id = 'far away'});
 my ($running) = split /\n/, work(q{SELECT id FROM jobq.jobs WHERE worker_id = 'far away'});
-is(work(sprintf $nothing, 'limited'), "0\n0", 'a prepared completion holds it still');
+is(work(sprintf $nothing, 'limited'), "0\n0", 'the slot is still held while the completion is prepared');
 start($sleeper, "CALL jobq_wait_job($running, '120 s')");
 asleep($sleeper);
 finish('COMMIT', 'completion');
-is(work(q{SELECT payload FROM jobq_claim('limited', 'near')}), '"two"', 'COMMIT PREPARED by the apply worker: the place is free');
-cmp_ok(seconds_to_end($sleeper, 60), '<', 60, 'who waits for the job is told');
+is(work(q{SELECT payload FROM jobq_claim('limited', 'near')}), '"two"', 'COMMIT PREPARED by the apply worker: the slot is free');
+cmp_ok(seconds_to_end($sleeper, 60), '<', 60, 'a session that waits for the job is woken up');
 
 end_sessions($sleeper->{session}, $restorer, $snapshot);
 work(q{ALTER SUBSCRIPTION jobs DISABLE; ALTER SUBSCRIPTION jobs SET (slot_name = NONE); DROP SUBSCRIPTION jobs});

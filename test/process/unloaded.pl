@@ -1,4 +1,5 @@
-# A server without preload: every function works, jobq_tick() does the duties, and jobq.workers says what is missing.
+# Tests a server that does not preload the library: every function works, jobq_tick() performs the duties, and jobq.workers says what is
+# missing.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,16 +12,16 @@ use Test::More;
 my $node = server('unloaded');
 database($node, 'plain');
 
-# ---- what it says
+# ---- the contents of jobq.workers
 
 is( value($node, 'plain', 'SELECT count(*), count(pid), min(state) FROM jobq.workers'),
     '1|0|not running', 'jobq.workers says that no worker runs');
 like(value($node, 'plain', 'SELECT note FROM jobq.workers'),
-    qr/shared_preload_libraries.*jobq_tick/s, 'and how to get one, and what to do until then');
+    qr/shared_preload_libraries.*jobq_tick/s, 'and how to start one, and what to do until then');
 is( value($node, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),
-    '0', 'there is none');
+    '0', 'no worker is running');
 
-# ---- every function: name => [what to call, the answer]
+# ---- every function: name => [call, result]
 
 value($node, 'plain', 'CREATE ROLE shop; CREATE ROLE handling LOGIN; CREATE FUNCTION handles(job jsonb) RETURNS void LANGUAGE sql AS $$ $$');
 my $pick = q{(SELECT id FROM jobq.jobs WHERE queue = '%s' ORDER BY id LIMIT 1)};
@@ -145,7 +146,7 @@ my @calls = (
     [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote schedules unblock prune repair reconcile' ],
     [ q{SELECT jobq_adopt()},                                                                 'f' ],
 );
-my %called = (jobq_wake => 1);    # refused without preload: below
+my %called = (jobq_wake => 1);    # rejected without preload; tested below
 for my $call (@calls)
 {
     my ($sql, $expected) = @$call;
@@ -157,10 +158,10 @@ is( value($node, 'plain', q{
     SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
     WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'jobq\_%'}),
     join(' ', sort keys %called),
-    'that was every function');
-is(sqlstate($node, 'plain', q{SELECT jobq_wake('worker')}), '55000', 'nobody can be woken');
+    'every function has been called');
+is(sqlstate($node, 'plain', q{SELECT jobq_wake('worker')}), '55000', 'jobq_wake is rejected');
 
-# ---- the duties, by hand, at the time that is given
+# ---- the duties, with jobq_tick() at a given time
 
 my $tick = q{SELECT string_agg(duty || ' ' || done, ', ') FROM jobq_tick(%s)};
 value($node, 'plain', q{SELECT sum(jobq_purge_queue(queue)) FROM jobq.queues});
@@ -176,21 +177,21 @@ value($node, 'plain', q{SELECT id FROM jobq_claim('timed', 'endless', heartbeat_
 
 is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'nothing is due');
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '10 min'}),
-    'rescue 2, cancel 1, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'a dead worker is noticed, a deaf one taken its job, and so is one beyond max_runtime');
-is(value($node, 'plain', q{SELECT error FROM jobq.jobs WHERE queue = 'timed'}), 'ran longer than max_runtime (300 s)', 'which says so');
+    'rescue 2, cancel 1, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'the job of a silent worker is rescued, a job has exceeded max_runtime, and a job is cancelled');
+is(value($node, 'plain', q{SELECT error FROM jobq.jobs WHERE queue = 'timed'}), 'ran longer than max_runtime (300 s)', 'a job has exceeded max_runtime');
 value($node, 'plain', q{SELECT jobq_drop_queue('timed', force => true)});
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '2 h'}),
-    'rescue 0, cancel 0, promote 1, schedules 0, unblock 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, an old one pruned');
+    'rescue 0, cancel 0, promote 1, schedules 0, unblock 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, and an old job is pruned');
 is( value($node, 'plain', 'SELECT string_agg(queue || status, chr(32) ORDER BY id) FROM jobq.jobs'),
-    'dutypending dutycancelled laterpending', 'the jobs are what these duties make of them');
+    'dutypending dutycancelled laterpending', 'the jobs have the resulting statuses');
 
-# The clock of the server counts when no time is given.
+# Without an argument, jobq_tick() uses the server's clock.
 value($node, 'plain', q{SELECT id FROM jobq_claim('later', 'silent', heartbeat_timeout => '50 ms')});
 becomes_true($node, 'plain', q{SELECT done = 1 FROM jobq_tick() WHERE duty = 'rescue'}, 'jobq_tick() rescues now');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
 
-# ---- jobs that were claimed while the library was preloaded, and that the rescue's index lacks
+# ---- jobs that were claimed while the library was preloaded and are missing from the rescue's index
 
 value($node, 'plain', q{SELECT jobq_enqueue('left over')});
 value($node, 'plain', q{SELECT id FROM jobq_claim('left over', 'gone', heartbeat_timeout => '1 s')});
@@ -198,9 +199,9 @@ value($node, 'plain', q{SET session_replication_role = replica;
     UPDATE jobq.jobs SET _rescue_indexed = NULL WHERE queue = 'left over';
     UPDATE jobq.tick_state SET unindexed_found_for = now() - interval '1 day'});
 is(value($node, 'plain', q{SELECT done FROM jobq_tick(now() + interval '1 h') WHERE duty = 'rescue'}),
-    '1', 'the first tick after the start of the server finds and rescues them');
+    '1', 'the first tick after the start of the server rescues them');
 
-# ---- a table that inherits jobq.jobs, which nothing refuses without preload
+# ---- a table that inherits from jobq.jobs, which is not rejected without preload
 
 value($node, 'plain', 'CREATE TABLE public.child () INHERITS (jobq.jobs)');
 value($node, 'plain', q{INSERT INTO public.child SELECT * FROM ONLY jobq.jobs WHERE queue = 'left over'});
@@ -215,18 +216,18 @@ for my $call (
 }
 value($node, 'plain', 'ALTER TABLE public.child NO INHERIT jobq.jobs');
 is(value($node, 'plain', q{SELECT count(*) FROM public.child}), '1', 'the child table keeps its rows');
-is(value($node, 'plain', q{SELECT count(*) FROM jobq_claim('left over')}), '1', 'and jobs run again');
+is(value($node, 'plain', q{SELECT count(*) FROM jobq_claim('left over')}), '1', 'jobs can be claimed again');
 value($node, 'plain', q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE queue = 'left over'; DROP TABLE public.child});
 
 # ---- a copy
 
 value($node, 'postgres', 'CREATE DATABASE twin TEMPLATE plain');
-is(sqlstate($node, 'twin', q{SELECT jobq_claim('left over')}), '55000', 'a template copy leaves its jobs alone');
+is(sqlstate($node, 'twin', q{SELECT jobq_claim('left over')}), '55000', 'a claim in a template copy is rejected');
 my ($done, $warning) = run_sql($node, 'twin', q{SELECT sum(done) FROM jobq_tick(now() + interval '1 h')});
-is($done, '0', 'a tick does nothing there');
+is($done, '0', 'a tick does nothing in the copy');
 like($warning, qr/WARNING: .*did nothing because the database is a copy/, 'and says so');
-is(value($node, 'twin', 'SELECT bool_and(copied) FROM jobq.identity'), 't', 'it is written down');
-is(value($node, 'twin', 'SELECT jobq_adopt()'), 't', 'it is adopted');
-is(value($node, 'twin', q{SELECT count(*) FROM jobq_claim('left over')}), '1', 'and runs its jobs');
+is(value($node, 'twin', 'SELECT bool_and(copied) FROM jobq.identity'), 't', 'jobq.identity is marked as copied');
+is(value($node, 'twin', 'SELECT jobq_adopt()'), 't', 'jobq_adopt adopts the copy');
+is(value($node, 'twin', q{SELECT count(*) FROM jobq_claim('left over')}), '1', 'its jobs can be claimed');
 
 done_testing();
