@@ -1,8 +1,8 @@
-# jobq_wait with a batch: a commit wakes as few sleepers as its jobs need, and no job is left beside a sleeper.
+# Tests jobq_wait with a batch: a commit wakes up only as many sleeping sessions as its jobs need, and no job is left while a session
+# sleeps that could claim it.
 #
-# Each sleeper also looks at the table once a second, which hides a wake-up that is lost. The suite unpassed runs this
-# file with a library whose sleepers look once an hour, where it must pass, and with one that loses wake-ups as well,
-# where it must fail.
+# Each sleeping session also checks the table once a second, which hides lost wake-ups. The suite unpassed runs this file with a library
+# whose sessions check once an hour, where the test must pass, and with a library that also loses wake-ups, where it must fail.
 use strict;
 use warnings FATAL => 'all';
 
@@ -20,7 +20,7 @@ sub work { my ($sql) = @_; return value($node, 'work', $sql); }
 sub enqueue { my ($queue, $jobs) = @_; return $other->query("SELECT count(*) FROM jobq_enqueue_many('$queue', array_fill('{}'::jsonb, ARRAY[$jobs]))"); }
 sub claims { my ($queue, $batch, $more) = @_; return "SELECT count(*) FROM jobq_claim('$queue', batch => $batch" . ($more // '') . ')'; }
 
-# Lets sessions wait one after the other, in this order, and claim.
+# Makes sessions wait one after the other, in this order, and then claim.
 sub wait_in_order
 {
     my ($queue, $batch, $then, @sleepers) = @_;
@@ -36,15 +36,15 @@ sub ends
 {
     my ($sleeper, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    # A session that sleeps on is of no use to the rest of the test.
+    # A session that still sleeps would disturb the rest of the test.
     return ok(seconds_to_end($sleeper, 60) < 60, $name) || die "the sleeper sleeps on\n";
 }
 
 my @crowd = map { sleeper($node) } 0 .. 7;
 
-# ---- as few as the jobs need
+# ---- as few sessions as the jobs need are woken up
 
-# The sessions know the queue, so that their claims do not have to read about it first.
+# The sessions claim once, so that they know the queue and their next claims are fast.
 for my $sleeper (@crowd) { $sleeper->{session}->query(claims('shared', 1)); }
 my $woken = 0;
 my $rounds = 5;
@@ -54,36 +54,36 @@ for my $round (1 .. $rounds)
     enqueue('shared', 20);
     my $done = q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'shared' AND status = 'pending')};
     becomes_true($node, 'work', $done, "round $round: 20 jobs are claimed");
-    # The rest still sleeps. To end their waits, a job for each.
+    # The other sessions still sleep. A job for each ends their waits.
     my @asleep = grep { !ended($_) } @crowd;
     $woken += @crowd - @asleep;
     enqueue('shared', 10) for @asleep;
-    ends($_, 'each sleeper ends') for @crowd;
+    ends($_, 'each wait ends') for @crowd;
     work(q{DELETE FROM jobq.jobs WHERE queue = 'shared'});
 }
 diag("$woken sleepers were woken for $rounds times 20 jobs in batches of 10");
-cmp_ok($woken, '>=', 2 * $rounds, 'two sleepers or more are woken for two batches');
-cmp_ok($woken, '<=', 4 * $rounds, 'and not all eight');
+cmp_ok($woken, '>=', 2 * $rounds, 'two batches wake up two sessions or more');
+cmp_ok($woken, '<=', 4 * $rounds, 'but not all eight');
 
-# ---- a claim that takes less than its wait has said
+# ---- a claim that takes fewer jobs than its wait has announced
 
 my ($first, $second, $third, $fourth) = @crowd;
 wait_in_order('less', 10, claims('less', 1), $first, $second, $third);
 enqueue('less', 3);
 ends($_, 'a claim that leaves jobs wakes the next sleeper') for $first, $second, $third;
-is(join(' ', map { $_->{output} } $first, $second, $third), "1\n 1\n 1\n", 'and each sleeper gets a job');
+is(join(' ', map { $_->{output} } $first, $second, $third), "1\n 1\n 1\n", 'each session gets a job');
 
 wait_in_order('less', 1, claims('less', 1), $second, $third);
 enqueue('less', 1);
-ends($second, 'a job wakes the sleeper that waits longest');
-ok(!ended($third), 'and no other');
+ends($second, 'a job wakes up the session that has waited longest');
+ok(!ended($third), 'and no other session');
 # Claimed by a session that has not waited.
 $other->query(q{BEGIN; SELECT jobq_enqueue('less'), jobq_enqueue('less')});
 is($other->query(claims('less', 1)), '1', 'a session claims one of its two new jobs');
 $other->query('COMMIT');
-ends($third, 'the other one wakes the next');
+ends($third, 'the other job wakes up the next session');
 
-# ---- promises that are not kept
+# ---- sessions that are woken up and do not claim
 
 for my $end (qw(pg_cancel_backend pg_terminate_backend))
 {
@@ -94,35 +94,35 @@ for my $end (qw(pg_cancel_backend pg_terminate_backend))
     enqueue('kept', 3);
     work("SELECT $end($victim->{pid})");
     kill 'CONT', $victim->{pid};
-    ends($_, "$end: the jobs go to others") for $second, $third, $fourth;
-    is(join(' ', map { $_->{output} } $second, $third, $fourth), "1\n 1\n 1\n", 'to each of three, one job');
+    ends($_, "$end: the jobs wake up other sessions") for $second, $third, $fourth;
+    is(join(' ', map { $_->{output} } $second, $third, $fourth), "1\n 1\n 1\n", 'each of three sessions gets a job');
     $end eq 'pg_cancel_backend' ? $victim->{session}->quit : eval { $victim->{session}{run}->kill_kill; };
 }
 
-# A worker whose wait has ended, and whose session is terminated before it claims.
+# A worker whose wait has ended and whose session is terminated before it claims.
 my $victim = sleeper($node);
 wait_in_order('idle', 10, undef, $victim);
 wait_in_order('idle', 10, claims('idle', 10), $second);
 enqueue('idle', 3);
 ends($victim, 'the wait ends');
 work("SELECT pg_terminate_backend($victim->{pid})");
-ends($second, 'terminated before the claim: the jobs go to another worker');
-is($second->{output}, "3\n", 'all of them');
+ends($second, 'terminated before the claim: the jobs wake up another session');
+is($second->{output}, "3\n", 'it gets all of them');
 eval { $victim->{session}{run}->kill_kill; };
 
 wait_in_order('filter', 10, claims('filter', 10, q{, kinds => '{other}'}), $first);
 wait_in_order('filter', 10, claims('filter', 10), $second);
 enqueue('filter', 2);
-ends($first, 'a worker claims with another filter than it has waited with');
-is($first->{output}, "0\n", 'and gets nothing');
-ends($second, 'the jobs go to another');
-is($second->{output}, "2\n", 'all of them');
+ends($first, 'a worker claims with another filter than that of its wait');
+is($first->{output}, "0\n", 'it gets nothing');
+ends($second, 'the jobs wake up another session');
+is($second->{output}, "2\n", 'it gets all of them');
 
 wait_in_order('filter', 10, q{CALL jobq_wait('elsewhere', '0 s')}, $first);
 wait_in_order('filter', 10, claims('filter', 10), $second);
 enqueue('filter', 2);
 ends($first, 'a worker waits for another queue instead of claiming');
-ends($second, 'the jobs go to another');
+ends($second, 'the jobs wake up another session');
 
 # The first claim fails because the table is locked.
 my $locks = session($node, 'work');
@@ -132,10 +132,10 @@ kill 'STOP', $first->{pid}, $second->{pid};
 enqueue('fails', 2);
 $locks->query(q{BEGIN; LOCK TABLE jobq.jobs IN SHARE MODE});
 kill 'CONT', $first->{pid}, $second->{pid};
-ends($first, 'a claim fails');
+ends($first, 'the claim of a woken session fails');
 like($first->{session}{stderr}, qr/lock timeout/, 'because of a lock');
 $first->{session}{stderr} = '';
-ends($second, 'the promise goes to another worker');
+ends($second, 'the job wakes up another session');
 $locks->query('COMMIT');
 
 # ---- claims that are rolled back
@@ -147,8 +147,8 @@ for my $way ([ 'BEGIN', 'ROLLBACK' ], [ 'BEGIN; SAVEPOINT s', 'ROLLBACK TO s' ])
     is($other->query(claims('undone', 2)), '2', 'two jobs are claimed');
     wait_in_order('undone', 1, claims('undone', 1), $first, $second);
     $other->query($way->[1]);
-    ends($_, "$way->[1]: a job that is claimable again wakes a sleeper") for $first, $second;
-    is("$first->{output}$second->{output}", "1\n1\n", 'and it gets the job');
+    ends($_, "$way->[1]: a job that is claimable again wakes up a session") for $first, $second;
+    is("$first->{output}$second->{output}", "1\n1\n", 'and the session gets the job');
     $other->query('COMMIT') if $way->[1] ne 'ROLLBACK';
 }
 
@@ -159,19 +159,19 @@ enqueue('limited', 6);
 is($other->query(q{CREATE TEMP TABLE held AS SELECT id, lease FROM jobq_claim('limited', batch => 10); SELECT count(*) FROM held}), '2', 'the limit is reached');
 wait_in_order('limited', 1, claims('limited', 1), $first, $second, $third);
 $other->query(q{SELECT count(jobq_complete(id, lease)) FROM held});
-becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'limited' AND status = 'processing'}, 'two freed slots wake two sleepers');
-ends($first, 'the first one');
-ends($second, 'and the second');
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'limited' AND status = 'processing'}, 'two released slots wake up two sessions');
+ends($first, 'the first session');
+ends($second, 'the second session');
 work(q{UPDATE jobq.jobs SET status = 'completed' WHERE queue = 'limited' AND status = 'processing'});
-ends($third, 'and later the third');
+ends($third, 'another released slot wakes up the third session');
 
 work(q{SELECT jobq_pause_queue('paused')});
 enqueue('paused', 2);
 wait_in_order('paused', 1, claims('paused', 1), $first, $second);
 work(q{SELECT jobq_resume_queue('paused')});
-ends($_, 'a queue that is resumed wakes its sleepers') for $first, $second;
+ends($_, 'jobq_resume_queue wakes up the sessions') for $first, $second;
 
-# ---- a worker that claims in another session, as behind a pooler
+# ---- a worker that claims in another session, as with a connection pooler
 
 start($first, q{CALL jobq_wait('pooled', '1 hour', worker_id => 'roams', batch => 10)});
 asleep($first);
@@ -180,16 +180,16 @@ for my $round (1, 2)
 {
     my $sleeper = $round == 1 ? $first : $second;
     enqueue('pooled', 1);
-    ends($sleeper, $round == 1 ? 'its wait ends' : 'a later job is not promised to it any more');
-    is($other->query(q{SELECT count(*) FROM jobq_claim('pooled', 'roams', 10)}), '1', 'and its claim is in another session') if $round == 1;
+    ends($sleeper, $round == 1 ? 'the wait of the worker ends' : 'a later job is not reserved for it');
+    is($other->query(q{SELECT count(*) FROM jobq_claim('pooled', 'roams', 10)}), '1', 'the worker claims in another session') if $round == 1;
 }
 
-# ---- arguments
+# ---- arguments of jobq_wait
 
 is(sqlstate($node, 'work', "CALL jobq_wait('q', '0 s', batch => $_)"), $_ eq 'NULL' ? '22004' : '22023', "batch $_") for qw(0 -1 NULL);
-is(sqlstate($node, 'work', q{CALL jobq_wait('q', '0 s', batch => 2147483647)}), '00000', 'a batch may be larger than any claim');
+is(sqlstate($node, 'work', q{CALL jobq_wait('q', '0 s', batch => 2147483647)}), '00000', 'a batch may be larger than a claim allows');
 
-# ---- at random: no sleeper is left beside a job that it wants
+# ---- random load: no session sleeps while there is a job that it could claim
 
 work(q{CREATE TABLE stop (now boolean); INSERT INTO stop VALUES (false)});
 my $rounds_each = 400;

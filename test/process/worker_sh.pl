@@ -1,5 +1,5 @@
-# examples/worker.sh keeps payloads, results, errors, and leases from other users of its machine: its files are in a directory that only
-# its user may enter, and no command that it runs has them as an argument.
+# Tests that examples/worker.sh hides payloads, results, errors, and leases from other users of the machine: its files are in a directory
+# that only its user can enter, and no command that it runs gets these values as arguments.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,11 +14,11 @@ my $node = preloaded('worker_sh');
 database($node, 'shell');
 @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'shell');
 
-# As /tmp is.
+# A shared directory with the mode of /tmp.
 my $shared = tempdir(CLEANUP => 1);
 chmod 01777, $shared;
 
-# Each command of the worker is a program that writes down its arguments first.
+# Each command that the worker calls is replaced by a program that records its arguments first.
 my $bin = tempdir(CLEANUP => 1);
 my $arguments = "$bin/arguments";
 for my $command (qw(psql env mktemp cat rm head tail tr iconv sleep))
@@ -30,7 +30,8 @@ for my $command (qw(psql env mktemp cat rm head tail tr iconv sleep))
     chmod 0755, "$bin/$command";
 }
 
-# Completes if the payload is "yes". Both outputs have the modes of the directories that standard output and standard error are in.
+# Completes the job if the payload is "yes". Standard output and standard error contain the modes of the directories in which they are
+# stored.
 my $command = <<'SH';
 for fd in 1 2; do
     file=$(readlink /proc/$$/fd/$fd)
@@ -53,14 +54,14 @@ if ($worker == 0)
 becomes_true($node, 'shell', q{SELECT count(*) = 2 FROM jobq.jobs WHERE status IN ('completed', 'failed')}, 'both jobs have run');
 kill 'TERM', $worker;
 waitpid $worker, 0;
-is($?, 0, 'the worker ends');
+is($?, 0, 'the worker exits with success');
 
 my $result = value($node, 'shell', "SELECT result #>> '{}' FROM jobq.jobs WHERE id = $yes");
 my $error = value($node, 'shell', "SELECT error FROM jobq.jobs WHERE id = $no");
-like($result, qr/^secret-"yes"/, 'the result of the command is stored');
-like($error, qr/^exit status 1: secret-"no"/, 'and its error');
+like($result, qr/^secret-"yes"/, 'the standard output of the command is stored as the result');
+like($error, qr/^exit status 1: secret-"no"/, 'the standard error of the command is stored as the error');
 is_deeply([ $result =~ /(\d+)/g ], [ 700, 700 ], 'only the user of the worker can enter the directory of its files');
-is_deeply([ glob "$shared/*" ], [], 'which it has removed');
+is_deeply([ glob "$shared/*" ], [], 'the worker has removed the directory');
 
 open my $file, '<', $arguments or die "$arguments: $!";
 my @arguments = <$file>;
@@ -68,7 +69,7 @@ chomp @arguments;
 cmp_ok(scalar(grep { $_ eq 'psql' } @arguments), '>=', 4, 'the worker has called psql');
 is_deeply([ grep { /secret-/ } @arguments ], [], 'no argument has a result or an error');
 my $lease = qr/\d{12}/;
-like(value($node, 'shell', "SELECT lease FROM jobq.attempts WHERE job_id = $no"), $lease, 'a lease has many digits');
+like(value($node, 'shell', "SELECT lease FROM jobq.attempts WHERE job_id = $no"), $lease, 'a lease has many digits, so it cannot match by chance');
 is_deeply([ grep { /$lease/ } @arguments ], [], 'no argument has a lease');
 $node->stop;
 done_testing();
