@@ -1,5 +1,5 @@
-# Somebody alters jobq.jobs over and over, by what needs no more than a weak lock, while sessions and the background worker look
-# up what is attached to the table: whatever they look at may be built anew meanwhile. Then: no table may inherit jobq.jobs.
+# Alters jobq.jobs repeatedly, with commands that take only a weak lock, while sessions and the background worker look up the triggers
+# and indexes of the table: what they have looked up may be rebuilt in the meantime. Also tests that no table can inherit from jobq.jobs.
 use strict;
 use warnings FATAL => 'all';
 
@@ -37,8 +37,8 @@ my @workers = map { session($node, 'work') } 1 .. 2;
 $_->query_until(qr/begun/, "\\echo begun\nCALL work_on();\n") for @workers;
 my (undef, $error, $altered) = run_sql($node, 'work', "CALL alter_it($alters)");
 ok($altered, "altered $alters times") or diag($error);
-unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000)/, 'nobody has looked at what was there no more');
-is(value($node, 'work', q{SELECT count(*) > 0 FROM jobq.jobs WHERE status = 'completed'}), 't', 'and jobs were done meanwhile');
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000)/, 'no process has used data that was rebuilt');
+is(value($node, 'work', q{SELECT count(*) > 0 FROM jobq.jobs WHERE status = 'completed'}), 't', 'jobs were completed in the meantime');
 end_sessions(@workers) if $altered;
 
 value($node, 'work', 'CREATE TABLE public.twin (LIKE jobq.jobs); CREATE TABLE public.parted (LIKE jobq.jobs) PARTITION BY LIST (queue);
@@ -49,7 +49,7 @@ for my $child (
     'ALTER TABLE public.twin INHERIT jobq.jobs', 'ALTER TABLE public.parted ATTACH PARTITION jobq.jobs DEFAULT',
     q{DO $$ BEGIN CREATE TABLE public.child () INHERITS (jobq.jobs); END $$})
 {
-    is(sqlstate($node, 'work', $child), '0A000', "refused: $child");
+    is(sqlstate($node, 'work', $child), '0A000', "rejected: $child");
 }
 is(sqlstate($node, 'work', 'CREATE TABLE public.child () INHERITS (public.twin)'), '00000', 'other tables may have child tables');
 $node->stop;

@@ -1,5 +1,6 @@
-# Empty ranges while sessions and servers come and go: backends terminated at random, restarts, a crash, a promotion, more lanes
-# than there is room for. And what nobody is told of: disabled triggers, in databases that are idle or left alone.
+# Tests empty ranges while processes and servers end: backends that are terminated at random, restarts, a crash, a promotion, and more
+# lanes than shared memory has entries. Also tests changes that are not published because triggers are disabled, in databases that are
+# idle or have no worker.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-# With room for a machine that is busy: the repair comes once a second.
+# The time within which the repair, which runs once a second, must find a job, on a busy machine.
 my $moment = 6;
 
 my $node = lane_server('servers', conf => ['max_connections = 40'], init => { allows_streaming => 1 });
@@ -23,7 +24,7 @@ lane_database($node, 'work');
 my $holder = hold_snapshot($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 
-# ---- backends that are terminated at random moments of a loop of enqueues
+# ---- backends are terminated at random moments while they enqueue
 
 make_empty($node, 'work', 'killed');
 my %acknowledged;
@@ -34,7 +35,7 @@ for my $round (1 .. 12)
     my $script = join ";\n", (q{SELECT jobq_enqueue('killed', run_at => '2001-01-01') FROM generate_series(1, 2)}) x 3000;
     my $producer = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('work') . " application_name=producer" ],
         '<', \$script, '>', \$out, '2>', \$err);
-    # Others claim meanwhile, and learn.
+    # Another session claims in the meantime, so that empty ranges are learned.
     my $claimed = session($node, 'work');
     seconds_until(sub { $producer->pump_nb; return $out =~ /\n.*\n/ });
     my $until = time + rand 0.3;
@@ -44,16 +45,16 @@ for my $round (1 .. 12)
     $acknowledged{$1} = 1 while $out =~ /^(\d+)\n/mg;
     $claimed->query(q{CALL drain('killed', 100)});
     my $left = work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'killed' AND status = 'pending'});
-    is($left, 0, "round $round: what was committed before the end is claimed") if $left ne '0';
+    is($left, 0, "round $round: what was committed before the end is claimed") if $left ne 'round $round: a job that was committed before the termination is claimed';
     end_sessions($claimed);
 }
-cmp_ok($terminated, '>', 6, 'backends were terminated at work');
-cmp_ok(scalar(keys %acknowledged), '>', 100, 'and had enqueued jobs before');
+cmp_ok($terminated, '>', 6, 'backends were terminated while they worked');
+cmp_ok(scalar(keys %acknowledged), '>', 100, 'they had enqueued jobs before');
 my $ids = join ',', keys %acknowledged;
-is(work("SELECT count(*) FROM jobq.jobs WHERE id IN ($ids) AND status <> 'completed'"), '0', 'each job that was acknowledged has been claimed');
-is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'killed' AND status = 'pending'}), '0', 'and each that was not, but is there');
+is(work("SELECT count(*) FROM jobq.jobs WHERE id IN ($ids) AND status <> 'completed'"), '0', 'each acknowledged job has been claimed');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'killed' AND status = 'pending'}), '0', 'and so has each committed job that was not acknowledged');
 
-# ---- a restart, with transactions prepared before
+# ---- a restart with prepared transactions
 
 make_empty($node, 'work', 'again');
 work(q{SELECT jobq_enqueue('again', '"kept"'), jobq_enqueue('again', '"held"', priority => -1)});
@@ -61,46 +62,46 @@ work(q{BEGIN; SELECT id FROM jobq_claim('again'); PREPARE TRANSACTION 'claim'});
 work(q{BEGIN; SELECT jobq_enqueue('again', '"prepared"', priority => -2); PREPARE TRANSACTION 'enqueue'});
 end_sessions($holder);
 $node->restart;
-claims_next($node, 'work', 'again', ['kept'], 'after a restart what was enqueued before it is claimed');
-becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
+claims_next($node, 'work', 'again', ['kept'], 'a job that was enqueued before the restart is claimed after it');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has run');
 make_empty($node, 'work', 'other');
-is(work(q{SELECT count(*) FROM jobq_claim('again'); SELECT count(*) FROM jobq_claim('again')}), "0\n0", 'nothing but what is prepared');
+is(work(q{SELECT count(*) FROM jobq_claim('again'); SELECT count(*) FROM jobq_claim('again')}), "0\n0", 'prepared jobs cannot be claimed');
 work(q{COMMIT PREPARED 'enqueue'});
-claims_next($node, 'work', 'again', ['prepared'], 'an enqueue prepared before the restart');
+claims_next($node, 'work', 'again', ['prepared'], 'a job whose enqueue was prepared before the restart is claimed');
 work(q{ROLLBACK PREPARED 'claim'});
-claims_next($node, 'work', 'again', ['held'], 'a claim prepared before the restart, rolled back');
+claims_next($node, 'work', 'again', ['held'], 'a job whose claim was prepared before the restart and rolled back is claimed');
 
-# ---- kill -9, with an open claim
+# ---- kill -9 with an open claim
 
 make_empty($node, 'work', 'crash');
 work(q{SELECT jobq_enqueue('crash', '"one"'), jobq_enqueue('crash', '"two"')});
 my $open = session($node, 'work');
 $open->query(q{BEGIN; SELECT id FROM jobq_claim('crash')});
-is(work(q{BEGIN; SELECT payload FROM jobq_claim('crash'); ROLLBACK; SELECT count(*) FROM jobq_claim('again')}), "\"two\"\n0", 'others claim past it');
+is(work(q{BEGIN; SELECT payload FROM jobq_claim('crash'); ROLLBACK; SELECT count(*) FROM jobq_claim('again')}), "\"two\"\n0", 'other sessions skip the claimed job');
 kill_server($node);
 eval { $open->quit };
 starts_again($node);
-claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both are claimed');
+claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both jobs are claimed');
 
-# ---- a crash of one backend: the server makes its shared memory anew
+# ---- a crash of one backend, after which the server reinitializes its shared memory
 
-becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has run');
 make_empty($node, 'work', 'backend');
 work(q{SELECT jobq_enqueue('backend', '"job"')});
 $open = session($node, 'work');
 my $pid = $open->query('SELECT pg_backend_pid()');
 $open->query(q{BEGIN; SELECT id FROM jobq_claim('backend')});
-is(work(q{SELECT count(*) FROM jobq_claim('backend')}), '0', 'an open claim');
+is(work(q{SELECT count(*) FROM jobq_claim('backend')}), '0', 'other sessions do not find the job of an open claim');
 my $position = log_size($node);
 kill 'KILL', $pid;
 ok(seconds_until(sub { count_in_log($node, qr/reinitializing/, $position) }), 'its backend is killed');
 eval { $open->quit };
-becomes_true($node, 'work', 'SELECT true', 'the server is back');
-claims_next($node, 'work', 'backend', ['job'], 'and the job is claimed');
+becomes_true($node, 'work', 'SELECT true', 'the server accepts connections again');
+claims_next($node, 'work', 'backend', ['job'], 'the job is claimed');
 
 # ---- promotion
 
-becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has run');
 make_empty($node, 'work', 'promoted');
 $node->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('servers_standby');
@@ -112,18 +113,18 @@ $open->query(q{BEGIN; SELECT id FROM jobq_claim('promoted')});
 work(q{SELECT count(*) FROM jobq_claim('again')});
 $node->wait_for_catchup($standby);
 $standby->promote;
-claims_next($standby, 'work', 'promoted', [ 'old', 'before' ], 'after a promotion they are claimed');
-becomes_true($standby, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'a worker comes there too');
+claims_next($standby, 'work', 'promoted', [ 'old', 'before' ], 'after a promotion the jobs are claimed');
+becomes_true($standby, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'a worker runs on the promoted server');
 my $old = hold_snapshot($standby, 'work');
 make_empty($standby, 'work', 'promoted');
 value($standby, 'work', q{SELECT jobq_enqueue('promoted', '"after"')});
-claims_next($standby, 'work', 'promoted', ['after'], 'and what is enqueued there');
+claims_next($standby, 'work', 'promoted', ['after'], 'a job that is enqueued there is claimed');
 end_sessions($old);
 $standby->stop;
 end_sessions($open);
 $node->stop;
 
-# ---- more lanes than there is room for, in several databases
+# ---- more lanes than the table has entries, in several databases
 
 my $small = lane_server('small', tick => '1 s', conf => [ 'jobq.max_tracked_lanes = 8', "jobq.databases = 'one, two, three, idle'" ]);
 my @databases = ('one', 'two', 'three');
@@ -145,19 +146,19 @@ for my $turn (1 .. 2)
                 SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'lanes', 'kind', 'k' || n % $kinds)) FROM generate_series(1, $kinds) n));
                 SELECT count(jobq_complete(c.id, c.lease)) FROM generate_series(1, $kinds) n, LATERAL jobq_claim('lanes', kinds => ARRAY['k' || n % $kinds]) c}),
             "$kinds\n$kinds",
-            "turn $turn: 200 lanes with room for the empty ranges of 8, database $name: each has its job");
+            "turn $turn: with 200 lanes and empty ranges for 8, each lane in database $name has its job");
     }
 }
 end_sessions(@holders);
 
-# ---- what nobody is told of
+# ---- jobs that are not published
 
 my $unseen = q{INSERT INTO jobq.jobs (queue, payload, run_at, status, _ready, max_attempts, _lane)
     SELECT 'unseen', to_jsonb(n), '2001-01-01', 'pending', true, 20, jobq.lane_of('unseen', '', 0, NULL) FROM generate_series(1, %d) n};
 my $silently = "BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER fill_job; $unseen; ALTER TABLE jobq.jobs ENABLE TRIGGER fill_job; COMMIT";
 my $applied = "SET session_replication_role = replica; $unseen";
 
-# Drains the queue again and again until so many jobs have been completed.
+# Drains the queue repeatedly until the given number of jobs have been completed.
 sub all_claimed_soon
 {
     my ($name, $count, $what) = @_;
@@ -168,12 +169,12 @@ sub all_claimed_soon
             $done += value($small, $name, q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 100)});
             return $done >= $count });
     report_seconds($what, time - $begin);
-    is($done, $count, "$what: all are claimed");
-    return in_time(time - $begin, $moment, "$what: soon");
+    is($done, $count, "$what: all jobs are claimed");
+    return in_time(time - $begin, $moment, "$what: within $moment s");
 }
 
 my $old_snapshot = hold_snapshot($small, 'one');
-for my $way ([ 'triggers disabled', $silently ], [ 'as logical replication applies', $applied ])
+for my $way ([ 'triggers disabled', $silently ], [ 'in replica role', $applied ])
 {
     my ($what, $sql) = @$way;
     for my $count (1, 1000)
@@ -184,42 +185,42 @@ for my $way ([ 'triggers disabled', $silently ], [ 'as logical replication appli
     }
 }
 
-# Somewhere behind the head of the queue, and moved there.
+# Jobs that are not at the head of the queue, because an open claim holds the head.
 value($small, 'one', q{SELECT count(*) FROM jobq_enqueue_many('unseen', array_fill('{}'::jsonb, ARRAY[300]), priority => 5); CALL drain('unseen', 10)});
 my $first = session($small, 'one');
 value($small, 'one', q{SELECT jobq_enqueue('unseen', '"held"', priority => -5)});
 $first->query(q{BEGIN; SELECT id FROM jobq_claim('unseen')});
-is(value($small, 'one', q{SELECT count(*) FROM jobq_claim('unseen'); SELECT count(*) FROM jobq_claim('unseen')}), "0\n0", 'the head is held');
+is(value($small, 'one', q{SELECT count(*) FROM jobq_claim('unseen'); SELECT count(*) FROM jobq_claim('unseen')}), "0\n0", 'an open claim holds the head of the queue');
 value($small, 'one', sprintf $applied, 5);
-all_claimed_soon('one', 5, 'behind a job that is held');
+all_claimed_soon('one', 5, 'after a job that is claimed');
 end_sessions($first);
 value($small, 'one', q{CALL drain('unseen')});
 
-# A worker that has nothing to do goes away. It comes when claims rely on what it would repair.
+# A worker that has nothing to do exits. It starts again when claims rely on empty ranges that it must repair.
 sub database_without_work
 {
     my ($name, $how) = @_;
     database($small, $name);
     value($small, $name, q{SELECT jobq_create_queue('unseen', keep_completed => '0 s')});
     value($small, $name, q{SELECT count(jobq_enqueue('unseen')) FROM generate_series(1, 40)});
-    becomes_true($small, $name, q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'idle'}, 'a worker comes') if $how eq 'served';
+    becomes_true($small, $name, q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'idle'}, 'a worker comes') if $how eq 'a worker runs';
     value($small, $name, q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 100)});
     value($small, $name, q{SELECT count(*) FROM jobq_claim('unseen')});
-    # For longer than a round that is due already would take to come.
+    # For longer than it takes until a round starts that is already due.
     my $seen = time;
     ok( seconds_until(
             sub {
                 $seen = time if worker_pid($small, $name) ne '';
                 return time > $seen + 3;
             }),
-        "$name: no worker comes");
+        "$name: no worker starts");
     value($small, $name, sprintf $silently, 3);
     return all_claimed_soon($name, 3, "in a database without work, $how");
 }
 database_without_work('idle', 'served');
 database_without_work('alone', 'not served');
 
-# ---- empty ranges are used only where a worker comes by
+# ---- empty ranges are used only in databases that have a worker
 
 my $kept_two = hold_snapshot($small, 'two');
 make_empty($small, 'two', 'unserved');
@@ -238,10 +239,10 @@ for my $way ([ "jobq.databases = 'one, three'", "jobq.databases = 'one, two, thr
     $small->reload;
     ranges_are_used(0, "$without: claims in database two use no empty ranges");
     value($small, 'two', q{SELECT jobq_enqueue('unserved', '"alone"')});
-    claims_next($small, 'two', 'unserved', ['alone'], "$without: and have what comes");
+    claims_next($small, 'two', 'unserved', ['alone'], "$without: the next claim finds a new job");
     is(value($small, 'two', q{SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT jobq_enqueue('unserved', '"watched"') > 0;
             SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT _rescue_indexed FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
-        "0\nt\n1\nt", "$without: leases are rescue-indexed at once");
+        "0\nt\n1\nt", "$without: leases enter the rescue's index at once");
     value($small, 'two', q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'unserved' AND status = 'processing'});
     settings($small, $with);
     $small->reload;
@@ -261,11 +262,11 @@ is( value($small, 'two', q{
             END LOOP;
             RETURN reads;
         END $$;
-        SELECT reads_without_launcher() >= 40}), 't', 'while there is no launcher claims use no empty ranges');
-ranges_are_used(1, 'its successor is enough');
+        SELECT reads_without_launcher() >= 40}), 't', 'claims use no empty ranges while the launcher is not running');
+ranges_are_used(1, 'empty ranges are used when another launcher is running');
 end_sessions($kept_two);
 
-# ---- switched off and on
+# ---- workers are switched off and on
 
 make_empty($small, 'one', 'switch');
 settings($small, 'jobq.enabled = off');
@@ -273,12 +274,12 @@ $small->reload;
 becomes_true($small, 'one', q{SELECT state = 'disabled' OR pid IS NULL FROM jobq.workers WHERE database = 'one'}, 'the workers are switched off');
 value($small, 'one', sprintf $silently, 2);
 value($small, 'one', q{SELECT jobq_enqueue('switch', '"off"')});
-claims_next($small, 'one', 'switch', ['off'], 'without workers jobs are claimed');
-is(value($small, 'one', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 5)}), '2', 'those that nobody was told of as well');
+claims_next($small, 'one', 'switch', ['off'], 'jobs are claimed without workers');
+is(value($small, 'one', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 5)}), '2', 'jobs that were not published are claimed, too');
 value($small, 'one', sprintf $silently, 2);
 settings($small, 'jobq.enabled = on');
 $small->reload;
-all_claimed_soon('one', 2, 'enqueued while they were off');
+all_claimed_soon('one', 2, 'enqueued while the workers were off');
 end_sessions($old_snapshot);
 $small->stop;
 done_testing();

@@ -1,5 +1,5 @@
-# Metrics of databases whose encoding is not UTF8: the text for Prometheus and the labels are valid UTF-8 for a client whose
-# encoding is UTF8, and different names have different labels.
+# Tests the metrics of databases whose encoding is not UTF8: for a client with the encoding UTF8, the text for Prometheus and the labels
+# are valid UTF-8, and different names have different labels.
 use strict;
 use warnings FATAL => 'all';
 
@@ -19,7 +19,7 @@ sub encoded
     return value($node, $database, 'CREATE EXTENSION jobq');
 }
 
-# What a client with this encoding reads, as bytes.
+# Returns the bytes that a client with this encoding reads.
 sub read_as { my ($database, $encoding, $sql) = @_; return value($node, $database, "SET client_encoding = '$encoding'; $sql"); }
 
 sub is_utf8
@@ -32,10 +32,10 @@ sub is_utf8
 
 my $queues = q{SELECT labels->>'queue' FROM jobq_metrics() WHERE name = 'jobq_jobs_enqueued_total' ORDER BY 1};
 
-# ---- SQL_ASCII: names are any bytes
+# ---- SQL_ASCII: names can contain any bytes
 
 encoded('bytes', 'SQL_ASCII');
-# Each name, and its label.
+# Each name and its label.
 my %label = (
     q{plain} => 'plain',
     q{caf\xc3\xa9} => "caf\xc3\xa9",
@@ -54,10 +54,10 @@ for my $label (sort values %label)
 {
     my $escaped = $label =~ s/([\\"])/\\$1/gr;
     like($text, qr/^\Qjobq_jobs{queue="$escaped",status="pending"} 1\E$/m, "the text has the label $label");
-    like($text, qr/^\Qjobq_jobs_enqueued_total{queue="$escaped",kind="kind \\xFF"} 1\E$/m, 'and so have the totals');
+    like($text, qr/^\Qjobq_jobs_enqueued_total{queue="$escaped",kind="kind \\xFF"} 1\E$/m, 'the totals have the label, too');
 }
 
-# ---- LATIN1: the server converts what it sends
+# ---- LATIN1: the server converts the output
 
 encoded('latin', 'LATIN1');
 value($node, 'latin', q{SELECT jobq_enqueue(E'caf\xe9'), jobq_enqueue('caf\xE9')});

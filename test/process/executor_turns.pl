@@ -1,5 +1,5 @@
-# Executors with more work than places: databases take turns, and so do handlers of one role, by time. jobq_explain and jobq.handlers
-# say that a handler waits for an executor.
+# Tests executors with more work than jobq.max_executors allows: databases take turns, and so do the handlers of one role, for equal
+# times. jobq_explain and jobq.handlers say that a handler waits for an executor.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,7 +12,7 @@ use Test::More;
 my $node = preloaded('turns', conf => [ 'jobq.max_executors = 2', 'jobq.max_workers = 5', 'max_worker_processes = 16' ]);
 value($node, 'postgres', 'CREATE ROLE runner LOGIN');
 
-# Its handlers wait for the gate, and then take a number of seconds.
+# Creates a database with handlers that wait for the gate and then run for a number of seconds.
 sub work_database
 {
     my ($name, $seconds) = @_;
@@ -62,7 +62,7 @@ explains('c', $job, $busy);
 end_sessions(@gates);
 becomes_true($node, 'c', "SELECT status = 'completed' FROM jobq.jobs WHERE id = $job", 'the job of the third database runs');
 cmp_ok(count_jobs($_, "status = 'pending'"), '>', 0, "while database \"$_\" still has jobs") for qw(a b);
-is(value($node, 'c', "SELECT count(*) FROM jobq_explain($job) WHERE reason = 'handler'"), '0', 'jobq_explain no longer says that it waits');
+is(value($node, 'c', "SELECT count(*) FROM jobq_explain($job) WHERE reason = 'handler'"), '0', 'jobq_explain no longer says that the handler waits');
 value($node, $_, q{SELECT jobq_purge_queue('work')}) for qw(a b);
 
 # ---- handlers of one role
@@ -81,7 +81,7 @@ explains('d', $job, $role);
 end_sessions(@gates);
 becomes_true($node, 'd', "SELECT status = 'completed' FROM jobq.jobs WHERE id = $job", 'the job of the other handler runs');
 my $before = count_jobs('d', "kind = 'slow' AND started_at < (SELECT started_at FROM jobq.jobs WHERE id = $job)");
-cmp_ok($before, '<', 60, "after $before jobs, not 100");
-is(count_in_log($node, 'PANIC|TRAP|was terminated by signal', 0), 0, 'nothing has gone wrong');
+cmp_ok($before, '<', 60, "after $before jobs, and not only after 100");
+is(count_in_log($node, 'PANIC|TRAP|was terminated by signal', 0), 0, 'no process crashed');
 
 done_testing();

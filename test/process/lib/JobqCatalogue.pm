@@ -1,5 +1,5 @@
-# Everything that the system catalogues say of what is not the server's own in a database, a line for each fact, with names in
-# place of oids: two databases with the same extension say the same. Nothing here knows what jobq consists of.
+# Lists everything that the system catalogs contain about user objects in a database, with one line per fact and names instead of OIDs, so
+# that two databases with the same extension give the same lines. This file knows nothing about the objects of jobq.
 package JobqCatalogue;
 
 use strict;
@@ -10,12 +10,13 @@ use JobqTest;
 
 our @EXPORT = qw(catalogue differences);
 
-# A statement for each catalogue, which psql runs. What is left out differs between any two databases: places, statistics, hints.
+# Generates a statement for each catalog, which psql executes. It leaves out what differs between any two databases: storage locations,
+# statistics, and hints.
 my $sql = <<'SQL';
 SET search_path = '';
 WITH catalogue AS (
     SELECT c.oid, c.relname, c.oid::pg_catalog.regclass::text AS name,
-           -- Whose row it is: by its own oid, by that of its first column, or by a whole address.
+           -- The object that a row belongs to: given by the OID of the row, by the OID in its first column, or by an object address.
            CASE WHEN c.relname IN ('pg_description', 'pg_init_privs', 'pg_seclabel') THEN 'pg_describe_object(t.classoid, t.objoid, t.objsubid)'
                 WHEN c.relname = 'pg_attribute' THEN 'pg_describe_object(1259, t.attrelid, 0) || '' column '' || t.attnum'
                 WHEN c.relname = 'pg_enum' THEN 'format_type(t.enumtypid, NULL) || '' value '' || t.enumlabel'
@@ -74,19 +75,19 @@ FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.oid >= 16384
 \gexec
 SQL
 
-# `before`: SQL that is run first, in a transaction that is rolled back. `rows`: also, which tables have any.
+# `before`: SQL that is executed first, in a transaction that is rolled back. `rows`: also list which tables have rows.
 sub catalogue
 {
     my ($node, $database, %option) = @_;
     my $before = $option{before} // '';
     my @lines = split /\n/, value($node, $database, "BEGIN;\n\\o /dev/null\n$before;\n\\o\n$sql\nROLLBACK;\n");
-    # Numbers that are made anew each time.
+    # Numbers that differ each time.
     s/pg_toast_\d+/pg_toast_N/g, s/pg_attver=\d+/pg_attver=N/ for @lines;
     @lines = grep { !/^rows: / } @lines unless $option{rows};
     return [ sort @lines ];
 }
 
-# What one has and the other has not: "- " in front of what only the first has, "+ " the second.
+# Returns the lines that only one list has, with "- " before lines of the first list and "+ " before lines of the second.
 sub differences
 {
     my ($first, $second) = @_;

@@ -1,4 +1,4 @@
-# A wall clock for servers that a test sets: see clock.c.
+# A wall clock for servers that a test can set; see clock.c.
 package JobqClock;
 
 use strict;
@@ -16,19 +16,19 @@ my $clock     = "$directory/clock";
 my $library   = "$directory/clock.so";
 system($ENV{CC} // 'cc', '-shared', '-fPIC', '-O2', '-o', $library, dirname(__FILE__) . '/clock.c') == 0 or die 'the clock cannot be compiled';
 
-# Sets the clock to 'DAY HH:MM:SS' of January 2030, UTC. The clock goes on from there.
+# Sets the clock to 'DAY HH:MM:SS' of January 2030, UTC. The clock continues from there.
 sub set_clock
 {
     my ($day, $hour, $minute, $second) = $_[0] =~ /^(\d+) (\d+):(\d+):(\d+)$/ or die $_[0];
     my $ahead = timegm($second, $minute, $hour, $day, 0, 2030) - time;
-    # In place, because the servers have mapped the file.
+    # The file is overwritten in place, because the servers have mapped it.
     open(my $file, -e $clock ? '+<' : '>', $clock) or die "$clock: $!";
     syswrite($file, pack('q', 1e6 * $ahead)) == 8 or die "$clock: $!";
     close $file;
     return;
 }
 
-# Calls $what->(). Servers that it starts use the clock.
+# Calls $what->(). Servers that it starts use this clock.
 sub with_clock
 {
     my ($what) = @_;

@@ -1,8 +1,8 @@
-# What the tests of the empty ranges share: lanes that are known to be empty, and what a claim reads.
+# Functions for the tests of empty ranges: lanes that are known to be empty, and the number of entries that a claim reads.
 #
-# A session that holds an old snapshot keeps the index entries of finished jobs from being removed, so that what a claim
-# reads in the index shows whether it knew where to begin. The tick interval of a minute keeps the repair out: whatever
-# is claimable must be found without it, at the very next claim.
+# A session with an old snapshot prevents index entries of finished jobs from being removed, so the number of index entries that a claim
+# reads shows whether it knew where to start. With a tick interval of one minute the repair does not run in time: the very next claim
+# must find a claimable job without it.
 package JobqLanes;
 
 use strict;
@@ -25,7 +25,7 @@ sub lane_server
     return preloaded($name, %option);
 }
 
-# A database with jobq in which a worker has been.
+# Creates a database with jobq in which a worker has run.
 sub lane_database
 {
     my ($node, $name) = @_;
@@ -55,7 +55,7 @@ sub lane_database
         "a worker has been in database $name");
 }
 
-# A session with an open snapshot; end_sessions lets go.
+# Opens a session with a snapshot; end_sessions ends it.
 sub hold_snapshot
 {
     my ($node, $database) = @_;
@@ -65,15 +65,15 @@ sub hold_snapshot
     return $holder;
 }
 
-# Entries of the claim index that a statement reads.
+# Returns the number of entries of the claim index that a statement reads.
 sub index_reads
 {
     my ($node, $database, $statement) = @_;
     return value($node, $database, "SELECT index_reads(\$\$$statement\$\$)");
 }
 
-# Makes the lane (queue, kind '') one that had jobs and is known to be empty from its first key to its last. A claim learns that
-# only while a worker comes by in time: on a machine that stands still this can take several claims.
+# Makes a lane (queue, kind '') that has had jobs and is known to be empty from its first key to its last. A claim learns that only if a
+# worker has run recently, so on a slow machine this can take several claims.
 sub make_empty
 {
     my ($node, $database, $queue) = @_;
@@ -94,8 +94,8 @@ sub make_empty
     return is($reads, 0, "$queue is known to be empty");
 }
 
-# The next claims return jobs with these payloads, in this order, each claimed in a transaction of its own, and then
-# there are none. They are completed.
+# Tests that the next claims return jobs with these payloads in this order, each claimed in a transaction of its own, and that no other
+# job is left. The jobs are completed.
 sub claims_next
 {
     my ($node, $database, $queue, $payloads, $name) = @_;

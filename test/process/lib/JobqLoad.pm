@@ -1,5 +1,5 @@
-# Producers, workers and monitors, each with the rights of its role and statements that the protocol prepares once: so they go on
-# across whatever happens to the extension. What they did can be added up.
+# Runs producers, workers, and monitoring clients, each with the privileges of its role and with prepared statements, so that they keep
+# working whatever happens to the extension. The effects of the load can be checked afterwards.
 package JobqLoad;
 
 use strict;
@@ -18,7 +18,7 @@ my %scripts = (
 INSERT INTO load.enqueued SELECT jobq_enqueue('load', kind => 'k' || :client_id::int, priority => :client_id::int);
 \sleep 2 ms
 SQL
-    # Half of the jobs are held over a pause, in which anything may happen.
+    # The worker sleeps between claim and completion, so that jobs are running when the extension changes.
     worker => <<'SQL',
 INSERT INTO load.held SELECT id, lease, :client_id::int FROM jobq_claim('load', 'w' || :client_id::int, 3);
 \sleep 5 ms
@@ -38,7 +38,7 @@ SQL
 );
 my %clients = (producer => 2, worker => 4, monitor => 1);
 
-# Once per server: the roles.
+# Creates the roles, once per server.
 sub make_roles
 {
     my ($node) = @_;
@@ -46,7 +46,7 @@ sub make_roles
     return;
 }
 
-# In a database with jobq: their rights, and where they write down what they did.
+# Grants the privileges in a database with jobq and creates the tables in which the clients record what they have done.
 sub prepare_load
 {
     my ($node, $database) = @_;
@@ -74,7 +74,7 @@ sub begin_load
         my %run = (role => $role, out => '');
         my @command = ('pgbench', '-n', '-M', 'prepared', '-T', '100000', '-c', $clients{$role}, '-f', "$directory/$role.sql",
             '-h', $node->host, '-p', $node->port, '-U', "load_$role", $database);
-        # One output for both: IPC::Run is asked to pump seldom.
+        # Both outputs go to one file, because IPC::Run is pumped rarely.
         $run{file} = "$directory/$role.out";
         $run{handle} = IPC::Run::start(\@command, '<', \undef, '&>', $run{file});
         push @{ $load{runs} }, \%run;
@@ -91,7 +91,7 @@ sub complaints
     return join "\n", map { my $role = $_->{role}; map { "$role: $_" } grep { /error|fatal|aborted/i } split /\n/, slurp_file($_->{file}) } @{ $load->{runs} };
 }
 
-# Asserts that jobs are enqueued and completed from now on, and that nobody has met an error.
+# Asserts that jobs are enqueued and completed from now on and that no client has reported an error.
 sub load_goes_on
 {
     my ($load, $name, $jobs) = @_;
@@ -103,7 +103,7 @@ sub load_goes_on
     return;
 }
 
-# Stops it; returns what the clients complained about.
+# Stops the load and returns the errors that the clients reported.
 sub end_load
 {
     my ($load) = @_;
@@ -113,12 +113,12 @@ sub end_load
         eval { $run->{handle}->finish };
     }
     my $complaints = complaints($load);
-    # Their sessions may have a statement to end.
+    # Waits for the sessions, which may still execute a statement.
     seconds_until(sub { return value($load->{node}, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE usename LIKE 'load\_%'}) eq 't' });
     return $complaints;
 }
 
-# Finishes what is left, and asserts that each job was done once.
+# Completes the remaining jobs and asserts that each job was done once.
 sub check_load
 {
     my ($load) = @_;

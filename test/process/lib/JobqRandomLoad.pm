@@ -1,4 +1,5 @@
-# Sessions that act at random until a moment, fifty times at least, in savepoints and transactions that stay or go: whatever is counted must agree then.
+# Sessions that act at random until a given time, at least fifty times, in savepoints and transactions that are committed or rolled back.
+# Afterwards, a test compares counters with rows.
 package JobqRandomLoad;
 
 use strict;
@@ -32,7 +33,7 @@ BEGIN
 END $$;
 };
 
-# act: SQL that makes the procedure pg_temp.act(seed int), which does one thing. until: seconds, as of time().
+# act: SQL that creates the procedure pg_temp.act(seed int), which does one action. until: the end, in seconds like time().
 sub start_random_client
 {
     my ($node, $act, $until, %options) = @_;
@@ -43,7 +44,7 @@ sub start_random_client
     return { out => \$out, run => IPC::Run::start([ 'psql', '-XqAt', '-f', $file, $node->connstr('work') ], '>&', \$out) };
 }
 
-# Waits for their ends; returns the errors they met.
+# Waits until the sessions end; returns the errors that they reported.
 sub end_random_clients
 {
     my @clients = @_;

@@ -1,4 +1,4 @@
-# What the tests of jobq_wait and jobq_wait_job share: sessions that call one of them and do not wait for its end.
+# Functions for the tests of jobq_wait and jobq_wait_job: sessions that call one of them asynchronously.
 package JobqSleep;
 
 use strict;
@@ -12,7 +12,7 @@ use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw($slack sleeper start ended seconds_to_end wakes sleeps_on asleep sleeps stops_fast);
 
-our $slack = 0.5;    # a wake-up takes about a millisecond; a noisy machine more
+our $slack = 0.5;    # a wake-up takes about a millisecond, and longer on a noisy machine
 
 my $calls = 0;
 
@@ -22,7 +22,7 @@ sub sleeper
     return { session => session($node, 'work', @options), node => $node, pid => undef };
 }
 
-# Sends a call, and what to do after it. It runs on its own.
+# Sends a call, and optionally a statement to execute after it, and returns at once.
 sub start
 {
     my ($sleeper, $call, $then) = @_;
@@ -30,7 +30,7 @@ sub start
     $sleeper->{pid} //= $session->query('SELECT pg_backend_pid()');
     $sleeper->{tag} = ++$calls;
     my $printed = $session->query_until(qr/begin-$calls\n/, "\\echo begin-$calls\n$call;\n" . ($then ? "$then;\n" : '') . "\\echo end-$calls\n");
-    # The call may have ended by now.
+    # The call may already have ended.
     $sleeper->{early} = $printed =~ s/^.*begin-$calls\n//sr;
     $sleeper->{begin} = time;
     return $sleeper;
@@ -50,7 +50,7 @@ sub ended
     return 1;
 }
 
-# Seconds until it has ended.
+# Returns the seconds until the call has ended.
 sub seconds_to_end { my ($sleeper, $limit) = @_; return seconds_until(sub { ended($sleeper) }, $limit) // 1e9; }
 
 sub wakes
@@ -79,7 +79,7 @@ sub asleep
         @sleepers . ' asleep');
 }
 
-# How often the session has gone to sleep.
+# Returns how often the session has gone to sleep.
 sub sleeps
 {
     my ($sleeper) = @_;
@@ -88,7 +88,7 @@ sub sleeps
     return $count;
 }
 
-# A fast shutdown while these sleep.
+# Tests a fast shutdown while sessions sleep.
 sub stops_fast
 {
     my ($node) = @_;

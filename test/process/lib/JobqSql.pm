@@ -1,5 +1,5 @@
-# SQL in a session of its own, as psql would run it, without a psql: starting one costs ten times what a connection costs, and a
-# test runs hundreds. Statements are sent one by one, each in a transaction of its own unless the SQL says BEGIN; the first error
+# Executes SQL in a session of its own like psql, but without starting psql, which takes ten times as long as a connection; a test does
+# this hundreds of times. Statements are sent one at a time, each in a transaction of its own unless the SQL says BEGIN. The first error
 # ends the session. The output has the format of `psql -XAtq`.
 package JobqSql;
 
@@ -11,7 +11,8 @@ use Exporter 'import';
 
 our @EXPORT = qw(run_here);
 
-# The statements of a script. Semicolons in strings, quoted names, comments, parentheses, and SQL bodies of functions do not end one.
+# Splits a script into statements. Semicolons in strings, quoted names, comments, parentheses, and SQL function bodies do not end a
+# statement.
 sub statements
 {
     my ($sql) = @_;
@@ -44,14 +45,14 @@ sub statements
     return grep { /[^\s;]/ && !/\A(?:\s|--[^\n]*\n?)*\z/ } @found;
 }
 
-# Whether only psql can run it.
+# Returns whether only psql can execute the SQL.
 sub needs_psql
 {
     my ($sql) = @_;
     return $sql =~ /^\s*\\|\\g/m || $sql =~ /\bCOPY\b.*\b(?:STDIN|STDOUT)\b/is;
 }
 
-# Runs SQL with a connection string, as a user if one is given. Returns the output and the errors and notices.
+# Executes SQL with a connection string, optionally as another user. Returns the output, and the errors and notices.
 sub run_here
 {
     my ($connection, $user, $sql) = @_;

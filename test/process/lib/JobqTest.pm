@@ -1,11 +1,11 @@
-# What the process tests share: servers with and without jobq preloaded, sessions, waiting for a condition, and
-# printing what was measured. Nothing here sleeps for a guessed time: every wait ends when its condition holds.
+# Functions for all process tests: servers with and without jobq preloaded, sessions, waiting for a condition, and printing measurements.
+# Nothing here sleeps for a guessed time: every wait ends when its condition holds.
 package JobqTest;
 
 use strict;
 use warnings FATAL => 'all';
 
-# How long any one query of a session may take. Longer than any wait: IPC::Run counts it while a test waits, too.
+# How long a query of a session may take. This is longer than any wait, because IPC::Run also counts the time in which a test waits.
 BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 300; }
 
 use Exporter 'import';
@@ -24,8 +24,8 @@ my $poll_pause = 0.02;    # seconds between two probes at first; then a fifth of
 my $longest    = 0.15;    # so many: a probe is a psql of its own, which takes the processor from others for 20 ms
 my $patience   = 90;      # seconds: how long any one wait may last before its test fails
 
-# A running server. `conf`: lines for postgresql.conf, which win over everything; `cluster`, `init`: options of the
-# PostgreSQL::Test::Cluster and of its init.
+# Starts a server. `conf`: lines for postgresql.conf, which override all others; `cluster`, `init`: options for PostgreSQL::Test::Cluster
+# and its init.
 sub server
 {
     my ($name, %option) = @_;
@@ -51,7 +51,7 @@ sub settings
     return;
 }
 
-# A new database with the extension. `owner`: its owner, by default the superuser.
+# Creates a database with the extension. `owner`: its owner, by default the superuser.
 sub database
 {
     my ($node, $name, %option) = @_;
@@ -61,17 +61,17 @@ sub database
     return;
 }
 
-# An unfinished job that nobody claims keeps the worker coming, round after round.
+# Enqueues a job that is never claimed, so that the worker keeps running rounds.
 sub keep_in_use
 {
     my ($node, $name) = @_;
     return value($node, $name, q{SELECT jobq_enqueue('kept', run_at => clock_timestamp() + interval '1 day')});
 }
 
-# Options for psql: connect as another role.
+# Returns options for psql to connect as another role.
 sub connect_as { return (extra_params => [ '-U', shift ]); }
 
-# Runs SQL that must succeed; returns what psql would print.
+# Executes SQL that must succeed; returns the output of psql.
 sub value
 {
     my ($node, $database, $sql, %params) = @_;
@@ -81,7 +81,7 @@ sub value
     return $out;
 }
 
-# Runs SQL that may fail; returns its output, its errors and whether it succeeded.
+# Executes SQL that may fail; returns its output, its errors, and whether it succeeded.
 sub run_sql
 {
     my ($node, $database, $sql, %params) = @_;
@@ -96,7 +96,7 @@ sub run_sql
     return ($out, $err, $ok);
 }
 
-# The SQLSTATE that SQL fails with, 00000 when it does not.
+# Returns the SQLSTATE with which SQL fails, or 00000 if it succeeds.
 sub sqlstate
 {
     my ($node, $database, $sql, %params) = @_;
@@ -105,7 +105,7 @@ sub sqlstate
     return $err =~ /ERROR:\s+(\w{5})/ ? $1 : "no SQLSTATE in: $err";
 }
 
-# A session that stays open. Errors do not end it; each query may take as long as any wait.
+# Opens a session. Errors do not end it; each query may take as long as any wait.
 sub session
 {
     my ($node, $database, %option) = @_;
@@ -114,7 +114,7 @@ sub session
     return $session;
 }
 
-# Ends sessions, in whatever state. A query first: a session that was idle for long would time out while it ends.
+# Ends sessions in any state. They execute a statement first, because a session that has been idle for long would time out while it ends.
 sub end_sessions
 {
     for my $session (@_)
@@ -125,7 +125,7 @@ sub end_sessions
     return;
 }
 
-# Calls $probe until it returns something true. Returns the seconds that took, undef when it never did.
+# Calls $probe until it returns a true value. Returns the seconds that this took, or undef if it never did.
 sub seconds_until
 {
     my ($probe, $limit) = @_;
@@ -167,7 +167,7 @@ sub children
     return @found;
 }
 
-# Asserts that a server that was killed can be started. Its old shared memory is in use until the killed processes are gone.
+# Asserts that a server that was killed can be started. Its old shared memory is in use until all killed processes have ended.
 sub starts_again
 {
     my ($node) = @_;
@@ -183,8 +183,8 @@ sub starts_again
     return $started;
 }
 
-# SQL that asks the same again and again for some seconds, and answers `t` as soon as that does. One session for many looks:
-# a psql for each takes more from the processors than what is waited for.
+# Returns SQL that executes a query repeatedly for some seconds and returns `t` as soon as the query does. It uses one session, because
+# starting psql for each try would use more CPU time than the process that the test waits for.
 sub asked_again
 {
     my ($sql) = @_;
@@ -204,8 +204,7 @@ sub asked_again
     SELECT current_setting('jobq_test.holds')::boolean};
 }
 
-# Asserts that a query, run again and again, answers `t`. Returns the seconds until it did. The server may be down
-# for a while.
+# Asserts that a query returns `t` when it is executed repeatedly. Returns the seconds until it did. The server may be down for some time.
 sub becomes_true
 {
     my ($node, $database, $sql, $name) = @_;
@@ -222,8 +221,8 @@ sub becomes_true
     return $took // 1e9;
 }
 
-# Claims from a queue, again and again in transactions of its own, until it gets a job. $more: further arguments of the claim.
-# Returns a hash: id, lease, attempt and `at`, the epoch of the claim; undef when there was none.
+# Claims from a queue repeatedly, in transactions of its own, until it gets a job. $more: further arguments of the claim. Returns a hash
+# with id, lease, attempt, and `at`, the epoch of the claim, or undef if there was no job.
 sub claim_when_ready
 {
     my ($node, $database, $queue, $more) = @_;
@@ -250,7 +249,7 @@ sub claim_when_ready
     return \%job;
 }
 
-# SQL that says what jobq.queue_stats shows otherwise than the rows are; nothing if it is right.
+# Returns SQL that selects the differences between jobq.queue_stats and the rows; the result is empty if there are none.
 sub counters_differ
 {
     return q{
@@ -275,7 +274,7 @@ sub launcher_pid
     return value($node, 'postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'jobq launcher'");
 }
 
-# Waits until a background worker is connected to the database; returns its pid, undef when none came.
+# Waits until a background worker is connected to the database. Returns its pid, or undef if there is none.
 sub await_worker
 {
     my ($node, $database) = @_;
@@ -296,7 +295,7 @@ sub report_seconds
     return;
 }
 
-# Prints median and maximum of many measurements, returns the maximum.
+# Prints the median and maximum of many measurements; returns the maximum.
 sub report_spread
 {
     my ($what, @seconds) = @_;
@@ -308,7 +307,7 @@ sub report_spread
 
 sub log_size { return -s shift->logfile; }
 
-# The server's log from a position of log_size() on.
+# Returns the server's log from a position on, as returned by log_size().
 sub log_since
 {
     my ($node, $position) = @_;
