@@ -1,6 +1,6 @@
-# Limits in seconds, on a machine that others use too. A process of its own reads the clock every 10 ms and writes a page
-# of a file: what it is late by, the machine has stood still for everybody, and that much longer may anything take. It
-# also looks how many processes want to run: with ten of them on two processors everything takes five times as long.
+# Time limits on a machine that other processes use, too. A separate process reads the clock every 10 ms and writes a page of a file. If it
+# is late, the machine has stalled for all processes, and limits are extended by that time. It also counts the runnable processes, because
+# with ten of them on two processors everything takes five times as long.
 package JobqTime;
 
 use strict;
@@ -17,16 +17,16 @@ use Time::HiRes qw(clock_gettime usleep CLOCK_MONOTONIC);
 our @EXPORT = qw(in_time);
 
 my $look_pause = 10_000;    # microseconds
-my $noticed    = 0.05;      # seconds: less than that is the scheduler's business
+my $noticed    = 0.05;      # seconds; shorter delays are caused by the scheduler
 
-my $count_every = 10;        # looks: so often the processes are counted
+my $count_every = 10;        # readings of the clock between two counts of the processes
 
-my ($watcher, $reports, $unread, @stalls) = (undef, undef, '');    # a stall: when it ended, and how long it was
-my @crowds;                                                        # when, and how many wanted each processor
+my ($watcher, $reports, $unread, @stalls) = (undef, undef, '');    # each stall: its end and its duration
+my @crowds;                                                        # each count: its time and the runnable processes per processor
 
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
-# How many processes want each processor; 1 where nobody has to wait.
+# Returns the number of runnable processes per processor, at least 1.
 sub crowd
 {
     open(my $stat, '<', '/proc/stat') or return 1;
@@ -39,7 +39,7 @@ sub crowd
     return max(1, $running / max(1, $processors));
 }
 
-# Runs until its parent has gone.
+# Runs until its parent process has ended.
 sub watch
 {
     my ($parent, $to) = @_;
@@ -69,12 +69,12 @@ sub start_watching
     return;
 }
 
-# Of the last $seconds: how long the machine has stood still, all in all and at most at once, and how many processes
-# wanted each processor, on average.
+# Returns for the last $seconds: the total and the longest time for which the machine has stalled, and the average number of runnable
+# processes per processor.
 sub machine
 {
     my ($seconds) = @_;
-    usleep(3 * $look_pause);    # what is just ending is told of, too
+    usleep(3 * $look_pause);    # so that a stall that has just ended is reported, too
     while (sysread($reports, $unread, 4096, length $unread)) { }
     while ($unread =~ s/^(\w+) (\S+) (\S+)\n//)
     {
@@ -83,14 +83,14 @@ sub machine
     }
     my $since = now() - $seconds;
     my @within = map { min($_->[1], $_->[0] - $since) } grep { $_->[0] > $since } @stalls;
-    # The last count at least.
+    # If there was no count in this time, the last one is used.
     my @counts = map { $_->[1] } grep { $_->[0] > $since } @crowds;
     @counts = ($crowds[-1][1]) if !@counts && @crowds;
     return (sum(0, @within), max(0, @within), @counts ? sum(@counts) / @counts : 1);
 }
 
-# Asserts that something took at most $limit seconds, and has just ended. Or, with $within, that the longest of what was
-# measured in the last $within seconds did.
+# Asserts that something that has just ended took at most $limit seconds. With $within, it must be the longest of several measurements in
+# the last $within seconds.
 sub in_time
 {
     my ($took, $limit, $name, $within) = @_;
@@ -102,10 +102,10 @@ sub in_time
     return cmp_ok($took, '<=', $limit * $crowd + $stalled, $name);
 }
 
-# After that of PostgreSQL::Test::Utils, which makes the directories.
+# Runs after the INIT block of PostgreSQL::Test::Utils, which creates the directories.
 INIT { start_watching(); }
 
-# Clusters are stopped by END blocks that the watcher, which leaves by _exit, does not run.
+# The watcher exits with _exit, so it does not run the END blocks that stop clusters.
 END { kill 'KILL', $watcher if $watcher; }
 
 1;
