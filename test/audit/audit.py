@@ -1,6 +1,6 @@
-"""One run of the audit: sets up a database, lets the clients loose, terminates sessions, and has the checker judge.
+"""Runs the audit once: sets up a database, starts the clients, terminates sessions, and calls the checker.
 
-Started by itself it is the main audit: JOBQ_AUDIT_JOBS jobs (100,000), 16 workers, all faults.
+As a script it is the main audit: JOBQ_AUDIT_JOBS jobs (default 100,000), 16 workers, all faults.
 With JOBQ_AUDIT_EXPECT=caught it passes only if the checker finds that stale leases are accepted.
 """
 
@@ -22,9 +22,8 @@ UNFINISHED = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status <= 'pro
 
 def set_up(conn, plan):
     conn.execute("CREATE TABLE effects (id bigint, lease bigint, key text, client text, number int)")
-    # max_lost is high on purpose. A job that loses its worker three times fails for good by default, as a
-    # job that kills its workers must; here workers are killed at random, and some job of so many has bad
-    # luck three times in a row.
+    # max_lost is high. By default, a job that loses its worker three times fails permanently, because it may be the
+    # cause. Here workers are killed at random, and among so many jobs some lose their worker three times by chance.
     conn.execute(
         "SELECT jobq_create_queue(%s, max_attempts => 1000, max_lost => 1000, heartbeat_timeout => %s,"
         " backoff_base => '20 ms', backoff_max => '200 ms')",
@@ -40,7 +39,7 @@ def _work(plan, slot, pids, claims, stop, deadline):
 
 
 def run(plan, prepare=None, helper=None):
-    """Returns the checker's report, the history and the final state. `prepare(conn)` may plant a defect; `helper(plan, stop)` runs beside the clients."""
+    """Returns the checker's report, the history, and the final state. `prepare(conn)` may plant a defect; `helper(plan, stop)` runs during the load."""
     processes = multiprocessing.get_context("fork")
     pids = processes.Array("i", plan.workers + plan.producers, lock=False)
     claims = processes.Array("q", plan.workers, lock=False)
@@ -73,12 +72,12 @@ def run(plan, prepare=None, helper=None):
     report = checker.check(events, final, plan.timeout)
     report.counts["sessions terminated"] = killed
     for name in crashed:
-        report.add("error", f"client {name} did not end as it should")
+        report.add("error", f"client {name} did not end normally")
     return report, events, final
 
 
 def _disturb(conn, plan, producers, pids, claims, deadline):
-    """Terminates sessions at random until nearly all is done; returns when the queue has drained."""
+    """Terminates sessions at random until almost all jobs are done; returns when the queue is drained."""
     chance = random.Random(plan.seed)
     killed, faults, next_look = 0, True, 0.0
     while time.monotonic() < deadline:
@@ -97,7 +96,7 @@ def _disturb(conn, plan, producers, pids, claims, deadline):
                 faults = unfinished > plan.jobs * 0.03
                 if unfinished == 0:
                     break
-            # Counting reads the whole table: let it be a small part of the load.
+            # Counting reads the whole table, so it is done rarely.
             next_look = time.monotonic() + max(0.3, 20 * (time.monotonic() - looked))
     return killed
 
@@ -133,7 +132,7 @@ def print_violations(results, report):
 
 
 def print_stories(results, report, events, final):
-    """All that is known about the first jobs that violations name."""
+    """Notes all that is known about the first jobs that violations name."""
     texts = [text for entries in report.violations.values() for text in entries]
     jobs = [int(number) for number in re.findall(r"\bjob (\d+)", "\n".join(texts))]
     for job in list(dict.fromkeys(jobs))[:3]:
@@ -156,7 +155,7 @@ def print_stories(results, report, events, final):
 def main_audit(results, jobs):
     started = time.monotonic()
     with scratch_database("audit") as database, tempfile.TemporaryDirectory() as directory:
-        # A second without a heartbeat is short enough that rescues happen all through the run.
+        # The timeout of one second is short enough that jobs are rescued throughout the run.
         seed = int(os.environ.get("JOBQ_AUDIT_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
         results.note(f"{jobs} jobs, seed {seed}")
         plan = Plan(database, directory, jobs, timeout=1.0, seed=seed, seconds=max(300, jobs / 125))
@@ -175,7 +174,7 @@ def judge(results, report, jobs):
     results.check(counts["enqueues ok"] >= jobs, f"acknowledged at least the {jobs} jobs planned",
                   str(counts["enqueues ok"]))
     results.check(counts["jobs completed"] >= jobs, "all of them completed", str(counts["jobs completed"]))
-    # The run means nothing if its faults did not happen.
+    # The run is meaningless if its faults did not happen.
     failed = counts["attempts failed"] / jobs
     results.check(0.03 < failed < 0.08 or jobs < 20000, "about 5 % of the jobs failed and were retried", f"{failed:.3f}")
     killed, wanted = counts["sessions terminated"], counts["claims with jobs"] * 0.02
@@ -183,9 +182,9 @@ def judge(results, report, jobs):
                   f"{killed} of {counts['claims with jobs']}")
     for name in ("attempts lost", "claims of one job", "claims of many jobs", "zombie completions refused",
                  "late completions refused", "late completions accepted", "enqueues fail", "claims fail"):
-        if jobs >= 20000:  # a small run may be without one by chance
+        if jobs >= 20000:  # a small run may lack some of them by chance
             results.check(counts[name] > 0, f"there were {name}")
-    results.equal(counts["zombie completions accepted"], 0, "no zombie's completion was accepted")
+    results.equal(counts["zombie completions accepted"], 0, "no completion by a zombie was accepted")
 
 
 def expect_caught(results, report):

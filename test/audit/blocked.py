@@ -1,4 +1,4 @@
-"""The laws about jobs that wait for others: behind the head of their group, and for their dependencies."""
+"""The laws about blocked jobs: jobs that wait for the head of their group, and jobs that wait for their dependencies."""
 
 import json
 from collections import defaultdict
@@ -40,9 +40,9 @@ def _crowded(group, spans, report):
 
 
 def _in_order(world, group, active, waiting, rules, report):
-    """Who let a job go had seen its predecessor's end, and so every job that everybody saw before that."""
+    """A transaction that unblocks a job has seen the end of its predecessor, and so all jobs that were visible before that."""
     was_blocked = {span.end: span for span in waiting if span.end is not None}
-    ended = None        # the latest end of an active job
+    ended = None        # the latest end of an active job of the group
     for number, span in enumerate(active):
         start = span.start.change
         own = was_blocked.get(span.start)
@@ -86,7 +86,7 @@ def _is_before(at, change):
 
 
 def _outcomes(world, job, change):
-    """How a job had ended, if it had, by the time `change` was written: completed, failed, cancelled, deleted."""
+    """How a job had ended by the time `change` was written, if it had: completed, failed, cancelled, or deleted."""
     found = {}
     for step in world.history.get(job, ()):
         at = step.change
@@ -103,7 +103,7 @@ def _outcomes(world, job, change):
 
 
 def _periods_behind(world, need, change, anyway):
-    """From when to when, until `change`, a job held up nobody who depends on it: one that is retried does again."""
+    """The periods before `change` in which a job did not block its dependents. A retried job blocks them again."""
     periods, since = [], None
     for step in world.history.get(need, ()):
         at = step.change
@@ -135,7 +135,7 @@ def dependencies(world, rules, report):
         for step in world.history[job]:
             before, after = step.statuses()
             if before in FINISHED:
-                break   # retried by hand: that overrules what it waited for
+                break   # a manual retry overrides the dependencies
             if before != "blocked" or after == "blocked" or after is None:
                 continue
             outcomes = {need: _outcomes(world, need, step.change) for need in needs}

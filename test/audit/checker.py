@@ -1,6 +1,6 @@
-"""Decides from the clients' histories and the database's final state what went wrong. It has no connection.
+"""Finds violations in the histories of the clients and the final state of the database. It has no connection.
 
-Every violation is an entry in the list of its kind; a correct library leaves all lists empty.
+Every violation is an entry in the list of its kind; with a correct library all lists are empty.
 """
 
 from collections import Counter, defaultdict
@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 KINDS = {
     "lost": "acknowledged enqueues that are neither completed nor failed",
-    "failed": "jobs that failed for good, which no job of this run may",
+    "failed": "jobs that failed permanently, which no job of this run may do",
     "phantom": "jobs or effects of enqueues that were rolled back",
-    "unexpected": "jobs or effects that nobody enqueued, or under another id, or twice",
-    "torn": "enqueues of unknown outcome of which only a part exists",
+    "unexpected": "jobs or effects that no client enqueued, or that have another id, or that exist twice",
+    "torn": "enqueues with unknown outcome of which only a part exists",
     "doubled effect": "jobs whose effect happened more than once",
     "missing effect": "completed jobs without an effect, or effects of jobs that are not completed",
-    "lease given twice": "one lease in two answers, or a job given out while its lease was held",
+    "lease given twice": "one lease in two answers, or a job handed out while its lease was held",
     "lease accepted twice": "one lease that completed its job more than once",
-    "stale lease accepted": "completions by a lease that was not the current one",
-    "false answer": "completions that were accepted without effect, or refused with one",
-    "unexplained lease": "leases that ended neither in a completion nor in a row of jobq.attempts, or were never given",
-    "error": "errors that nothing in the run explains",
+    "stale lease accepted": "completions with a lease that was not the current one",
+    "false answer": "completions that were accepted without an effect, or rejected with one",
+    "unexplained lease": "leases that ended without a completion or a row in jobq.attempts, or were never handed out",
+    "error": "errors that the run does not explain",
 }
 
 
@@ -34,7 +34,7 @@ class Effect(NamedTuple):
 
 @dataclass
 class Final:
-    """What the database holds in the end."""
+    """The final contents of the database."""
 
     jobs: list       # (id, key, status)
     effects: list    # Effect
@@ -55,10 +55,10 @@ class Report:
 
 class Claim(NamedTuple):
     attempt: int
-    asked: float    # when the claim was sent: the server cannot have given the lease before
-    given: float    # when the answer had arrived: the server cannot have given it later
+    asked: float    # when the claim was sent; the lease cannot have begun earlier
+    given: float    # when the answer arrived; the lease cannot have begun later
     lease: int
-    certain: bool   # its commit was acknowledged
+    certain: bool   # whether its commit was acknowledged
 
 
 def check(events, final, timeout):
@@ -165,7 +165,7 @@ def _check_effects(report, final):
 
 def _check_leases(report, events, asked, final, timeout):
     claims, signs, given_up = defaultdict(list), defaultdict(float), {}
-    # Asked for and not refused: whoever was killed before it could write the answer down may have been heard.
+    # Requested and not rejected: a client that was killed before it could record the answer may have succeeded.
     refused = {(e.client, e.number, item.id) for e in events if e.op == "fail" and e.phase in ("fail", "error") for item in e.items}
     for event in events:
         sent = asked[event.client, event.number]

@@ -1,4 +1,4 @@
-"""The checker against histories written by hand: one for each kind of violation, and one without any."""
+"""Tests the checker with handwritten histories: one for each kind of violation and one without any."""
 
 import checker
 from checker import Effect, Final
@@ -9,7 +9,7 @@ TIMEOUT = 1.0
 
 
 class Story:
-    """A history and a final state; starts as one job that was enqueued, claimed and completed properly."""
+    """A history and a final state; initially one job that was enqueued, claimed, and completed correctly."""
 
     def __init__(self):
         self.time = 0.0
@@ -42,7 +42,7 @@ def proper(story):
 
 
 def rescued(story):
-    """The second attempt completes after the first was lost: nothing is wrong with that."""
+    """The second attempt completes after the first was lost, which is correct."""
     story.events = [e for e in story.events if e.op == "enqueue"]
     story.final.effects.clear()
     story.tell("claim", "ok", Item("k", 7, 50, 1))
@@ -109,12 +109,12 @@ def given_while_heartbeats(story, phase="ok"):
 
 
 def unknown_heartbeat(story):
-    """It may never have reached the server, and then the rescue was right."""
+    """The heartbeat may never have reached the server, and then the rescue was correct."""
     given_while_heartbeats(story, "unknown")
 
 
 def given_after_failure(story, phase=None):
-    """The first attempt is failed, by a client that is killed before it can write down the answer unless there is one."""
+    """The first attempt is failed. If there is no answer, the client was killed before it could record it."""
     story.events = [e for e in story.events if e.op == "enqueue"]
     story.final.effects.clear()
     story.tell("claim", "ok", Item("k", 7, 50, 1))
@@ -182,7 +182,7 @@ CASES = {
 
 
 def try_stories(results, cases, found_in):
-    """Each story must show the violations that it is about. A violation may show in more than one way; without one nothing may be found."""
+    """Each story must show the violations that it is about. A violation may show in more than one way; a story without one must show none."""
     for write, wanted in cases.items():
         found = found_in(write)
         results.check(wanted <= found if wanted else not found, write.__name__.replace("_", " "),

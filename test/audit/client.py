@@ -1,8 +1,8 @@
-"""The clients of the audit: a producer, and workers that claim, work, fail, fall silent and lose their sessions.
+"""The clients of the audit: a producer, and workers that claim, work, fail, fall silent, and lose their sessions.
 
-Each client is a process with one connection. It writes down what it asked for and what it was told, and
-judges nothing. The effect of a job is a row of table `effects`, inserted in the transaction that completes
-the job; the table has no unique constraint, so that a doubled effect is there to be found.
+Each client is a process with one connection. It records its requests and the answers, and does not judge them.
+The effect of a job is a row in the table `effects`, inserted in the transaction that completes the job; the table
+has no unique constraint, so that a doubled effect can be found.
 """
 
 import heapq
@@ -21,28 +21,28 @@ LEASE_LOST = "JQ001"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does. `replaced` maps a function's name to another one: so a broken build is driven by the same client."""
+    """The parameters of a run. `replaced` maps function names to other functions, so that it can test a planted defect."""
 
     database: str
     directory: str
     jobs: int
-    timeout: float                  # seconds without a heartbeat after which the audit presumes a worker dead
+    timeout: float                  # seconds without a heartbeat after which a worker counts as dead
     workers: int = 16
     producers: int = 2
     queue: str = "audit"
     seed: int = 1
     fail_share: float = 0.05        # of the attempts
     kill_share: float = 0.02        # terminated sessions per claim that returned jobs
-    silent_share: float = 0.02      # of the jobs claimed singly: held past the timeout
+    silent_share: float = 0.02      # of the jobs claimed one at a time: held past the timeout
     zombie_wait: float = 3.5        # seconds of silence of a zombie
-    lease_timeout: str = ""       # heartbeat timeout given to the library; empty: the same
+    lease_timeout: str = ""       # heartbeat timeout passed to the library; empty: the timeout above
     only_plain_claims: bool = False  # every claim goes through jobq_claim
     replaced: dict = field(default_factory=dict)
-    seconds: float = 300            # give up after that
+    seconds: float = 300            # give up after this time
 
 
 class SessionLost(Exception):
-    """The connection broke: the answer to what was under way will never come."""
+    """The connection broke, so the answer to the current statement will never arrive."""
 
 
 class Client:
@@ -79,7 +79,7 @@ class Client:
         self.warned = self.warned or diagnostic.severity_nonlocalized == "WARNING"
 
     def sql(self, text, *parameters):
-        """Runs one statement; jobq_xyz!(...) calls the function that the plan puts in the place of jobq_xyz."""
+        """Executes one statement; jobq_xyz!(...) calls the function that the plan substitutes for jobq_xyz."""
         if "!" in text:
             text = self._resolved(text)
         self.warned = False
@@ -102,7 +102,7 @@ class Client:
         return self._cache[text]
 
     def unexplained(self, number, op, error, items=()):
-        """An error that the run does nothing to cause: the checker reports it."""
+        """An error that the run does not cause; the checker reports it."""
         self.history.outcome(number, op, "error", items, f"{error.sqlstate} {error}")
         if self.conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self.sql("ROLLBACK")
@@ -114,7 +114,7 @@ class Client:
 
 
 class Producer(Client):
-    """Enqueues until the server has acknowledged its share of the jobs planned, in every way that there is."""
+    """Enqueues in every possible way until the server has acknowledged this producer's share of the planned jobs."""
 
     def run(self):
         acknowledged = sequence = 0
@@ -188,7 +188,7 @@ EFFECTS = ("INSERT INTO effects (id, lease, key, client, number)"
 class Worker(Client):
     def __init__(self, plan, name, slot, pids, claims):
         self.claims = claims
-        self.held = []          # what this worker is silent about: (due, tie, action, item)
+        self.held = []          # jobs that this worker is silent about: (due, tie, action, item)
         self.ties = 0
         super().__init__(plan, name, slot, pids)
 
@@ -210,7 +210,7 @@ class Worker(Client):
                 self.reconnect()
         self.close()
 
-    # Taking jobs
+    # Claims
 
     def claim(self, batch):
         number = self.history.invoke("claim", detail=str(batch))
@@ -240,7 +240,7 @@ class Worker(Client):
             self.claims[self.slot] += 1
 
     def split(self, items):
-        """Which of these jobs fail this time, and which do not."""
+        """Returns the jobs that fail this time and the jobs that do not."""
         failing = [item for item in items if self.random.random() < self.plan.fail_share]
         return failing, [item for item in items if item not in failing]
 
@@ -265,7 +265,7 @@ class Worker(Client):
         return True
 
     def single_claimed_in_transaction(self):
-        """Claim, effect and completion in one transaction, where the lease need not be named."""
+        """Claim, effect, and completion in one transaction, in which the lease may be omitted."""
         claim = self.history.invoke("claim", detail="1")
         items, complete, committing = [], None, False
         try:
@@ -305,7 +305,7 @@ class Worker(Client):
             self.unexplained(claim, "claim", error)
             return True
 
-    # Many jobs at a time
+    # Batches of jobs
 
     def batch_in_statement(self):
         return self._batch(self.complete_many)
@@ -327,7 +327,7 @@ class Worker(Client):
         return True
 
     def batch_fused(self):
-        """Acknowledge and take the next in one call, with the effects in the same transaction."""
+        """Completes jobs and claims the next ones in one call, with the effects in the same transaction."""
         items = self.claim(self.random.randint(10, 50))
         if not items:
             return False
@@ -346,7 +346,7 @@ class Worker(Client):
         return True
 
     def _complete_and_claim(self, items):
-        """The jobs that follow, or None when a lease was lost: then everything is rolled back."""
+        """Returns the next jobs, or None if a lease was lost and everything is rolled back."""
         complete = self.history.invoke("complete", items, "fused")
         claim = self.history.invoke("claim", detail="fused")
         following, committing = [], False
@@ -378,10 +378,10 @@ class Worker(Client):
             self.unexplained(complete, "complete", error, items)
             return []
 
-    # Reporting on jobs
+    # Reports
 
     def persist(self, report, items):
-        """Reports; when the session is lost, half of the workers go on with the leases that they hold."""
+        """Reports on jobs. After a lost session, half of the workers continue with the leases that they hold."""
         while True:
             try:
                 return report(items)
@@ -395,7 +395,7 @@ class Worker(Client):
                  [i.key for i in items])
 
     def _answers(self, number, op, items, accepted):
-        """Writes down which of these the server accepted and which it refused."""
+        """Records which jobs the server accepted and which it rejected."""
         yes = [item for item in items if item.id in accepted]
         no = [item for item in items if item.id not in accepted]
         if yes:
@@ -435,7 +435,7 @@ class Worker(Client):
             [i.id for i in items], [i.lease for i in items], [i.key for i in items])
 
     def complete_in_transaction(self, *items):
-        """The effects first, each completed with must_hold: all of them or none."""
+        """Writes the effects first, then completes each job with must_hold, so that all or none are completed."""
         number = self.history.invoke("complete", items, "must_hold")
         committing = False
         try:
@@ -478,10 +478,10 @@ class Worker(Client):
                             "SELECT %s FROM jobq_heartbeat!(%s, %s) AS state WHERE state IN ('held', 'cancel')",
                             item.id, item.id, item.lease)
 
-    # Silence
+    # Silent workers
 
     def fall_silent(self, item):
-        """A zombie comes back long after its job was rescued, a late worker at about the moment of the rescue."""
+        """A zombie returns long after its job was rescued, and a late worker at about the time of the rescue."""
         now = time.monotonic()
         if self.random.random() < 0.5:
             self._later(now + self.plan.zombie_wait + self.random.random(), "zombie", item)
@@ -503,7 +503,7 @@ class Worker(Client):
             elif action == "late":
                 self.complete_in_statement(item, "late")
             elif self._still_leased(item):
-                # The rescue is late. The checker reports how often; the zombie waits for it.
+                # The rescue is late. The checker reports how often this happens; the zombie waits for the rescue.
                 self.history.outcome(self.history.invoke("zombie", [item]), "zombie", "fail", [item])
                 self._later(now + 0.5, "zombie", item)
             else:

@@ -1,4 +1,4 @@
-"""The workers and operators of everything.py, and who ticks by hand. They use all features at random."""
+"""The workers and operators of everything.py, and clients that call jobq_tick(). They use all features at random."""
 
 import heapq
 import time
@@ -9,7 +9,7 @@ from statuses import FINISHED, WAITING
 
 
 class Held:
-    """A lease, as its worker knows it."""
+    """A lease as its worker knows it."""
 
     def __init__(self, job, lease):
         self.job = job
@@ -21,7 +21,7 @@ CLAIMED = "c.id AS job, c.lease AS lease, jsonb_build_object('queue', c.queue, '
 
 class Worker(Actor):
     def __init__(self, plan, name, slot, pids):
-        self.later = []         # what this worker comes back to: (due, tie, action, lease)
+        self.later = []         # leases to which this worker returns: (due, tie, action, lease)
         self.ties = 0
         self.draining = False
         super().__init__(plan, name, slot, pids)
@@ -35,7 +35,7 @@ class Worker(Actor):
         self.pause(0.01)
 
     def leave(self, deadline):
-        """What the load has left is done without faults, so that what cannot be done stands out."""
+        """Completes the jobs that the load has left, without faults, so that jobs which cannot be completed are noticed."""
         self.draining = True
         while time.monotonic() < deadline and not self.plan.drained.is_set():
             try:
@@ -50,7 +50,7 @@ class Worker(Actor):
     # Claims
 
     def claim(self, queue, batch):
-        """In one statement with its facts, or alone, as a worker in a hurry does; then the facts follow."""
+        """Claims in one statement together with the facts, or without them, like a worker in a hurry; then the facts follow."""
         if self.chance(0.75):
             rows = self.noting("SELECT 'claim' AS op, " + CLAIMED + " FROM jobq_claim!(%s, %s, %s) c",
                                batch, queue, self.name, batch)
@@ -82,7 +82,7 @@ class Worker(Actor):
             self.treat(Held(job, lease))
 
     def work_in_transaction(self):
-        """Claim and completion in one transaction, where the lease need not be named; with a savepoint that may be undone."""
+        """Claim and completion in one transaction, in which the lease may be omitted; a savepoint may be rolled back."""
         with self.transaction(keep=0.8):
             if self.chance(0.3):
                 self.sql("SAVEPOINT s")
@@ -101,7 +101,7 @@ class Worker(Actor):
         return [Held(job, lease) for _, job, lease in rows]
 
     def work_fused(self):
-        """Completes and takes the next in one call; lost leases are a warning, and then all is undone."""
+        """Completes jobs and claims the next ones in one call; a lost lease is a warning, and everything is rolled back."""
         queue = self.any_queue()
         held = self.claim(queue, self.random.randint(1, 5))
         for _ in range(3):
@@ -127,7 +127,7 @@ class Worker(Actor):
     def wait(self):
         self.sql("CALL jobq_wait(%s, %s)", self.any_queue(), f"{self.random.randint(10, 300)} ms")
 
-    # What becomes of a job
+    # Reports and other ends of a job
 
     def treat(self, held):
         fate = self.random.random()
@@ -146,9 +146,9 @@ class Worker(Actor):
                 self.come_back(step * 0.25, self.heartbeat, held)
             self.come_back(step * 0.25 + 0.2, self.complete, held)
         elif fate < 0.98:
-            # Silent until about the rescue, or long after it.
+            # Silent until about the time of the rescue, or for long after it.
             self.come_back(self.random.uniform(0.5, 2.5), self.pick(self.complete, self.fail, self.release), held)
-        # else forgotten
+        # otherwise the job is forgotten
 
     def come_back(self, seconds, action, held):
         self.ties += 1
@@ -160,7 +160,7 @@ class Worker(Actor):
             self.attempt(action, held)
 
     def report(self, call, held, *parameters):
-        """A call that answers what was done as the name of a fact; a lost lease is the fact `refused`."""
+        """A call whose answer is the name of a fact; a lost lease becomes the fact `refused`."""
         return self.noting(f"SELECT {call} AS op, %s::bigint AS job, %s::bigint AS lease, '{{}}'::jsonb AS detail",
                            held.job, held.lease, *parameters, held.job, held.lease)
 
@@ -185,7 +185,7 @@ class Worker(Actor):
                     held, self.pick("0 s", "50 ms", "400 ms"))
 
     def heartbeat(self, held):
-        """Whoever is asked to stop does in one of the ways there are, or does not."""
+        """A worker that is requested to cancel stops in one of the possible ways, or does not stop."""
         state = self.report("CASE jobq_heartbeat!(%s, %s) WHEN 'held' THEN 'heartbeat' WHEN 'cancel' THEN 'asked'"
                             " ELSE 'refused' END", held)[0][0]
         if state == "asked" and self.chance(0.7):
@@ -248,7 +248,7 @@ class Operator(Actor):
             self.note(op, job)
 
     def ask(self):
-        """The job that has run for longest is asked to stop."""
+        """Requests the cancellation of the job that has been running for longest."""
         with self.transaction(keep=0.9):
             rows = self.sql("SELECT id FROM jobq.jobs WHERE status = 'processing' AND cancel_requested_at IS NULL"
                             " AND id > (SELECT max(id) - 1000 FROM jobq.jobs) ORDER BY started_at LIMIT 1")
@@ -268,7 +268,7 @@ class Operator(Actor):
             self.note(op)
 
     def hold_up(self):
-        """Pauses a queue for a moment. A resume is not given up, whatever happens to the session, in between either."""
+        """Pauses a queue for a moment. The resume is retried even if the session is lost."""
         queue = self.random.choice(self.plan.queues)
         try:
             self.begin_number()
@@ -303,7 +303,7 @@ class Operator(Actor):
             self.note("redrive")
 
     def by_hand(self):
-        """Plain SQL on the table, which obeys the same rules."""
+        """Plain SQL on the table, to which the same rules apply."""
         op, statement, statuses = self.pick(
             ("cancel", "UPDATE jobq.jobs SET status = 'cancelled' WHERE id = %s AND status < 'processing'", WAITING),
             ("reschedule", "UPDATE jobq.jobs SET run_at = clock_timestamp() - interval '1 s' WHERE id = %s"
@@ -316,7 +316,7 @@ class Operator(Actor):
             self.note(op, job)
 
     def hold(self):
-        """Locks jobs that wait, and changes nothing: whoever comes by must leave them, and come back."""
+        """Locks pending jobs without changing them: other sessions must skip these jobs and find them later."""
         with self.transaction():
             self.sql("SELECT id FROM jobq.jobs WHERE id = ANY (ARRAY(SELECT id FROM jobq.jobs WHERE status = %s"
                      " ORDER BY id LIMIT 20)) AND random() < 0.3 ORDER BY id FOR UPDATE SKIP LOCKED",
@@ -324,7 +324,7 @@ class Operator(Actor):
             self.pause(0.2)
 
     def alter(self):
-        """Settings that change nothing the laws depend on make every session read the settings anew."""
+        """Changes settings on which no law depends, so that every session rereads the settings."""
         self.sql("SELECT jobq_alter_queue(%s, backoff_base => %s)", self.random.choice(self.plan.queues),
                  self.pick("10 ms", "30 ms"))
 
@@ -336,13 +336,13 @@ class Operator(Actor):
             self.note("limit", queue=queue, key=key, max_running=value)
 
     def look(self):
-        """What monitoring asks all the time."""
+        """The queries of monitoring, all the time."""
         for view in ("queue_stats", "queues", "lanes"):
             self.sql(f"SELECT count(*) FROM jobq.{view}")
 
 
 class Ticker(Actor):
-    """Ticks by hand, beside the background worker; but not all the time, or it would do what that one forgets."""
+    """Calls jobq_tick() while the background worker runs; not all the time, because that would hide its omissions."""
 
     def actions(self):
         return ((self.tick, 4), (self.tick_in_transaction, 1))

@@ -1,13 +1,14 @@
-"""All features together: rounds of 60 seconds of everything that clients, operators and the server may do to jobs, at random.
+"""All features together: rounds of 60 seconds in which clients, operators, and the server do everything that they may do, at random.
 
-Eight producers, eight workers, two operators and somebody who ticks use every feature in one set of queues, and handlers
-run one of the kinds, while sessions, the background worker and executors are terminated. Then all of them stop, the counters must agree with the rows, and
-plain workers must be able to finish all that is left. What happened meanwhile is judged by laws.py, from what the
-server's log tells.
+Eight producers, eight workers, two operators, and a client that calls jobq_tick() use every feature in one set of queues, and
+handlers run one of the kinds, while sessions, the background worker, and executors are terminated. Then all of them stop, the
+counters must agree with the rows, and plain workers must be able to finish all remaining jobs. laws.py judges what happened, based
+on the server's log.
 
-JOBQ_AUDIT_SEED=n repeats the random choices (not their timing), JOBQ_AUDIT_SECONDS=n changes how long a round goes on. There
-are several until all has happened that is to be survived: on a busy machine little happens in one. With JOBQ_AUDIT_EXPECT=law,
-for a library with a planted defect, it passes only if that law is broken in one of them. Needs wal_level = logical.
+JOBQ_AUDIT_SEED=n repeats the random choices (but not their timing), and JOBQ_AUDIT_SECONDS=n changes the duration of a round. Rounds
+are repeated until everything that jobq must survive has happened, because on a busy machine little happens in one round. With
+JOBQ_AUDIT_EXPECT=law, for a library with a planted defect, it passes only if that law is broken in one of them. Needs wal_level =
+logical.
 """
 
 import multiprocessing
@@ -35,16 +36,16 @@ processes = multiprocessing.get_context("fork")
 
 PRODUCERS, WORKERS, OPERATORS = 8, 8, 2
 SECONDS = 60
-LAG = 5             # who is late waits for so many others that the machine keeps waiting
+LAG = 5             # a stall of the machine may delay a job by this factor
 ROUNDS = 8          # at most
 TERMINATED = 50     # sessions, at least
 DRAIN = 40          # seconds in which plain workers must finish what is left
-MOMENT = 20         # what the background worker may take to settle on a busy machine
-BATCH = 12          # of producers
-BACKLOG = 40        # of a queue
+MOMENT = 20         # how long the background worker may take to settle on a busy machine
+BATCH = 12          # maximum batch size of producers
+BACKLOG = 40        # target backlog of a queue
 GRACE = 0.7         # seconds that a cancelled job may go on
 
-# What the queues are for. All of them get jobs of all kinds, with keys, groups, dependencies and times.
+# The settings of the queues. All queues get jobs of all kinds, with keys, groups, dependencies, and times.
 COMMON = "max_attempts => 1000, max_lost => 1000, heartbeat_timeout => '1 s', backoff_base => '20 ms', backoff_max => '200 ms'"
 QUEUES = {
     "mixed": COMMON,
@@ -61,7 +62,7 @@ QUEUES = {
 }
 DEPTHS = {"rejecting": 15, "dropping": 12}
 RATE = 30           # claims a second from queue "rated"
-# What a handler does: it writes its effect and is done, fails, ends the job itself, or takes so long that somebody stops it.
+# A handler writes its effect and returns, fails, ends the job itself, or runs so long that it is cancelled.
 HANDLER = """
 CREATE FUNCTION handle(job jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -94,7 +95,7 @@ class Plan:
     drain: object                   # events: plain workers may begin,
     drained: object                 # and may end
     queues: tuple = tuple(QUEUES)
-    crowded: tuple = ("limited", "keyed")   # more clients want these than others
+    crowded: tuple = ("limited", "keyed")   # queues that more clients use than others
     bounded: tuple = tuple(DEPTHS)
     limits: tuple = LIMITS
     batch: int = BATCH
@@ -130,7 +131,7 @@ def rules(sessions_lost, executors_lost, standstill):
 
 # Counters and ages
 
-# Ages as numbers: a client cannot hold every time that a job can be due at.
+# Ages as numbers, because the client cannot represent every time at which a job can be due.
 AGE = "extract(epoch FROM {})::float8"
 COUNTED = ("SELECT queue, " + ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in statuses.ALL)
            + ", " + AGE.format("clock_timestamp() - min(run_at) FILTER (WHERE status = 'pending')")
@@ -139,12 +140,12 @@ SHOWN = "SELECT queue, " + ", ".join(statuses.ALL) + ", " + AGE.format("oldest_p
 
 
 def within_reason(age):
-    """Times that only a row from behind the triggers can have are shown as the nearest that there can be: centuries are enough here."""
+    """Limits ages that only a row written without triggers can have to a range of centuries."""
     return min(max(age, -1e10), 1e10)
 
 
 def disagreement(conn):
-    """Where jobq.queue_stats differs from the rows, as text; empty when it does not."""
+    """The differences between jobq.queue_stats and the rows, as text; empty if there are none."""
     counted = {row[0]: row[1:] for row in conn.execute(COUNTED)}
     found = []
     for queue, *shown, oldest, source in conn.execute(SHOWN):
@@ -160,7 +161,7 @@ def disagreement(conn):
 
 
 def compare_counters(conn, report, when):
-    """With nobody but the background worker at work they must agree, and a count must find nothing to put right."""
+    """While only the background worker runs, they must agree, and a recount must correct nothing."""
     if not wait_until(lambda: not disagreement(conn), MOMENT, pause=0.2):
         report.append(f"{when}: {disagreement(conn)}")
     corrected = dict(conn.execute("SELECT duty, done FROM jobq_tick()").fetchall())["reconcile"]
@@ -177,13 +178,13 @@ def _act(kind, plan, name, slot, pids, stop, deadline):
 
 
 def forget_prepared(conn, older_than):
-    """Rolled back, never committed: from its client's next transaction on everybody must see what it has done."""
+    """Rolls back old prepared transactions. None is committed, because the next transaction of its client must see the effect."""
     for (gid,) in conn.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
                                " AND prepared < clock_timestamp() - %s * interval '1 s'", (older_than,)).fetchall():
         try:
             conn.execute(f"ROLLBACK PREPARED '{gid}'")
         except (psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState):
-            pass    # decided meanwhile, or just being decided
+            pass    # it has ended in the meantime or is just ending
 
 
 def terminate(conn, condition, *parameters):
@@ -191,8 +192,8 @@ def terminate(conn, condition, *parameters):
 
 
 def load(conn, plan, pids, chance):
-    """Terminates sessions, and now and then the background worker or the executors, until the load ends; returns how many, and
-    for how long the machine has kept us waiting at most."""
+    """Terminates sessions, and sometimes the background worker or the executors, until the load ends. Returns how many, and the
+    longest time for which the machine has stalled."""
     killed = Counter()
     standstill = 0.0
     next_worker = next_executor = time.monotonic() + 5
@@ -220,7 +221,7 @@ def unfinished(conn):
 
 
 def run(results, database, runner, directory, seed, load_seconds):
-    """Returns the report, and the changes that were judged."""
+    """Returns the report and the changes that were judged."""
     chance = random.Random(seed)
     with connect(database) as conn:
         conn.execute(f"ALTER DATABASE {database} SET jobq.cancel_grace = '{GRACE} s'")
@@ -262,7 +263,7 @@ def run(results, database, runner, directory, seed, load_seconds):
                     client.kill()
         compare_counters(conn, counters, "in the end")
         began = time.monotonic()
-        # Both of one moment: the background worker may prune to the end. Who commits has told before it gives its locks back.
+        # Both show the same moment, although the worker may prune: a commit publishes its changes before it releases its locks.
         by_sql = conn.execute("SHOW jobq.access").fetchone()[0] == "sql"
         with conn.transaction():
             conn.execute("LOCK TABLE jobq.jobs IN SHARE MODE")
@@ -271,7 +272,7 @@ def run(results, database, runner, directory, seed, load_seconds):
         witness.forget(conn)
     events = history.read([os.path.join(directory, name) for name in os.listdir(directory)])
     errors = [f"{event.client} {event.op}: {event.detail}" for event in events if event.phase == "error"]
-    errors += [f"client {name} did not end as it should" for name in crashed]
+    errors += [f"client {name} did not end normally" for name in crashed]
     report = laws.check(changes, rules(killed["sessions"], killed["executors"], standstill), errors, told)
     for text in counters:
         report.add("counters", text)
@@ -297,7 +298,7 @@ def story(results, report, changes):
                              f" {'deleted' if change.deleted else ''} {type(row).__name__} {known}")
 
 
-# What must have happened for the run to mean anything.
+# The run is meaningful only if all of this has happened.
 HAPPENED = (
     "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
     "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
@@ -306,12 +307,12 @@ HAPPENED = (
     "background workers terminated", "executors terminated", "completed by handlers", "handlers that did not complete")
 
 
-# By SQL no commit does that.
+# With jobq.access = sql, commits do not make heads.
 BY_COMMITS = "heads made by the end of the one before"
 
 
 def missing(happened):
-    """What has not come in all rounds."""
+    """What has not happened in any round."""
     return ([name for name in (*HAPPENED, BY_COMMITS) if not happened[name] and not (name == BY_COMMITS and happened["rounds by SQL"])]
             + ([] if any("53400" in answer for answer in happened) else ["a full queue"])
             + ([] if happened["sessions terminated"] > TERMINATED else ["enough terminated sessions"]))
@@ -320,7 +321,7 @@ def missing(happened):
 def judge(results, report, happened):
     for kind, meaning in laws.KINDS.items():
         results.equal(len(report.violations[kind]), 0, f"no {meaning}")
-    results.equal(missing(happened), [], "all that is to be survived happened")
+    results.equal(missing(happened), [], "everything that jobq must survive has happened")
 
 
 def play(results, seed, length):

@@ -1,12 +1,12 @@
-"""The laws of handlers: a job that one has completed has exactly one effect, an attempt that did not complete has none.
+"""The laws of handlers: a job that a handler has completed has exactly one effect, and an attempt that did not complete has none.
 
-The effect is a fact that the handler writes, as `effect`, in the transaction in which it runs. `effects` and `losses` judge what
-the witness saw, change by change; `judge` the rows that are there in the end, where servers were killed and no witness was there.
+The effect is a fact that the handler writes, as `effect`, in its transaction. `effects` and `losses` judge each change that the
+witness saw; `judge` judges the rows at the end of a run in which servers were killed and no witness was running.
 """
 
 from collections import Counter
 
-LEASES_OF_EXECUTOR = 2      # that of its job, and that of the next one, which it claims in the same transaction
+LEASES_OF_EXECUTOR = 2      # the lease of its job, and the lease of the next job, which it claims in the same transaction
 
 
 def _completed(step):
@@ -31,7 +31,7 @@ def effects(world, rules, report):
 
 
 def losses(world, rules, report):
-    """Such a lease is lost with its process, and with nothing else."""
+    """A lease of an executor is lost only with the process of the executor."""
     handled = {(span.job, span.start.after.lease) for span in world.leases() if world.is_handled(span)}
     lost = [change.row.job_id for change in world.attempts
             if change.row.outcome == "lost" and (change.row.job_id, change.row.lease) in handled]
@@ -41,7 +41,7 @@ def losses(world, rules, report):
 
 
 def judge(jobs, written, attempts):
-    """What is wrong with the end of a run, as texts. jobs: (id, status); written: (job, lease) of each effect; attempts: the same of
+    """What is wrong at the end of a run, as texts. jobs: (id, status); written: (job, lease) of each effect; attempts: (job, lease) of
     each attempt that did not complete."""
     found = []
     count = Counter(job for job, _ in written)

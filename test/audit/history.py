@@ -1,19 +1,19 @@
-"""The history of one client: what it asked for and what it was told, append-only.
+"""The history of one client: its requests and the answers, append-only.
 
 A line has seven fields, separated by tabs:
 
-    time      seconds on the clock that all processes of the machine share (CLOCK_MONOTONIC)
-    client    w0, w1, ... a worker; p0, ... a producer
-    number    of the operation; the lines of one operation share it
-    op        enqueue, claim, complete, fail, heartbeat, session (a connection made), lost (a connection broke; the detail is its
-              SQLSTATE), zombie (found still leased: a late rescue)
-    phase     invoke   asked for
-              ok       the server said that it is done
-              fail     the server said that it is not done, or it was rolled back
-              unknown  the connection broke before the answer: done or not done
-              error    the server answered with an error that nothing in the run explains
-    items     key@id:lease:attempt, ... ("-" for what is not known)
-    detail    free text; of what was acknowledged where somebody wants to know: timeline and place in the log, or "?"
+time      seconds on the clock that all processes of the machine share (CLOCK_MONOTONIC)
+client    w0, w1, ... a worker; p0, ... a producer
+number    of the operation; the lines of one operation share it
+op        enqueue, claim, complete, fail, heartbeat, session (a connection was made), lost (a connection broke; the detail is its
+          SQLSTATE), zombie (the job still has its lease, because the rescue is late)
+phase     invoke   the request was sent
+          ok       the server answered that the operation was done
+          fail     the server answered that it was not done, or it was rolled back
+          unknown  the connection broke before the answer, so the outcome is unknown
+          error    the server answered with an error that the run does not explain
+items     key@id:lease:attempt, ... ("-" for unknown parts)
+detail    free text; for acknowledged operations of runs that need it: timeline and position in the log, or "?"
 """
 
 import time
@@ -48,7 +48,7 @@ def _number(text):
 
 
 class Recorder:
-    place = None    # a function that says where in the server's log all is that has been acknowledged until now
+    place = None    # a function that returns a position in the server's log after everything acknowledged so far
 
     def __init__(self, path, client):
         self.client = client
@@ -80,7 +80,7 @@ class Recorder:
 
 
 def read(paths):
-    """All events of these files in the order of time."""
+    """All events of these files, ordered by time."""
     events = []
     for path in paths:
         with open(path, encoding="utf-8") as file:

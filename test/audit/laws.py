@@ -1,9 +1,9 @@
-"""What must be true of every run of all features together. Decides from what the witness saw; it has no connection.
+"""The laws that every run of all features together must obey. Judges what the witness saw; it has no connection.
 
-Every law is about the order of facts in the server's log, which is exact: whoever has seen another transaction's
-outcome has written behind its commit. Clocks, all of them the server's, only tell how long something took.
+Every law is about the order of facts in the server's log, which is exact: a transaction that has seen the outcome of
+another one writes after its commit. Clocks, all of them those of the server, only measure how long something took.
 
-A violation is an entry in the list of its kind; a correct library leaves all lists empty.
+A violation is an entry in the list of its kind; with a correct library all lists are empty.
 """
 
 import math
@@ -19,35 +19,35 @@ from witness import seconds
 from world import COMPLETES, EXECUTOR, FINISHED, SERVER, WAITING, Settings, World
 
 KINDS = {
-    "impossible step": "changes of status that no function and no duty makes, or that nobody asked for",
-    "lost": "jobs of a committed enqueue that are not there, or that somebody deleted who was not told to",
-    "phantom": "jobs that nobody enqueued",
-    "stuck": "jobs that are unfinished although nothing holds them up any more",
-    "lease given twice": "one lease in two claims, or a job given out while its lease was held",
+    "impossible step": "changes of status that no function and no duty makes, or that were not requested",
+    "lost": "jobs of a committed enqueue that do not exist, or that were deleted without a request",
+    "phantom": "jobs that no client enqueued",
+    "stuck": "jobs that are unfinished although nothing blocks them any more",
+    "lease given twice": "one lease in two claims, or a job handed out while its lease was held",
     "stale lease accepted": "reports accepted from a lease that was not the current one",
-    "false answer": "reports that were refused to the holder of the lease, or accepted without effect",
-    "unexplained lease": "leases that nobody was given, or that ended without their row of jobq.attempts",
-    "robbed": "leases that ended as lost before their time was over",
+    "false answer": "reports that were rejected although the lease was current, or accepted without an effect",
+    "unexplained lease": "leases that were never handed out, or that ended without a row in jobq.attempts",
+    "robbed": "leases that were lost before they expired",
     "effects": "completions by a handler without exactly one effect, or effects of attempts that did not complete",
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
-    "key doubled": "two unfinished jobs with one unique key, or unfinished ones without the key they should have",
-    "paused": "claims from a queue that was paused",
+    "key doubled": "two unfinished jobs with one unique key, or unfinished jobs that lack their key",
+    "paused": "claims from a paused queue",
     "limit exceeded": "claims beyond a limit",
     "rate exceeded": "claims beyond a rate",
     "group crowded": "two jobs of one group that were active at the same time",
-    "group order": "jobs that were let go before an earlier one of their group",
+    "group order": "jobs that were unblocked before an earlier job of their group",
     "dependency ignored": "jobs that ran before their dependencies, or were cancelled without a reason",
-    "left waiting": "blocked jobs that were let go long after the last thing they waited for",
-    "too deep": "enqueues that were let into a full queue",
-    "stray letter": "dead letters that are not where they belong",
-    "passed over": "jobs that stayed behind for long while later ones of the same queue were claimed",
+    "left waiting": "jobs that were unblocked long after the last event that they waited for",
+    "too deep": "enqueues that were accepted by a full queue",
+    "stray letter": "dead letters in the wrong queue",
+    "passed over": "jobs that waited for long while later jobs of the same queue were claimed",
     "turns skipped": "queues whose keys did not take turns",
     "counters": "counters or ages that differ from the rows",
-    "totals": "totals of jobq_metrics that differ from what happened",
-    "error": "errors that nothing in the run explains",
+    "totals": "totals of jobq_metrics that differ from the changes",
+    "error": "errors that the run does not explain",
 }
 
-# Who may change a job from one status to another: the facts that the same transaction must hold, one of them.
+# For each change of status, the facts of which the transaction must contain one.
 ENQUEUE = {"enqueue", "met"}
 STEPS = {
     (None, "scheduled"): {"enqueue"}, (None, "pending"): {"enqueue"}, (None, "blocked"): {"enqueue"},
@@ -55,10 +55,10 @@ STEPS = {
     ("scheduled", "scheduled"): {SERVER, "reschedule", "change", "redrive", *ENQUEUE},
     ("scheduled", "cancelled"): {"cancel"},
     ("scheduled", "blocked"): {"retry"},            # it has not run yet, and has dependencies
-    ("pending", "processing"): {"claim", SERVER},   # a claim that is its whole transaction is written down afterwards
+    ("pending", "processing"): {"claim", SERVER},   # a claim that is a transaction of its own is recorded afterwards
     ("pending", "scheduled"): {"reschedule", *ENQUEUE},
     ("pending", "pending"): {"reschedule", "change", *ENQUEUE},
-    # An enqueue drops the oldest job of a full queue; an INSERT ON CONFLICT DO NOTHING also for a job that does not come.
+    # An enqueue drops the oldest job of a full queue; INSERT ON CONFLICT DO NOTHING does so even if it then inserts no job.
     ("pending", "cancelled"): {"cancel", "by hand", *ENQUEUE},
     ("blocked", "blocked"): {SERVER, "reschedule", "change", "retry", "redrive", *ENQUEUE},
     ("blocked", "pending"): {SERVER}, ("blocked", "scheduled"): {SERVER},
@@ -84,23 +84,23 @@ OUTCOMES = {"fail": {"failed", "cancelled"}, "release": {"released", "cancelled"
 
 @dataclass
 class Rules:
-    """What the run had set up, and how long things may take."""
+    """The settings of the run, and how long things may take."""
 
     dead_letters: dict = field(default_factory=dict)    # queue: its dead letter queue
     depths: dict = field(default_factory=dict)          # queue: its max_depth
     max_runtimes: dict = field(default_factory=dict)    # queue: seconds, for jobs without their own
-    ageing: dict = field(default_factory=dict)          # queue: seconds of waiting that make up for one step of priority
+    ageing: dict = field(default_factory=dict)          # queue: seconds of waiting that are worth one step of priority
     in_turn: tuple = ()                                 # queues whose concurrency keys take turns
     rates: dict = field(default_factory=dict)           # queue: (jobs, seconds)
     cancel_grace: float = 60.0
-    promised: float = 2.0       # after a deadline has passed
-    busy: float = 4.0           # what a busy machine, whose background worker is terminated, may take longer
+    promised: float = 2.0       # seconds after a deadline within which jobq promises to act
+    busy: float = 4.0           # additional seconds on a busy machine whose background worker is terminated
     sessions_lost: int = 0
     executors_lost: int = 0
 
 
 def check(changes, rules, errors=(), told=None):
-    """`told`: the totals of jobq_metrics in the end, summed up over all queues and kinds; None: they are not judged."""
+    """`told`: the final totals of jobq_metrics, summed up over all queues and kinds; if None, they are not judged."""
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
     for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _unique_keys, _pauses, _limits, _rates,
@@ -123,7 +123,7 @@ def _name(change):
 # The life of a job
 
 def _steps(world, rules, report):
-    freed = set()       # groups and the transactions that have ended their heads: these let the next job go
+    freed = set()       # groups, and the transactions that have ended their heads and so unblock the next job
     for step in world.steps:
         change, (before, after) = step.change, step.statuses()
         causes = world.ops.get(change.xid) or {SERVER}
@@ -136,7 +136,7 @@ def _steps(world, rules, report):
                 freed.remove(heir)
                 causes = {SERVER}
         if (before, after) == ("pending", "processing") and step.after.worker_id == EXECUTOR:
-            causes = {SERVER}   # maybe in the transaction of the job before, whose handler has written facts
+            causes = {SERVER}   # possibly in the transaction of the previous job, whose handler has written facts
         if not causes & STEPS.get((before, after), set()):
             report.add("lost" if after is None else "impossible step",
                        f"job {change.row.id}: {before} became {after} by {sorted(causes)}")
@@ -184,7 +184,7 @@ def _leases(world, rules, report):
             report.add("lease given twice", f"lease {lease} in {count} claims")
     for (job, lease), facts in claims.items():
         report.add("unexplained lease", f"job {job} lease {lease}: {_name(facts[0])}, and the job never had it")
-    # Who claims in a transaction of its own may lose the session before it has written that down.
+    # A client that claims in a transaction of its own may lose its session before it has recorded the claim.
     if len(silent) > rules.sessions_lost:
         report.add("unexplained lease", f"{len(silent)} claims of nobody, and {rules.sessions_lost} sessions were lost")
     report.counts["leases"] = len(given)
@@ -192,7 +192,7 @@ def _leases(world, rules, report):
 
 
 def _reports(world, rules, report):
-    """Every accepted report ended, or extended, the lease that was current; every refused one came from another."""
+    """Every accepted report ended or extended the current lease; every rejected report named another lease."""
     ends = {}
     for span in world.leases():
         if span.end:
@@ -211,7 +211,7 @@ def _reports(world, rules, report):
             if holds == (row.op == "refused"):
                 report.add("false answer" if holds else "stale lease accepted",
                            f"{_name(fact)} lease {row.lease}, and the job is {state and (state.status, state.lease)}")
-    # The other way round: no lease ends by a client's report that the client does not know of.
+    # Conversely, no lease ends by a report of which its client does not know.
     for (xid, job, lease), end in ends.items():
         told = [fact.row for fact in world.told.get(xid, ()) if fact.row.job == job and fact.row.lease == lease]
         if end.after is not None and end.after.status == "completed" and not any(row.op in COMPLETES for row in told):
@@ -252,7 +252,7 @@ def _attempts(world, rules, report):
 
 
 def _interval(text):
-    """An interval as the server writes it, below a day, in seconds. None: the usual timeout; days are those of a lease without end."""
+    """An interval below a day, as the server writes it, in seconds. None: the usual timeout; days: a lease without end."""
     if text is None:
         return 60
     if text.endswith("days"):
@@ -262,7 +262,7 @@ def _interval(text):
 
 
 def _deadlines(world, rules, report):
-    """No lease goes on long after its last heartbeat, its longest time, or the grace of a cancellation."""
+    """No lease lasts long after its heartbeat timeout, its max_runtime, or the grace period of a cancellation."""
     allowed = rules.promised + rules.busy
     now = max((step.change.time for step in world.steps), default=0)
     for span in world.leases():
@@ -298,7 +298,7 @@ def _unique_keys(world, rules, report):
             key = after.queue, after.unique_key
             holders[key].add(job)
             if len(holders[key]) > 1:
-                # The holder before may be let go later in the same transaction: judged when that has ended.
+                # The previous holder may give up the key later in the same transaction, so this is judged when the transaction has ended.
                 others = [other for other in holders[key] if other != job
                           and not any(later.change.xid == step.change.xid and not (later.after and later.after.holds_key)
                                       for later in world.history[other])]
@@ -313,7 +313,7 @@ def _unique_keys(world, rules, report):
 # Limits
 
 def _settings(world, initial, entries):
-    """What was set, by what it is about: entries of (change, about, value)."""
+    """The settings by subject: entries of (change, subject, value)."""
     found = defaultdict(lambda: Settings(initial))
     for change, about, value in entries:
         seen = world.seen_from(change)
@@ -343,11 +343,11 @@ def _limits(world, rules, report):
         for scope in scopes:
             values = limits[scope].possible(change.place, asked)
             if None in values and scope[1] is not None:
-                # A key without a limit of its own has that of all keys.
+                # A key without a limit of its own has the limit for all keys.
                 values = [value for value in values if value is not None]
                 values += limits[scope[0], "*"].possible(change.place, asked)
             going = [other for other in running[scope] if other.covers(change)]
-            # Those that are over for this one may go on for another transaction that writes later, until their commit.
+            # Spans that have ended for this transaction may count for another one that writes later, until their commit.
             running[scope] = [other for other in running[scope]
                               if other.end is None or other.end.change.commit > change.place] + [span]
             if None in values:
@@ -361,7 +361,7 @@ def _limits(world, rules, report):
 
 
 def _most(spans, change):
-    """How many of these leases there are at most, however the transactions end that are open when `change` is written."""
+    """The maximum number of these leases, whatever becomes of the transactions that are open when `change` is written."""
     firm, given_back, taken = 0, Counter(), Counter()
     for span in spans:
         begun, end = span.start.change, span.end and span.end.change
@@ -369,7 +369,7 @@ def _most(spans, change):
         if begun.commit > change.place and not ending:
             taken[begun.xid] += 1
         elif begun.commit < change.place and ending:
-            given_back[end.xid] += 1    # to whom it is not over, as long as that may roll back
+            given_back[end.xid] += 1    # the lease may still count for others, because its end may be rolled back
         elif not ending:
             firm += 1
     return firm + sum(max(given_back[xid], taken[xid]) for xid in given_back.keys() | taken.keys())
@@ -379,7 +379,7 @@ def _rates(world, rules, report):
     for queue, (jobs, per) in rules.rates.items():
         times = sorted(seconds(span.start.after.started_at) for span, _ in world.claims()
                        if span.start.after.queue == queue)
-        # A bucket that holds `jobs` tokens, and gets them back evenly: by how much would it be overdrawn?
+        # Computes by how much a bucket that holds `jobs` tokens and is refilled evenly would be overdrawn.
         level, last = float(jobs), None
         for number, time in enumerate(times):
             if last is not None:
@@ -393,8 +393,8 @@ def _rates(world, rules, report):
 # Queues
 
 def _depths(world, rules, report):
-    """Whoever lets jobs in has counted at least those of which everybody knew before it began."""
-    entered = defaultdict(lambda: defaultdict(list))    # queue: transaction: the steps by which its new jobs came
+    """A transaction that enqueues has counted at least the jobs that were visible to all before it began."""
+    entered = defaultdict(lambda: defaultdict(list))    # queue: transaction: the steps that created its new jobs
     for steps in world.history.values():
         step = steps[0]
         if step.after is not None and step.after.queue in rules.depths:
@@ -404,7 +404,7 @@ def _depths(world, rules, report):
                             lambda span, step: step.after and step.after.status in WAITING
                             and step.after.queue == span.start.after.queue):
         waiting[span.start.after.queue].append(span)
-    dropped = Counter()     # (transaction, queue): jobs that were cancelled to make room. It need not have counted them all.
+    dropped = Counter()     # (transaction, queue): jobs that were cancelled to make room; it need not have counted them all
     for step in world.steps:
         if step.statuses() == ("pending", "cancelled") and "cancel" not in world.ops[step.change.xid]:
             dropped[step.change.xid, step.before.queue] += 1
@@ -423,9 +423,9 @@ def _depths(world, rules, report):
                 end = span.end and span.end.change
                 left = end is not None and end.xid != xid and end.place < commit
                 there += not left and world.known_to(span.start.change, xid)
-            # The rows of one INSERT by hand are judged by what was there before the first of them.
+            # The rows of one plain INSERT are judged by the depth before the first of them.
             room = rules.depths[queue] - there + (len(steps) - 1 if "by hand" in world.ops[xid] else 0)
-            # A queue may be deeper already, by jobs that came back: then as many must have gone as come.
+            # A queue may already be deeper because jobs have returned to it; then at least as many jobs must be dropped as are enqueued.
             if len(steps) > room and len(steps) > dropped[xid, queue]:
                 report.add("too deep", f"{len(steps)} jobs, the first job {steps[0].change.row.id}, beside {there} in {queue}")
             report.counts[f"deepest {queue}"] = max(report.counts[f"deepest {queue}"], there + len(steps))
@@ -438,7 +438,7 @@ def _dead_letters(world, rules, report):
         if after is None:
             continue
         if (after.dead_from is not None or after.queue in letters) and after.status != "failed":
-            # On its way home it may stand there for one version of the same transaction.
+            # On its way back, a job may stay in the dead letter queue for one version within the transaction.
             final = [other for other in world.history[after.id] if other.change.xid == step.change.xid][-1].after
             if final is not None and final.queue in letters:
                 report.add("stray letter", f"job {after.id} is {after.status} in {after.queue}")

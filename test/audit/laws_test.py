@@ -1,4 +1,4 @@
-"""The laws against logs written by hand: for each law a run that breaks it, and proper ones beside it that must not."""
+"""Tests the laws with handwritten logs: for each law, a run that breaks it and correct runs that must not be reported."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ def found_in(write):
 
 
 def try_totals(results):
-    """What the totals must say of a life in which everything happens, and of a job that is not kept."""
+    """The totals must match a life in which everything happens, and a job that is not kept."""
     log = Log()
     stories_life.long_life(log)
     log.enqueue(9)
@@ -39,9 +39,9 @@ if __name__ == "__main__":
     try_totals(outcome)
     cases = {**stories_life.CASES, **stories_order.CASES, **stories_handled.CASES}
     try_stories(outcome, cases, found_in)
-    # What the log does not tell is passed in: everything.py compares the counters, reads the totals, clients write down their errors.
+    # The other laws need data that is not in the log: everything.py compares counters, reads totals, and collects errors of clients.
     missing = set(laws.KINDS) - {"counters", "totals", "error"} - set().union(*cases.values())
-    outcome.equal(missing, set(), "every law is broken by one of them")
+    outcome.equal(missing, set(), "every law is broken by at least one story")
     for name, (jobs, written, attempts, wrong) in stories_handled.ENDS.items():
         outcome.equal(bool(handled.judge(jobs, written, attempts)), wrong, f"in the end: {name}")
     outcome.finish()

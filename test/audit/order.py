@@ -1,7 +1,7 @@
-"""The laws about who is next: of all jobs of a queue, and of its keys where they take turns.
+"""The laws about which job is next: among all jobs of a queue, and among its keys if they take turns.
 
-Claims pass over a job that somebody holds, and the key of one that is rolled back has been served. Neither is on record. So these
-laws allow for moments: a violation is what happens again and again.
+Claims skip locked jobs, and a key counts as served even if its claim is rolled back. Neither is recorded in the log. Therefore
+these laws tolerate single cases; a violation is something that happens repeatedly.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ MANY = 20       # claims
 
 
 def _pending(world, same):
-    """From each job's becoming pending until it is not, or is not the same() any more."""
+    """Returns spans from the moment at which a job becomes pending until it is not, or is not the same() any more."""
     return world.spans(lambda step: step.after and step.after.status == "pending",
                        lambda span, step: step.after and step.after.status == "pending"
                        and same(step.after) == same(span.start.after))
@@ -28,7 +28,7 @@ def _claimed_from(world):
 
 
 def _beside(claims, spans):
-    """Each claim with those of the spans that had been committed when it was written, and had not been touched."""
+    """Each claim with the spans that had been committed when it was written and have not been changed."""
     going, upcoming = [], 0
     for claim in claims:
         place = claim.change.place
@@ -40,14 +40,14 @@ def _beside(claims, spans):
 
 
 def _asked_for(claim, spans):
-    """Those that the claim would have taken, too: an executor asks for the kind of its handler only."""
+    """The jobs that the claim could also have taken: an executor claims only the kind of its handler."""
     if claim.after.worker_id != EXECUTOR:
         return spans
     return [span for span in spans if span.start.after.kind == claim.after.kind]
 
 
 def overtaken(world, rules, report):
-    """A job with a key may have to wait for its limit. Where keys take turns, each has an order of its own."""
+    """A job with a key may have to wait for its limit. If keys take turns, each key has an order of its own."""
     limited = {change.row.queue for change in world.limits if change.row.key}
     pending = _pending(world, lambda row: place(row, rules))
     passed = defaultdict(list)
@@ -58,7 +58,7 @@ def overtaken(world, rules, report):
             beside = _asked_for(claim, waits)
             job, own = claim.before, place(claim.before, rules)
             if own is None:
-                continue    # no job that could be claimed: that is for another law
+                continue    # a job that could not be claimed, which another law reports
             for span in beside:
                 other = span.start.after
                 if queue in rules.in_turn and other.concurrency_key != job.concurrency_key:
@@ -75,7 +75,7 @@ def overtaken(world, rules, report):
 
 
 def place(row, rules):
-    """Where a pending job stands in the order of claims. Two jobs grow older equally fast: so ageing only moves them once."""
+    """The position of a pending job in the order of claims. All jobs age equally fast, so the order of two jobs never changes."""
     if row is None or row.status != "pending":
         return None
     ready = seconds(row.run_at)
@@ -85,16 +85,16 @@ def place(row, rules):
 
 
 def turns(world, rules, report):
-    """Between two jobs of a key every other key that has jobs gets one. Jobs without a key are one party among the keys.
+    """Between two jobs of a key, every other key that has jobs gets one. Jobs without a key count together as one key.
 
-    What is not on record makes a key wait for a second job of another one now and then, so single claims cannot be judged.
-    But third ones are rare; where keys do not take turns at all, every third claim is one.
+    Sometimes a key waits for a second job of another key for reasons that are not recorded, so single claims cannot be judged.
+    But third jobs are rare; if keys do not take turns at all, every third claim is one.
     """
     pending = _pending(world, lambda row: (row.queue, row.concurrency_key))
     claimed = _claimed_from(world)
     for queue in rules.in_turn:
         waiting = [span for span in pending if span.start.after.queue == queue]
-        since = defaultdict(Counter)    # key that waits: jobs that the others have had since its last one
+        since = defaultdict(Counter)    # waiting key: jobs that the other keys have had since its last one
         contested, thirds = 0, []
         for claim, beside in _beside(claimed[queue], waiting):
             served = (claim.before or claim.after).concurrency_key

@@ -1,7 +1,7 @@
-"""Shows that the audit catches broken builds: the same clients against functions with a planted defect.
+"""Shows that the audit catches planted defects: the same clients call functions that have a defect.
 
-The library is left alone. Schema `broken` of a scratch database holds a replacement for the function that
-is broken, and the clients call that one instead.
+The library is not changed. The schema `broken` of a scratch database contains a replacement for one function, and
+the clients call the replacement.
 """
 
 import tempfile
@@ -15,7 +15,7 @@ from support import Results, connect, scratch_database
 
 JOBS = 2500
 
-# Completion by id only, as in graphile-worker 0.18.0 and as reported of Oban in oban#1496.
+# Completion by id only, as in graphile-worker 0.18.0 and as reported for Oban in oban#1496.
 NO_LEASE_CHECK = """
 CREATE SCHEMA broken;
 CREATE FUNCTION broken.complete(job_id bigint, lease bigint DEFAULT NULL, result jsonb DEFAULT NULL,
@@ -28,7 +28,7 @@ BEGIN
 END $$;
 """
 
-# Looks without a lock, then takes what it saw.
+# Selects without a lock and then claims the selected jobs.
 CLAIMS_TWICE = """
 CREATE SCHEMA broken;
 CREATE FUNCTION broken.claim(from_queue text, worker text, batch integer)
@@ -50,7 +50,7 @@ BEGIN
 END $$;
 """
 
-# A rescue that looks, and a moment later overwrites what it saw, finished meanwhile or not: river#1302.
+# A rescue that selects jobs and a moment later overwrites them, even if they have finished in the meantime: river#1302.
 RESCUE_OVERWRITES = """
 CREATE SCHEMA broken;
 CREATE FUNCTION broken.rescue(timeout interval) RETURNS void LANGUAGE plpgsql AS $$
@@ -67,7 +67,7 @@ BEGIN
 END $$;
 """
 
-# A rescue that drops what it should hand out again.
+# A rescue that drops the jobs that it should hand out again.
 RESCUE_DROPS = """
 CREATE SCHEMA broken;
 CREATE FUNCTION broken.rescue(timeout interval) RETURNS void LANGUAGE sql AS $$
@@ -78,13 +78,13 @@ $$;
 
 
 def rescue(plan, stop):
-    """Stands in for the background worker, which is kept out by a heartbeat timeout of an hour."""
+    """Replaces the background worker, which has nothing to do because of a heartbeat timeout of one hour."""
     with connect(plan.database) as conn:
         while not stop.is_set():
             try:
                 conn.execute("SELECT broken.rescue(%s)", (f"{plan.timeout} s",))
             except psycopg.errors.DeadlockDetected:
-                pass  # it locks in no order, which is not the defect that is looked for
+                pass  # it locks rows in no particular order, which is not the defect under test
             time.sleep(0.02)
 
 

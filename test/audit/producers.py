@@ -1,8 +1,8 @@
-"""What all clients of everything.py have in common, and the producers.
+"""The base class of all clients of everything.py, and the producers.
 
-What a client did it writes into table `facts`, in the same transaction: the fact is there exactly if the deed is.
-The laws compare the facts with what the witness saw. Nothing is judged here, except that an error which the
-documentation does not promise for the call is unexpected.
+A client records what it has done in the table `facts`, in the same transaction, so that the fact exists exactly if the change does.
+The laws compare the facts with the changes that the witness saw. Clients judge nothing, except that an error is unexpected if the
+documentation does not mention it for the call.
 """
 
 import json
@@ -14,20 +14,20 @@ import psycopg
 from client import Client, SessionLost
 from statuses import WAITING
 
-HANDLED = "handled"     # the kind that handlers run, beside workers who take any
+HANDLED = "handled"     # the kind that handlers run; workers run any kind
 KINDS = ("", "a", "b", HANDLED)
-# Attributes of a job that jobq_enqueue takes as keys of its argument options.
+# Attributes of a job that jobq_enqueue accepts as keys of its argument options.
 OPTIONS = ("version", "requires", "heartbeat_timeout", "max_runtime")
-# What every call may meet: a deadlock that is documented (keys against keys in several calls).
+# Errors that every call may raise: a documented deadlock (unique keys in several calls of one transaction).
 ANY = {"40P01"}
 
 
 class Actor(Client):
-    """Does one thing after the other; each begins and ends outside of a transaction."""
+    """Executes one action after another; each begins and ends outside a transaction."""
 
     def __init__(self, plan, name, slot, pids):
-        self.number = 0         # of the transaction
-        self.allowed = set()    # SQLSTATEs that the call under way may raise
+        self.number = 0         # of the current transaction
+        self.allowed = set()    # SQLSTATEs that the current call may raise
         super().__init__(plan, name, slot, pids)
 
     def actions(self):
@@ -70,7 +70,7 @@ class Actor(Client):
         return self.random.choice(choices)
 
     def any_queue(self):
-        """Limits are only met where many want the same."""
+        """Chooses from few queues, because limits matter only if many clients use the same queue."""
         return self.pick(*self.plan.crowded) if self.plan.crowded and self.chance(0.3) else self.pick(*self.plan.queues)
 
     def chance(self, share):
@@ -84,7 +84,7 @@ class Actor(Client):
                  self.name, self.number, op, job, lease, json.dumps(detail))
 
     def noting(self, text, *parameters):
-        """One statement, its own transaction unless one is open, whose rows (op, job, lease, detail) become facts."""
+        """Executes one statement, as its own transaction unless one is open; its rows (op, job, lease, detail) become facts."""
         self.begin_number()
         return self.sql("INSERT INTO facts (client, number, op, job, lease, detail)"
                         f" SELECT %s, %s, t.op, t.job, t.lease, t.detail FROM ({text}) t RETURNING op, job, lease",
@@ -96,7 +96,7 @@ class Actor(Client):
 
     @contextmanager
     def transaction(self, keep=0.95):
-        """Committed in most cases, after a pause in which others can meet what is not decided yet."""
+        """Commits in most cases, after a pause in which other sessions can meet the uncommitted changes."""
         self.begin_number()
         self.sql("BEGIN")
         yield
@@ -106,27 +106,27 @@ class Actor(Client):
 
 
 class Producer(Actor):
-    long = frozenset()      # queues that have enough for now
+    long = frozenset()      # queues that have enough jobs for now
 
     def actions(self):
         return ((self.enqueue, 8), (self.enqueue_in_transaction, 6), (self.enqueue_many, 3), (self.enqueue_specs, 3),
                 (self.fan, 2), (self.insert, 2), (self.copy, 1), (self.enqueue_prepared, 1))
 
     def between(self):
-        """Backlogs that are never empty, and never long."""
+        """Keeps backlogs that are never empty and never long."""
         self.pause(self.plan.producer_pause)
         self.long = {queue for queue, waiting in self.sql(
             f"SELECT queue, {' + '.join(WAITING)} FROM jobq.queue_stats") if waiting > self.plan.backlog}
 
     def any_queue(self):
-        """Rather one that can be full."""
+        """Prefers a queue that can be full."""
         queues = self.plan.bounded if self.chance(0.2) else self.plan.queues
         return self.pick(*(set(queues) - self.long or queues))
 
     # Jobs
 
     def spec(self, depends_on=()):
-        """The arguments of a call of jobq_enqueue: every feature now and then, together with any other."""
+        """The arguments of a call of jobq_enqueue: every feature sometimes, in any combination."""
         chance, random = self.chance, self.random
         spec = {"queue": self.any_queue(), "kind": self.pick(*KINDS)}
         if chance(0.3):
@@ -161,16 +161,16 @@ class Producer(Actor):
         return [row[0] for row in rows]
 
     def allow_enqueue(self, *specs):
-        """Which errors these jobs may meet."""
+        """The errors that enqueuing these jobs may raise."""
         if any(spec["queue"] in self.plan.bounded for spec in specs):
             self.allowed |= {"53400"}
         if any(spec.get("on_conflict") == "error" for spec in specs):
             self.allowed |= {"23505"}
         if any("depends_on" in spec for spec in specs):
-            self.allowed |= {"22023"}   # somebody has deleted it, or the one it meant is gone
+            self.allowed |= {"22023"}   # another client has deleted the job or its dependency
 
     def new(self, spec):
-        """An enqueue as a statement that says what it did: text and parameters."""
+        """An enqueue as a statement that records what it did: text and parameters."""
         options = {name: spec[name] for name in OPTIONS if name in spec}
         arguments, values = [], []
         if options:
@@ -206,7 +206,7 @@ class Producer(Actor):
                     self.sql(self.pick("ROLLBACK TO s", "RELEASE s"))
 
     def enqueue_prepared(self):
-        """Committed in two phases. What a lost session leaves behind is rolled back by everything.py."""
+        """Enqueues in a prepared transaction. everything.py rolls back those of lost sessions."""
         spec = self.spec()
         self.allow_enqueue(spec)
         self.begin_number()
@@ -214,7 +214,7 @@ class Producer(Actor):
         self.noting(*self.new(spec))
         self.sql(f"PREPARE TRANSACTION '{self.name} {self.number}'")
         self.pause()
-        self.allowed = {"42704"}    # it was taken for one that is left behind
+        self.allowed = {"42704"}    # everything.py has rolled it back as one of a lost session
         self.sql(f"{self.pick('COMMIT', 'COMMIT', 'ROLLBACK')} PREPARED '{self.name} {self.number}'")
 
     def enqueue_many(self):
@@ -245,7 +245,7 @@ class Producer(Actor):
                     json.dumps(specs), json.dumps(specs))
 
     def fan(self):
-        """Some jobs, and one that waits for all of them, in one transaction."""
+        """Enqueues some jobs and a job that depends on all of them, in one transaction."""
         with self.transaction():
             jobs = []
             for _ in range(self.random.randint(2, 6)):
@@ -257,7 +257,7 @@ class Producer(Actor):
             self.allow_enqueue(last)
             self.noting(*self.new(last))
 
-    # By hand
+    # Plain SQL
 
     def insert(self):
         spec = {key: value for key, value in self.spec().items()
@@ -265,7 +265,7 @@ class Producer(Actor):
         spec["priority"] = spec.get("priority", 0)
         self.allow_enqueue(spec)
         if "unique_key" in spec:
-            self.allowed |= {"23505"}   # one that is kept, of a job that has finished, is no conflict that can be passed over
+            self.allowed |= {"23505"}   # a kept key of a finished job is a conflict that DO NOTHING cannot skip
         columns, values = ", ".join(spec), list(spec.values())
         with self.transaction():
             self.note("by hand")

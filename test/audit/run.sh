@@ -1,14 +1,14 @@
 #!/bin/sh
-# The audit: the seeds of the design, the tests of checker and laws, planted defects, stranded jobs, the main run, all
+# Runs the audit: the seeds of the design, the tests of the checker and the laws, planted defects, stranded jobs, the main run, all
 # features together, and workflows.
-# Wants a server with jobq preloaded (PGHOST, PGPORT, PGUSER, PGDATABASE). See README.md in this directory.
+# Needs a server that preloads jobq (PGHOST, PGPORT, PGUSER, PGDATABASE). See README.md in this directory.
 #   JOBQ_AUDIT_PARTS='a b'     only these scripts
-#   JOBQ_AUDIT_JOBS=n          jobs of the main run (100000)
+#   JOBQ_AUDIT_JOBS=n          jobs of the main run (default 100000)
 #   JOBQ_AUDIT_SEED=n          seed of its random choices
 #   JOBQ_AUDIT_EXPECT=caught   only the main run, which passes if the checker finds stale leases accepted
 #   JOBQ_AUDIT_EXPECT=stranded only stranded.py, which passes if it finds stranded jobs
-#   JOBQ_AUDIT_EXPECT=law      only everything.py, which passes if it finds that law broken ('limit exceeded', ...)
-#   JOBQ_AUDIT_SECONDS=n       how long everything.py goes on (60), and the faults of workflows.py (30)
+#   JOBQ_AUDIT_EXPECT=law      only everything.py, which passes if it finds this law broken ('limit exceeded', ...)
+#   JOBQ_AUDIT_SECONDS=n       duration of a round of everything.py (default 60), and of the faults of workflows.py (default 30)
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}

@@ -1,6 +1,6 @@
-"""The seeds of the design, as tests: what jobq promises, each in its smallest form.
+"""The first requirements of the design as tests: each promise of jobq in its smallest form.
 
-Needs the background worker of a server that has jobq preloaded.
+Needs a server that preloads jobq, with its background worker.
 """
 
 import multiprocessing
@@ -35,14 +35,14 @@ def _claim_all(database, name, barrier, taken):
 
 
 def _look_then_take(database, name, barrier, taken):
-    """The textbook mistake: a SELECT, then an UPDATE of what it returned. Nothing is locked in between."""
+    """The textbook mistake: a SELECT and then an UPDATE of the selected rows, without a lock in between."""
     with connect(database) as conn:
         first = True
         while True:
             seen = [row[0] for row in conn.execute(
                 "SELECT id FROM plain_jobs WHERE status = 'pending' ORDER BY id LIMIT %s", (BATCH,))]
             if first:
-                # All workers have looked when the first one takes. Under load that happens by itself.
+                # All workers have selected before the first one updates. Under load that happens by itself.
                 barrier.wait()
                 first = False
             else:
@@ -71,7 +71,7 @@ def each_claimed_once(results, database):
     with connect(database) as conn:
         conn.execute("SELECT count(*) FROM jobq_enqueue_many('seeds', array_fill('{}'::jsonb, ARRAY[%s]))", (JOBS,))
     rows, codes = _run_workers(_claim_all, database)
-    results.equal(codes, [0] * WORKERS, f"{WORKERS} workers ended by themselves")
+    results.equal(codes, [0] * WORKERS, f"{WORKERS} workers ended normally")
     results.equal(len(rows), JOBS, f"{WORKERS} workers in batches of {BATCH} made {JOBS} claims of {JOBS} jobs")
     results.equal(len({job for _, job, _ in rows}), JOBS, "each job was claimed once")
     results.equal(len({lease for _, _, lease in rows}), JOBS, "each claim has a lease of its own")
@@ -122,7 +122,7 @@ def _zombie_tries_everything(results, conn, job, lease, when):
         results.equal(error.sqlstate, "JQ001", f"{when}, the zombie's jobq_complete with must_hold is an error")
     results.equal(_whole_row(conn, job), before, f"{when}, the zombie changed nothing in the row")
     results.equal(conn.execute("SELECT count(*) FROM jobq.attempts WHERE job_id = %s", (job,)).fetchone(), traces,
-                  f"{when}, the zombie left no attempt behind")
+                  f"{when}, the zombie recorded no attempt")
 
 
 def zombie(results, database):
@@ -132,29 +132,29 @@ def zombie(results, database):
         _, lease, _ = conn.execute(CLAIM, ("zombie", "zombie", 1)).fetchone()
         rescued = wait_until(lambda: conn.execute("SELECT status = 'pending' FROM jobq.jobs WHERE id = %s",
                                                   (job,)).fetchone()[0], 5)
-        if not results.check(rescued, "a silent worker's job was rescued"):
+        if not results.check(rescued, "the job of a silent worker was rescued"):
             return
         _zombie_tries_everything(results, conn, job, lease, "after the rescue")
         conn.execute("SELECT jobq_alter_queue('zombie', heartbeat_timeout => '1 hour')")
         claim = conn.execute(CLAIM, ("zombie", "successor", 1)).fetchone()
-        if not results.check(claim, "a successor claims the job"):
+        if not results.check(claim, "another worker, the successor, claims the job"):
             return
         _, successor, attempt = claim
-        results.equal(attempt, 2, "the successor's claim is the second attempt")
-        results.check(successor != lease, "the successor has another lease")
+        results.equal(attempt, 2, "the claim of the successor is the second attempt")
+        results.check(successor != lease, "the successor has a different lease")
         _zombie_tries_everything(results, conn, job, lease, "while the successor works")
         done = conn.execute("SELECT jobq_complete(%s, %s, '{\"by\": \"successor\"}')", (job, successor)).fetchone()[0]
         results.equal(done, True, "the successor completes")
         _zombie_tries_everything(results, conn, job, lease, "after the successor completed")
         results.equal(conn.execute("SELECT result->>'by' FROM jobq.jobs WHERE id = %s", (job,)).fetchone()[0],
-                      "successor", "the result is the successor's")
+                      "successor", "the result is that of the successor")
 
 
-# 25 minutes of work under a timeout of 60 seconds, without waiting for them
+# 25 minutes of work with a timeout of 60 seconds, without waiting
 
 def long_job(results, database):
-    """The half hour is the last one: simulated times are never ahead of the clock. All happens in one transaction,
-    which keeps the background worker, who lives in the present, away from the row."""
+    """Simulates the last half hour, because simulated times must not be ahead of the clock. Everything happens in one transaction,
+    so that the background worker, which uses the real clock, cannot change the row."""
     with connect(database) as conn, conn.transaction(force_rollback=True):
         job = conn.execute("SELECT jobq_enqueue('long')").fetchone()[0]
         _, lease, _ = conn.execute(CLAIM, ("long", "diligent", 1)).fetchone()
@@ -173,19 +173,19 @@ def long_job(results, database):
                                 (job,)).fetchone()
 
         held, last, seen = ("processing", lease, 1, 0), 25 * 60, set()
-        # A heartbeat every 20 seconds, as heartbeat_seconds asks for, and a round of the tick every 5.
+        # A heartbeat every 20 seconds, as heartbeat_seconds recommends, and a tick every 5 seconds.
         for second in range(0, last + 1, 5):
             if second % 20 == 0:
                 heartbeat(second)
             seen.add(tick(second))
         results.equal(seen, {held}, "25 minutes with heartbeats: the job was not rescued")
-        results.equal(tick(last + 59), held, "59 seconds after the last heartbeat it is still leased")
-        results.equal(tick(last + 61), ("pending", None, 1, 1), "61 seconds after the last heartbeat it is rescued")
+        results.equal(tick(last + 59), held, "59 seconds after the last heartbeat the job still has its lease")
+        results.equal(tick(last + 61), ("pending", None, 1, 1), "61 seconds after the last heartbeat the job is rescued")
         results.equal(conn.execute("SELECT outcome FROM jobq.attempts WHERE job_id = %s AND lease = %s",
-                                   (job, lease)).fetchall(), [("lost",)], "the attempt is on record as lost")
+                                   (job, lease)).fetchall(), [("lost",)], "the attempt is recorded as lost")
 
 
-# How fast a dead worker's job runs again
+# The time until the job of a dead worker runs again
 
 def _claim_and_hang(database, pipe):
     with connect(database) as conn:
@@ -212,10 +212,10 @@ def rescue_time(results, database):
             wait_until(lambda: again or again.extend(conn.execute(
                 "SELECT id, lease, extract(epoch FROM clock_timestamp())::float8 FROM jobq_claim('fast', 'heir')")
                 .fetchall()), timeout + 10, pause=0.01)
-            if results.check(again and again[0][0] == job, "a killed worker's job was claimed again"):
+            if results.check(again and again[0][0] == job, "the job of a killed worker was claimed again"):
                 measured.append(again[0][2] - beat)
                 conn.execute("SELECT jobq_complete(%s, %s)", again[0][:2])
-    results.note("a killed worker's job was claimed again after "
+    results.note("the job of a killed worker was claimed again after "
                  + ", ".join(f"{seconds:.3f}" for seconds in measured)
                  + f" s; heartbeat timeout {timeout} s, promised within {timeout + 2} s")
     results.check(measured and max(measured) <= timeout + 2,

@@ -1,6 +1,6 @@
-"""The statuses of a job, read from the table that the library is made from: who judges a run has no connection to ask.
+"""The statuses of a job, read from the table from which the library is generated, because the judges of a run have no connection.
 
-In SQL nobody needs a list: status < 'processing' waits, status > 'processing' has finished.
+SQL needs no list: status < 'processing' means that the job waits, status > 'processing' that it has finished.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Logs written by hand, as the witness would have read them: what the stories of the laws are told in."""
+"""Functions to write logs by hand as the witness would have read them, for the stories that test the laws."""
 
 import json
 from datetime import datetime, timezone
@@ -32,7 +32,7 @@ class Transaction:
         return self.write(Fact(client, self.xid, op, job, lease, json.dumps(detail), now, now))
 
     def job(self, job, status, **fields):
-        """The next version of a job; what is not named stays, and a lease goes with the status."""
+        """The next version of a job. Columns that are not named keep their values, except the lease, which follows the status."""
         row = self.log.rows.get(job, Job(id=job, run_at=stamp(self.log.time)))
         fields.setdefault("lease", row.lease if status == "processing" else None)
         if status == "processing" and row.status != "processing":
@@ -58,7 +58,7 @@ class Transaction:
 
 
 class Log:
-    """Starts as one job that was enqueued, claimed and completed properly."""
+    """Initially one job that was enqueued, claimed, and completed correctly."""
 
     def __init__(self):
         self.place = 0

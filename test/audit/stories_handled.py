@@ -1,4 +1,4 @@
-"""Stories of jobs that handlers run: for each law proper ones, and those that break it."""
+"""Stories of jobs that handlers run: for each law, correct ones and ones that break it."""
 
 
 def claim(log, job, lease, transaction=None):
@@ -6,7 +6,7 @@ def claim(log, job, lease, transaction=None):
 
 
 def complete(log, job, lease, effects=1):
-    """Not committed yet: the next claim may follow."""
+    """Not committed, so that the next claim may follow in the same transaction."""
     transaction = log.begin()
     for _ in range(effects):
         transaction.fact("effect", job, lease, client="executor 1")
@@ -55,7 +55,7 @@ def not_kept(log):
 
 
 def lost_with_its_executor(log):
-    """The rules of the stories allow for one."""
+    """The rules of the stories allow one lost executor."""
     begun(log)
     lose(log, 8, 1)
     claim(log, 8, 2)
@@ -68,7 +68,7 @@ def effect_doubled(log):
 
 
 def effect_missing(log):
-    """That of another job is there instead."""
+    """The effect of another job was written instead."""
     begun(log)
     log.begin().fact("effect", 7, 100, client="executor 1").job(8, "completed").commit()
 
@@ -100,12 +100,12 @@ CASES = {
     effect_of_a_failed_attempt: {"effects"}, effect_under_a_lost_lease: {"effects"}, robbed_of_its_lease: {"robbed"},
 }
 
-# What is there in the end: jobs, effects, attempts that did not complete; and whether anything is wrong.
+# The final rows: jobs, effects, attempts that did not complete; and whether anything is wrong.
 ENDS = {
     "each effect once": (((8, "completed"), (9, "completed")), ((8, 1), (9, 3)), ((9, 2),), False),
     "an effect missing": (((8, "completed"),), (), (), True),
     "an effect doubled": (((8, "completed"),), ((8, 1), (8, 2)), (), True),
     "an effect of an attempt that failed": (((8, "completed"),), ((8, 1),), ((8, 1),), True),
-    "an effect of a job that there is not": ((), ((8, 1),), (), True),
+    "an effect of a job that does not exist": ((), ((8, 1),), (), True),
     "a job left over": (((8, "pending"),), (), (), True),
 }

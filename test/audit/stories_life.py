@@ -1,4 +1,4 @@
-"""Stories of jobs, leases, keys and queues: for each law proper ones, and those that break it."""
+"""Stories of jobs, leases, keys, and queues: for each law, correct ones and ones that break it."""
 
 from stories import stamp
 
@@ -9,7 +9,7 @@ def proper(log):
 
 
 def long_life(log):
-    """Scheduled, promoted, failed, retried, lost, released, snoozed, cancelled on request, retried by hand, completed, deleted."""
+    """Scheduled, promoted, failed, retried, lost, released, snoozed, cancelled on request, retried manually, completed, deleted."""
     log.enqueue(8, "scheduled")
     log.server(8, "pending")
     log.claim(8, 1)
@@ -34,14 +34,14 @@ def long_life(log):
 
 
 def not_kept(log):
-    """A queue that keeps nothing: the completion deletes."""
+    """In a queue that keeps nothing, the completion deletes the job."""
     log.enqueue(8)
     log.claim(8, 1)
     log.begin().delete(8).fact("complete", 8, 1).commit()
 
 
 def written_down_later(log):
-    """A claim that is its whole transaction."""
+    """A claim that is a transaction of its own."""
     log.enqueue(8)
     log.server(8, "processing", lease=1)
     log.say("claimed", 8, 1, client="w0")
@@ -49,7 +49,7 @@ def written_down_later(log):
 
 
 def taken_back(log):
-    """An enqueue that finds out at last that its key is taken."""
+    """An enqueue that finally finds that its key is taken."""
     log.begin().job(8, "pending").delete(8).fact("met", 7, client="p0").commit()
 
 
@@ -194,7 +194,7 @@ def never_rescued(log):
 
 
 def held(log, queue="q", wanted_after=0.0, **fields):
-    """Heartbeats all the time."""
+    """The worker sends heartbeats all the time."""
     log.enqueue(8, queue=queue)
     log.claim(8, 1)
     log.begin().job(8, "processing", **fields).fact("cancel", 8, client="o0").commit()
@@ -235,7 +235,7 @@ def one_after_the_other(log):
 
 
 def handed_over(log):
-    """`replace` takes the key from a job that runs, and gives it to a new one, in one transaction."""
+    """`replace` takes the key from a running job and gives it to a new job, in one transaction."""
     keyed(log, 8)
     log.claim(8, 1)
     swap = log.begin().job(8, "processing", holds_key=None)
@@ -273,7 +273,7 @@ def full_queue(log):
 
 
 def at_the_same_moment(log):
-    """Nobody need know of what had not been committed when the call began, nor of what its client has not been told of."""
+    """A call need not see what was uncommitted when it began, or what had not yet been acknowledged to its client."""
     full(log, 1)
     one = log.begin().job(10, "pending", queue="full").fact("enqueue", 10, client="p1")
     log.enqueue(11, queue="full", client="p2")
@@ -335,7 +335,7 @@ def sent_to_another_home(log):
 
 
 def overtake(log, first, count, pause=1.0, **fields):
-    """Job 8 waits while later ones come and are claimed."""
+    """Job 8 waits while later jobs arrive and are claimed."""
     log.enqueue(8, **first)
     for job in range(9, 9 + count):
         log.enqueue(job, run_at=stamp(log.time), **fields)
@@ -357,7 +357,7 @@ def overtaken_by_more_urgent_ones(log):
 
 
 def overtaken_at_last_by_what_it_has_outgrown(log):
-    """Each second makes up for a step: after ten the others have no right to go first any more."""
+    """Each second is worth one step of priority: after ten seconds the other jobs must not go first any more."""
     overtake(log, {"queue": "aged", "priority": 10}, 40, queue="aged")
 
 
@@ -370,7 +370,7 @@ def overtaken_within_its_key(log):
 
 
 def take_turns(log, keys, pause=1.0):
-    """Job 8 of key a waits while jobs of these keys come and are claimed."""
+    """Job 8 of key a waits while jobs of these keys arrive and are claimed."""
     log.enqueue(8, queue="fair", concurrency_key="a", priority=9)
     for job, key in enumerate(keys, 9):
         log.enqueue(job, queue="fair", concurrency_key=key)
@@ -380,22 +380,22 @@ def take_turns(log, keys, pause=1.0):
 
 
 def turns_of_many(log):
-    """However many keys there are, each may have one job before a has one."""
+    """However many keys there are, each may have one job before key a has one."""
     take_turns(log, [f"k{number}" for number in range(50)])
 
 
 def turn_about(log):
-    """The key has been served; job 8 is its last by priority."""
+    """The key has been served; job 8 is its last job by priority."""
     take_turns(log, ["b", "a"] * 30)
 
 
 def turns_lost_now_and_then(log):
-    """Claims that were rolled back have served a, three times in a row."""
+    """Claims that were rolled back have served key a, three times in a row."""
     take_turns(log, ["b", "a"] * 30 + ["b"] * 4)
 
 
 def nobody_waited(log):
-    """A key may have one job after the other while no other one has any."""
+    """A key may have several jobs in a row while no other key has any."""
     for job in range(8, 48):
         log.enqueue(job, queue="fair", concurrency_key="b")
         log.run(job, job)

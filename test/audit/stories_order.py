@@ -1,4 +1,4 @@
-"""Stories of pauses, limits, groups and dependencies: for each law proper ones, and those that break it."""
+"""Stories of pauses, limits, groups, and dependencies: for each law, correct ones and ones that break it."""
 
 from stories import stamp
 from witness import Fact, Limit, Setting
@@ -17,7 +17,7 @@ def paused(log):
 
 
 def paused_while_claiming(log):
-    """The claim had reached the server before the pause was answered."""
+    """The claim had reached the server before the pause was acknowledged."""
     log.enqueue(8)
     claim = log.begin()
     asked = stamp(log.time)
@@ -30,7 +30,7 @@ def paused_while_claiming(log):
 
 
 def resumed(log):
-    """Who resumes a queue need not be told of by anybody."""
+    """The session that resumes a queue need not be told that it is paused."""
     paused_while_claiming(log)
     log.enqueue(9)
     log.run(9, 2)
@@ -62,7 +62,7 @@ def over_the_limit(log):
 
 
 def slot_not_yet_free(log):
-    """The completion has been written, and is not committed when the next job is claimed."""
+    """The completion has been written but not committed when the next job is claimed."""
     limited(log, 1, 8, 9)
     log.claim(8, 1)
     completion = log.begin().job(8, "completed").fact("complete", 8, 1)
@@ -72,7 +72,7 @@ def slot_not_yet_free(log):
 
 
 def slot_of_its_own(log):
-    """Who completes and claims in one transaction may use the slot at once."""
+    """A transaction that completes and claims may use the slot at once."""
     limited(log, 1, 8, 9)
     log.claim(8, 1)
     both = log.begin().job(8, "completed").fact("complete", 8, 1)
@@ -81,7 +81,7 @@ def slot_of_its_own(log):
 
 
 def slot_handed_on(log):
-    """While that transaction is open it holds one slot, however it ends: there is another one for somebody else."""
+    """While that transaction is open it holds one slot, however it ends, so another slot is free."""
     limited(log, 2, 8, 9, 10)
     log.claim(8, 1)
     both = log.begin().job(8, "completed").fact("complete", 8, 1).job(9, "processing", lease=2).fact("claim", 9, 2)
@@ -128,7 +128,7 @@ def own_limit_of_a_key(log):
 
 
 def limit_lowered(log):
-    """What runs goes on; the next has to wait until enough have ended."""
+    """Running jobs continue; the next one has to wait until enough of them have ended."""
     limited(log, 3, 8, 9, 10)
     log.claim(8, 1)
     log.claim(9, 2)
@@ -160,7 +160,7 @@ def limit_removed(log):
 
 
 def limit_kept_by_the_server(log):
-    """The tick writes the row too, for reasons of its own; the limit is what it was."""
+    """The tick also updates the row of the limit, which leaves the limit unchanged."""
     limited(log, 1, 8, 9)
     log.begin().write(Limit("q", "", 1)).commit()
     log.claim(8, 1)
@@ -193,7 +193,7 @@ def grouped(log, *jobs, client="p0"):
 
 
 def a_group(log):
-    """The second is let go after the first, which keeps its place while it waits for its retry."""
+    """The second job is unblocked after the first one, which keeps its place while it waits for its retry."""
     grouped(log, 8, 9)
     log.server(8, "pending")
     log.claim(8, 1)
@@ -205,7 +205,7 @@ def a_group(log):
 
 
 def a_group_in_one_go(log):
-    """The commit that ends the first lets the second go."""
+    """The commit that ends the first job unblocks the second one."""
     grouped(log, 8, 9)
     log.server(8, "pending")
     log.claim(8, 1)
@@ -214,7 +214,7 @@ def a_group_in_one_go(log):
 
 
 def two_after_one(log):
-    """The same with two that follow."""
+    """The same with two jobs that follow."""
     grouped(log, 8, 9, 10)
     log.server(8, "pending")
     log.claim(8, 1)
@@ -224,7 +224,7 @@ def two_after_one(log):
 
 
 def let_go_by_a_worker(log):
-    """A worker lets a job go, and has not ended the head."""
+    """A worker unblocks a job without having ended the head."""
     grouped(log, 8)
     log.begin().job(8, "pending").fact("complete", 7, 1).commit()
     log.run(8, 2)
@@ -239,7 +239,7 @@ def two_of_a_group(log):
 
 
 def let_go_too_early(log):
-    """The completion of the first has been written, and is not committed when the second is let go."""
+    """The completion of the first job has been written but not committed when the second one is unblocked."""
     grouped(log, 8, 9)
     log.server(8, "pending")
     log.claim(8, 1)
@@ -250,7 +250,7 @@ def let_go_too_early(log):
 
 
 def place_lost(log):
-    """A retry lets the next one in."""
+    """A retry unblocks the next job."""
     grouped(log, 8, 9)
     log.server(8, "pending")
     log.claim(8, 1)
@@ -270,7 +270,7 @@ def wrong_order(log):
 
 
 def late_commit(log):
-    """Job 8 commits when 9 runs already, and nobody can blame who let 9 go."""
+    """Job 8 commits when 9 is already running, so the transaction that unblocked 9 made no mistake."""
     late = log.begin().job(8, "blocked", group_key="g").fact("enqueue", 8, client="p1")
     grouped(log, 9)
     log.server(9, "pending")
@@ -281,7 +281,7 @@ def late_commit(log):
 
 
 def late_commit_forgotten(log):
-    """The same, but then 10 goes before 8, which had been seen when 9 ended."""
+    """The same, but then 10 runs before 8, which was visible when 9 ended."""
     late = log.begin().job(8, "blocked", group_key="g").fact("enqueue", 8, client="p1")
     grouped(log, 9, 10)
     log.server(9, "pending")
@@ -312,7 +312,7 @@ def after_its_dependencies(log):
 
 
 def met_by_another(log):
-    """A later call that finds the job under its unique key adds nothing to it."""
+    """A later call that finds the job by its unique key adds no dependency to it."""
     log.enqueue(8)
     log.begin().fact("enqueue", 8, client="p1", depends_on=[9]).commit()
     log.enqueue(9)
@@ -392,7 +392,7 @@ def dependent_left_waiting(log):
 
 
 def retried_before_it_was_seen(log):
-    """The dependency fails and comes back at once: whoever depends on it waits for its next end."""
+    """The dependency fails and is retried at once: its dependents wait for its next end."""
     log.enqueue(8)
     log.enqueue(9, "blocked", depends_on=[8], run="run")
     log.claim(8, 1)
@@ -405,7 +405,7 @@ def retried_before_it_was_seen(log):
 
 
 def retried_too_late(log):
-    """The same after ten seconds in which nothing held the other one up."""
+    """The same, after ten seconds in which nothing blocked the dependent."""
     log.enqueue(8)
     log.enqueue(9, "blocked", depends_on=[8], run="run")
     log.claim(8, 1)

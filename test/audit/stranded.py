@@ -1,11 +1,11 @@
-"""Is a job that can be claimed ever passed over for good?
+"""Tests whether a claimable job is ever skipped permanently.
 
-Claims skip what shared memory says is empty. Clients do at random, all at once, everything that could make this
-wrong; now and then all of them stop, and a plain worker claims until it is told that there is nothing. Every job
-that was pending before must have been claimed then, at once, also those that were inserted with triggers disabled.
+Claims skip what shared memory says is empty. Clients do at random and concurrently everything that could make this information
+wrong. From time to time all of them stop, and a plain worker claims until a claim finds nothing. Every job that was pending before
+must have been claimed by then, also if it was inserted with triggers disabled.
 
 With JOBQ_AUDIT_EXPECT=stranded, for a library with the planted defect jobs_not_published, it passes only if
-jobs are found stranded.
+stranded jobs are found.
 """
 
 import json
@@ -21,11 +21,11 @@ from support import Results, connect, scratch_database, wait_until
 CLIENTS = 8
 PHASES = 14
 SECONDS = 1.3                   # of each phase
-MOMENT = 8.0                    # what the repair may take on a busy machine
+MOMENT = 8.0                    # how long the repair may take on a busy machine
 QUEUE = "stranded"
 KINDS = ("", "a", "b")
 APPLICATION = "jobq stranded"
-# What clients that get in each other's way are told: serialization, deadlock, lock timeout, gone prepared transaction.
+# Errors of clients that interfere: serialization, deadlock, lock timeout, prepared transaction that does not exist.
 EXPECTED = {"40001", "40P01", "55P03", "42704", "55000"}
 
 JOBS = ("(SELECT id, lease FROM jobq.jobs WHERE queue = 'stranded' AND status = ANY (%s::jobq.job_status[])"
@@ -40,7 +40,7 @@ processes = multiprocessing.get_context("fork")
 
 
 class Client:
-    """Does one thing after the other; each begins and ends outside of a transaction."""
+    """Executes one action after another; each begins and ends outside a transaction."""
 
     def __init__(self, database, number, seed, two_phases, unexpected):
         self.database = database
@@ -95,7 +95,7 @@ class Client:
             self.conn.close()
             self.conn = None
 
-    # What several actions do
+    # Functions that several actions use
 
     def kind(self):
         return self.random.choice(KINDS)
@@ -159,7 +159,7 @@ class Client:
                 self.sql("SELECT jobq_complete(%s, %s)", job, lease)
 
     def claim_until_empty(self):
-        """Keeps the queue short: then the others learn that lanes are empty."""
+        """Keeps the queue short, so that the other sessions learn that lanes are empty."""
         for _ in range(20):
             taken = self.take(100)
             if not taken:
@@ -198,7 +198,7 @@ class Client:
         self.end()
 
     def claim_and_keep(self):
-        """Left to the rescue."""
+        """The job is left to the rescue."""
         self.take(1)
 
     def give_back(self):
@@ -207,7 +207,7 @@ class Client:
                                        "jobq_fail(%s, %s, 'soon', '100 ms')", "jobq_complete(%s, %s)"))
             self.sql("SELECT " + call, job, lease)
 
-    # Two phases
+    # Prepared transactions
 
     def prepare(self):
         if self.sql("SHOW max_prepared_transactions")[0][0] == "0":
@@ -279,7 +279,7 @@ class Client:
             self.end(0.8)
 
     def silent(self):
-        """What logical replication does: nothing is filled or followed."""
+        """Like logical replication: no trigger fills columns or follows the change."""
         self.sql("SET session_replication_role = replica")
         kind = self.kind()
         self.sql(SILENT, kind, self.priority(), kind, self.random.choice((1, 30)))
@@ -296,7 +296,7 @@ class Client:
         self.end(0.8)
 
     def rebuild(self):
-        """The table and its indexes get new files, for good or not."""
+        """The table and its indexes get new files, in a transaction that is committed or rolled back."""
         self.sql("BEGIN")
         self.sql("SET LOCAL lock_timeout = '60 ms'")
         self.sql(self.random.choice((
@@ -313,7 +313,7 @@ def _run_client(database, number, seed, two_phases, until, done, unexpected):
 
 
 def terminate_some(conn, until, choose):
-    """Ends sessions at random moments; returns how many."""
+    """Terminates sessions at random moments; returns their number."""
     count = 0
     while time.monotonic() < until:
         time.sleep(choose.random() * 0.4)
@@ -336,7 +336,7 @@ def all_gone(conn):
 
 
 def claim_all(conn):
-    """A plain worker: claims until there is nothing."""
+    """A plain worker claims until a claim finds nothing."""
     claimed = 0
     while True:
         got = conn.execute("SELECT count(jobq_complete(id, lease)) FROM jobq_claim('stranded', 'plain', 100)").fetchone()[0]
@@ -346,14 +346,14 @@ def claim_all(conn):
 
 
 def claimable(conn):
-    """The ids of the jobs that can be claimed now: those that somebody holds, a prepared transaction for example, cannot."""
+    """The ids of the jobs that can be claimed now. Locked jobs, for example those of a prepared transaction, cannot be claimed."""
     return {row[0] for row in conn.execute(
         "SELECT id FROM jobq.jobs WHERE queue = 'stranded' AND status = 'pending'"
         " FOR NO KEY UPDATE SKIP LOCKED")}
 
 
 def drain(conn):
-    """Returns how many jobs were claimed, and those that were pending before and are left behind."""
+    """Returns the number of claimed jobs, and the jobs that were pending before and have not been claimed."""
     before = claimable(conn)
     claimed = claim_all(conn)
     passed_over = before & claimable(conn)
@@ -361,7 +361,7 @@ def drain(conn):
 
 
 def drain_for_good(conn):
-    """The same until nothing is unfinished: delayed and lost jobs follow. Returns what is left in the end."""
+    """The same until no job is unfinished, including delayed and lost jobs. Returns the jobs that are left."""
     passed_over = set()
     end = time.monotonic() + MOMENT
     while True:
@@ -376,7 +376,7 @@ def drain_for_good(conn):
 def phase(results, database, number, seed, totals):
     done, unexpected = processes.Queue(), processes.Queue()
     until = time.monotonic() + SECONDS
-    # Each COMMIT PREPARED makes all sessions forget what they know: not in every phase.
+    # Each COMMIT PREPARED makes all sessions forget what they know, so it is not used in every phase.
     two_phases = number % 4 == 1
     clients = [processes.Process(target=_run_client,
                                  args=(database, f"{number}.{n}", seed, two_phases, until, done, unexpected))
@@ -428,7 +428,7 @@ def main():
                 conn.execute("SELECT jobq_enqueue('stranded', kind => %s)", (kind,))
             came = wait_until(lambda: conn.execute("SELECT bool_or(rounds > 0) FROM jobq.workers"
                                                    " WHERE database = current_database()").fetchone()[0], 30)
-            results.check(came, "a background worker comes by: there are empty ranges")
+            results.check(came, "a background worker runs, and there are empty ranges")
         totals, stranded = {}, {}
         for number in range(PHASES):
             passed_over = phase(results, database, number, seed, totals)
@@ -440,11 +440,11 @@ def main():
         if planted:
             results.check(stranded, f"jobs are found stranded: { {n: len(ids) for n, ids in stranded.items()} }")
         else:
-            results.equal(stranded, {}, "no claim that found nothing passed a job over")
+            results.equal(stranded, {}, "no claim that found nothing has skipped a job")
             with connect(database) as conn:
                 passed_over, left = drain_for_good(conn)
             results.equal(sorted(passed_over), [], "nor later")
-            results.equal(left, [], "nothing is left")
+            results.equal(left, [], "no job is left")
     results.finish()
 
 

@@ -1,6 +1,6 @@
-"""What every script of the audit needs: a database of its own, and results that can be counted.
+"""Functions for all scripts of the audit: a database of its own for each, and results that are counted.
 
-The server is named by PGHOST, PGPORT and PGUSER; PGDATABASE is where databases are created from.
+PGHOST, PGPORT, and PGUSER name the server; new databases are created from a connection to PGDATABASE.
 """
 
 import os
@@ -14,7 +14,7 @@ from psycopg import sql
 
 
 def connect(database=None, **options):
-    """A connection in autocommit mode: a transaction block is opened where a test means one."""
+    """A connection in autocommit mode; tests open transaction blocks explicitly."""
     if database is not None:
         options["dbname"] = database
     return psycopg.connect(autocommit=True, **options)
@@ -22,7 +22,7 @@ def connect(database=None, **options):
 
 @contextmanager
 def scratch_database(label):
-    """A new database with the extension; dropped at the end, whatever happens."""
+    """A new database with the extension; it is always dropped at the end."""
     name = f"jobq_{label}_{os.getpid()}_{random.SystemRandom().randrange(10**6)}"
     identifier = sql.Identifier(name)
     with connect() as admin:
@@ -38,7 +38,7 @@ def scratch_database(label):
 
 @contextmanager
 def scratch_role(label):
-    """A role that may log in, for handlers; dropped at the end. Databases in which it has rights must be gone by then."""
+    """A login role for handlers; it is dropped at the end. Databases in which it has privileges must be dropped before."""
     name = f"jobq_{label}_{os.getpid()}_{random.SystemRandom().randrange(10**6)}"
     with connect() as admin:
         admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
@@ -50,7 +50,7 @@ def scratch_role(label):
 
 
 def wait_until(condition, seconds, pause=0.02):
-    """Polls until condition() is true; False when it did not become true in time."""
+    """Polls until condition() is true; returns False if that does not happen in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

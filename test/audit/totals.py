@@ -1,4 +1,4 @@
-"""The totals of jobq_metrics against what happened: each committed version of each job, as the witness saw it."""
+"""Compares the totals of jobq_metrics with each committed version of each job, as the witness saw it."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ FROM jobq_metrics()
 
 
 def told(conn):
-    """What jobq_metrics says, summed up over all queues and kinds."""
+    """The totals of jobq_metrics, summed up over all queues and kinds."""
     cursor = conn.execute(TOLD)
     return {column.name: value or 0 for column, value in zip(cursor.description, cursor.fetchone())}
 
@@ -37,7 +37,7 @@ def happened(world):
         totals["deleted"] += after is None
         totals["claimed"] += runs and not ran
         totals["ended"] += ran and not runs
-        # One that is completed and not kept goes at once: nobody else deletes a job that runs.
+        # A job that is completed and not kept is deleted at once. No other transaction deletes a running job.
         totals["completed"] += after == "completed" != before or (ran and after is None)
         totals["failed"] += after == "failed" != before
         totals["cancelled"] += after == "cancelled" != before

@@ -1,11 +1,11 @@
-"""What really happened to the jobs, from the server's own log of all changes.
+"""The real changes of jobs, from the server's own log of all changes.
 
-A logical replication slot keeps every committed version of every row: who wrote it (the transaction), where it
-stands in the log, and where its transaction's commit stands. A transaction that has seen another one's outcome
-writes behind that one's commit. So the order of two facts is a comparison of two positions: no clock, no client's
-word, and no trigger that would lead jobq another way than it goes for its users.
+A logical replication slot contains every committed version of every row: the transaction that wrote it, its position in the log,
+and the position of the commit of its transaction. A transaction that has seen the outcome of another one writes after its commit.
+Therefore, comparing two positions gives the order of two facts, without a clock, the word of a client, or a trigger that would
+change the behavior of jobq.
 
-Needs wal_level = logical. A position is (LSN, number), where the number tells the rows of one record apart.
+Needs wal_level = logical. A position is (LSN, number), where the number distinguishes the rows of one record.
 """
 
 import struct
@@ -18,7 +18,7 @@ PUBLICATION = "witness"
 POSTGRES_EPOCH = 946684800
 CHUNK = 20000
 
-# What the laws look at.
+# The tables that the laws use.
 JOB_COLUMNS = (
     "id", "queue", "kind", "priority", "status", "run_at", "attempts", "max_attempts", "lease", "started_at",
     "worker_id", "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
@@ -77,10 +77,10 @@ class Limit(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A row that a client wrote in the transaction that it is about."""
+    """A row that a client wrote in the transaction that it describes."""
 
     client: str
-    number: int         # of the client's transaction
+    number: int         # number of the client's transaction
     op: str
     job: int = None
     lease: int = None
@@ -92,9 +92,9 @@ class Fact(NamedTuple):
 class Change(NamedTuple):
     place: tuple        # position of the row's record
     commit: tuple       # position of its transaction's commit
-    time: float         # of the commit, by the server's clock
+    time: float         # of the commit, on the server's clock
     xid: int
-    row: object         # Job, Attempt, Setting, Limit or Fact; of a deletion only the key is set
+    row: object         # Job, Attempt, Setting, Limit, or Fact; for a deletion only the key is set
     deleted: bool = False
 
 
@@ -108,11 +108,11 @@ CREATE TABLE facts (client text, number int, op text, job bigint, lease bigint, 
 
 
 def watch(conn):
-    """From here on everything is on record."""
+    """Starts recording all changes."""
     conn.execute(FACTS)
     conn.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE jobq.jobs ({', '.join(JOB_COLUMNS)}),"
                  " jobq.queue_settings (queue, paused), jobq.limit_settings (queue, key, max_running), facts")
-    # An attempt is only ever added, or goes with its job: it needs no identity.
+    # An attempt is only inserted, or deleted with its job, so it needs no replica identity.
     conn.execute("CREATE PUBLICATION witness_attempts FOR TABLE jobq.attempts (job_id, lease, outcome)"
                  " WITH (publish = 'insert')")
     conn.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (SLOT,))
@@ -139,16 +139,16 @@ def changes(conn):
 
 
 class Reader:
-    """Understands what the server's own output plugin, pgoutput, says (protocol version 1)."""
+    """Parses the messages of the server's output plugin pgoutput (protocol version 1)."""
 
     def __init__(self):
         self.tables = {}        # number: (type of its rows, names of its columns)
         self.number = 0
-        self.open = []          # changes of the transaction that is being read
+        self.open = []          # changes of the transaction that is being parsed
         self.xid = None
 
     def read(self, lsn, message):
-        """The changes of the transaction that ends with this message; else nothing."""
+        """Returns the changes of the transaction that this message ends; otherwise nothing."""
         kind = message[:1]
         if kind == b"B":
             _, _, self.xid = struct.unpack_from("!qqi", message, 1)
@@ -216,5 +216,5 @@ class Reader:
 
 @lru_cache(1 << 18)
 def seconds(timestamp):
-    """The server's text of a timestamptz, with TimeZone = UTC, as seconds."""
+    """Converts the server's text of a timestamptz, with TimeZone = UTC, to seconds."""
     return datetime.fromisoformat(timestamp).timestamp()

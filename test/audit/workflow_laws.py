@@ -1,6 +1,6 @@
-"""The laws of durable steps, for the run in workflows.py: what the flows did and were told, against what they were to do.
+"""The laws of durable steps for workflows.py: compares what the flows did and were told with what they had to do.
 
-Every list is what the database has at the end. What a worker was told it has written down in the transaction in which it was told.
+Every list shows the final contents of the database. A worker records what it was told in the transaction in which it was told.
 """
 
 from collections import defaultdict
@@ -11,20 +11,20 @@ KINDS = {
     "effect doubled": "effect that happened twice",
     "effect missing": "effect that never happened",
     "step changed": "step whose first result was not kept",
-    "spawned twice": "flow with other children than those that it was to have, once each",
+    "spawned twice": "flow whose children are not exactly the planned ones, each once",
     "results differ": "results that are not those of the children",
-    "signal not the first": "signal that was told though another one was first, or that nobody sent",
-    "timeout invented": "timeout where none was set, or not where nothing could come",
-    "deadline moved": "deadline that did not stay what it was first",
-    "held while waiting": "lease, slot or worker of a job that waits",
-    "limit exceeded": "limit that did not hold",
-    "sleeps for good": "job that waits though what it awaits has come",
+    "signal not the first": "signal that was delivered although another one was first, or that was never sent",
+    "timeout invented": "timeout where none was set, or no timeout where no signal could arrive",
+    "deadline moved": "deadline that changed",
+    "held while waiting": "lease, slot, or worker of a waiting job",
+    "limit exceeded": "limit that was exceeded",
+    "sleeps for good": "job that waits although the awaited event has occurred",
 }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What flow `number` does."""
+    """The plan of flow `number`."""
     number: int
 
     @property
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def parts_begin_late(self):
-        """Long behind that timeout. The others race with theirs."""
+        """Long after that timeout. The signals of other flows race with their timeouts."""
         return self.number % 8 == 7
 
     @property
@@ -75,9 +75,9 @@ class Run:
     told: list = field(default_factory=list)       # (id, step, answer): "done ...", "ready ...", "timeout ...", each time
     saved: list = field(default_factory=list)      # (id, step, state, result)
     children: list = field(default_factory=list)   # (parent, child, part)
-    sent: list = field(default_factory=list)       # (event as sent_event() says, payload, was new)
-    deadlines: list = field(default_factory=list)  # (id, step, until), each time it was looked at
-    seen: list = field(default_factory=list)       # (law, text): what an observer has seen meanwhile
+    sent: list = field(default_factory=list)       # (event as returned by sent_event(), payload, whether it was new)
+    deadlines: list = field(default_factory=list)  # (id, step, until), each time it was read
+    seen: list = field(default_factory=list)       # (law, text): violations that the observer has seen during the run
 
 
 def sent_event(flow, number):
@@ -124,7 +124,7 @@ def _judge_effects(run, found):
             found["effect doubled"].append(f"flow {number}: {name}")
     for _, number, status, _ in run.flows:
         if status == "completed":
-            # Those that awaited any of their parts, or not for long, may have ended before these.
+            # Flows that waited for any of their parts, or only for a short time, may have ended before their children.
             found["effect missing"] += [f"flow {number}: {name}" for name in effects_of(Plan(number)) if not count[number, name]]
 
 
@@ -154,7 +154,7 @@ def _judge_waits(run, numbers, found):
             found["signal not the first"].append(f"{event}: {payloads} were new")
     part_of = {child: part for _, child, part in run.children}
     for flow, step, state, result in run.saved:
-        # Of one that still waits its flow tells.
+        # The flow of a child that is still waiting is reported instead.
         if flow not in numbers or state == "waiting":
             continue
         plan = Plan(numbers[flow])

@@ -1,11 +1,11 @@
-"""Durable steps under faults: jobs step, sleep, spawn and await children and signals, while workers and the server are killed.
+"""Durable steps under faults: jobs step, sleep, and spawn and await children and signals, while workers and the server are killed.
 
-Six workers run flows and three their children, two signallers race for each signal. All of them die at random, by their own hand between
-any two statements, by SIGKILL, and with their sessions; some fall silent and go on with a lease that is lost. Some times a backend is killed
-with SIGKILL, so that the server crashes and recovers. An observer looks whether what waits holds anything. Then the faults end, and all
-flows must come to theirs. workflow_laws.py judges.
+Six workers run flows, three run their children, and two signallers race to send each signal. All of them die at random: they kill
+themselves between any two statements, they are killed with SIGKILL, and their sessions are terminated. Some fall silent and continue
+with a lost lease. Sometimes a backend is killed with SIGKILL, so that the server crashes and recovers. An observer checks whether a
+waiting job holds anything. Then the faults end, and all flows must complete. workflow_laws.py judges the result.
 
-JOBQ_AUDIT_SECONDS=n says how long the faults go on (30), JOBQ_AUDIT_SEED=n repeats the random choices, not their timing. With
+JOBQ_AUDIT_SECONDS=n is the duration of the faults (default 30). JOBQ_AUDIT_SEED=n repeats the random choices, but not their timing. With
 JOBQ_AUDIT_EXPECT=law, for a library with a planted defect, it passes only if that law is broken.
 """
 
@@ -24,11 +24,11 @@ from workflow_laws import KINDS, Plan, Run, judge, sent_event
 processes = multiprocessing.get_context("fork")
 
 FLOW_WORKERS, PART_WORKERS, SIGNALLERS = 6, 3, 2
-LIMIT = 4               # of flows at once: fewer than workers
-UNFINISHED = 60         # flows under way
+LIMIT = 4               # of concurrent flows; fewer than workers
+UNFINISHED = 60         # flows in progress
 CRASHES = 3
 PATIENCE = 90           # seconds without progress before a flow counts as asleep
-IMPATIENCE = 15         # the same where that is what is to be found
+IMPATIENCE = 15         # the same if a sleeping flow is expected
 SILENCE = 1.5           # longer than the heartbeat timeout
 LATE = 2                # seconds
 
@@ -44,7 +44,7 @@ SET_UP = f"""
 
 
 class Stop:
-    """A flag without a lock. An Event has one, and who is killed with -9 while it looks at that keeps it: then all stand still."""
+    """A flag without a lock. An Event has a lock, and a process that is killed while it holds the lock would block all others."""
 
     def __init__(self):
         self.flag = processes.RawValue("b", 0)
@@ -57,11 +57,11 @@ class Stop:
 
 
 class Lost(Exception):
-    """The job is somebody else's, or waits: this worker is done with it."""
+    """The worker has lost the job, or the job waits; the worker is done with it."""
 
 
 class Client:
-    """A process that lives until it is killed. Sessions that end are begun anew."""
+    """A process that runs until it is killed. It replaces sessions that end."""
 
     def __init__(self, database, name, seed, stop, begun):
         self.database, self.name, self.stop, self.begun = database, name, stop, begun
@@ -77,7 +77,7 @@ class Client:
             except Lost:
                 pass
             except psycopg.Error as error:
-                # A crash or a terminated session; JQ001: the lease was lost, and what was written is rolled back.
+                # A crash or a terminated session. JQ001: the lease was lost, and what was written is rolled back.
                 if error.sqlstate not in ("JQ001", "40001"):
                     self.conn = None
                     time.sleep(0.05)
@@ -142,7 +142,7 @@ class FlowWorker(Client):
             raise Lost
 
     def spawn(self, job, lease, plan):
-        # A run is long where all is slow, the next turn of the flow too.
+        # On a slow machine the run takes long, and so does the next turn of the flow.
         late = max(LATE, (time.monotonic() - self.begun) / 5)
         when = {"run_at": (datetime.now(timezone.utc) + timedelta(seconds=late)).isoformat()} if plan.parts_begin_late else {}
         specs = [{"queue": "parts", "payload": {"flow": plan.number, "part": part}} | when for part in range(plan.parts)]
@@ -177,7 +177,7 @@ class PartWorker(Client):
 
 
 class Signaller(Client):
-    """Before a flow waits, while it does, and at the very moment; each signal by whoever comes first."""
+    """Before a flow waits, while it waits, and at the same moment; each signal is sent by the first signaller that gets to it."""
 
     def turn(self):
         flows = self.conn.execute("SELECT id, (payload->>'flow')::int FROM jobq.jobs"
@@ -268,7 +268,7 @@ class Stage:
             self.terminated += len(ended or ())
 
     def crash(self, observer):
-        """A backend that dies takes the whole server along."""
+        """A backend that is killed makes the whole server restart."""
         pids = observer.ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'jobq workflows %' AND pid <> pg_backend_pid() LIMIT 1")
         if pids:
             observer.ask(f"COPY (SELECT 1) TO PROGRAM 'kill -9 {pids[0][0]}'")
@@ -288,7 +288,7 @@ LEFT = """SELECT count(*) FILTER (WHERE status <= 'processing'), count(*) FILTER
 
 
 def drain(stage, observer, patience):
-    """Without faults from outside; those that clients bring about themselves go on."""
+    """Without external faults; the clients still cause faults themselves."""
     done, progress = None, time.monotonic()
     while time.monotonic() - progress < patience:
         stage.keep_alive()
@@ -312,7 +312,7 @@ def final_state(conn, run):
     run.sent = conn.execute("SELECT event, payload, was_new FROM sent").fetchall()
 
 
-# What some flows must have been told for the run to mean anything.
+# Answers that some flows must have got for the run to be meaningful.
 ANSWERS = tuple((wait, state) for wait in ("joined", "delivered") for state in ("ready", "timeout"))
 
 
@@ -322,7 +322,7 @@ def all_happened(observer):
 
 
 def play(results, seconds, longest, seed, patience):
-    """Faults for so many seconds, or until each kind of answer has come: a slow machine gets there later."""
+    """Injects faults for a number of seconds, or longer until each kind of answer has occurred, because a slow machine takes longer."""
     run = Run()
     with scratch_database("workflows") as database:
         with connect(database) as conn:
@@ -365,12 +365,12 @@ def main():
         results.finish()
     for kind, meaning in KINDS.items():
         results.equal(len(found[kind]), 0, f"no {meaning}")
-    # The run means nothing if its faults did not happen, and if nothing waited.
+    # The run is meaningless if its faults did not happen or if nothing waited.
     results.check(len(run.flows) == stage.flows and stage.flows > UNFINISHED, "flows came and went", f"{len(run.flows)} of {stage.flows}")
     results.check(stage.killed > 0 and lost > 0, "clients were killed, and attempts lost with them", f"{stage.killed}, {lost}")
     results.check(stage.crashed > 0, "the server crashed")
     for wait, state in ANSWERS:
-        results.check(any(step == wait and answer.startswith(state) for _, step, answer in run.told), f"some were told: {wait}, {state}")
+        results.check(any(step == wait and answer.startswith(state) for _, step, answer in run.told), f"some flows were told: {wait}, {state}")
     results.finish()
 
 

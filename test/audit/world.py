@@ -1,6 +1,6 @@
-"""The changes that the witness saw, sorted into what the laws ask for: lives of jobs, leases, settings in force.
+"""The changes that the witness saw, arranged for the laws: lives of jobs, leases, and settings in force.
 
-Nothing is judged here. All comparisons are of places in the server's log.
+Nothing is judged here. All comparisons are comparisons of positions in the server's log.
 """
 
 from bisect import bisect_left
@@ -11,13 +11,13 @@ from witness import Attempt, Fact, Job, Limit, Setting, seconds
 
 FINISHED = set(statuses.FINISHED)
 WAITING = set(statuses.WAITING)
-COMPLETES = {"complete", "effect"}   # what a client, and what a handler writes in the transaction that completes
-EXECUTOR = "backend:executor"   # the name of all that run handlers, as a worker
-SERVER = "the server"   # a transaction without facts: the background worker, or a tick by hand
+COMPLETES = {"complete", "effect"}   # facts of a client and of a handler in the transaction that completes a job
+EXECUTOR = "backend:executor"   # the worker id of all executors
+SERVER = "the server"   # a transaction without facts: the background worker or jobq_tick()
 
 
 class Step:
-    """A job from one version to the next."""
+    """A change of a job from one version to the next."""
 
     __slots__ = ("before", "after", "change")
 
@@ -31,7 +31,7 @@ class Step:
 
 
 class Span:
-    """From a step until another one: in force from its writing, and over when the other's transaction has committed."""
+    """A period from one step to another: it begins when the first is written and ends when the second has been committed."""
 
     __slots__ = ("job", "start", "end")
 
@@ -41,7 +41,7 @@ class Span:
         self.end = None         # Step or None
 
     def covers(self, change):
-        """Whether it goes on when `change` is written. What its own transaction has ended is over for it."""
+        """Whether the span includes the moment at which `change` is written. For the transaction that ends it, it ends at once."""
         if self.start.change.place >= change.place:
             return False
         if self.end is None:
@@ -51,15 +51,15 @@ class Span:
 
 
 class World:
-    """The changes, sorted into what the laws ask for."""
+    """The changes, arranged for the laws."""
 
     def __init__(self, changes):
         self.facts, self.attempts, self.steps, self.settings, self.limits = [], [], [], [], []
-        self.ops = defaultdict(set)             # xid: what its facts say
+        self.ops = defaultdict(set)             # xid: the operations in its facts
         self.told = defaultdict(list)           # xid: its facts
         self.history = defaultdict(list)        # job: its steps
         self.clients = defaultdict(list)        # client: its facts
-        self.begun = {}                         # xid: the place of its first change
+        self.begun = {}                         # xid: the position of its first change
         last = {}
         for change in changes:
             row = change.row
@@ -81,12 +81,12 @@ class World:
             elif isinstance(row, Limit):
                 self.limits.append(change)
         for job, steps in list(self.history.items()):
-            # Taken back before anybody could see it: an enqueue that met a key which had been freed, and kept, meanwhile.
+            # Deleted before another session could see it: an enqueue found that its key had been freed and kept in the meantime.
             if steps[0].change.xid == steps[-1].change.xid and steps[-1].after is None:
                 del self.history[job], last[job]
                 self.steps = [step for step in self.steps if step.change.row.id != job]
         self.last = last
-        # How each job came: later calls may have met it under its unique key, and say the same of it.
+        # How each job was created. Later calls may have found it by its unique key and recorded the same.
         self.enqueued = {}
         for fact in self.facts:
             job = fact.row.job
@@ -94,7 +94,7 @@ class World:
                 self.enqueued.setdefault(job, fact)
 
     def spans(self, begins, goes_on):
-        """Per job, from the step for which begins() holds until the one after which goes_on() does not."""
+        """The spans of each job, from a step for which begins() holds until a step after which goes_on() does not."""
         found = []
         for job, steps in self.history.items():
             span = None
@@ -108,23 +108,23 @@ class World:
         return found
 
     def leases(self):
-        """From each claim until the end of its lease."""
+        """The spans from each claim until the end of its lease."""
         return self.spans(lambda step: step.after and step.after.status == "processing",
                           lambda span, step: step.after and step.after.status == "processing"
                           and step.after.lease == span.start.after.lease)
 
     def is_handled(self, span):
-        """Whether the lease is an executor's: it has no clock, and nobody but the handler writes facts."""
+        """Whether the lease belongs to an executor, which has no clock and whose facts are written only by handlers."""
         return span.start.after.worker_id == EXECUTOR
 
     def claims(self):
-        """Each lease, with the time at which the statement that claimed it had reached the server, where that is known."""
+        """Each lease with the time at which the statement that claimed it reached the server, if that is known."""
         asked = {(fact.xid, fact.row.job): seconds(fact.row.asked) for fact in self.facts if fact.row.op == "claim"}
         for span in self.leases():
             yield span, asked.get((span.start.change.xid, span.job))
 
     def state_at(self, job, change):
-        """The version of a job that is committed, or its own, when `change` is written."""
+        """The version of a job that is committed, or that its own transaction has written, when `change` is written."""
         state = None
         for step in self.history.get(job, ()):
             if step.change.commit < change.place or (step.change.xid == change.xid and step.change.place < change.place):
@@ -132,7 +132,7 @@ class World:
         return state
 
     def seen_from(self, change):
-        """When everybody certainly saw the transaction of `change`: the place and the time of the next one of its client."""
+        """When the transaction of `change` was visible to all: position and time of the next transaction of its client."""
         for fact in self.told.get(change.xid, ())[:1]:
             facts = self.clients[fact.row.client]
             for later in facts[bisect_left(facts, change.commit, key=lambda fact: fact.place):]:
@@ -141,7 +141,7 @@ class World:
         return None
 
     def known_to(self, change, xid):
-        """Whether the transaction of `change` was certainly over when a client began to ask for what `xid` did."""
+        """Whether the transaction of `change` had certainly ended when a client sent the request for what `xid` did."""
         asking, telling = self.told.get(xid, ())[:1], self.told.get(change.xid, ())[:1]
         if asking and telling and asking[0].row.client == telling[0].row.client:
             return change.commit < self.begun[xid]
@@ -150,17 +150,17 @@ class World:
 
 
 class Settings:
-    """The values that something had, and which of them a statement may have met."""
+    """The values that something had, and which of them a statement may have seen."""
 
     def __init__(self, initial):
-        self.values = [((0, 0), initial, None)]    # (commit, value, when it was certainly in force: seconds or None)
+        self.values = [((0, 0), initial, None)]    # (commit, value, when it was certainly in force, in seconds, or None)
 
     def add(self, change, value, in_force):
         self.values.append((change.commit, value, in_force))
         self.values.sort(key=lambda entry: entry[0])
 
     def possible(self, place, asked):
-        """Values that a statement that reached the server at `asked` and wrote at `place` may have gone by."""
+        """The values that may have applied to a statement that reached the server at `asked` and wrote at position `place`."""
         found = []
         for commit, value, in_force in reversed(self.values):
             if commit < place:
