@@ -1,9 +1,9 @@
-# What scripts/profile.sh runs with CACHE=1: how many lines of 64 bytes a call brings into the caches of its core, by callgrind's
-# simulation of them. Steady calls of a session that has the core for itself; and calls after others have had it, for which a
-# statement stands that writes more memory than the caches hold.
+# For scripts/profile.sh with CACHE=1: measures how many cache lines of 64 bytes a call loads into the caches of its core, as simulated
+# by callgrind. Measures repeated calls in a session that has the core for itself, and calls after other processes have used the core,
+# which are simulated by a statement that writes more memory than the caches hold.
 #
-#   cache_lines.py PATTERN     kinds whose names fit the regular expression
-#   cache_lines.py --caches    options for callgrind: the caches of a core, of which the last is no other core's
+#   cache_lines.py PATTERN     measures the kinds of calls whose names match the regular expression
+#   cache_lines.py --caches    prints options for callgrind: the caches of a core up to the last one that it does not share
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from profile_file import Profile
 
 L1_BYTES, LAST_BYTES, LINE = 32 << 10, 1 << 20, 64
 CALLS = 200
-# Written anew each time, three times as much as the last cache holds.
+# Written each time; three times the size of the last cache.
 OTHERS = f"SELECT octet_length(repeat(repeat('x', 1024), {3 * LAST_BYTES // 1024} + (random() * 0)::integer));\n"
 
 

@@ -201,7 +201,7 @@ suite_router() {
     router_servers router
     in_source router/test/router/run.sh
 }
-# The router tests must catch a shard that lets two sessions ask for a key at once, so that one takes the key to another shard.
+# The router tests must catch a shard that lets two sessions check a key at once, so that one of them moves the key to another shard.
 suite_doubled_key() {
     plant_defect key_not_locked
     router_servers doubled_key
@@ -247,7 +247,7 @@ suite_monitoring() {
     JOBQ_GRAFANA=$SCRATCH/grafana in_source "${PYTHON:-/usr/bin/python3}" -B test/monitoring/check.py
 }
 
-# The audit must catch a library that does not check leases, and so must the promotions of standbys.
+# The audit and the promotions of standbys must catch a library that does not check leases.
 suite_broken() {
     local failed=0
     plant_defect lease_not_checked
@@ -283,7 +283,7 @@ caught_together() {  # defect law
     JOBQ_AUDIT_EXPECT=$2 JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
 }
 
-# Regress must catch a copy of a database that hands out jobs before it is adopted.
+# The SQL tests must catch a copy of a database that hands out jobs before it is adopted.
 suite_copied() {
     plant_defect copy_not_left_alone
     scratch_server copied "$preloaded"
@@ -291,7 +291,8 @@ suite_copied() {
     grep '^-ERROR:  the jobs do not run because database "contrib_regression" is a copy' "$source/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The races of producers with a session that makes the database a shard must catch a library that does not wait for their jobs.
+# The tests in which producers race with a session that makes the database a shard must catch a library that does not wait for the
+# jobs of the producers.
 suite_undrawn() {
     plant_defect shard_not_locked
     scratch_server undrawn "$preloaded"
@@ -300,7 +301,7 @@ suite_undrawn() {
         echo "1 passed, 0 failed"
 }
 
-# The races of the line of a group must catch a library that does not publish jobs that enter the line at the front.
+# The isolation tests of the line of a group must catch a library that does not publish jobs that enter the line at the front.
 suite_overtaken() {
     plant_defect line_not_told
     scratch_server overtaken "$preloaded"
@@ -308,7 +309,7 @@ suite_overtaken() {
     grep '^-930000|t' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
-# The races of claims with changed settings must catch a claim that keeps the settings that it read before it waited.
+# The tests in which claims race with changed settings must catch a claim that keeps the settings that it read before it waited.
 suite_outdated() {
     plant_defect settings_not_asked_again
     scratch_server outdated "$preloaded"
@@ -328,7 +329,7 @@ suite_fired_twice() {
     grep "got: 'fired twice'" "$SCRATCH/fired_twice.log" && echo "1 passed, 0 failed"
 }
 
-# The races of a wait with its signal must catch jobs that are not woken up.
+# The tests in which a wait races with its signal must catch jobs that are not woken up.
 suite_asleep() {
     plant_defect wait_not_told
     scratch_server asleep "$preloaded"
@@ -339,7 +340,7 @@ suite_asleep() {
 # The test of wake-ups must catch a claim that leaves jobs and does not wake another sleeper.
 suite_unpassed() {
     for_process
-    # A sleeper usually looks once a second. No job may depend on that.
+    # A sleeping session checks the table once a second. No job may depend on that.
     (
         plant_defect sleepers_do_not_look
         PGPORT=65434 in_source prove test/process/wake_shares.pl
@@ -350,7 +351,7 @@ suite_unpassed() {
     grep "Failed test 'a claim that leaves jobs wakes the next sleeper'" "$SCRATCH/unpassed.log" && echo "2 passed, 0 failed"
 }
 
-# The races of two jobs that begin to wait for each other must catch a library that lets both wait permanently.
+# The tests in which two jobs begin to wait for each other must catch a library that lets both wait permanently.
 suite_overlooked() {
     plant_defect dependents_not_locked
     scratch_server overlooked "$preloaded"
@@ -379,7 +380,7 @@ suite_unwatched() {
     JOBQ_AUDIT_PARTS=workflows.py JOBQ_AUDIT_EXPECT='sleeps for good' JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
 }
 
-# The races of a handler must catch an executor that commits work under a lost lease.
+# The isolation tests of handlers must catch an executor that commits work under a lost lease.
 suite_zombie() {
     plant_defect lost_lease_committed
     scratch_server zombie "$preloaded"

@@ -33,7 +33,7 @@ while [ -z "$stop" ]; do
     jobs=$answer
     left=$(wc -l <<<"${jobs%$'\n'}")
     while IFS=$'\t' read -r id lease attempt fails file; do
-        # The heartbeat keeps the other jobs of the batch, however slow the machine is.
+        # The heartbeat keeps the leases of the other jobs in the batch, however slow the machine is.
         ask "SELECT count(*) FROM jobq_heartbeat_worker('$name');"
         work "$id" "$lease" "$attempt" "$fails" "$file"
         left=$((left - 1))

@@ -27,7 +27,7 @@ git archive --format=zip --prefix="$name/router/" "${made_router[@]/#/--add-file
     --prefix="$name/" "${made[@]/#/--add-file=$head/}" -o "$zip" HEAD
 rm -rf "$head"
 
-# Python does not restore execute permissions when it unpacks, just as PGXN's client did not.
+# Python does not restore execute permissions when it unpacks a file, and neither did PGXN's client.
 python3 -m zipfile -e "$zip" "$SCRATCH/unpacked"
 [ "$(ls "$SCRATCH/unpacked")" = "$name" ]
 python3 scripts/meta.py "$SCRATCH/unpacked/$name/META.json" "$SCRATCH/unpacked/$name"

@@ -30,7 +30,7 @@ list() {
 check() {  # list library
     local status=0
     diff -u --label "$1" --label "$2" <(LC_ALL=C sort "$1") <(nm -D --defined-only "$2" | awk '{ print $3 }' | LC_ALL=C sort) || status=1
-    # Older minor releases of the server lack this one, so a library that needs it would not load there.
+    # Older minor releases of the server lack this symbol, so a library that needs it could not be loaded there.
     if nm -D --undefined-only "$2" | grep -w heap_datum_check; then
         echo "$2 needs heap_datum_check, which not every minor release has"
         status=1

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/releases.sh
 
-# Replaces the shell that calls it, or is its last command.
+# Must be the last command of the shell that calls it, because it may replace that shell.
 check_version() {  # version
     local release source
     if is_here "$1"; then

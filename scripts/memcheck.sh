@@ -11,11 +11,11 @@ cd "$(dirname "$0")/.."
 
 readonly STEPS='assert discard valgrind asan'
 
-# For steps in which everything takes fifty times as long: tests that together call every function, and some tests of races.
+# Tests for steps in which everything takes fifty times as long: they call every function, and some of them test races.
 readonly FUNCTIONS='00_install attached attached_indexes attached_triggers bad_input claim combined dependencies explain handlers history '\
 'keep_nothing life limits many max_runtime metrics moved_rows next_runs schedule signals steps unknown_queues wait wait_job'
 readonly RACES='claim_reap complete_reap index_dropped two_claims'
-# For steps in which a statement takes a second. One driver calls every function.
+# Tests for steps in which a statement takes a second. One driver calls every function.
 readonly FEW='00_install claim history wait'
 
 # ---- the steps; each sets what scripts/check.sh runs
@@ -26,7 +26,7 @@ step_assert() {
     export SUITE='regress plain isolation pgtap drivers'
 }
 
-# Whenever the server may receive an invalidation of a catalog entry, it discards all caches.
+# Makes the server discard all caches whenever it may receive an invalidation of a catalog entry.
 step_discard() {
     export SUITE='regress isolation drivers' JOBQ_REGRESS=$FEW JOBQ_ISOLATION=$RACES JOBQ_DRIVERS=psql JOBQ_LIMIT=7200
     export JOBQ_SETTINGS='debug_discard_caches = 1'

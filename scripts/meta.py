@@ -1,4 +1,4 @@
-"""Whether META.json obeys the PGXN Meta Spec 1.0.0, and names files that are there.
+"""Checks that META.json conforms to the PGXN Meta Spec 1.0.0 and names existing files.
 
     meta.py META.json DIRECTORY     the directory is that of the distribution
 """
@@ -63,7 +63,7 @@ def prereqs_fit(value):
         for phase in value.values())
 
 
-# What each must be; those that must be there come first.
+# The type of each field; the required fields come first.
 KEYS = {
     "name": lambda value: text(value) and TERM.fullmatch(value),
     "version": version,

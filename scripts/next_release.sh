@@ -1,7 +1,7 @@
 # Library for bash scripts, used with scratch.sh: two releases of jobq in a scratch repository, so that updates can be tested
 # before anything has been released.
 #
-#   upgrade_tree   releases the sources as they are, adds what test/upgrade/next has, and installs both versions into a
+#   upgrade_tree   releases the current sources, adds the changes in test/upgrade/next, and installs both versions into a
 #                  copy of the server's tree, whose extension its owner may change. Sets JOBQ_OLD_VERSION and
 #                  JOBQ_OLD_LIBRARY to the first release, and JOBQ_NEXT_SCRIPT to the script that leads to the second
 

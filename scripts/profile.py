@@ -1,9 +1,9 @@
-# What scripts/profile.sh runs: a queue for each kind of call, a session that calls, and the table of what that has cost.
+# For scripts/profile.sh: creates a queue for each kind of call, executes the calls in a session, and prints a table of their costs.
 #
-#   profile.py PATTERN    kinds whose names fit the regular expression
+#   profile.py PATTERN    measures the kinds of calls whose names match the regular expression
 #
-# pg_postmaster_start_time() and pg_trigger_depth() mark the steady calls: callgrind begins to count at the first, and writes
-# at the second.
+# pg_postmaster_start_time() and pg_trigger_depth() mark the measured calls: callgrind starts to count when the first is called and
+# writes its output when the second is called.
 
 import glob
 import os
@@ -20,12 +20,12 @@ OUT = os.environ['PROFILE_OUT']
 
 CLAIM = "SELECT id, lease, payload FROM jobq_claim('bench') \\gset\n"
 LIFECYCLE = CLAIM + 'SELECT jobq_complete(:id, :lease) AS done \\gset\n'
-# The calls of bench/, and one whose literals are the same by either protocol.
+# The calls of bench/, with literals that are the same in both protocols.
 FUSED = ("SELECT ARRAY[id] AS ids, ARRAY[lease] AS leases, payload "
          "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 LITERAL = ("SELECT id, lease, payload "
            "FROM jobq_complete_and_claim(ARRAY[:id]::bigint[], ARRAY[:lease]::bigint[], queue => 'bench') \\gset\n")
-# A successor comes when the worker has let it go.
+# The next job can be claimed only after the worker has unblocked it.
 PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(lease), '{}') AS leases "
            "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 
@@ -68,8 +68,8 @@ KINDS = [
     Kind('complete_and_claim, one row, 100 groups', PATIENT, each="group_keys => 'key ' || n % 100"),
 ]
 
-# What the instructions are run for: a function of the server belongs to the first of these whose pattern it fits, or else to
-# whom it works for, its callers. So memory, hashing and catalogue look-ups count where they are needed.
+# The parts of the table. A function of the server belongs to the first part whose pattern matches it; otherwise its cost is attributed to
+# its callers, so that memory allocation, hashing, and catalog look-ups count where they are needed.
 PARTS = [
     ('protocol: messages in, rows out', r'PostgresMain|pq_\w+|printtup\w*|SendRowDescriptionMessage|(Begin|End)Command|'
                                         r'ReadyForQuery|set_ps_display|pgstat_report_activity|check_log_duration'),
@@ -103,7 +103,7 @@ def sql(command):
 
 
 def settle_limits():
-    """Claims count who runs until the worker has looked through the jobs after a change of a limit."""
+    """After a change of a limit, claims count running jobs until the worker has settled the limit."""
     for _ in range(100):
         if sql('SELECT count(*) FROM jobq.limit_settings WHERE highest_slot > max_running') == '0':
             return
@@ -164,9 +164,9 @@ def part_of(binary, name):
     if binary.endswith('jobq.so'):
         if any(end in name for end in AT_END):
             return OURS_AT_END
-        # What SQL calls; the hooks of the planner and the executor only pass a statement on.
+        # The functions that SQL calls. The hooks of the planner and the executor only pass statements on.
         return OURS if name.startswith('jobq_') else None
-    # Callgrind's name of a function that calls itself ends in its depth.
+    # If a function calls itself, callgrind appends the recursion depth to its name.
     name = name.split("'")[0]
     return next((part for part, pattern in PARTS if re.fullmatch(pattern, name)), None)
 

@@ -23,7 +23,7 @@ scratch_give "$SCRATCH/out"
 mkdir "$SCRATCH/programs"
 cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/programs/"
 
-# The two functions mark where the session's steady calls begin and end (scripts/profile.py).
+# Calls of these two functions mark the begin and the end of the measured calls (scripts/profile.py).
 under="valgrind --quiet --tool=callgrind --trace-children=yes --zero-before=pg_postmaster_start_time --dump-before=pg_trigger_depth"
 program=profile.py
 if [ "${CACHE-}" = 1 ]; then
@@ -31,7 +31,7 @@ if [ "${CACHE-}" = 1 ]; then
     under="$under --cache-sim=yes $(/usr/bin/python3 scripts/cache_lines.py --caches)"
 fi
 scratch_run_under "$under --callgrind-out-file=$SCRATCH/out/%p"
-# A round of the background worker, a checkpoint, or a vacuum would come at another call each time.
+# Without these settings, a round of the background worker, a checkpoint, or a vacuum would occur during a different call each time.
 scratch_server server "shared_preload_libraries = 'jobq'" "autovacuum = off" "checkpoint_timeout = 1h" "max_wal_size = 8GB" \
     "synchronous_commit = off" "shared_buffers = 256MB"
 

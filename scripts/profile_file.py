@@ -1,4 +1,4 @@
-# Reads what callgrind writes: the functions, what each has cost by itself, and what those cost that it called.
+# Reads the output of callgrind: the functions, the cost of each without its callees, and the cost of the calls that it has made.
 
 import re
 from collections import defaultdict
@@ -47,7 +47,7 @@ class Profile:
                     if found.group(2) is not None:
                         names[kind][found.group(1)] = found.group(2)
                     name = names[kind][found.group(1)]
-                # fi and fe: lines of another file, which belong to the function all the same.
+                # fi and fe: lines of another file that still belong to the function.
                 if what in at:
                     at[what] = name
                 elif what == 'cfn':
@@ -63,8 +63,8 @@ class Profile:
         self.called[(caller, callee)] = (known_calls + calls, [a + b for a, b in zip(known, costs + [0] * len(known))])
 
     def by_caller(self, part_of, rest):
-        """Costs by part: a function that part_of(object, name) names belongs to that part, any other (None) to those that
-        have called it, in the proportion of what their calls have cost; one that nobody has called to `rest`."""
+        """Returns the costs by part. A function belongs to the part that part_of(object, name) returns. If that is None, its cost is
+        attributed to its callers, in proportion to the cost of their calls; if it has no caller, to `rest`."""
         def cost_of(costs):
             return costs[0] if costs else 0
 
@@ -84,7 +84,7 @@ class Profile:
                 part = rest
             shares[name] = {part: 1.0} if part is not None else {}
         open_ones = [name for name, share in shares.items() if not share]
-        # Functions call each other in rings: until nothing moves any more.
+        # Repeated until nothing changes, because functions may call each other recursively.
         for _ in range(1000):
             moved = 0.0
             for name in open_ones:

@@ -1,14 +1,15 @@
 #!/bin/bash
 # Makes releases, and checks the rules for them. See CONTRIBUTING.md, "Releases".
 #
-#   scripts/release.sh VERSION [NEXT]   (make release VERSION=1.0.0) two commits and a tag: the release, and NEXT in the making, by
-#                                       default the next minor version. On a branch from a tag, for a patch: one commit and a tag
-#   scripts/release.sh --carry VERSION  one commit: what was released on another branch belongs to the history of this one, too
-#   scripts/release.sh --check          what `make lint` asks: released scripts are as they were, from each a way leads to the
-#                                       version in the making, and none was released elsewhere that is older and not here
+#   scripts/release.sh VERSION [NEXT]   (make release VERSION=1.0.0) makes two commits and a tag: the release, and the start of the
+#                                       development of NEXT, by default the next minor version. On a branch from a tag, for a patch
+#                                       release, makes one commit and a tag
+#   scripts/release.sh --carry VERSION  makes one commit, which adds the scripts of a release from another branch to this branch
+#   scripts/release.sh --check          (make lint) checks that released scripts are unchanged, that there is an upgrade path from
+#                                       each release to the version in development, and that no older release is missing here
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The extensions of a cluster, in router/, have the same version, and are released together with jobq.
+# The extensions of a cluster, in router/, have the same version and are released together with jobq.
 readonly CONTROLS='jobq.control router/jobq_shard.control router/jobq_router.control' CLUSTER='shard router'
 
 making() { sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control; }
@@ -35,15 +36,15 @@ after() { { releases; making; } | while read -r other; do ! is_newer "$other" "$
 check_sums() {
     local file version sums
     for sums in {src,router}/sql/releases/SHA256SUMS; do
-        [ ! -e $sums ] || sha256sum -c --quiet $sums 2>/dev/null | sed 's/: FAILED.*/: differs from what was released; what is to change goes into an upgrade script/' || true
+        [ ! -e $sums ] || sha256sum -c --quiet $sums 2>/dev/null | sed 's/: FAILED.*/: differs from the released file; put the change into an upgrade script/' || true
     done
     for version in $(releases); do
         file=$(frozen "$version")
         grep -qs " $file\$" "$(sums_of "$file")" || echo "$file: is not in $(sums_of "$file"); scripts/release.sh makes releases"
         grep -qF "## [$version]" CHANGELOG.md || echo "CHANGELOG.md: has no section [$version]"
-        # The file with the sums could have been rewritten, too.
+        # The file with the checksums could have been changed, too, so the file is also compared with the tag.
         if git rev-parse -q --verify "refs/tags/v$version" >/dev/null 2>&1; then
-            git diff --quiet "v$version" -- "$file" || echo "$file: differs from that of the tag v$version"
+            git diff --quiet "v$version" -- "$file" || echo "$file: differs from the file in tag v$version"
         fi
     done
 }
@@ -68,13 +69,13 @@ check_way() {
     check_cluster "$newest" "$current"
     if scripts/install_script.sh | cmp -s - "$(frozen "$newest")"; then return; fi
     if [ "$newest" = "$current" ]; then
-        echo "src/sql: makes another script than $(frozen "$current"), which is released"
+        echo "src/sql: the install script differs from $(frozen "$current"), which is released"
     elif [ -e "$(upgrade "$newest" "$current")" ] && [ -z "$(statements "$(upgrade "$newest" "$current")")" ]; then
         echo "$(upgrade "$newest" "$current"): has no statements, but src/sql has changed since $newest"
     fi
 }
 
-# Does the same for the extensions of a cluster, which the first releases did not have.
+# Does the same for the extensions of a cluster, which did not exist in the first releases.
 check_cluster() {  # newest current
     local name file jobq
     for name in $CLUSTER; do
@@ -88,7 +89,7 @@ check_cluster() {  # newest current
         scripts/install_script.sh >"$jobq"
         if ! cluster_script "$name" "$jobq" | cmp -s - "$(frozen "$1" "jobq_$name")"; then
             if [ "$1" = "$2" ]; then
-                echo "router/sql/$name: makes another script than $(frozen "$1" "jobq_$name"), which is released"
+                echo "router/sql/$name: the install script differs from $(frozen "$1" "jobq_$name"), which is released"
             elif [ -z "$(statements "$file")" ]; then
                 echo "$file: has no statements, but the script of jobq_$name has changed since $1"
             fi
@@ -97,7 +98,7 @@ check_cluster() {  # newest current
     done
 }
 
-# Newer tags belong to branches that continue from this one.
+# Checks that all older tags are releases of this branch. Newer tags belong to branches that continue from this one.
 check_tags() {
     local version
     for version in $(tags); do
@@ -112,7 +113,7 @@ if [ "${1-}" = --check ]; then
     exit
 fi
 
-# ---- functions for the next two parts
+# ---- functions for --carry and for a release
 
 fail() {
     echo "release: $*" >&2
@@ -174,7 +175,7 @@ SQL
     done
 }
 
-# Freezes the scripts of a cluster's extensions for a version whose script of jobq is frozen.
+# Freezes the scripts of a cluster's extensions for a version whose script of jobq is already frozen.
 freeze_cluster() {  # version [newest]
     local name
     for name in $CLUSTER; do
@@ -207,7 +208,7 @@ if [ "${1-}" = --carry ]; then
     [ -n "${from:+$to}" ] || fail "$version is not between the releases on this branch and $(making)"
     git cat-file -e "$tag:$(upgrade "$from" "$version")" 2>/dev/null ||
         fail "$tag has no upgrade script from $from: carry the releases between them first"
-    # Then an upgrade script from one of them works for the other, too.
+    # The install scripts must be equal, so that an upgrade script from one release works for the other, too.
     git show "$tag:$(frozen "$version")" | cmp -s - "$(frozen "$from")" || fail "$version is not a patch release of $from, because its SQL differs"
     for file in "$(frozen "$version")" "$(upgrade "$from" "$version")" $(cluster_files "$tag" "$from" "$version"); do
         git show "$tag:$file" >"$file"

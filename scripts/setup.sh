@@ -1,10 +1,14 @@
 #!/bin/bash
-# Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set). An argument adds packages:
-# "check" for the tests; "ddl", "memcheck", and "profile" for these targets, which also need those of the tests; "lint",
-# "warnings", "fuzz", "upgrade" (make pg-upgrade), "clients", "monitoring", and "bench" for these targets (the benchmark's peers
-# are installed from npm into build/); "matrix" for directories with other releases; "web" for the tests of the dashboard; and
-# "dashboard" to run it (npm installs its packages into web/). Changes nothing if everything is installed. Works as root or with
-# sudo; otherwise prints the command to run.
+# Installs with apt the packages that are missing to build jobq and to run a server (of version $PG if that is set). An argument
+# adds packages:
+#   check                                   for the tests
+#   ddl, memcheck, profile                  for these targets; this includes the packages for the tests
+#   lint, warnings, fuzz, clients, monitoring, bench   for these targets; bench also installs packages from npm into build/
+#   upgrade                                 for make pg-upgrade
+#   matrix                                  to make directories with other releases of Debian
+#   dashboard                               to run the dashboard; npm installs its packages into web/
+#   web                                     to run and test the dashboard
+# Changes nothing if everything is installed. Works as root or with sudo; otherwise prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -158,7 +162,7 @@ broker() {  # package reason
     if ! installed "$1" && apt-cache show "$1" >/dev/null 2>&1; then need "$2" "$1"; fi
 }
 
-# Lists what the programs in clients/ need, or only those that CLIENT names.
+# Lists the packages that the programs in clients/ need, or only the programs that CLIENT names.
 list_client_needs() {
     /usr/bin/python3 -c 'import psycopg, yaml' 2>/dev/null || need "Python's driver and YAML, for the runner of scenarios" python3 python3-psycopg python3-yaml
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, which some of them go through" pgbouncer
@@ -182,8 +186,8 @@ list_dashboard_needs() {
     have npm || need "npm, to get what it is made with" npm
 }
 
-# Installs the packages in package-lock.json unless they are installed: only those of the dashboard, or for "web" also those of
-# its tests.
+# Installs the npm packages in web/package-lock.json unless they are installed: the packages that the dashboard needs at run time,
+# and for "web" also the packages that its tests need.
 get_dashboard_packages() {
     local wanted=(--omit=dev)
     if [ "$what" = web ]; then wanted=(); fi
@@ -221,7 +225,7 @@ need_node_pg() {
 
 have_opentelemetry() { /usr/bin/python3 -c 'import opentelemetry.sdk' 2>/dev/null; }
 
-# Debian 12 has no package of it, so the package of a later release is used.
+# Debian 12 has no package of OpenTelemetry, so the package of a later release is used.
 opentelemetry_from_sid=
 need_opentelemetry() {
     if apt-cache show python3-opentelemetry-sdk >/dev/null 2>&1; then
@@ -231,7 +235,7 @@ need_opentelemetry() {
     fi
 }
 
-# Installs what no package of this release contains.
+# Installs what is not available as a package of this release.
 get_the_rest() {
     case $what in
         bench) bench/node/install.sh ;;

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 # These replace the options with which the server was compiled, because not every compiler knows them. The warnings of clang do
 # not depend on the optimization.
 readonly PLAIN='-fPIC -fno-strict-aliasing -fwrapv'
-# For users who optimize more, or use a newer standard.
+# Options of users who optimize more or use a newer standard.
 readonly MORE='-std=c++20 -O3 -flto=auto'
 
 # Gets the headers of the server that depend on the architecture, from its package.

@@ -49,7 +49,7 @@ watchful_build() {  # directory of the sources, of the server
     unset MAKEFLAGS MFLAGS MAKELEVEL
     # shellcheck disable=SC2086
     ./configure -q --prefix="$2" $watchful_options CFLAGS="$watchful_flags" CXXFLAGS="$watchful_cxxflags"
-    # Leaves out what no test uses.
+    # Leaves out the files that no test uses.
     sed -i -E '/^\t(pg_(amcheck|archivecleanup|basebackup|checksums|controldata|dump|resetwal|rewind|test_fsync|test_timing|upgrade|verifybackup|waldump)|pgbench) /d' src/bin/Makefile
     sed -i 's/^SUBDIRS = libpq ecpg/SUBDIRS = libpq/' src/interfaces/Makefile
     local part

@@ -139,8 +139,8 @@ is_deeply(entries(), [ '1.2.0', '1.1.1', '1.1.0', '1.0.3', '1.0.2', '1.0.1', '1.
 my @dates = map { scalar qx(date -d '$_' +%s) } (contents('debian/changelog') =~ /^ -- .*>  (.*)$/gm)[ 0, 1 ];
 cmp_ok($dates[0], '>', $dates[1], 'the newest entry is later than that below it');
 changed('src/sql/releases/jobq--1.0.1.sql', sub { s/queue/Queue/ }, 'a frozen script changes');
-refuses('scripts/release.sh --check', qr/1\.0\.1\.sql: differs from what was released.*differs from that of the tag v1\.0\.1/s);
+refuses('scripts/release.sh --check', qr/1\.0\.1\.sql: differs from the released file.*differs from the file in tag v1\.0\.1/s);
 changed('router/sql/releases/jobq_shard--1.0.0.sql', sub { s/queue/Queue/ }, 'a frozen script of a shard changes');
-refuses('scripts/release.sh --check', qr/jobq_shard--1\.0\.0\.sql: differs from what was released/);
+refuses('scripts/release.sh --check', qr/jobq_shard--1\.0\.0\.sql: differs from the released file/);
 
 done_testing();
