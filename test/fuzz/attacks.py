@@ -1,6 +1,6 @@
-"""What somebody may attach to jobq.jobs: triggers, indexes, constraints, each hostile to the jobs of queue 'hostile' only.
+"""Objects that a user may attach to jobq.jobs: triggers, indexes, and constraints, each hostile only to jobs of the queue 'hostile'.
 
-An attack names the errors that it may cause in calls that touch such jobs, beside the documented ones.
+Each attack lists the errors that it may cause in calls that touch such jobs, in addition to the documented ones.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Attack:
     may_raise: tuple = ()
     unharmed: str = ""      # a query that must be true afterwards
     may_refuse: tuple = ()  # jobq may also refuse to work at all, with one of these
-    renames: bool = False   # jobs get other ids, and leave behind what belongs to the old ones
+    renames: bool = False   # jobs get other ids, and rows of other tables still refer to the old ones
 
 
-# Arms what stands in expressions and constraints, once they are there.
+# Activates expressions and constraints after they have been created.
 HELPERS = """
 CREATE TABLE fuzz.armed (armed boolean);
 CREATE TABLE fuzz.names (queue text PRIMARY KEY);
@@ -40,7 +40,7 @@ DISARM = "; DELETE FROM fuzz.armed"
 
 
 def _trigger(name, when, body, may_raise=(), row="FOR EACH ROW", condition=True, returns="NEW", renames=False):
-    """A trigger on the hostile jobs; DELETE knows OLD only."""
+    """A trigger for the hostile jobs; a DELETE trigger can use OLD only."""
     old = "OLD" if "DELETE" in when else "NEW"
     clause = f"WHEN ({old}.queue = '{QUEUE}')" if condition else ""
     constraint = "CONSTRAINT " if "DEFERR" in row else ""
@@ -115,7 +115,7 @@ INDEXES = (
     Attack("an index on payloads that are too large",
            "CREATE INDEX hostile_idx ON jobq.jobs (payload) WHERE queue = 'hostile'", "DROP INDEX jobq.hostile_idx", ("54000",)),
 )
-# From PostgreSQL 18 on RESTRICT has a code of its own.
+# In PostgreSQL 18 and later, RESTRICT has its own SQLSTATE.
 RESTRICTED = ("23503", "23001")
 
 CONSTRAINTS = (

@@ -1,7 +1,7 @@
-"""One client of the attack: makes its share of the calls, one connection for each role, and reports what was answered.
+"""One client of the attack: makes its share of the calls, with one connection per role, and reports the answers.
 
-It runs as a process of its own. What it is about to send stands in memory that its parent sees, so that a call that
-never returns, or takes the server down, can be named.
+It runs as a separate process. It writes each call to memory that its parent can read before it sends the call, so
+that a call that never returns or crashes the server can be identified.
 """
 
 import contextlib
@@ -17,31 +17,31 @@ import transactions
 import values
 from stock import Case, Stock, chance_of
 
-LOOK_EVERY = 200        # calls between two looks at the jobs there are
-BOUND = 60              # seconds: no call may take longer. A busy machine stands still for some
-WAIT_BOUND = 0.2        # for procedures, whose timeout may be an eternity
-CRASHES = 5             # after so many lost connections it gives up
+LOOK_EVERY = 200        # calls between two queries for the existing jobs
+BOUND = 60              # seconds; no call may take longer. A busy machine may stall for some of them
+WAIT_BOUND = 0.2        # for procedures, which may be called with an endless timeout
+CRASHES = 5             # number of lost connections after which the client gives up
 FIELDS = (DiagnosticField.SQLSTATE, DiagnosticField.MESSAGE_PRIMARY, DiagnosticField.MESSAGE_DETAIL,
           DiagnosticField.MESSAGE_HINT, DiagnosticField.CONTEXT)
 BAD = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
 
 
 def _answer(said):
-    """Without the part of the context that repeats the statement, which names every argument."""
+    """Removes the part of the context that repeats the statement, because it names every argument."""
     sqlstate, message, *more = said
     return sqlstate, message, " ".join(more).partition("SQL statement")[0].partition("PL/pgSQL")[0]
 
 
 @dataclass
 class Plan:
-    """What all clients share; made before they are forked."""
+    """Data that all clients share; it is created before they are forked."""
 
     database: str
     seed: str
     functions: list
     nasty: dict             # by type: values that the type accepts
     specs: list             # nasty values for arguments named specs
-    product: list           # (function, argument, value), all of them
+    product: list           # all combinations (function, argument, value)
     calls: int
     granted: dict           # by role: oids
     judge: object
@@ -50,10 +50,10 @@ class Plan:
 @dataclass
 class Report:
     answers: Counter = field(default_factory=Counter)   # (function name, sqlstate or "")
-    refused: Counter = field(default_factory=Counter)   # function name: calls by roles without the right
+    refused: Counter = field(default_factory=Counter)   # function name: calls by roles without the privilege
     kinds: Counter = field(default_factory=Counter)
-    seconds: Counter = field(default_factory=Counter)   # function name: all its calls together
-    faults: dict = field(default_factory=dict)          # what is wrong, of which function: [how often, the first such call]
+    seconds: Counter = field(default_factory=Counter)   # function name: total time of its calls
+    faults: dict = field(default_factory=dict)          # (fault, function): [how often, the first such call]
     faulty: int = 0
 
 
@@ -93,10 +93,10 @@ class Caller:
             self.connections[role] = conn
         return self.connections[role]
 
-    # What is called
+    # The calls
 
     def _draw(self, index, chance):
-        """(function, its values): the product of single nasty values first, then combinations."""
+        """Yields (function, its values): the product of single nasty values first, then combinations."""
         plan = self.plan
         if index < len(plan.product):
             function, argument, value = plan.product[index]
@@ -130,7 +130,7 @@ class Caller:
         function, given = self._draw(index, chance)
         role = self._role(function, chance)
         other, other_given = self._draw(len(self.plan.product) + chance.randrange(10**9), chance)
-        # The second call of a transaction must not be the one that fails it.
+        # The transaction must not fail because of the second call.
         if other.oid not in self.plan.granted[role] or other.procedure or other.trigger:
             other_call = "SELECT 1"
         else:
@@ -140,7 +140,7 @@ class Caller:
         script = transactions.script(kind, call, other_call, f"fuzz {self.number} {index}", chance)
         self._send(index, function, role, script, other if other_call != "SELECT 1" else None)
 
-    # What is answered
+    # The answers
 
     def _send(self, index, function, role, script, other):
         granted = function.oid in self.plan.granted[role]
@@ -166,20 +166,20 @@ class Caller:
         self._judge(function, granted, script, waits, answer, text, other)
 
     def _end(self, conn):
-        """The bound may cancel even this, where the machine stands still."""
+        """The limit may even cancel this statement if the machine stalls."""
         for _ in range(100):
             if conn.pgconn.transaction_status == TransactionStatus.IDLE:
                 return
             self._exec(conn, "ROLLBACK")
 
     def _bound(self, conn, seconds):
-        """Statements take so long at most. The one that says so is under the bound before it, and may be cancelled by that."""
+        """Limits the duration of statements. The statement that sets the limit is itself subject to the previous limit."""
         for _ in range(100):
             if conn.pgconn.exec_(f"SET statement_timeout = {round(seconds * 1000)}".encode()).status == ExecStatus.COMMAND_OK:
                 return
 
     def _exec(self, conn, statement):
-        """None, or (sqlstate, message, what else the error says)."""
+        """Returns None, or (sqlstate, message, the other fields of the error)."""
         result = conn.pgconn.exec_(statement.encode())
         if result.status in BAD:
             said = [(result.error_field(which) or b"").decode(errors="replace") for which in FIELDS]
@@ -202,7 +202,7 @@ class Caller:
             return
         judge = self.plan.judge
         wrong = judge.fault(function, granted, script.kind, sqlstate, message, more)
-        # It may have been the second call of the transaction.
+        # The second call of the transaction may have raised the error.
         if wrong and other is not None and granted and not judge.fault(other, True, script.kind, sqlstate, message, more):
             wrong = None
         if wrong:

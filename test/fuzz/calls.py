@@ -1,10 +1,10 @@
-"""Every function with nasty values: the product of single ones first, then combinations, by four clients at once.
+"""Calls every function with nasty values: the product of single ones first, then combinations, by four concurrent clients.
 
-The calls come as each role, in each kind of transaction, on jobs in every state, beside the server's background worker.
-Afterwards rows, counters, indexes, duties and the server's log must be as they should. See README.md in this directory.
+The calls are made as each role, in each kind of transaction, and on jobs in every state, while the background worker runs.
+Afterwards rows, counters, indexes, duties, and the server's log must be correct. See README.md in this directory.
 
-JOBQ_FUZZ_CALLS=n calls (10000), JOBQ_FUZZ_SEED=s repeats the choices, JOBQ_FUZZ_EXPECT=text passes only if something is
-found whose description contains it.
+JOBQ_FUZZ_CALLS=n calls (10000), JOBQ_FUZZ_SEED=s repeats the choices, JOBQ_FUZZ_EXPECT=text passes only if the description
+of a finding contains the text.
 """
 
 import multiprocessing
@@ -32,16 +32,16 @@ processes = multiprocessing.get_context("fork")
 
 CLIENTS = 4
 CALLS = 10000
-ROUNDS = 10     # at most, for a planted defect
-STUCK = 3 * BOUND       # seconds without a new call after which a client hangs
-# A duty waits for nobody for long, and goes there again: for round_robin all jobs of a queue are locked for a moment. A
-# schedule that meets a queue which the attackers have given a max_depth says so, and tries again.
+ROUNDS = 10     # maximum number of rounds to find a planted defect
+STUCK = 3 * BOUND       # seconds without a new call after which a client counts as hanging
+# A duty does not wait long for a lock and is retried, for example while round_robin locks all jobs of a queue. A schedule
+# whose queue has got a max_depth from a client reports that the queue is full and is retried, too.
 EXCUSED_DUTIES = ("canceling statement due to lock timeout", "deadlock detected", '" is full')
-SHOWN = 20              # faults that are printed whole
+SHOWN = 20              # number of faults that are printed in full
 
 
 class Quiet(Results):
-    """Of a library with a planted defect: what is found wrong is no failure."""
+    """For a library with a planted defect: a finding is not a failure."""
 
     def check(self, passed, label, detail=""):
         if not passed:
@@ -59,7 +59,7 @@ def draw_plan(database, seed, calls):
         enqueue = max(functions, key=lambda function: function.name == "jobq_enqueue")
         specs = values.accepted(conn, nasty["jsonb"] + values.nasty_specs([argument.name for argument in enqueue.arguments]))
         granted = roles.may_call(conn, functions)
-    # A trigger's function has no arguments; it is called, too.
+    # A trigger function has no arguments. It is called, too.
     product = [(function, argument, value) for function in functions for argument in function.arguments
                for value in (specs if argument.name == "specs" else nasty[argument.type])]
     random.Random(seed).shuffle(product)
@@ -78,7 +78,7 @@ def _supplier(database):
 
 
 def _supply(conn):
-    """Jobs in every state; the calls may be in the way."""
+    """Creates jobs in every state; concurrent calls may interfere."""
     try:
         conn.execute(stock.replenish_statement())
     except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
@@ -86,7 +86,7 @@ def _supply(conn):
 
 
 def attack(results, plan):
-    """The reports of all clients."""
+    """Returns the reports of all clients."""
     answers = processes.Queue()
     shown = [processes.Array("c", 8001, lock=False) for _ in range(CLIENTS)]
     clients = [processes.Process(target=_act, args=(plan, number, shown[number], answers)) for number in range(CLIENTS)]
@@ -118,12 +118,12 @@ def attack(results, plan):
                 reports[number] = None
     for client in clients:
         client.join()
-    results.check(not hung, "no call hangs, no client dies", hung)
+    results.check(not hung, "no call hangs and no client dies", hung)
     return [report for report in reports.values() if report is not None]
 
 
 def _shares(plan, answers, refused):
-    """What became of the calls of each function, a line each."""
+    """Returns the outcomes of the calls of each function, one line each."""
     lines = []
     for function in plan.functions:
         own = Counter({sqlstate: count for (name, sqlstate), count in answers.items() if name == function.name})
@@ -153,12 +153,12 @@ def report_calls(results, plan, reports, seconds):
         if number < SHOWN:
             results.note(f"{count} times {wrong}")
             results.note(f"    {text[:4000]}")
-    results.check(not faults, f"every answer of {total} calls is one that may be", f"{len(faults)} kinds of others")
+    results.check(not faults, f"every answer of {total} calls is permitted", f"{len(faults)} kinds of others")
     results.check(total >= plan.calls or faults, "all calls were made", f"{total} of {plan.calls}")
-    # A product that was cut short need not have come by all of them.
+    # If the product was cut short, some functions may not have been called often enough.
     if plan.calls >= 5000:
         useless = verdict.useless(plan.functions, answers, refused)
-        results.check(not useless, "every function succeeds at times, and fails at times", useless)
+        results.check(not useless, "every function succeeds sometimes and fails sometimes", useless)
     return list(faults)
 
 
@@ -166,31 +166,31 @@ def afterwards(results, conn, log):
     found = []
     invariants.check(results, conn)
     found += [f"invariant: {name}" for name in invariants.broken(conn)]
-    # What the calls have left unknown is counted first: that would put right what is wrong, too. Then every kind of end.
+    # The counters are compared first, because the other checks would correct wrong ones. Then every kind of end.
     wrong = []
     wait_until(lambda: not conn.execute("SELECT count(*) FROM jobq.queue_stats WHERE source <> 'counters'").fetchone()[0],
                invariants.MOMENT, pause=0.3)
     conn.execute(stock.replenish_statement())
-    # The counters are of now, the rows of a snapshot: what fires every second would come between them.
+    # The counters show the current state, and the rows that of a snapshot. Schedules that fire every second would make them differ.
     conn.execute("SELECT jobq_unschedule(name) FROM jobq.schedules")
     compare_counters(conn, wrong, "after the calls")
-    results.check(not wrong, "the counters are those of the rows", wrong)
+    results.check(not wrong, "the counters agree with the rows", wrong)
     found += [f"counters: {text}" for text in wrong]
     invariants.check_storage(results, conn)
-    # The prune looks at a thousand jobs a second: it is to come by its canary soon.
+    # The prune examines a thousand jobs a second. Its backlog is deleted so that it reaches its canary soon.
     conn.execute("DELETE FROM jobq.jobs WHERE status > 'processing'")
     for by_hand in (False, True):
         birds = canary.Canaries(conn).release()
         missing = birds.wait(by_hand)
-        results.check(not missing, f"all duties are done, {'by hand' if by_hand else 'by the background worker'}", missing)
-        results.check(missing or birds.claimable(), "what they made claimable can be claimed")
+        results.check(not missing, f"all duties are done, {'by jobq_tick()' if by_hand else 'by the background worker'}", missing)
+        results.check(missing or birds.claimable(), "jobs that they made claimable can be claimed")
         found += [f"duty: {duty}" for duty in missing]
     errors = [error for (error,) in conn.execute(
         "SELECT last_error FROM jobq.workers WHERE last_error IS NOT NULL AND database = current_database()")
         if not any(excuse in error for excuse in EXCUSED_DUTIES)]
     results.check(not errors, "no background worker reports an error", errors)
     lines = log.faults(excused=EXCUSED_DUTIES)
-    results.check(not lines, "the server's log tells of nothing bad", lines[:5])
+    results.check(not lines, "the server's log has no error", lines[:5])
     found += [f"log: {line}" for line in lines] + [f"worker: {error}" for error in errors]
     return found
 
@@ -206,7 +206,7 @@ def main():
         with connect(name) as conn:
             stock.set_up(conn)
         judged = Quiet("caught") if expected else results
-        # One round may not come upon what was planted.
+        # One round may not find the planted defect.
         for number in range(ROUNDS if expected else 1):
             plan, whole = draw_plan(name, seed + number * "+", calls)
             results.note(f"{len(plan.functions)} functions; single nasty values: {len(plan.product)} of {whole} calls")
@@ -223,7 +223,7 @@ def main():
             if expected and any(expected in text for text in found):
                 break
     if expected:
-        results.check(any(expected in text for text in found), f"finds what was planted: {expected}", found[:5])
+        results.check(any(expected in text for text in found), f"finds the planted defect: {expected}", found[:5])
     results.note(f"JOBQ_FUZZ_SEED={seed} repeats it")
     results.finish()
 

@@ -1,4 +1,4 @@
-"""Canaries: one job for each thing that the background worker does. As long as all of them get what they wait for, no
+"""Canaries: one job for each duty of the background worker. As long as each canary reaches its expected status, no
 duty has stopped."""
 
 import json
@@ -9,24 +9,24 @@ from support import wait_until
 
 MOMENT = 60
 
-# By duty: the status of its canary once it has been there; None: it is gone.
+# The status of each canary, by duty, after the duty has processed it; None: the job is deleted.
 STATUS = {"rescue": "pending", "max_runtime": "failed", "cancel": "cancelled", "promote": "pending", "unblock": "pending",
           "groups": "pending", "prune": None}
 
 
-# Where the duties are, when one has not come.
+# Queries that show the state of the duties if a canary has not been processed.
 TICK = """SELECT to_jsonb(t), (SELECT count(*) FROM jobq.jobs), (SELECT jsonb_agg(w) FROM jobq.workers w
           WHERE w.database = current_database()) FROM jobq.tick_state t"""
 
 
 def _claim(conn, queue, kind, **options):
-    """(id, lease) of a job that is just being worked on. The kind is its own: a rescued canary is not to be claimed."""
+    """Returns (id, lease) of a running job of its own kind, so that the rescued canary is not claimed by mistake."""
     conn.execute("SELECT count(*) FROM jobq_enqueue_jobs(%s)", (json.dumps([{"queue": queue, "kind": kind, **options}]),))
     return conn.execute(f"SELECT id, lease FROM jobq_claim('{queue}', kinds => '{{{kind}}}')").fetchone()
 
 
 class Canaries:
-    """A set of them in queues of their own, which nobody attacks."""
+    """A set of canaries in queues of their own, which are not attacked."""
 
     count = 0
 
@@ -38,7 +38,7 @@ class Canaries:
         self.jobs = {}
 
     def release(self):
-        """Fails only when a function does."""
+        """Releases the canaries. Fails only if a function fails."""
         conn, queue = self.conn, self.queue
         conn.execute(f"SELECT jobq_create_queue('{queue}', heartbeat_timeout => '1 hour')")
         conn.execute(f"SELECT jobq_create_queue('{self.brief}', keep_completed => '1 ms')")
@@ -59,19 +59,19 @@ class Canaries:
         return self.conn.execute(f"SELECT jobq_enqueue('{self.queue}', {arguments})").fetchone()[0]
 
     def missing(self):
-        """The duties that have not been at their canary."""
+        """The duties that have not processed their canary."""
         ids = list(self.jobs.values())
         there = dict(self.conn.execute("SELECT id, status::text FROM jobq.jobs WHERE id = ANY (%s)", (ids,)).fetchall())
         return {duty: there.get(job) for duty, job in self.jobs.items() if there.get(job) != STATUS[duty]}
 
     def wait(self, by_hand=False):
-        """What is missing after a minute. by_hand: jobq_tick() does the duties, and must not fail."""
+        """Returns the duties that are missing after a minute. by_hand: jobq_tick() performs the duties and must not fail."""
         def done():
             if by_hand:
                 try:
                     self.conn.execute("SELECT count(*) FROM jobq_tick()")
                 except psycopg.errors.DeadlockDetected:
-                    pass    # whose trigger locks jobs in an order of its own must repeat the call
+                    pass    # a user whose trigger locks jobs in another order must retry the call
             return not self.missing()
         wait_until(done, MOMENT, pause=0.05)
         missing = self.missing()
@@ -80,10 +80,10 @@ class Canaries:
         return missing
 
     def claimable(self):
-        """What has become pending can be claimed: no mark hides it."""
+        """Returns whether the jobs that have become pending can be claimed and are not hidden by an empty range."""
         wanted = sorted(job for duty, job in self.jobs.items() if STATUS[duty] == "pending")
-        # One by one, each for another worker, whom no other set has heard of: a job that has been lost is handed out alone, and
-        # whoever may have been left with one by an attack gets no other. The rescued one shall not be lost once more.
+        # Each job is claimed by a separate worker with a unique name: a job that has been lost is handed out alone, and a worker that still
+        # holds such a job because of an attack gets no other. The rescued job must not be lost again.
         got = []
         while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', '{self.queue} {len(got)}',"
                                         " heartbeat_timeout => '1 hour')").fetchall():

@@ -1,6 +1,6 @@
-"""The functions that are attacked: all that belong to the extension, as the catalogue has them.
+"""The functions that are attacked: all functions of the extension, as listed in the catalog.
 
-Nothing is listed by name here, so a function that is added is attacked by itself.
+No function is listed by name, so a new function is attacked automatically.
 """
 
 from dataclasses import dataclass, field
@@ -45,9 +45,9 @@ class Function:
         return any(argument.name == name for argument in self.arguments)
 
     def call(self, values, positional, in_select_list=False):
-        """The statement that calls it with these values, by argument name."""
+        """The statement that calls the function with these values, by argument name."""
         if positional:
-            # What stands behind the last given one has its default; in front of it nothing may be left out.
+            # Arguments after the last given one use their defaults; no argument before it may be omitted.
             last = max((number for number, argument in enumerate(self.arguments) if argument.name in values), default=-1)
             given = [values.get(argument.name) for argument in self.arguments[:last + 1]]
             positional = None not in given

@@ -1,8 +1,8 @@
-"""Hostile triggers, indexes and constraints on jobq.jobs, one at a time: whom they do not concern must not notice.
+"""Attaches hostile triggers, indexes, and constraints to jobq.jobs, one at a time. Jobs that they do not concern must not be affected.
 
-Jobs of queue 'hostile' are there in every state, and every function is tried on them: what it may answer is what it
-documents and what the attack raises. Meanwhile canaries in other queues must get what they wait for, from the background worker
-and from jobq_tick(). JOBQ_FUZZ_ATTACKS='text' tries only attacks whose name contains it.
+The queue 'hostile' contains jobs in every state, and every function is called on them: it may raise its documented errors and those
+that the attack raises. In the meantime, canaries in other queues must be processed by the background worker and by jobq_tick().
+JOBQ_FUZZ_ATTACKS='text' runs only attacks whose name contains the text.
 """
 
 import os
@@ -21,7 +21,7 @@ from server_log import ServerLog
 from support import Results, connect, wait_until
 
 BOUND = 60      # seconds for one call
-MOMENT = 20     # seconds in which an index that is of no use must have been reported
+MOMENT = 20     # seconds within which an unusable index must be reported
 
 # Jobs for every duty, and some in every state.
 SEED = """
@@ -41,7 +41,7 @@ BEGIN
     PERFORM jobq_complete(ids[1], leases[1]), jobq_fail(ids[2], leases[2], retry => false), jobq_cancel(ids[3]);
 END $$;
 """
-# Every kind of call, on jobs in the status where it does something. {job} is such a job.
+# Every kind of call, on jobs in a status in which it has an effect. {job} is the id of such a job.
 CALLS = (
     ("processing", "SELECT jobq_heartbeat({job}, {lease}, '50')"), ("processing", "SELECT jobq_complete({job}, {lease}, '1')"),
     ("processing", "SELECT jobq_fail({job}, {lease}, 'bad')"), ("processing", "SELECT jobq_release({job}, {lease})"),
@@ -75,7 +75,7 @@ CALLS = (
 
 
 def provoke(conn, allowed):
-    """Answers that may not be."""
+    """Returns the answers that are not permitted."""
     found = []
     for status, call in CALLS:
         if status is None:
@@ -103,7 +103,7 @@ def _unless_allowed(found, allowed, text, error):
 
 
 def recover(conn, attack):
-    """Without the attack its jobs can be got rid of, or back to work."""
+    """Without the attack, its jobs can be deleted or made to run again."""
     def gone():
         try:
             conn.execute("SELECT jobq_drop_queue('hostile', force => true)")
@@ -124,22 +124,22 @@ def attempt(results, database, attack, allowed, log):
         try:
             conn.execute(attack.set_up)
         except psycopg.Error as error:
-            results.check(error.sqlstate in attack.may_refuse, f"{attack.name}: it can be tried", f"{error.sqlstate} {error}")
+            results.check(error.sqlstate in attack.may_refuse, f"{attack.name}: it can be set up", f"{error.sqlstate} {error}")
             return
         try:
             wrong = provoke(conn, allowed | set(attack.may_raise))
-            results.check(not wrong, f"{attack.name}: calls that touch its jobs answer what they may", wrong[:4])
+            results.check(not wrong, f"{attack.name}: calls that touch its jobs raise only permitted errors", wrong[:4])
             canaries(results, conn, attack.name)
         except psycopg.Error as error:
-            results.check(error.sqlstate in attack.may_refuse, f"{attack.name}: others do not notice", f"{error.sqlstate} {error}")
+            results.check(error.sqlstate in attack.may_refuse, f"{attack.name}: other jobs are not affected", f"{error.sqlstate} {error}")
         try:
             if attack.unharmed:
-                results.check(conn.execute(attack.unharmed).fetchone()[0], f"{attack.name}: it is honoured")
+                results.check(conn.execute(attack.unharmed).fetchone()[0], f"{attack.name}: it has its effect")
             conn.execute(attack.tear_down)
             recover(conn, attack)
             wait_until(lambda: not invariants.broken(conn), BOUND, pause=0.1)
             broken = invariants.broken(conn)
-            results.check(not broken, f"{attack.name}: the rows are as they should, when it is over", broken)
+            results.check(not broken, f"{attack.name}: the rows are correct after it is removed", broken)
         except psycopg.Error as error:
             results.check(False, f"{attack.name}: jobs recover", f"{error.sqlstate} {error}")
     lines = log.faults(duties=False)
@@ -152,17 +152,17 @@ def canaries(results, conn, name):
         birds = Canaries(conn).release()
         missing = birds.wait(by_hand)
         who = "jobq_tick()" if by_hand else "the background worker"
-        results.check(not missing, f"{name}: {who} does all duties for others", missing)
-        results.check(missing or birds.claimable(), f"{name}: what {who} made claimable can be claimed")
+        results.check(not missing, f"{name}: {who} performs all duties for other jobs", missing)
+        results.check(missing or birds.claimable(), f"{name}: jobs that {who} made claimable can be claimed")
 
 
-# Indexes of jobq's own that a cancelled CREATE INDEX CONCURRENTLY has left invalid: 55000 with a hint, or the right answer
+# Indexes of jobq that a cancelled CREATE INDEX CONCURRENTLY has left invalid: calls raise 55000 with a hint or return the right answer
 
 def invalid_index(results, database, name, definition):
     with connect(database) as conn, connect(database) as blocker:
         conn.execute("SET client_min_messages = error")
         blocker.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        # Somebody's transaction keeps the build waiting until it is cancelled.
+        # An open transaction keeps the build waiting until the build is cancelled.
         conn.execute(f"DROP INDEX jobq.{name}")
         blocker.execute("UPDATE jobq.jobs SET metadata = metadata WHERE id = (SELECT min(id) FROM jobq.jobs)")
         blocker.execute("SELECT 1 FROM jobq.jobs LIMIT 1")
@@ -174,7 +174,7 @@ def invalid_index(results, database, name, definition):
         conn.execute("RESET lock_timeout")
         blocker.execute("ROLLBACK")
         results.check(conn.execute("SELECT NOT indisvalid FROM pg_index WHERE indexrelid = %s::regclass", (f"jobq.{name}",)
-                                   ).fetchone()[0], f"{name} invalid: a cancelled build has left it so")
+                                   ).fetchone()[0], f"{name} invalid: a cancelled build has left it invalid")
         said = ""
         try:
             birds = Canaries(conn).release()
@@ -186,7 +186,7 @@ def invalid_index(results, database, name, definition):
         except psycopg.Error as error:
             said = f"{error.sqlstate} {error}"
             helped = claims = False
-        results.check(helped, f"{name} invalid: all duties are done, or 55000 says to REINDEX", said or birds.missing())
+        results.check(helped, f"{name} invalid: all duties are performed, or 55000 says to REINDEX", said or birds.missing())
         results.check(claims, f"{name} invalid: no claimable job is hidden", said)
         conn.execute(f"REINDEX INDEX jobq.{name}")
         try:
@@ -199,7 +199,7 @@ def _reported(conn, name):
     return conn.execute("SELECT count(*) FROM jobq.workers WHERE last_error LIKE %s", (f"%{name}%",)).fetchone()[0] > 0
 
 
-# The functions of our triggers, attached to somebody's table
+# The trigger functions of jobq, attached to a table of a user
 
 def misused_triggers(results, database, log):
     found = []
@@ -224,8 +224,8 @@ def misused_triggers(results, database, log):
                             found.append(f"{function.name} {when}: {error.sqlstate} {str(error).splitlines()[0]}")
                 conn.execute("DROP TRIGGER misused ON fuzz.victim")
         conn.execute("DROP TABLE fuzz.victim")
-    results.check(not found, "our triggers on another table do nothing, or say that they are not for it", found[:8])
-    results.check(not log.faults(duties=False), "our triggers on another table: no internal error", log.faults(duties=False)[:3])
+    results.check(not found, "jobq's triggers on another table do nothing or raise an error that says so", found[:8])
+    results.check(not log.faults(duties=False), "jobq's triggers on another table: no internal error", log.faults(duties=False)[:3])
     log.forget()
 
 
@@ -246,7 +246,7 @@ def main():
                 try:
                     attempt(results, name, attack, allowed, log)
                 except psycopg.OperationalError as error:
-                    results.check(False, f"{attack.name}: the server goes on", error)
+                    results.check(False, f"{attack.name}: the server keeps running", error)
                     roles.connect_again(name).close()
                 results.note(f"{attack.name}: {time.monotonic() - began:.1f} s")
         for index, definition in indexes:

@@ -1,17 +1,17 @@
-"""What must be true of the rows when nothing goes on any more, whoever made them; see docs/design.md.
+"""The invariants of the rows when nothing changes any more, whoever has changed them; see docs/design.md.
 
-Each law is a query that returns the rows that break it. The background worker may need a moment to settle.
+Each law is a query that returns the rows that violate it. The background worker may need a moment to settle.
 """
 
 from support import wait_until
 
-MOMENT = 60     # seconds: a busy machine stands still for some
+MOMENT = 60     # seconds; a busy machine may stall for some of them
 ROWS = ("SELECT j.id, j.queue, j.status, to_jsonb(j) - ARRAY['payload', 'metadata', 'result', 'progress', 'error'] FROM jobq.jobs j WHERE ")
 FINISHED = "j.status > 'processing'"
 AWAITS = "j.status = 'blocked' AND j._must_end_at IS NOT NULL"
 DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
            " AND o.status <= 'processing')")
-# A dependency that is retried does not call back who has got past it: it is no longer active.
+# A retried dependency does not block a dependent again that has got past it: the edge is no longer active.
 ACTIVE = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.active)"
 
 LAWS = {
@@ -90,7 +90,7 @@ LAWS = {
         "SELECT a.job_id, a.lease, count(*) FROM jobq.attempts a GROUP BY a.job_id, a.lease HAVING count(*) > 1",
 }
 
-# What says why a law is broken.
+# Queries that show why a law is violated.
 WITNESSES = {
     "prepared transactions": "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database()",
     "open transactions": "SELECT pid, state, xact_start, left(query, 200) FROM pg_stat_activity"
@@ -102,7 +102,7 @@ WITNESSES = {
                                     " LEFT JOIN (SELECT o.*, o.xmin AS updated_xmin FROM jobq.jobs o) o ON o.id = d.depends_on LIMIT 200",
 }
 
-# Every index and every table of the schema, those of TOAST included.
+# Every index and every table of the schema, including TOAST.
 INDEXES = """
 SELECT c.oid::regclass::text, bt_index_parent_check(c.oid, heapallindexed => true, rootdescend => true)::text
 FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid JOIN pg_class t ON t.oid = i.indrelid
@@ -118,7 +118,7 @@ WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind = 'r'
 
 
 def broken(conn):
-    """By law: how many rows break it, and the first of them."""
+    """By law: the number of rows that violate it, and the first of them."""
     found = {}
     for name, query in LAWS.items():
         rows = conn.execute(query + " LIMIT 1000").fetchall()
@@ -128,7 +128,7 @@ def broken(conn):
 
 
 def check(results, conn):
-    """Every law, once the background worker has done what is left."""
+    """Checks every law after the background worker has done the remaining work."""
     wait_until(lambda: not broken(conn), MOMENT, pause=0.3)
     found = broken(conn)
     for kind, query in WITNESSES.items() if found else ():

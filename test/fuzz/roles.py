@@ -1,4 +1,4 @@
-"""The roles as which functions are called, and a database whose extension belongs to one that is no superuser."""
+"""The roles as which functions are called, and a database whose extension belongs to a role that is not a superuser."""
 
 import os
 import random
@@ -13,11 +13,11 @@ from support import connect
 
 GRANTED = ("producer", "worker", "operator", "monitor")
 ROLES = ("superuser", "owner") + GRANTED + ("nobody",)
-# How often each is drawn for a call that it may make.
+# How often each role is drawn for a call that it may make.
 WEIGHTS = {"superuser": 3, "owner": 3, "producer": 4, "worker": 4, "operator": 4, "monitor": 2, "nobody": 1}
 
 
-_prefix = f"fuzz {os.getpid()}"    # roles are of all databases, and this process has its own
+_prefix = f"fuzz {os.getpid()}"    # roles exist in all databases, so the name contains the pid
 
 
 def user(role):
@@ -25,7 +25,7 @@ def user(role):
 
 
 def connect_again(database=None, moment=60, **options):
-    """A connection, although the server may just have crashed."""
+    """Opens a connection, even if the server has just crashed."""
     end = time.monotonic() + moment
     while True:
         try:
@@ -38,7 +38,7 @@ def connect_again(database=None, moment=60, **options):
 
 @contextmanager
 def database(label, extra_roles=()):
-    """A new database with jobq, owned by a role that has lost its superuser's rights since; gone in the end."""
+    """A new database with jobq, owned by a role that has since lost its superuser privilege; dropped at the end."""
     name = f"jobq_{label}_{os.getpid()}_{random.SystemRandom().randrange(10**6)}"
     everybody = [user(role) for role in ROLES + extra_roles]
     with connect() as admin:
@@ -64,8 +64,8 @@ def database(label, extra_roles=()):
 
 
 def end_prepared(name, beginning=""):
-    """Rolls back what is prepared in a database under a name that begins so: whoever prepared it may have lost its connection, and
-    it keeps its locks, beyond a crash, too."""
+    """Rolls back the prepared transactions of a database whose name has this prefix. Their client may have lost its connection, and
+    they keep their locks even after a crash."""
     with connect_again(name) as conn:
         for (gid,) in conn.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s AND starts_with(gid, %s)",
                                    (name, beginning)).fetchall():
@@ -73,7 +73,7 @@ def end_prepared(name, beginning=""):
 
 
 def may_call(conn, functions):
-    """By role: the oids that it may execute."""
+    """By role: the OIDs of the functions that it may execute."""
     found = {}
     for role in ROLES:
         found[role] = {oid for (oid,) in conn.execute(

@@ -1,22 +1,22 @@
 #!/bin/sh
-# The attackers: every function with nasty values, hostile triggers, indexes and constraints, and random queries.
-# Wants a server with jobq preloaded, which is theirs alone. See README.md in this directory.
+# Runs the attackers: every function with nasty values; hostile triggers, indexes, and constraints; and random queries.
+# Needs a server of its own that preloads jobq. See README.md in this directory.
 #   JOBQ_FUZZ_PARTS='a b'    only these scripts
-#   JOBQ_FUZZ_CALLS=n        calls of calls.py (10000)
-#   JOBQ_FUZZ_SEED=s         its seed
+#   JOBQ_FUZZ_CALLS=n        number of calls of calls.py (10000)
+#   JOBQ_FUZZ_SEED=s         seed of calls.py
 #   JOBQ_FUZZ_LOG=file       the server's log
-#   JOBQ_FUZZ_SECONDS=n      how long sqlsmith goes on (0: not at all)
-#   JOBQ_FUZZ_EXPECT=text    only calls.py, which passes if it finds something whose description has this text
+#   JOBQ_FUZZ_SECONDS=n      duration of sqlsmith (0: not at all)
+#   JOBQ_FUZZ_EXPECT=text    only calls.py, which passes if the description of a finding contains this text
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
-# A further attacker is a further script here.
+# Each attacker is a script in this list.
 scripts="verdict_test.py calls.py hostile.py random_queries.py"
 [ -z "${JOBQ_FUZZ_EXPECT:-}" ] || scripts=calls.py
 
-# The audit's support and its comparison of the counters are used here, too.
+# The support functions and the comparison of counters from the audit are used here, too.
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$here/../audit
 for script in ${JOBQ_FUZZ_PARTS:-$scripts}; do
     {

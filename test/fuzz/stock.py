@@ -1,7 +1,7 @@
-"""Good values, by the names that jobq gives its arguments, and the jobs that they name.
+"""Good values, by the argument names of jobq, and the jobs that they refer to.
 
-An argument of another name gets a good value of its type. Without good values the nasty ones would never be alone:
-calls must succeed often, on jobs in every state.
+An argument with another name gets a good value of its type. Good values are needed so that a nasty value can be tested alone:
+calls must often succeed, on jobs in every state.
 """
 
 import random
@@ -14,7 +14,7 @@ def quoted_name(name):
     return '"' + name.replace('"', '""') + '"'
 
 
-# What the queues are for; jobs of all kinds come to each.
+# The settings of the queues; each gets jobs of all kinds.
 QUEUES = {
     "fuzz plain": "max_attempts => 3",
     "fuzz limited": "max_attempts => 5",
@@ -27,7 +27,7 @@ QUEUES = {
 }
 LIMITS = ("'fuzz limited', max_running => 4", "'fuzz keyed', '*', max_running => 2", "'fuzz keyed', 'k1', max_running => 1",
           "'fuzz limited', rate => 1000, per => '1 s'")
-GRANTEE = "grantee"     # a role that gets rights and loses them
+GRANTEE = "grantee"     # a role to which privileges are granted and from which they are revoked
 
 SAMPLE = """
 SELECT id, lease, status::text, queue FROM (
@@ -35,7 +35,7 @@ SELECT id, lease, status::text, queue FROM (
 WHERE n <= 25
 """
 
-# Some jobs in every state in every queue, whatever calls have made of queues and jobs meanwhile. It runs as a superuser.
+# Creates some jobs in every state in every queue, whatever calls have changed in the meantime. Runs as a superuser.
 REPLENISH = """
 DO $do$
 DECLARE
@@ -97,7 +97,7 @@ def set_up(conn):
 
 
 class Stock:
-    """The jobs that a client knows of, the older looks included: their leases are stale by now."""
+    """The jobs that a client knows, including those of earlier queries, whose leases are stale by now."""
 
     def __init__(self):
         self.by_status = {status: [] for status in statuses.ALL}
@@ -110,7 +110,7 @@ class Stock:
             self.by_status[status].append((job, lease, queue))
 
     def jobs(self, chance, count, leased):
-        """`count` jobs as (id, lease): held ones where the function wants leases, else in any state."""
+        """`count` jobs as (id, lease): running ones if the function needs leases, otherwise in any state."""
         found = []
         for _ in range(count):
             if leased and self.by_status["processing"] and chance.random() < 0.75:
@@ -124,13 +124,13 @@ class Stock:
         return found
 
 
-# An argument that is refused without another.
+# An argument that is rejected without another one.
 EITHER = ("delay", "until")
 NEEDS = {"on_conflict": "unique_key", "unique_for": "unique_key", "rate": "per", "per": "rate"}
 
 
 class Case:
-    """Good values for one call, which fit each other: leases to their jobs, arrays in their lengths."""
+    """Good values for one call that match each other: leases match their jobs, and arrays have equal lengths."""
 
     def __init__(self, function, stock, chance):
         self.function = function
@@ -142,7 +142,7 @@ class Case:
         self.others = stock.jobs(chance, 2, False)
 
     def values(self, fewest=False):
-        """By argument: all that must be given, and some of those that need not."""
+        """By argument: all required arguments and some of the optional ones."""
         given = []
         for argument in self.function.arguments:
             if not argument.optional or (not fewest and self.chance.random() < 0.4) or self._must(argument.name):
@@ -159,13 +159,13 @@ class Case:
         return {argument.name: self.value(argument) for argument in given}
 
     def _must(self, name):
-        # Nobody but the claim's own transaction may leave the lease out; without a timeout a wait takes half a minute.
+        # Only the claiming transaction may omit the lease; without a timeout, a wait takes half a minute.
         return name in ("lease", "timeout") and (self.leased or self.function.procedure)
 
     def value(self, argument):
         drawn = _BY_NAME.get(argument.name, _BY_TYPE.get(argument.type))
         if drawn is None:
-            # A type that nobody has heard of here.
+            # A type that is not known here.
             return f"NULL::{argument.type}"
         return f"({drawn(self)})::{argument.type}"
 
@@ -189,7 +189,7 @@ class Case:
             return self.step()
         if "create" in self.function.name:
             return quoted(f"fuzz {self.chance.randrange(200)}")
-        # Jobs of others would be gone: rarely.
+        # This deletes other clients' jobs, so it is drawn rarely.
         if "drop" in self.function.name or "purge" in self.function.name:
             return quoted(f"fuzz {self.chance.randrange(200)}") if self.chance.random() < 0.8 else self.queue()
         return self.queue()
@@ -215,7 +215,7 @@ class Case:
                      for number, rest in enumerate(("", ', "overlap": "replace", "jitter": "1 s"', ', "missed": "all", "paused": false'))]
             return quoted("[" + ", ".join(self.chance.sample(texts, self.chance.randrange(len(texts) + 1))) + "]")
         if self.chance.random() < 0.3:
-            # A graph; now and then one that names what is not there, or not yet.
+            # A graph of jobs; sometimes an element refers to one that does not exist or that comes later.
             return quoted(self.one(
                 '[{"queue": "fuzz plain", "ref": "a"}, {"queue": "fuzz fair", "ref": "b", "depends_on": ["@a"]}, '
                 '{"queue": "fuzz plain", "depends_on": ["@a", "@b"], "on_dependency_failure": "run"}]',
@@ -328,5 +328,5 @@ _BY_TYPE = {
 
 
 def chance_of(seed, number):
-    """The random choices of one call, the same whoever makes it and whatever was called before."""
+    """The random choices of one call, which depend neither on the client nor on earlier calls."""
     return random.Random(f"{seed} {number}")

@@ -1,8 +1,8 @@
-"""The kinds of transactions in which a function is called, and what may be answered there beside what it says itself."""
+"""The kinds of transactions in which a function is called, and the errors that each kind permits in addition."""
 
 from dataclasses import dataclass
 
-# By kind: how often it is drawn, and the SQLSTATEs that only this kind explains.
+# By kind: how often it is drawn, and the SQLSTATEs that only this kind permits.
 KINDS = {
     "autocommit": (6, ()),
     "block": (3, ()),
@@ -24,7 +24,7 @@ KINDS = {
 NAMES = tuple(KINDS)
 WEIGHTS = tuple(weight for weight, _ in KINDS.values())
 
-# What transactions need in the database: a call whose error stays inside a function.
+# What the transactions need in the database: a call whose error is caught in a function.
 HELPERS = r"""
 CREATE SCHEMA fuzz;
 GRANT USAGE ON SCHEMA fuzz TO PUBLIC;
@@ -47,11 +47,11 @@ END $$;
 
 @dataclass(frozen=True)
 class Script:
-    """What is sent, one string after the other as long as none fails; and what then ends the transaction."""
+    """The strings to send, one after the other until one fails, and the string that ends the transaction."""
 
     kind: str
     parts: tuple
-    inside: bool = False    # the call's error is in the result of the first part
+    inside: bool = False    # whether the error of the call is in the result of the first part
 
 
 def _quoted(statement):
@@ -59,7 +59,7 @@ def _quoted(statement):
 
 
 def script(kind, call, other, name, chance):
-    """`other`: a second call, where the kind has room for one. `name`: unique among what is prepared."""
+    """`other`: a second call, if this kind has one. `name`: a unique name for a prepared transaction."""
     snapshot = "SELECT 1 FROM pg_catalog.pg_class LIMIT 1"
     ending = chance.choice(("COMMIT", "ROLLBACK"))
     if kind == "autocommit":

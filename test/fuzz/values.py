@@ -1,12 +1,12 @@
-"""Nasty values by type: SQL expressions that a function must either refuse by name or put up with.
+"""Nasty values by type: SQL expressions that a function must either reject by name or accept.
 
-Expressions rather than literals: a megabyte stays short in what is printed. What the type itself refuses never reaches
-jobq; `accepted` finds out and leaves it out, so the list may hold values that only newer servers take.
+They are expressions rather than literals, so that a megabyte is short when it is printed. Values that their type rejects never reach
+jobq; `accepted` finds and removes them, so the list may contain values that only newer servers accept.
 """
 
 import psycopg
 
-# jobq.max_payload of the server that is attacked, so that a value above it is cheap.
+# jobq.max_payload of the attacked server, small so that a value above it is cheap.
 MAX_PAYLOAD = "1MB"
 
 
@@ -57,7 +57,7 @@ SCALARS = {
     "boolean": BOOLEANS,
 }
 
-# The shapes that an array of any type may have; {} stands for a good element.
+# The shapes that an array of any type can have; {} stands for a good element.
 SHAPES = (
     "ARRAY[]::{type}[]", "ARRAY[NULL]::{type}[]", "ARRAY[{good}, NULL]::{type}[]", "ARRAY[{good}, {good}]::{type}[]",
     "ARRAY[[{good}, {good}], [{good}, {good}]]::{type}[]", "ARRAY[[[{good}]]]::{type}[]",
@@ -66,7 +66,7 @@ SHAPES = (
     "array_fill({good}::{type}, ARRAY[100001])", "array_fill(NULL::{type}, ARRAY[1000])",
 )
 GOOD = {"text": "'fuzz plain'", "jsonb": "'1'", "interval": "'1 s'", "timestamp with time zone": "clock_timestamp()", "boolean": "true"}
-# Too slow to be drawn often.
+# Values that are too slow to be drawn often.
 HEAVY = ("1000000", "1100000", "100000", "100001", "99999")
 
 
@@ -83,7 +83,7 @@ def nasty(type_name):
 
 
 def enumerations(conn):
-    """Labels of every enum type: a type that a later version adds is attacked without being named here."""
+    """The labels of every enum type, so that a type of a later version is attacked without being named here."""
     found = {}
     for type_name, label in conn.execute(
             "SELECT format_type(enumtypid, NULL), enumlabel FROM pg_enum ORDER BY enumtypid, enumsortorder"):
@@ -92,7 +92,7 @@ def enumerations(conn):
 
 
 def accepted(conn, values):
-    """Those that their own type does not refuse."""
+    """The values that their type does not reject."""
     kept = []
     for value in values:
         try:
@@ -109,7 +109,7 @@ def is_heavy(value):
     return any(number in value for number in HEAVY) and any(name in value for name in ("repeat", "array_fill", "generate_series"))
 
 
-# Keys of a JSON array that describes jobs are arguments in disguise: each of them with each JSON value.
+# The keys of a JSON array that describes jobs are like arguments: each key with each JSON value.
 
 SPECS = _strings(
     "[1]", '["x"]', '[{}]', '[[]]', '{"queue": "fuzz plain"}', '[{"queue": "fuzz plain"}, null]', '[{"queue": "fuzz plain", "Queue": 1}]',

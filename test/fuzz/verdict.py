@@ -1,6 +1,6 @@
-"""Whether an answer may be. Has no connection.
+"""Decides whether an answer is permitted. Has no connection.
 
-What may be answered is what docs/reference.md documents, what the server says to anybody, and nothing else.
+Permitted are the errors that docs/reference.md documents and the general errors of the server.
 """
 
 import os
@@ -8,14 +8,14 @@ import re
 
 import transactions
 
-# Internal errors that are known, by their message. A name here is a debt.
+# Known internal errors, by message. Each entry should be fixed.
 EXCUSED = ()
 
-# The server's own, of anybody's statement: deadlocks, which the reference explains.
+# Errors that the server can raise for any statement: deadlocks, which the reference explains.
 SERVER = ("40P01",)
-# What only somebody's triggers and constraints on jobq's tables bring about.
+# Errors that only triggers and constraints of users cause.
 SOMEBODYS = {"09000", "27000", "0A000"}
-# These tell of an argument, so they must say of which.
+# These SQLSTATEs concern an argument, so the message must name the argument.
 NAMES_ARGUMENT = re.compile("22...|42602|42622|54000")
 TRIGGER = "39P01"
 
@@ -28,7 +28,7 @@ def documented(path=None):
     table = text.split("\n## Errors\n", 1)[1].split("\n## ", 1)[0]
     found = set(re.findall(r"^\| ([0-9A-Z]{5}) \|", table, re.MULTILINE))
     if len(found) < 10:
-        raise ValueError("docs/reference.md has no table of errors any more")
+        raise ValueError("docs/reference.md no longer has a table of errors")
     return found
 
 
@@ -37,31 +37,31 @@ class Judge:
         self.allowed = allowed
 
     def fault(self, function, granted, kind, sqlstate, message, more=""):
-        """What is wrong with this answer; None when nothing is. sqlstate None: the call succeeded.
+        """Returns what is wrong with this answer, or None if nothing is. sqlstate None: the call succeeded.
 
-        `more`: what the error says beside its message.
+        `more`: the fields of the error besides its message.
         """
         if not granted:
             if sqlstate in ("42501",) + transactions.KINDS[kind][1]:
                 return None
-            return f"not granted, but answered {sqlstate or 'without an error'}"
+            return f"not granted, but the answer is {sqlstate or 'without an error'}"
         if sqlstate is None:
-            return "a trigger's function was called by hand" if function.trigger else None
+            return "a trigger function was called directly" if function.trigger else None
         if sqlstate.startswith("XX"):
             return None if message in EXCUSED else "internal error"
-        # Who spawns must be a producer, too; and the job that has a key may have come, or be gone, in any kind of transaction.
+        # jobq_spawn also requires the privileges of a producer. A job with the same key may have appeared in any kind of transaction.
         if function.name == "jobq_spawn" and sqlstate == "42501" and "jobq_enqueue_jobs" in message:
             return None
         if function.name in ("jobq_spawn", "jobq_enqueue_jobs") and sqlstate == "40001" and "the unique key" in message:
             return None
         if sqlstate == "42501":
-            # Of a role that the caller names, or is: whether it may run a handler is another question.
+            # The role is one that the caller names or is itself; whether it may run a handler is a separate check.
             about_role = function.named("run_as") and re.search('role ".*"', message)
             return None if about_role else "granted, but refused"
         if sqlstate == "25001" and function.procedure:
             return "25001 in autocommit" if kind == "autocommit" else None
         if sqlstate == "25006" and not function.volatile:
-            return "25006: it writes, and is not VOLATILE"
+            return "25006: it writes but is not VOLATILE"
         if sqlstate in ("25001", "40001", "25006", "57014", "55P03") and sqlstate not in transactions.KINDS[kind][1]:
             return f"{sqlstate} in a transaction of kind {kind}"
         if sqlstate == TRIGGER and function.trigger:
@@ -78,18 +78,18 @@ class Judge:
     def _names(function, text):
         if any(re.search(rf"\b{re.escape(argument.name)}\b", text) for argument in function.arguments):
             return True
-        # Of an array of descriptions the keys are arguments.
+        # The keys in an array of descriptions are like arguments.
         return function.named("specs") and re.search(r'(argument|key) "\w+"', text) is not None
 
 
-# Calls of a function, of which some must succeed and some fail. Of fewer none may have been of the kind. A run of 10,000 makes
-# some 40 to 600 calls of each. Those for users refuse NULL, which is among the calls in any case; jobq's own mostly take
-# anything, and fail for a role without the right only, one call in thirty.
+# The minimum number of calls of a function of which some must succeed and some must fail. With fewer calls, neither is certain. A run of
+# 10,000 calls makes about 40 to 600 calls of each. Public functions reject NULL, which always occurs; the internal functions of jobq
+# mostly accept anything and fail only for a role without the privilege, once in thirty calls.
 ENOUGH, ENOUGH_REFUSED = 30, 500
 
 
 def useless(functions, answers, refused):
-    """Functions that never succeeded, or never failed: nobody attacks them."""
+    """Functions that never succeeded or never failed, so that they are not really tested."""
     found = []
     for function in functions:
         succeeded = answers[function.name, ""]
@@ -98,7 +98,7 @@ def useless(functions, answers, refused):
         calls = succeeded + failed
         if calls >= ENOUGH and not succeeded and not function.trigger:
             found.append(f"{function.name} never succeeded")
-        # There is nothing that could be wrong with a call of the others.
+        # The other functions have nothing that could fail.
         may_fail = function.arguments and not function.for_everybody
         if calls >= (ENOUGH if function.schema == "public" else ENOUGH_REFUSED) and not failed and may_fail:
             found.append(f"{function.name} never failed")
