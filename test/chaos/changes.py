@@ -1,4 +1,4 @@
-"""What a DBA does to jobq's tables while they are in use, and the moves from one server to another."""
+"""The changes that a DBA makes to jobq's tables while they are in use, and the moves from one server to another."""
 
 import os
 import random
@@ -10,7 +10,7 @@ import psycopg
 
 from servers import Server, wait_for
 
-# Statements, one after the other, each in its own transaction.
+# Statements that are executed one after the other, each in its own transaction.
 STATEMENTS = {
     "reindex the table concurrently": ["REINDEX TABLE CONCURRENTLY jobq.jobs"],
     "reindex the claim index concurrently": ["REINDEX INDEX CONCURRENTLY jobq.jobs_ready_idx"],
@@ -43,9 +43,9 @@ STATEMENTS = {
     "truncated, and rolled back": ["BEGIN; TRUNCATE jobq.jobs; ROLLBACK"],
     "rewritten, and rolled back": ["BEGIN; ALTER TABLE jobq.jobs ADD COLUMN extra double precision DEFAULT random(); ROLLBACK"],
 }
-# By the attacker's own functions.
+# Changes that are functions of the class below.
 OTHERS = ("an index build is cancelled", "the claim index is lost", "pg_repack", "jobs in replica role", "jobs while triggers are off", "dump and restore", "switchover")
-# How long a client may be kept waiting by one of these does not matter here: DDL gives way and tries again.
+# How long clients have to wait for such a change does not matter here: DDL gives up its wait and tries again.
 LOCK_TIMEOUT = "2s"
 
 
@@ -64,7 +64,7 @@ class Changes:
 
     def choose(self, done):
         new = [name for name in self.names() if name not in done]
-        # Moving takes long: once is enough.
+        # Moves take long, so each is made once.
         again = [name for name in self.names() if name not in ("switchover", "dump and restore")]
         return self.random.choice(new or again)
 
@@ -88,7 +88,7 @@ class Changes:
         }[name]()
 
     def _insist(self, conn, statement):
-        """A DBA's statement waits for its lock shortly, lest all others wait behind it, and is repeated."""
+        """Executes a statement of the DBA with a short lock_timeout, so that other sessions need not wait behind it, and retries it."""
         conn.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
         concurrent = "CONCURRENTLY" in statement
         for attempt in range(200):
@@ -100,13 +100,13 @@ class Changes:
             except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
                 conn.execute("ROLLBACK")
                 if concurrent:
-                    # What is left of the build.
+                    # Drops the index that the build has left.
                     conn.execute("DROP INDEX IF EXISTS jobq.extra")
                 time.sleep(0.05)
         raise TimeoutError(f"no lock for: {statement}")
 
     def _check_indexes(self, conn):
-        """That each index has an entry for each row that belongs in it, also those that came since it is there."""
+        """Checks that each index has an entry for each row that belongs in it, including rows that are newer than the index."""
         for name, problem in conn.execute(
                 "SELECT i.indexrelid::regclass::text, i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
                 " WHERE i.indrelid = 'jobq.jobs'::regclass AND i.indisvalid AND c.relam = (SELECT oid FROM pg_am WHERE amname = 'btree')").fetchall():
@@ -116,7 +116,7 @@ class Changes:
                 self.findings.append(f"{name}: {error}")
 
     def _lose_claim_index(self):
-        """Our own claim index is built anew, the build cancelled: until somebody repeats it, 55000 tells everybody."""
+        """Rebuilds the claim index and cancels the build. Until the build is repeated, all calls raise 55000."""
         run = self.run
         with run.primary.connect(run.database) as holder, run.primary.connect(run.database) as builder:
             self._insist(builder, "DROP INDEX jobq.jobs_ready_idx")
@@ -133,7 +133,7 @@ class Changes:
             builder.execute("REINDEX INDEX CONCURRENTLY jobq.jobs_ready_idx")
 
     def _cancel_build(self):
-        """Leaves an invalid index behind, which nobody may use, until somebody drops it."""
+        """Leaves an invalid index, which claims must not use until it is dropped."""
         run = self.run
         with run.primary.connect(run.database) as holder, run.primary.connect(run.database) as builder:
             holder.execute("BEGIN; SELECT jobq_enqueue('held for a moment')")
@@ -157,7 +157,7 @@ class Changes:
         with run.primary.connect(run.database) as conn:
             conn.execute("DROP EXTENSION pg_repack")
 
-    # Rows as they come from somewhere else: complete, and nobody fills anything in.
+    # Rows as they arrive from another server: all columns are set, and no trigger fills any.
     COMPLETE_ROWS = """INSERT INTO jobq.jobs (queue, payload, run_at, _ready, max_attempts, status, _lane)
         SELECT 'audit', jsonb_build_object('k', 'by hand ' || clock_timestamp() || ' ' || n), t, true, 1000, 'pending', jobq.lane_of('audit', '', 0, NULL)
         FROM generate_series(1, 200) n, (SELECT clock_timestamp() AS t) c RETURNING payload->>'k', id"""
@@ -173,10 +173,10 @@ class Changes:
             self.run.add_by_hand(conn, self.COMPLETE_ROWS)
             self._insist(conn, "ALTER TABLE jobq.jobs ENABLE TRIGGER USER")
 
-    # ---- to another database, and to another server
+    # ---- moves to another database and to another server
 
     def _dump_and_restore(self):
-        """A dump of the busy queue: in the copy, each job that is not finished runs once, and no other."""
+        """Dumps the busy queue. In the copy, each unfinished job must run once, and no other job."""
         run, where = self.run, ["-h", self.run.primary.sockets, "-p", str(self.run.primary.port), "-U", "postgres"]
         dump = os.path.join(run.disk, "dump")
         subprocess.run(["pg_dump", *where, "-Fc", "-f", dump, run.database], check=True)
@@ -186,7 +186,7 @@ class Changes:
         os.remove(dump)
         with run.primary.connect("copy") as conn:
             if not conn.execute("SELECT jobq_adopt()").fetchone()[0]:
-                raise AssertionError("a restored dump does not know that it is a copy")
+                raise AssertionError("a restored dump is not recognized as a copy")
             unfinished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status <= 'processing'"
             finished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status = 'completed'"
             open_jobs, done = conn.execute(unfinished).fetchone()[0], conn.execute(finished).fetchone()[0]
@@ -207,7 +207,7 @@ class Changes:
     TABLES = "jobs attempts lane_directory queue_settings limit_settings kept_keys edges deleted_dependencies"
 
     def _switch_over(self):
-        """By logical replication with two_phase to another server, which then is the primary; prepared transactions on the way."""
+        """Moves to another server by logical replication with two_phase, with prepared transactions during the move."""
         run = self.run
         self.port += 1
         old, new = run.primary, Server(run.primary.bin, run.disk, run.primary.sockets, f"server{self.port}", self.port)
@@ -222,7 +222,7 @@ class Changes:
             here.execute("CREATE EXTENSION amcheck")
             here.execute("CREATE TABLE effects (id bigint, lease bigint, key text, client text, number int)")
             here.execute("CREATE FUNCTION passes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$")
-            # A second installation must not do what the first one does: its workers rest until it takes over.
+            # The workers of the second server must not act on the replicated jobs, so they are switched off until it takes over.
             here.execute("ALTER SYSTEM SET jobq.enabled = off")
             here.execute("SELECT pg_reload_conf()")
             self._insist(there, f"CREATE PUBLICATION moving FOR TABLE {', '.join(tables)}")
@@ -236,17 +236,17 @@ class Changes:
             time.sleep(2)
             for number in range(5):
                 there.execute(f"COMMIT PREPARED 'p{number}'")
-            # The old one takes no more; what it has committed is sent before it stops.
+            # The old server accepts no more connections; what it has committed is sent before it stops.
             there.execute("ALTER SYSTEM SET default_transaction_read_only = on")
             there.execute("SELECT pg_reload_conf()")
             there.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'jobq audit %'")
             there.execute("ALTER SYSTEM SET jobq.enabled = off")
             there.execute("SELECT pg_reload_conf()")
             wait_for(lambda: there.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'jobq worker'").fetchone()[0] == 0,
-                     "the workers of the old server rest")
+                     "the workers of the old server have exited")
             end = there.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
             wait_for(lambda: there.execute("SELECT bool_and(confirmed_flush_lsn >= %s) FROM pg_replication_slots", (end,)).fetchone()[0],
-                     "all has been replicated")
+                     "all changes have been replicated")
             highest = there.execute("SELECT last_value FROM jobq.jobs_id_seq").fetchone()[0]
             here.execute("DROP SUBSCRIPTION moving")
             here.execute("SELECT setval('jobq.jobs_id_seq', %s)", (highest + 100000,))

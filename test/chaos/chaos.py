@@ -1,14 +1,14 @@
-"""Producers and workers over two drivers, while whatever can fail does: killed sessions, background workers, servers and
-clients, executors, clients that stand still, cancelled statements, a full disk, promotions. Judged by the audit's checker.
+"""Runs producers and workers with two drivers while anything that can fail does: sessions, background workers, servers, executors, and
+clients are killed, clients stall, statements are cancelled, the disk is full, and standbys are promoted. The audit's checker judges.
 
-    JOBQ_CHAOS_SECONDS=n   how long faults come (120)
-    JOBQ_CHAOS_JOBS=n      jobs to enqueue (400 a second)
-    JOBQ_CHAOS_FAULTS=n    faults at least (one in 7 s)
-    JOBQ_CHAOS_SEED=n      repeats the choice of faults, not their timing
-    JOBQ_CHAOS_EXPECT=caught   passes if the checker finds that stale leases are accepted: for a library that does
-    JOBQ_CHAOS_DISK=dir    a small file system of its own, that may be filled; without it there is no such fault
+JOBQ_CHAOS_SECONDS=n   duration of the faults (120)
+JOBQ_CHAOS_JOBS=n      number of jobs to enqueue (400 per second)
+JOBQ_CHAOS_FAULTS=n    minimum number of faults (one in 7 s)
+JOBQ_CHAOS_SEED=n      repeats the choice of faults, but not their timing
+JOBQ_CHAOS_EXPECT=caught   for a library that accepts stale leases: passes if the checker finds them
+JOBQ_CHAOS_DISK=dir    a small separate file system that may be filled; without it, the disk is not filled
 
-Wants PATH with the server's programs and an empty directory as its argument. See README.md.
+Needs the server's programs in PATH, and an empty directory as its argument. See README.md.
 """
 
 import os
@@ -16,7 +16,7 @@ import random
 import statistics
 import sys
 
-from run import Run, judge  # first: it says where the audit is
+from run import Run, judge  # imported first, because it adds the directory of the audit to the path
 import handled_jobs
 from faults import Faults
 from support import Results
@@ -33,7 +33,7 @@ def report_faults(results, run, faults, done, wanted):
     selects = [selected for _, selected in faults.ready]
     results.note(f"from ready to the first claim: {len(claims)} times, median {statistics.median(claims):.2f} s, longest {max(claims):.2f} s;"
                  f" to the first SELECT: median {statistics.median(selects):.2f} s, longest {max(selects):.2f} s")
-    # A session is what the server and the machine give: what comes on top is jobq's.
+    # The time for a session depends on the server and the machine; only the additional time is due to jobq.
     late = [claimed - selected for claimed, selected in faults.ready]
     results.check(max(late) <= ALLOWED_TO_CLAIM, f"the first claim never more than {ALLOWED_TO_CLAIM} s after a SELECT could be answered", f"{max(late):.2f}")
 

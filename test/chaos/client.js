@@ -1,5 +1,5 @@
-// One client of the chaos run over node-postgres, a process of its own: the same history (test/audit/history.py), the same
-// effects, judged together with those of clients.py.
+// One client of the chaos run with node-postgres, as a separate process. It writes the same history (test/audit/history.py) and
+// the same effects as clients.py, and they are judged together.
 //
 //     node client.js producer|worker NAME DIRECTORY
 'use strict';
@@ -31,7 +31,7 @@ function invoke(op, items = [], detail = '') {
   return number;
 }
 
-// The connection broke: the answer to what was under way will never come.
+// The connection broke, so the answer to the current statement will never arrive.
 class SessionLost extends Error {}
 
 let client = null;
@@ -64,7 +64,7 @@ async function sql(statement, parameters) {
   try {
     return (await client.query(statement, parameters)).rows;
   } catch (error) {
-    // Without a SQLSTATE, or after one that ends the session, nothing more comes from this connection.
+    // After an error without a SQLSTATE, or with one that ends the session, this connection is unusable.
     if (!error.code || !/^[0-9A-Z]{5}$/.test(error.code) || /^57P/.test(error.code) || broken) {
       broken = true;
       throw new SessionLost(error.message);
@@ -73,7 +73,7 @@ async function sql(statement, parameters) {
   }
 }
 
-// Runs body in a transaction; returns 'ok', 'fail' (rolled back) or 'unknown'.
+// Runs body in a transaction; returns 'ok', 'fail' (rolled back), or 'unknown'.
 async function transaction(op, of, items, body) {
   let committing = false;
   try {
@@ -102,7 +102,7 @@ async function produce() {
   const share = Math.ceil(plan.jobs / plan.producers);
   const begun = seconds();
   while (acknowledged < share) {
-    // The share is spread over the time of the faults.
+    // The producer spreads its jobs over the time of the faults.
     const ahead = acknowledged / share * plan.pace - (seconds() - begun);
     if (ahead > 0) await sleep(ahead * 1000);
     const count = Math.min(chance(0.5) ? 100 : 5, share - acknowledged);

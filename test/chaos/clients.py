@@ -1,10 +1,10 @@
-"""One client of the chaos run, a process of its own: those of the audit, over psycopg, on a server that comes and goes.
+"""One client of the chaos run, as a separate process: a client of the audit that uses psycopg on a server that is restarted.
 
-    clients.py producer|worker NAME DIRECTORY
+clients.py producer|worker NAME DIRECTORY
 
-DIRECTORY has `plan.json`, `endpoint` (the port of the server that is the primary now), and later `stop`. A statement is
-cut off now and then by a statement_timeout of a few milliseconds, unless there is a file `calm`; producers stop when
-there is a file `enough`.
+DIRECTORY contains `plan.json`, `endpoint` (the port of the current primary), and later `stop`. A statement is sometimes
+cut off by a statement_timeout of a few milliseconds, unless the file `calm` exists; producers stop when the file
+`enough` exists.
 """
 
 import json
@@ -16,14 +16,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import client  # noqa: E402
 import psycopg  # noqa: E402
 
-# What the faults of the run explain: the statement had no effect. Too little room or memory, a cancelled statement, a
-# session that is being ended, a server that starts or stops, a read-only one.
+# Errors that are caused by the faults of the run; the statement had no effect. Too little disk space or memory, a cancelled
+# statement, a session that is being terminated, a server that starts or stops, a read-only server.
 EXPLAINED = ("53", "57014", "57P", "25006", "58030")
 TIMEOUT_SHARE = 0.01
 
 
 class Flags:
-    """Files that the run leaves for its clients; looked at now and then."""
+    """Files that the run creates for its clients, which check for them from time to time."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -39,20 +39,20 @@ class Flags:
 
 
 class Chaotic:
-    """Mixed into the audit's clients."""
+    """Mixin for the clients of the audit."""
 
-    placed = False      # whether the history says where in the log it is what was acknowledged
+    placed = False      # whether the history contains the position in the log of each acknowledgement
 
     def reconnect(self):
         self.cut = False
         self.timeline = "?"
-        # Killed at any moment, it leaves all lines but the last.
+        # Each line is written at once, so that a client that is killed loses at most the last line.
         self.history.flush_each_line()
         if self.placed:
             self.history.place = self._place
         super().reconnect()
         if self.placed:
-            self._place()    # the timeline: as long as a session lasts it is the same
+            self._place()    # reads the timeline, which does not change during a session
 
     def sql(self, text, *parameters):
         if text == "ROLLBACK":
@@ -65,7 +65,7 @@ class Chaotic:
             raise
 
     def _place(self):
-        """All that this session has been told of is in the log up to here, on this timeline."""
+        """A position in the log, on this timeline, after everything that has been acknowledged to this session."""
         try:
             self.timeline, place = self.conn.execute(
                 "SELECT left(pg_walfile_name(place), 8), place FROM pg_current_wal_insert_lsn() place").fetchone()
@@ -74,7 +74,7 @@ class Chaotic:
             return f"{self.timeline} ?"
 
     def _roll_back(self):
-        """However little time it has."""
+        """Rolls back, even if the ROLLBACK is cut off several times."""
         while self.conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             try:
                 super().sql("ROLLBACK")
@@ -82,12 +82,12 @@ class Chaotic:
                 pass
 
     def _cut_off(self):
-        """Now and then the next statements have very little time."""
+        """Sometimes gives the next statements very little time."""
         wanted = self.random.random() < TIMEOUT_SHARE and not self.flags("calm")
         if wanted == self.cut:
             return
         try:
-            # Not by sql(): neither counted nor cut off itself. In a transaction that has failed it cannot be set.
+            # Without sql(), so that this statement is neither counted nor cut off. It cannot be set in a failed transaction.
             if self.conn.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
                 return
             limit = self.random.randint(1, 5) if wanted else 0
@@ -109,7 +109,7 @@ class Chaotic:
 
 
 class Producer(Chaotic, client.Producer):
-    """Spreads its share over the time of the faults."""
+    """A producer that spreads its jobs over the time of the faults."""
 
     begun = time.monotonic()
     done = 0
@@ -132,7 +132,7 @@ class Worker(Chaotic, client.Worker):
         try:
             return super()._still_leased(item)
         except psycopg.Error:
-            return True     # looks again
+            return True     # check again
 
 
 class Stop:
@@ -144,7 +144,7 @@ class Stop:
 
 
 def connect_to(directory):
-    """A function that connects to whatever server is the primary now."""
+    """Returns a function that connects to the current primary."""
     def connect(database, **options):
         with open(os.path.join(directory, "endpoint"), encoding="utf-8") as file:
             port = int(file.read())

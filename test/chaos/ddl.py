@@ -1,11 +1,11 @@
-"""Producers and workers over two drivers, while a DBA rebuilds, alters and moves jobq's tables. Judged by the audit's checker.
+"""Runs producers and workers with two drivers while a DBA rebuilds, alters, and moves jobq's tables. The audit's checker judges.
 
-    JOBQ_DDL_SECONDS=n   how long changes come, at least (60)
-    JOBQ_DDL_JOBS=n      jobs to enqueue (300 a second)
-    JOBQ_DDL_SEED=n      repeats the choice of changes, not their timing
-    JOBQ_CHAOS_EXPECT=caught   for a library with a planted defect: passes if something is wrong
+JOBQ_DDL_SECONDS=n   minimum duration of the changes (60)
+JOBQ_DDL_JOBS=n      number of jobs to enqueue (300 per second)
+JOBQ_DDL_SEED=n      repeats the choice of changes, but not their timing
+JOBQ_CHAOS_EXPECT=caught   for a library with a planted defect: passes if anything is wrong
 
-Wants PATH with the server's programs and an empty directory as its argument. See README.md.
+Needs the server's programs in PATH, and an empty directory as its argument. See README.md.
 """
 
 import os
@@ -29,7 +29,7 @@ EXPLAINED = ("40P01", "55000", "23502")
 
 
 class Suspicious(Results):
-    """For a library with a planted defect: passes if anything is wrong, be it that the run could not go on."""
+    """For a library with a planted defect: passes if anything is wrong, even if the run could not continue."""
 
     def check(self, passed, label, detail=""):
         self.failed += not passed
@@ -57,10 +57,10 @@ def main(directory):
         run.drain()
         for name in changes.names():
             results.check(done.get(name, 0) > 0, f"done under load: {name}", "")
-        results.equal(changes.findings[:5], [], "each index has all rows")
+        results.equal(changes.findings[:5], [], "each index has an entry for each row")
         judge(results, run, jobs)
     except (RuntimeError, TimeoutError, psycopg.Error) as error:
-        results.check(False, "the run goes on", str(error))
+        results.check(False, "the run completes", str(error))
     finally:
         run.end()
     results.finish()

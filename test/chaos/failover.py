@@ -1,15 +1,15 @@
-"""Promotions of a standby under load, synchronous and asynchronous in turn, judged by the audit's checker.
+"""Promotes a standby under load, alternately synchronous and asynchronous. The audit's checker judges.
 
-    JOBQ_FAILOVERS=n     promotions (20); one more comes at the end, of the last server of the chain
-    JOBQ_CHAOS_SEED=n    repeats the clients' choices, not their timing
-    JOBQ_CHAOS_EXPECT=caught   passes if stale leases are found to be accepted: for a library that does
+JOBQ_FAILOVERS=n     number of promotions (20); at the end, the last server of the chain is promoted, too
+JOBQ_CHAOS_SEED=n    repeats the choices of the clients, but not their timing
+JOBQ_CHAOS_EXPECT=caught   for a library that accepts stale leases: passes if they are found
 
-With a synchronous standby whatever was acknowledged must be there, but for heartbeats, which wait for nobody
-(jobq.async_heartbeats). With an asynchronous one the acknowledgements behind the place in the log from which the new
-primary goes on count for nothing, and all others must be there. That the same histories, held as if each standby had been
-synchronous, show lost jobs, shows that the checker would notice.
+With a synchronous standby, everything that was acknowledged must be kept, except heartbeats, whose commits are asynchronous
+(jobq.async_heartbeats). With an asynchronous standby, acknowledgements count only up to the position in the log at which the
+new primary begins. If the same histories are judged as if each standby had been synchronous, the checker must find lost jobs,
+which shows that it would notice them.
 
-Wants PATH with the server's programs and an empty directory as its argument. See README.md.
+Needs the server's programs in PATH, and an empty directory as its argument. See README.md.
 """
 
 import collections
@@ -41,12 +41,12 @@ class Failover(Run):
         return judged
 
     def counted(self, events):
-        """An acknowledgement that an asynchronous standby could not know of is as good as none."""
+        """An acknowledgement that an asynchronous standby could not know becomes an unknown outcome."""
         self.everything = events
         return [event._replace(phase="unknown") if self.cut_off_by(event) else event for event in events]
 
     def cut_off_by(self, event):
-        """The timeline that a promotion has cut off before this was acknowledged there, unless somebody waited for the standby."""
+        """Returns the timeline that a promotion cut off before this position, unless the acknowledgement waited for the standby."""
         if event.phase != "ok" or event.op == "session":
             return None
         timeline, place = event.detail.split()
@@ -64,7 +64,7 @@ def kinds(count):
 
 def described(kind):
     who = "the end of the chain" if kind.get("end_of_chain") else f"synchronous ({kind['level']})" if kind["level"] else "asynchronous"
-    return who + (", the old primary lives on" if kind.get("old_lives_on") else ", the old primary is dead")
+    return who + (", the old primary keeps running" if kind.get("old_lives_on") else ", the old primary is dead")
 
 
 def main(directory):
@@ -72,7 +72,7 @@ def main(directory):
     seed = int(os.environ.get("JOBQ_CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
     results = Results("failover")
     results.note(f"{count} promotions and the end of the chain, seed {seed}")
-    seconds = 3600      # producers go on until they are told
+    seconds = 3600      # producers run until they are stopped
     run = Failover(directory, None, seconds * JOBS_A_SECOND, seconds, seed, conf=CONF)
     run.time_to_count = 60
     expect = ("stale lease accepted",) if os.environ.get("JOBQ_CHAOS_EXPECT") == "caught" else ()
@@ -89,7 +89,7 @@ def main(directory):
         run.forks = promotions.forks
         report = judge(results, run, 50 * (count + 1), expect)
         if expect:
-            results.check(any("stale" in finding for finding in promotions.findings), "caught: leases that the new primary has not given")
+            results.check(any("stale" in finding for finding in promotions.findings), "caught: leases that the new primary has not handed out")
         else:
             conclude(results, run, promotions, report)
     finally:
@@ -98,12 +98,12 @@ def main(directory):
 
 
 def conclude(results, run, promotions, report):
-    results.equal(promotions.findings[:5], [], "each lease that is in the log of the new primary is kept, each other one refused")
-    results.equal(promotions.differences(), [], "both standbys have the primary's jobs, all columns of them")
+    results.equal(promotions.findings[:5], [], "each lease in the log of the new primary is kept, and each other lease is rejected")
+    results.equal(promotions.differences(), [], "both standbys have the jobs of the primary, with all columns")
     beyond = collections.Counter(run.cut_off_by(event) for event in run.everything)
     for timeline, (_, synchronous) in promotions.forks.items():
         if not synchronous:
-            results.check(beyond[timeline], f"timeline {timeline}: {beyond[timeline]} acknowledgements beyond the lag")
+            results.check(beyond[timeline], f"timeline {timeline}: {beyond[timeline]} acknowledgements were lost to the lag")
     results.note("sessions ended with: " + ", ".join(f"{state} {times} times" for state, times in collections.Counter(
         event.detail for event in run.everything if event.op == "lost" and event.phase == "fail").most_common()))
     keys = {}
@@ -111,9 +111,9 @@ def conclude(results, run, promotions, report):
         if event.op == "enqueue" and event.phase == "ok":
             for item in event.items:
                 keys.setdefault(item.id, set()).add(item.key)
-    results.note(f"ids given to two jobs, one of which was beyond the lag: {sum(1 for named in keys.values() if len(named) > 1)}")
+    results.note(f"ids of two jobs, one of which was lost to the lag: {sum(1 for named in keys.values() if len(named) > 1)}")
     missed = len(checker.check(run.everything, run.final, run.timeout).violations["lost"])
-    results.check(missed, f"held as if each had been synchronous, {missed} acknowledged jobs are missed")
+    results.check(missed, f"judged as if each standby had been synchronous, {missed} acknowledged jobs are missing")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What the chaos run does to servers and clients. Each fault is a function of the run; it returns when the server takes
-writes again. What must hold afterwards is judged at the end, and between ready and the first claim at once."""
+"""The faults of the chaos run. Each fault is a function of the run that returns when the server accepts writes again. The final
+state is judged at the end, and the time until the first claim at once."""
 
 import os
 import random
@@ -13,7 +13,7 @@ import psycopg
 
 from servers import Server, wait_for
 
-# How often each comes, out of the sum.
+# The weight of each fault.
 WEIGHTS = {
     "kill -9 of a session": 3,
     "kill -9 of a background worker": 3,
@@ -38,7 +38,7 @@ class Faults:
         self.port = run.primary.port
 
     def choose(self, done):
-        """At first each once, then by weight."""
+        """Yields each fault once, and then faults by weight."""
         names = [name for name in WEIGHTS if name != "disk full" or self.run.can_fill]
         new = [name for name in names if name not in done]
         return self.random.choice(new) if new else self.random.choices(names, [WEIGHTS[name] for name in names])[0]
@@ -68,12 +68,12 @@ class Faults:
             os.kill(self.random.choice(found), signal.SIGKILL)
         except ProcessLookupError:
             return
-        # The postmaster restarts all of them.
+        # The postmaster restarts all processes.
         wait_for(lambda: self.run.primary.became_ready(position) or self.run.primary.postmaster.poll() is not None, "the restart")
         self._await_claim(position)
 
     def _executor(self):
-        """Until there is one."""
+        """Waits until there is an executor."""
         handled_jobs.add_one(lambda: self.run.primary.connect(self.run.database, connect_timeout=10))
         wait_for(lambda: any("jobq executor" in title for _, title in self.run.primary.processes()), "an executor", 60)
 
@@ -98,7 +98,7 @@ class Faults:
         self._await_claim(position)
 
     def _await_claim(self, position):
-        """Claims as soon as the server is ready; notes how long that took, and how long a SELECT did."""
+        """Claims as soon as the server is ready; records the times until the first SELECT and the first claim."""
         primary = self.run.primary
 
         def ready():
@@ -132,7 +132,7 @@ class Faults:
         self.run.replace(name)
 
     def _stop_client(self):
-        """It wakes up long after its jobs have been given to others."""
+        """The client resumes long after its jobs have been handed out to others."""
         running = [n for n, p in self.run.clients.items() if n.startswith("w") and p.poll() is None]
         stopped = [self.run.clients[name] for name in self.random.sample(running, min(2, len(running)))]
         for process in stopped:
@@ -162,7 +162,7 @@ class Faults:
             return run.primary.log_since(position).count("No space left on device")
 
         def write_and_look():
-            """The clients may find room in what there is: a new segment of the log needs some for certain."""
+            """The clients may find enough free space, but a new segment of the log certainly needs more."""
             try:
                 with run.primary.connect(run.database, connect_timeout=10) as conn:
                     conn.execute("SELECT pg_logical_emit_message(false, 'chaos', 'full'), pg_switch_wal()")
@@ -191,7 +191,7 @@ class Faults:
     # ---- promotion
 
     def _promote(self):
-        """A standby that has confirmed each commit takes the place of a primary that is killed."""
+        """A standby that has confirmed each commit replaces a primary that is killed."""
         run = self.run
         self.port += 1
         standby = Server(run.primary.bin, run.disk, run.primary.sockets, f"server{self.port}", self.port)
@@ -206,8 +206,8 @@ class Faults:
                 conn.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 conn.execute("SELECT pg_reload_conf()")
                 wait_for(lambda: conn.execute("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone()[0] > 0,
-                         "it is synchronous")
-            # What was committed before that is there, too.
+                         "the standby is synchronous")
+            # Waits until the standby also has what was committed before.
             time.sleep(2)
             run.primary.kill_all()
             old, run.primary = run.primary, standby

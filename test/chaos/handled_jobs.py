@@ -1,5 +1,5 @@
-"""Jobs that handlers run during the chaos: their effects are rows written in the transactions of the handlers. Nobody claims them
-but executors; they are there before the first fault and become due one after the other while faults come."""
+"""Jobs for handlers during the chaos. Their effects are rows written in the transactions of the handlers, and only executors claim
+them. They are enqueued before the first fault and become due one after the other during the faults."""
 
 import handled
 import psycopg
@@ -29,7 +29,7 @@ def set_up(conn, seconds):
 
 
 def add_one(connect):
-    """So that there is an executor, whatever the time."""
+    """Waits until there is an executor."""
     try:
         with connect() as conn:
             conn.execute("SELECT jobq_enqueue(%s)", (QUEUE,))
@@ -46,5 +46,5 @@ def judge(results, conn):
     results.note(f"handlers: {len(jobs)} jobs, {len(written)} effects, attempts {outcomes}")
     for text in found[:5]:
         results.note(f"handlers: {text}")
-    results.equal(len(found), 0, "no job of a handler without its one effect, no effect of an attempt that did not complete")
-    results.check(outcomes.get("failed", 0) > 0 and outcomes.get("lost", 0) > 0, "handlers failed, and were lost", str(outcomes))
+    results.equal(len(found), 0, "each completed job has one effect, and no attempt that did not complete has one")
+    results.check(outcomes.get("failed", 0) > 0 and outcomes.get("lost", 0) > 0, "handlers failed and were lost", str(outcomes))

@@ -1,7 +1,7 @@
-"""Promotions of a standby under load: a chain of three servers, the primary, its standby and a standby of that one.
+"""Promotions of a standby under load, in a chain of three servers: the primary, its standby, and a standby of that standby.
 
-At each promotion somebody holds a lease that the new primary knows, and somebody one that it does not. The old primary
-comes back by pg_rewind as the standby of its successor, and the chain is whole again.
+At each promotion, one worker holds a lease that the new primary knows, and another holds a lease that it does not know. The old
+primary is rewound with pg_rewind and becomes the standby of its successor, so that the chain is complete again.
 """
 
 import signal
@@ -12,7 +12,7 @@ import psycopg
 from servers import Server, wait_for
 
 LEVELS = ("on", "remote_write", "remote_apply")
-# What a report under a lease must answer where nobody has been given it, and change nothing.
+# What a report with an unknown lease must return; it must not change anything.
 REFUSALS = {
     "jobq_heartbeat({id}, {lease})": "lost",
     "jobq_complete({id}, {lease})": False,
@@ -26,17 +26,17 @@ REFUSALS = {
     "(jobq_release_many('{{{id}}}', '{{{lease}}}')).released": False,
     "count(*) FROM jobq_complete_and_claim('{{{id}}}', '{{{lease}}}', queue => 'nothing')": 0,
 }
-AT_LEAST = 30    # jobs enqueued, and as many finished, while somebody waits for load
+AT_LEAST = 30    # number of jobs to be enqueued and finished before the load counts as running
 
 
 def number(place):
-    """A place in the log as a number."""
+    """A position in the log as a number."""
     high, low = place.split("/")
     return (int(high, 16) << 32) + int(low, 16)
 
 
 class Commit(threading.Thread):
-    """A COMMIT that nobody answers, of a claim in an open transaction."""
+    """Commits a claim whose COMMIT is never acknowledged."""
 
     def __init__(self, conn):
         super().__init__(daemon=True)
@@ -53,8 +53,8 @@ class Commit(threading.Thread):
 class Promotions:
     def __init__(self, run):
         self.run = run
-        self.forks = {}         # timeline: where in the log a promotion has cut it off, and whether of a synchronous standby
-        self.findings = []      # what is jobq's fault
+        self.forks = {}         # timeline: the position at which a promotion cut it off, and whether the standby was synchronous
+        self.findings = []      # failures of jobq
         primary, sockets = run.primary, run.primary.sockets
         self.chain = [primary]
         for name in ("server2", "server3"):
@@ -65,7 +65,7 @@ class Promotions:
             self._await_stream(server)
             self.chain.append(server)
 
-    # ---- asking
+    # ---- queries
 
     def _ask(self, server, statement, parameters=None):
         with server.connect(self.run.database) as conn:
@@ -108,7 +108,7 @@ class Promotions:
         return conn.execute("SELECT id, lease FROM jobq_claim('probe', 'probe', heartbeat_timeout => '1 hour')").fetchone()
 
     def _claim_that_nobody_acknowledges(self, server, commit):
-        """In a transaction that stays open, or whose commit waits for a standby that is none any more."""
+        """Claims in a transaction that stays open, or whose commit waits for a standby that is gone."""
         conn = server.connect(self.run.database)
         conn.execute("BEGIN")
         lease = self._claim_by(conn)
@@ -145,33 +145,33 @@ class Promotions:
             self.findings.append(f"stale lease: job {job} under {lease}, claimed anew: {again} under {new}")
         self._expect_kept(server, again, new)
 
-    # ---- what the servers wait for
+    # ---- synchronous and asynchronous standbys
 
     def _be_synchronous(self, primary, standby, level):
-        """Returns when each commit that is acknowledged from now on, and all that were, are on the standby."""
+        """Returns when each later commit waits for the standby and all earlier commits have arrived there."""
         self._set(primary, synchronous_standby_names=f'"{standby.name}"', synchronous_commit=level)
         with primary.connect() as conn:
             def holds(statement):
                 return lambda: conn.execute(statement, (standby.name,)).fetchone()[0]
-            wait_for(holds("SELECT count(*) > 0 FROM pg_stat_replication WHERE application_name = %s AND sync_state = 'sync'"), "it is synchronous")
-            # Each session looks whether to wait in one place.
-            wait_for(holds("SELECT count(*) > 0 AND %s <> '' FROM pg_stat_activity WHERE wait_event = 'SyncRep'"), "somebody has waited")
+            wait_for(holds("SELECT count(*) > 0 FROM pg_stat_replication WHERE application_name = %s AND sync_state = 'sync'"), "the standby is synchronous")
+            # Each session checks in one place whether it must wait.
+            wait_for(holds("SELECT count(*) > 0 AND %s <> '' FROM pg_stat_activity WHERE wait_event = 'SyncRep'"), "a session has waited")
             place = conn.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
             wait_for(lambda: conn.execute("SELECT write_lsn >= %s AND flush_lsn >= %s AND replay_lsn >= %s FROM pg_stat_replication"
-                                          " WHERE application_name = %s", (place,) * 3 + (standby.name,)).fetchone() == (True,), "all has arrived")
+                                          " WHERE application_name = %s", (place,) * 3 + (standby.name,)).fetchone() == (True,), "all commits have arrived")
 
     def _be_asynchronous(self, server):
         self._set(server, synchronous_standby_names="", synchronous_commit="on")
-        wait_for(lambda: self._ask(server, "SHOW synchronous_standby_names")[0] == "", "it waits for nobody")
+        wait_for(lambda: self._ask(server, "SHOW synchronous_standby_names")[0] == "", "commits wait for no standby")
 
     # ---- a promotion
 
     def promote(self, level=None, old_lives_on=False, end_of_chain=False):
-        """`level`: the standby is synchronous. `old_lives_on`: the old primary does not know yet, and takes calls."""
+        """`level`: the standby is synchronous. `old_lives_on`: the old primary does not know of the promotion and still accepts calls."""
         run = self.run
         old, standby, last = self.chain
         new, lost = (last, [old, standby]) if end_of_chain else (standby, [old])
-        self._be_asynchronous(new)       # when it is primary
+        self._be_asynchronous(new)       # after its promotion
         if level:
             self._be_synchronous(old, new, level)
         else:
@@ -187,7 +187,7 @@ class Promotions:
             stale, commit = self._claim_that_nobody_acknowledges(old, old_lives_on)
         else:
             stale, commit = self._claim(old), None
-            for _ in range(2):      # of what came last the answer may be lost
+            for _ in range(2):      # the answer to the last statement may be lost
                 self._await_load(old)
         old.stop()
         if end_of_chain:
@@ -210,7 +210,7 @@ class Promotions:
             run.check_log(server)
 
     def _promote(self, server):
-        """Returns what it had replayed when it was asked to."""
+        """Promotes the standby; returns the position that it had replayed before."""
         replayed = self._ask(server, "SELECT pg_last_wal_replay_lsn()")[0]
         server.promote()
         server.up()
@@ -221,7 +221,7 @@ class Promotions:
         wait_for(lambda: self._ask(standby, "SELECT count(*) FROM pg_stat_wal_receiver")[0] == 0, f"{standby.name} is cut off")
 
     def _note_fork(self, new, replayed, synchronous):
-        """Where the log of the old primary ends for the new one."""
+        """The position at which the log of the old primary ends for the new primary."""
         timeline = self._ask(new, "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")[0]
         parent, place = self._ask(new, "SELECT pg_read_file('pg_wal/' || %s || '.history')", (timeline,))[0].split("\n")[-2].split("\t")[:2]
         if number(replayed) > number(place):
@@ -229,7 +229,7 @@ class Promotions:
         self.forks[f"{int(parent):08X}"] = number(place), synchronous
 
     def _follows(self, standby, primary):
-        """A cascading standby goes over to the new timeline, and answers."""
+        """A cascading standby follows the new timeline and answers queries."""
         place, timeline = self._ask(primary, "SELECT place, left(pg_walfile_name(place), 8) FROM pg_current_wal_insert_lsn() place")
         self._await_replay(standby, place)
         wait_for(lambda: self._ask(standby, "SELECT received_tli FROM pg_stat_wal_receiver") == (int(timeline, 16),),
@@ -238,9 +238,9 @@ class Promotions:
             self.findings.append(f"{standby.name}: claims are not refused, or views do not answer")
 
     def _mend_chain(self, new, lost, last):
-        """The old primary is the standby of the new one, the other server that one's."""
+        """Makes the old primary the standby of the new one, and the other server the standby of the old one."""
         with new.connect() as conn:
-            conn.execute("CHECKPOINT")      # before 16 pg_rewind knows the new timeline only then
+            conn.execute("CHECKPOINT")      # before PostgreSQL 16, pg_rewind needs this to see the new timeline
         for server in lost:
             server.rewind_to(new)
             server.start()
@@ -253,17 +253,17 @@ class Promotions:
         for server in self.chain[1:]:
             self._await_replay(server, self._end_of_log(new))
 
-    # ---- in the end
+    # ---- at the end
 
     def differences(self):
-        """In what the standbys do not have the primary's jobs, all columns of them, when nothing goes on any more."""
+        """The differences between the jobs of the standbys and the primary, in all columns, when nothing changes any more."""
         digest = "SELECT count(*), md5(string_agg(j::text, '|' ORDER BY id)) FROM jobq.jobs j"
 
         def found():
             wanted = self._ask(self.chain[0], digest)
             return [server.name for server in self.chain[1:] if self._ask(server, digest) != wanted]
         try:
-            wait_for(lambda: not found(), "all are the same", 60)
+            wait_for(lambda: not found(), "the standbys are equal", 60)
         except TimeoutError:
             pass
         return found()

@@ -1,4 +1,4 @@
-"""The clients of a run, the server that they use, and the judgement in the end: shared by chaos.py, ddl.py and failover.py."""
+"""The clients of a run, their server, and the final judgment; used by chaos.py, ddl.py, and failover.py."""
 
 import json
 import os
@@ -17,17 +17,17 @@ import psycopg  # noqa: E402
 from client import Plan  # noqa: E402
 from servers import Server  # noqa: E402
 
-STUCK = 90     # seconds in which no job comes and none is finished, after which nobody waits for the rest
-# What no server may ever say. After a disk has been full, or a process killed, the server's own messages say so.
+STUCK = 90     # seconds without a new or finished job after which the run gives up
+# What no server may log. Messages of the server itself are permitted after a full disk or a killed process.
 ALARMS = re.compile(r"^.*(?:TRAP:|XX000|could not find (?:tuple|block)|invalid memory alloc|cache lookup failed|right sibling|"
                     r"jobq (?:worker|launcher).*(?:ERROR|FATAL):(?!.*(?:No space left|terminating|starting up|shutting down|recovery|could not write|"
-                    r"could not extend|out of|index jobq\.jobs_ready_idx is))).*$", re.M)    # a DBA loses that one for a moment
+                    r"could not extend|out of|index jobq\.jobs_ready_idx is))).*$", re.M)    # ddl.py drops this index for a moment
 
 
 class Run:
     producers = workers = 8
-    probes = 20000      # jobs of a queue of their own, for those who look whether a server works
-    placed = False      # whether histories say where in the log it is what was acknowledged
+    probes = 20000      # jobs in a queue of their own, with which faults check whether a server works
+    placed = False      # whether histories contain the position in the log of each acknowledgement
 
     def __init__(self, directory, disk, jobs, seconds, seed, explained=(), conf=""):
         self.directory, self.disk = directory, disk or directory
@@ -37,21 +37,21 @@ class Run:
         self.timeout = 2.0
         self.database = "jobq_chaos"
         self.full_errors = 0
-        self.time_to_count = 0    # seconds after which the counters must be right in the end
+        self.time_to_count = 0    # seconds within which the counters must be right at the end
         self.clients, self.names, self.alarms = {}, {}, []
         self.recorder = None
-        # Who ends this run early ends its servers and clients, too.
+        # If this run is interrupted, its servers and clients end, too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         sockets = os.path.join(directory, "sockets")
         os.mkdir(sockets)
         os.mkdir(os.path.join(directory, "history"))
         for name in [name for name in os.environ if re.match("PG[A-Z]", name)]:
-            del os.environ[name]    # a standby would call itself by its caller's PGAPPNAME
+            del os.environ[name]    # otherwise a standby would use PGAPPNAME as its name
         os.environ.update(PGHOST=sockets, PGUSER="postgres")
         self.primary = Server(bin_directory(), self.disk, sockets, "server1", 5501)
         self.servers = [self.primary]
 
-    # ---- what clients read
+    # ---- the files that clients read
 
     def set_endpoint(self, port):
         path = os.path.join(self.directory, "endpoint")
@@ -68,7 +68,7 @@ class Run:
             os.remove(path)
 
     def add_by_hand(self, conn, statement, parameters=None, prepare=None):
-        """Jobs that no client enqueues: a statement that returns keys and ids, in a transaction of its own. They are in the history too."""
+        """Enqueues jobs with a statement that returns keys and ids, in its own transaction, and records them in a history."""
         if self.recorder is None:
             self.recorder = history.Recorder(os.path.join(self.directory, "history", "hand.tsv"), "hand")
             self.recorder.flush_each_line()
@@ -110,14 +110,14 @@ class Run:
         self.clients[name] = subprocess.Popen([*program, role, name, self.directory], stdout=errors, stderr=errors, start_new_session=True)
 
     def replace(self, name):
-        """A client that was killed left a line unfinished, maybe; another one takes its place under another name."""
+        """Replaces a client that was killed, which may have left an incomplete line, by one with another name."""
         del self.clients[name]
         base = name.split("x")[0]
         self.names[base] = self.names.get(base, 0) + 1
         self.launch(f"{base}x{self.names[base]}")
 
     def jobs_now(self, queue="audit"):
-        """How many there are, and how many have finished; None when the server does not say."""
+        """Returns the number of jobs and of finished jobs, or None if the server does not answer."""
         try:
             with self.primary.connect(self.database, connect_timeout=10) as conn:
                 return conn.execute("SELECT count(*), count(finished_at) FROM jobq.jobs WHERE queue = %s", (queue,)).fetchone()
@@ -125,7 +125,7 @@ class Run:
             return None
 
     def wait_while_it_moves(self, condition, what, queue="audit"):
-        """Until a condition of the jobs holds, however long that takes, unless nothing goes on."""
+        """Waits until the jobs satisfy a condition, however long that takes, unless nothing changes any more."""
         seen, since = None, time.monotonic()
         while not condition(now := self.jobs_now(queue)):
             if now != seen:
@@ -135,7 +135,7 @@ class Run:
             time.sleep(1)
 
     def disturb(self, results, attacker, wanted):
-        """What the attacker does, one after the other, until the time is over and each has been done; how often each was done."""
+        """Executes the attacker's actions until the time is over and each has been done; returns how often each was done."""
         done = {}
         begun = time.monotonic()
         pause = self.seconds / wanted
@@ -156,7 +156,7 @@ class Run:
                 raise RuntimeError(f"client {client} ended with {process.returncode}")
 
     def drain(self):
-        """Until all have been enqueued and finished, without faults."""
+        """Waits without faults until all jobs have been enqueued and finished."""
         producers = [process for name, process in self.clients.items() if name.startswith("p")]
         self.wait_while_it_moves(lambda now: all(process.poll() is not None for process in producers), "the producers are done")
         self.wait_while_it_moves(lambda now: now is not None and now[0] == now[1], "the queue drains")
@@ -173,7 +173,7 @@ class Run:
         return events
 
     def judgement(self):
-        # What a killed client had not finished to write is no line.
+        # An incomplete last line of a client that was killed is ignored.
         paths = [os.path.join(self.directory, "history", name) for name in os.listdir(os.path.join(self.directory, "history"))]
         for path in paths:
             with open(path, "rb+") as file:
@@ -206,7 +206,7 @@ def bin_directory():
 
 
 def judge(results, run, jobs, expect=()):
-    """Prints what happened and checks it; `expect`: kinds of violations that must have been found, instead of none."""
+    """Prints and checks the results; `expect`: the kinds of violations that must have been found, instead of none."""
     report, events, final, counters, rows = run.judgement()
     audit.print_counts(results, report.counts)
     audit.print_violations(results, report)
@@ -218,6 +218,6 @@ def judge(results, run, jobs, expect=()):
     for kind, meaning in checker.KINDS.items():
         results.equal(len(report.violations[kind]), 0, f"no {meaning}")
     results.check(report.counts["enqueues ok"] >= jobs, f"acknowledged at least the {jobs} jobs planned", str(report.counts["enqueues ok"]))
-    results.equal(counters, rows, "the counters are those of the rows")
+    results.equal(counters, rows, "the counters agree with the rows")
     results.equal(run.alarms[:5], [], "no alarm in the server's log")
     return report

@@ -1,6 +1,6 @@
 """The servers of the chaos run: a primary that is killed and started again, and standbys that are promoted.
 
-Each has a directory and a port; all share a directory of sockets. Durable: fsync and synchronous_commit are on.
+Each has a directory and a port; all share a directory of sockets. Commits are durable: fsync and synchronous_commit are on.
 """
 
 import os
@@ -72,19 +72,19 @@ class Server:
         self._differ()
 
     def _differ(self):
-        """From the server whose configuration it has."""
+        """Overrides settings that it must not share with the server from which its configuration was copied."""
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="utf-8") as file:
             file.write(f"port = {self.port}\ncluster_name = '{self.name}'\n")
 
     def rewind_to(self, primary):
-        """Stopped, and overtaken by another server, it becomes a standby of that one: pg_rewind."""
+        """Uses pg_rewind to make a stopped server a standby of the server that has replaced it."""
         with open(self.log, "ab") as log:
             subprocess.run([self.program("pg_rewind"), "-D", self.data, "-R", "--no-sync", "--source-server",
                             f"host={primary.sockets} port={primary.port} user=postgres dbname=postgres"], check=True, stdout=log, stderr=log)
         self._differ()
 
     def start(self):
-        """Starts the postmaster and does not wait for it."""
+        """Starts the postmaster without waiting for it."""
         with open(self.log, "ab") as log:
             child = subprocess.Popen([self.program("postgres"), "-D", self.data], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                      start_new_session=True)
@@ -101,17 +101,17 @@ class Server:
             return False
 
     def up(self):
-        """Until it takes writes; a postmaster that has ended is started again."""
+        """Waits until the server accepts writes; starts a postmaster that has ended again."""
         def works():
             if self.postmaster.poll() is not None:
-                # Processes that are dying yet hold the shared memory: it ends at once, and is started anew.
+                # Dying processes may still use the shared memory, so the postmaster exits at once and is started again.
                 self.start()
                 time.sleep(0.2)
             return self.answers()
         wait_for(works, f"server {self.data} answers")
 
     def processes(self):
-        """Of the postmaster, by the kernel: the server may not answer."""
+        """The child processes of the postmaster, according to the kernel, because the server may not respond."""
         pid = str(self.postmaster.pid)
         children = []
         for entry in os.listdir("/proc"):
@@ -128,7 +128,7 @@ class Server:
         return children
 
     def kill_all(self):
-        """kill -9 of the postmaster and of all its children. It is stopped first, so that it starts no process that this misses."""
+        """kill -9 of the postmaster and all its children. It is stopped first, so that it starts no child that this misses."""
         self.postmaster.send_signal(signal.SIGSTOP)
         children = [pid for pid, _ in self.processes()]
         self.postmaster.send_signal(signal.SIGKILL)
@@ -144,7 +144,7 @@ class Server:
         subprocess.run([self.program("pg_ctl"), "-D", self.data, "-s", "promote", "-W"], check=True)
 
     def stop(self, how=signal.SIGQUIT):
-        """At once, by default."""
+        """Stops the server, immediately by default."""
         if self.postmaster is not None and self.postmaster.poll() is None:
             self.postmaster.send_signal(how)
             self.postmaster.wait(120)

@@ -1,7 +1,7 @@
-"""Random queries by sqlsmith, as a role that has every kind of grant but owns nothing, beside the background worker.
+"""Random queries by sqlsmith, as a role that has every kind of grant but owns nothing, while the background worker runs.
 
-JOBQ_FUZZ_SECONDS=n, how long (0: not at all); JOBQ_FUZZ_SEED. What it sends is judged by the server's log, and by what
-afterwards has become of jobq: rows, indexes, duties.
+JOBQ_FUZZ_SECONDS=n is the duration (0: not at all); JOBQ_FUZZ_SEED is the seed. The run is judged by the server's log, and by
+the rows, indexes, and duties of jobq afterwards.
 """
 
 import os
@@ -20,9 +20,9 @@ from server_log import ServerLog
 from support import Results, connect, wait_until
 
 SECONDS = 120
-BOUND = "5s"            # for one query: most that it makes are of no use, some join everything with everything
-# Internal errors that are the server's, whoever asks: from its own functions with arguments that nobody gives them, by
-# their message, or by the source file that raises them: the parser, and the types.
+BOUND = "5s"            # limit for one query; some of the queries join everything with everything
+# Internal errors of the server itself, which its functions raise for arguments that they never get otherwise. They are recognized by
+# their message or by the source file that raises them: the parser and the types.
 SERVERS = re.compile(r"(pg_|brin_|gin_|gist|spg|ts_|to_tsvector|cache lookup failed for|could not determine|unrecognized|large object"
                      r"|invalid (attribute|relation|type|page)|bogus|missing|function .* does not exist)", re.IGNORECASE)
 PARSER_AND_TYPES = re.compile(r"LOCATION:  \w+, (parse_\w+|array\w*|date\w*|float|formatting|int8?|json\w*|multirange\w*|numeric|range\w*"
@@ -30,7 +30,7 @@ PARSER_AND_TYPES = re.compile(r"LOCATION:  \w+, (parse_\w+|array\w*|date\w*|floa
 
 
 def attack(database, seed, seconds):
-    """What sqlsmith said about itself; it may end early, when it is of the opinion that the server has crashed."""
+    """The output of sqlsmith. It may end early if it believes that the server has crashed."""
     env = dict(os.environ, PGOPTIONS=f"-c statement_timeout={BOUND} -c lock_timeout=1s -c client_min_messages=error"
                " -c work_mem=4MB -c max_parallel_workers_per_gather=0")
     target = f"dbname={database} user='{roles.user('everything')}'"
@@ -45,14 +45,14 @@ def attack(database, seed, seconds):
 
 
 def internal_errors(log):
-    """Those of jobq, in which the message or the context says so, and all crashes. Others are counted."""
+    """Internal errors whose message or context mentions jobq, and all crashes. Other errors are counted."""
     lines = log.lines()
     found, others = [], Counter()
     for number, line in enumerate(lines):
         match = re.search(r" XX\d{3} (?:ERROR|FATAL|PANIC):  (?:XX\d{3}: )?(.*)", line)
         if not match:
             continue
-        # What belongs to the message: DETAIL, HINT, CONTEXT, LOCATION.
+        # The lines that belong to the message: DETAIL, HINT, CONTEXT, LOCATION.
         more = " ".join(following for following in lines[number + 1:number + 6]
                         if re.search(r" (CONTEXT|LOCATION):  ", following) and following[:23] == line[:23])
         if "jobq" in match.group(1) + more or ".cpp:" in more or not (SERVERS.search(match.group(1)) or PARSER_AND_TYPES.search(more)):
@@ -98,7 +98,7 @@ def main():
             invariants.check_storage(results, conn)
             birds = canary.Canaries(conn).release()
             results.check(not birds.wait(), "all duties are done", birds.missing())
-            results.check(birds.claimable(), "what they made claimable can be claimed")
+            results.check(birds.claimable(), "jobs that they made claimable can be claimed")
     results.finish()
 
 
