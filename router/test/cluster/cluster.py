@@ -1,13 +1,13 @@
-"""A cluster under load while its parts fail: shards and routers are killed, a standby is promoted, a shard comes and one goes.
-Judged by the audit's checker over all shards, and by cluster_laws.
+"""Runs a cluster under load while its parts fail: shards and routers are killed, a standby is promoted, a shard is added, and another
+is removed. The audit's checker judges all shards together, and so does cluster_laws.
 
-    JOBQ_CLUSTER_JOBS=n     jobs to enqueue (200000)
-    JOBQ_CLUSTER_SHORT=1    some 10,000, and the faults that tell most
-    JOBQ_CLUSTER_SEED=n     repeats the clients' choices, not their timing
-    JOBQ_CLUSTER_EXPECT=caught
-                            passes if a law is broken: for a planted defect
+JOBQ_CLUSTER_JOBS=n     number of jobs to enqueue (200000)
+JOBQ_CLUSTER_SHORT=1    about 10,000 jobs and the most important faults only
+JOBQ_CLUSTER_SEED=n     repeats the choices of the clients, but not their timing
+JOBQ_CLUSTER_EXPECT=caught
+                        for a planted defect: passes if a law is broken
 
-Wants PATH with the server's programs and an empty directory as its argument. See README.md.
+Needs the server's programs in PATH, and an empty directory as its argument. See README.md.
 """
 
 import contextlib
@@ -36,15 +36,15 @@ from support import Results  # noqa: E402
 from topology import APP, DATABASE, Topology  # noqa: E402
 
 PYTHON = os.environ.get("PYTHON", "/usr/bin/python3")
-QUEUES = {"audit": "", "line": "group_key", "single": None, "once": ""}    # spread by; "": by its one key; None: not spread
+QUEUES = {"audit": "", "line": "group_key", "single": None, "once": ""}    # how the queue is spread; "": by its only key; None: not spread
 AUDITED = ["audit", "line", "single"]
 SHARDS, ROUTERS, PRODUCERS, WORKERS = 3, 2, 4, 6
 OUTBOX_SHARE = 0.05
-AHEAD = 0.1     # of the jobs, which may be enqueued and not yet finished
-STUCK = 180     # seconds in which nothing is finished, after which nobody waits for the rest
+AHEAD = 0.1     # part of the jobs that may be enqueued and not yet finished
+STUCK = 180     # seconds without a finished job after which the run gives up
 PROGRESS = ("SELECT coalesce(sum(completed + failed + cancelled), 0)::bigint,"
             " coalesce(sum(scheduled + blocked + pending + processing), 0)::bigint FROM jobq.queue_stats")
-# Whom it meets, and whether it is in the short run, too.
+# The target of each fault, and whether the fault is part of the short run, too.
 FAULTS = (("kill_shard", 2, False), ("kill_router", 0, True), ("kill_client", "w0", False), ("kill_forwarder", None, True),
           ("add_shard", None, True), ("kill_shard", 3, False), ("promote", 1, True), ("kill_client", "p1", False),
           ("kill_router", 1, False), ("kill_forwarder", None, True), ("drain_shard", 3, True), ("kill_shard", 4, False),
@@ -62,7 +62,7 @@ class Run:
             del os.environ[name]
         os.environ.update(PGHOST=self.sockets, PGUSER="postgres")
         self.clients, self.forwarder, self.done, self.ended = {}, None, {}, False
-        self.until = 0      # the part of the jobs that is to be done before the next fault
+        self.until = 0      # the part of the jobs that must be done before the next fault
         self.topology = Topology(bin_directory(), os.path.join(directory, "data"), self.sockets)
 
     # ---- clients
@@ -85,7 +85,7 @@ class Run:
         threading.Thread(target=self.hold_back, daemon=True).start()
 
     def hold_back(self):
-        """Producers are never far ahead, neither of the workers nor of the next fault: all faults meet load, however long one takes."""
+        """Producers are never far ahead of the workers or of the next fault, so that all faults occur under load, however long one takes."""
         path = os.path.join(self.directory, "allowed")
         while not self.ended:
             try:
@@ -103,7 +103,7 @@ class Run:
                                                     stdout=errors, stderr=errors, start_new_session=True)
 
     def forward(self):
-        """From the outbox into the cluster, by way of both routers."""
+        """Forwards jobs from the outbox into the cluster, through both routers."""
         ports = [str(router.port) for router in self.topology.routers]
         environment = dict(os.environ, PGPORT=ports[0], PGDATABASE=APP,
                            JOBQ_TO=f"host={self.sockets},{self.sockets} port={','.join(ports)} dbname={DATABASE}")
@@ -140,7 +140,7 @@ class Run:
             router.up()
 
     def kill_client(self, name):
-        """Its leases are lost; another one takes its place under another name, since its last line may be no whole one."""
+        """The leases of the client are lost. Another client with another name replaces it, because its last line may be incomplete."""
         role, process = self.clients.pop(name)
         process.kill()
         process.wait()
@@ -165,7 +165,7 @@ class Run:
 
     @contextlib.contextmanager
     def backlog(self):
-        """The workers stop, so that there are unfinished jobs of many keys; which the change meets, and what is enqueued during it."""
+        """Stops the workers, so that many keys have unfinished jobs when the map changes, and jobs are enqueued during the change."""
         workers = [process for role, process in self.clients.values() if role == "worker"]
         for process in workers:
             process.send_signal(signal.SIGSTOP)
@@ -179,7 +179,7 @@ class Run:
     # ---- the run
 
     def progress(self):
-        """How many jobs have finished in the cluster, and how many have not."""
+        """Returns how many jobs in the cluster have finished and how many have not."""
         rows = self.topology.ask_shards(PROGRESS)
         return sum(row[0] for row in rows), sum(row[1] for row in rows)
 
@@ -194,7 +194,7 @@ class Run:
             time.sleep(0.5)
 
     def disturb(self, results, faults):
-        """Each fault when its part of the jobs is done, so that all of them meet load."""
+        """Injects each fault when its part of the jobs is done, so that all faults occur under load."""
         begun = time.monotonic()
         for number, (name, about) in enumerate(faults, 1):
             self.until = number / (len(faults) + 2)
@@ -223,10 +223,10 @@ class Run:
         with self.topology.routers[0].connect(APP) as conn:
             return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status <= 'processing'").fetchone()[0]
 
-    # ---- the judgement
+    # ---- the judgment
 
     def _events(self):
-        """What was acknowledged here, in the outbox, has the id there by the result of its job here."""
+        """Jobs that were acknowledged in the outbox. The result of a forwarded job contains its id in the cluster."""
         paths = [os.path.join(self.directory, "history", name) for name in os.listdir(os.path.join(self.directory, "history"))]
         for path in paths:
             with open(path, "rb+") as file:
@@ -245,7 +245,7 @@ class Run:
                      ask("SELECT e.* FROM effects e JOIN jobq.jobs j USING (id) WHERE j.queue = ANY (%s)", (AUDITED,))],
             attempts=ask("SELECT job_id, lease, outcome FROM jobq.attempts"))
         once = dict(ask("SELECT id, status::text FROM jobq.jobs WHERE queue = 'once'"))
-        # Who claimed from the queue of the shared keys: for the checker jobs as all others, but nobody's enqueues.
+        # Clients that claim from the queue of shared keys. The checker treats its jobs like others, but without enqueues.
         audited = [event._replace(items=[item for item in event.items if item.id not in once]) for event in events]
         report = checker.check(audited, final, self.timeout)
         groups = ask("SELECT id, payload->>'k', group_key FROM jobq.jobs WHERE queue = 'line' AND group_key IS NOT NULL")
@@ -289,7 +289,7 @@ def judge(results, run, faults):
 
 
 def remove_drained(results, run):
-    """It is empty, but for the unique keys that it keeps for a day."""
+    """The shard must be empty, except for unique keys that it keeps for a day."""
     with run.topology.shards[3].connect() as conn:
         conn.execute("DELETE FROM jobq.kept_keys")
     with run.topology.routers[0].connect(DATABASE) as conn:

@@ -1,4 +1,4 @@
-"""examples/worker.py and examples/worker.sh through a router: nothing but their connection is another."""
+"""examples/worker.py and examples/worker.sh through a router; only their connection is different."""
 
 import hashlib
 import os
@@ -29,11 +29,11 @@ class Examples:
             conn.execute("SELECT jobq_enqueue('work', '{}', kind => 'hash', max_attempts => 1)")
             self._work(conn, [os.environ.get("PYTHON", "/usr/bin/python3"), "worker.py", "work"], "work", JOBS + 1)
             wanted = sorted((text, hashlib.sha256(text.encode()).hexdigest()) for text in texts)
-            self.results.equal(sorted(conn.execute("SELECT text, digest FROM hashes").fetchall()), wanted, "worker.py has done its work")
-            self.results.equal(self._finished("work"), {"completed": JOBS, "failed": 1}, "and reported on each job, one of which cannot be done")
+            self.results.equal(sorted(conn.execute("SELECT text, digest FROM hashes").fetchall()), wanted, "worker.py has done its jobs")
+            self.results.equal(self._finished("work"), {"completed": JOBS, "failed": 1}, "worker.py has reported on each job, one of which fails")
             conn.execute("SELECT jobq_enqueue('digest', jsonb_build_object('n', n)) FROM generate_series(1, %s) n", (JOBS,))
             self._work(conn, ["bash", "worker.sh", "digest", "sha256sum"], "digest", JOBS)
-            self.results.equal(self._finished("digest"), {"completed": JOBS}, "worker.sh has done its work")
+            self.results.equal(self._finished("digest"), {"completed": JOBS}, "worker.sh has done its jobs")
             shards = {job % 1024 for job, in self.run.topology.ask_shards("SELECT id FROM jobq.jobs WHERE queue = 'work'")}
             self.results.check(len(shards) > 1, f"on shards {sorted(shards)}")
 
@@ -50,7 +50,7 @@ class Examples:
             return False
 
     def _work(self, conn, program, queue, jobs):
-        """Until all are finished; then it is asked to stop, and does."""
+        """Waits until all jobs are finished, then asks the worker to stop and waits for it."""
         program[1] = os.path.join(EXAMPLES, program[1])
         with open(os.path.join(self.run.directory, f"{queue}.log"), "wb") as log:
             worker = subprocess.Popen(program, env=self.environment, stdout=log, stderr=log, start_new_session=True)

@@ -1,12 +1,12 @@
-"""Clients of a cluster: those of the audit, by way of a router. Each a process of its own.
+"""Clients of a cluster: those of the audit, through a router. Each is a separate process.
 
-    routed.py producer|worker|local NAME DIRECTORY
+routed.py producer|worker|local NAME DIRECTORY
 
-DIRECTORY has `plan.json`, `allowed` (which part of their jobs producers may have enqueued by now), and in the end `stop`. `local` is a
-producer of the application's own database: it enqueues into an outbox.
+DIRECTORY contains `plan.json`, `allowed` (the part of their jobs that producers may have enqueued by now), and at the end `stop`. `local`
+is a producer in the application's own database, which enqueues into an outbox.
 
-A call through a router is no transaction of the caller, and one that goes to several shards is done by each of them: when it fails or
-nobody answers, what has been done is not known. So there are no transactions here, and such an answer counts as unknown, job by job.
+A call through a router is not part of the caller's transaction, and each shard executes its part of a call by itself: if the call fails
+or is not answered, its effects are unknown. Therefore there are no transactions here, and such an answer counts as unknown for each job.
 """
 
 import json
@@ -22,15 +22,15 @@ import psycopg  # noqa: E402
 from clients import Flags, Stop  # noqa: E402  (test/chaos)
 from history import Item  # noqa: E402
 
-# What killed servers, routers and promotions explain.
+# Errors that are caused by killed servers and routers, and by promotions.
 EXPLAINED = ("08", "57", "53", "25006", "40001", "55P03")
-NOTHING_DONE = "08001"      # what a router says when the shard was not reached
+NOTHING_DONE = "08001"      # the router reports that the shard was not reached
 GROUPS, SHARED_KEYS = 20, 40
 QUEUES = ("audit", "line", "single", "once")
 
 
 class Pace:
-    """How far a producer may be."""
+    """The part of its jobs that a producer may have enqueued by now."""
 
     def __init__(self, directory):
         self.path, self.done = os.path.join(directory, "allowed"), 0
@@ -48,10 +48,10 @@ class Pace:
 
 
 class Routed:
-    """Mixed into the audit's clients."""
+    """Mixin for the clients of the audit."""
 
     def reconnect(self):
-        self.history.flush_each_line()      # killed at any moment, it leaves all lines but the last
+        self.history.flush_each_line()      # a client that is killed loses at most the last line
         super().reconnect()
 
     def unexplained(self, number, op, error, items=()):
@@ -63,7 +63,7 @@ class Routed:
 
 
 class Producer(Routed, client.Producer):
-    """Groups of its own, so that it knows their order; unique keys that all producers share in queue `once`."""
+    """Uses groups of its own, so that it knows their order, and unique keys that all producers share in queue `once`."""
 
     def enqueue(self, keys):
         self.pace.wait(self)
@@ -93,7 +93,7 @@ class Producer(Routed, client.Producer):
             self.history.outcome(number, "enqueue", "unknown", [Item(key)])
             raise
         except psycopg.Error as error:
-            if error.sqlstate == NOTHING_DONE:      # believed: a job that is there all the same is a phantom
+            if error.sqlstate == NOTHING_DONE:      # trusted: if the job exists anyway, it is a phantom
                 self.history.outcome(number, "enqueue", "fail", [Item(key)])
                 time.sleep(0.02)
             else:
@@ -101,7 +101,7 @@ class Producer(Routed, client.Producer):
             return 0
 
     def until_known(self, keys):
-        """Under unique keys that outlive their jobs: again, until an answer comes."""
+        """Enqueues with unique keys that outlive their jobs, and repeats the call until it is answered."""
         while True:
             try:
                 done = self.call(keys, self.specs)
@@ -128,7 +128,7 @@ class Producer(Routed, client.Producer):
             return 0
 
     def unknown(self, number, keys):
-        for key in keys:    # some shards may have theirs, and others not
+        for key in keys:    # some shards may have enqueued their jobs, and others not
             self.history.outcome(number, "enqueue", "unknown", [Item(key)])
 
     def many(self, keys):
@@ -167,7 +167,7 @@ class Worker(Routed, client.Worker):
         return [Item(*row) for row in rows]
 
     def results(self, number, items):
-        """What the witnesses of the shard write down."""
+        """The records that triggers on the shard write."""
         return [json.dumps({"c": self.name, "n": number, "l": item.lease}) for item in items]
 
     def complete_in_statement(self, item, detail=""):
@@ -195,7 +195,7 @@ class Worker(Routed, client.Worker):
         return self.single_in_statement()
 
     def _complete_and_claim(self, items):
-        """Which leases held it does not say."""
+        """The answer does not say which leases were held."""
         complete = self.history.invoke("complete", items, "fused")
         claim = self.history.invoke("claim", detail="fused")
         queue = self.random.choice(QUEUES)
@@ -221,11 +221,11 @@ class Worker(Routed, client.Worker):
             rows = self.sql("SELECT 1 FROM jobq_get(%s) WHERE status = 'processing' AND attempts = %s", item.id, item.attempt)
             return bool(rows)
         except psycopg.Error:
-            return True     # looks again
+            return True     # check again
 
 
 class Local(client.Producer):
-    """An application: its enqueues are part of its transactions, some of which it rolls back."""
+    """An application whose enqueues are part of its transactions, some of which it rolls back."""
 
     def reconnect(self):
         self.history.flush_each_line()
@@ -251,7 +251,7 @@ class Local(client.Producer):
 
 
 def connect_to(ports, random):
-    """To any router that answers, each time another one first."""
+    """Connects to any router that answers, starting with a different one each time."""
     def connect(database, **options):
         order = random.sample(ports, len(ports))
         return psycopg.connect(autocommit=True, dbname=database, port=",".join(map(str, order)),

@@ -1,6 +1,6 @@
-"""The cluster of a run: shards, routers in front of them, and a standby of the first shard; on sockets in a directory of their own.
+"""The cluster of a run: shards, their routers, and a standby of the first shard, on sockets in a directory of their own.
 
-The server of the first router also has database `app`, an application with an outbox.
+The server of the first router also has the database `app`, an application with an outbox.
 """
 
 import os
@@ -10,8 +10,8 @@ from servers import Server, wait_for  # test/chaos
 DATABASE = "jobs"
 APP = "app"
 FIRST_PORT = 5601
-# A job leaves what the laws ask for on its shard, in the transaction that does it. Who completes it says in the result by which report
-# and lease: a table without constraints, so that what is wrong is there to be found.
+# Triggers record what the laws need on the shard of the job, in the same transaction. A completion records its report and lease in the
+# result. The table has no constraints, so that violations can be found.
 WITNESSES = """
 CREATE TABLE effects (id bigint, lease bigint, key text, client text, number int);
 CREATE FUNCTION witness_effect() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -26,7 +26,7 @@ CREATE FUNCTION witness_birth() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN INSERT INTO public.births VALUES (NEW.id, clock_timestamp()); RETURN NULL; END $$;
 CREATE TRIGGER birth AFTER INSERT ON jobq.jobs FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL) EXECUTE FUNCTION witness_birth();
 """
-# Short, so that a run of some minutes sees rescues all through; jobs are lost at random, and must not fail for that.
+# Short, so that jobs are rescued throughout a run of some minutes. Jobs are lost at random and must not fail because of that.
 QUEUE = ("SELECT jobq_create_queue(%s, max_attempts => 1000, max_lost => 1000, heartbeat_timeout => %s, backoff_base => '20 ms',"
          " backoff_max => '200 ms')")
 
@@ -36,7 +36,7 @@ class Shard:
         self.number, self.server, self.standby = number, server, standby
 
     def connection(self):
-        """For routers: whichever of them takes writes."""
+        """The connection string for routers, which finds the server that accepts writes."""
         servers = [self.server] + ([self.standby] if self.standby else [])
         return (f"host={','.join(server.sockets for server in servers)} port={','.join(str(server.port) for server in servers)}"
                 f" user=postgres dbname={DATABASE} target_session_attrs=read-write connect_timeout=5")
@@ -52,7 +52,7 @@ class Shard:
             return conn.execute("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone()[0]
 
     def promote_standby(self):
-        """The primary is killed, and stays away."""
+        """Kills the primary, which is not started again."""
         self.server.kill_all()
         self.server, self.standby = self.standby, None
         self.server.promote()
@@ -82,7 +82,7 @@ class Topology:
         return server
 
     def make(self, shards, routers, queues, timeout):
-        """And one more shard, for add_shard()."""
+        """Makes one more shard than requested, for add_shard()."""
         self.queues, self.timeout = queues, timeout
         for number in range(1, shards + 1):
             self.shards[number] = self.new_shard(number)
@@ -126,7 +126,7 @@ class Topology:
                 if spread_by is not None:
                     conn.execute("SELECT jobq_route_queue(%s, spread => true, spread_by => %s)", (queue, spread_by or None))
                 conn.execute(QUEUE, (queue, f"{self.timeout} s"))
-        for router in self.routers[1:]:     # they take the map over
+        for router in self.routers[1:]:     # they take over the map
             with router.connect(DATABASE) as conn:
                 self._add(conn, self.shards[1])
 
@@ -144,7 +144,7 @@ class Topology:
             conn.execute("SELECT jobq_drain_shard(%s)", (number,))
 
     def ask_shards(self, statement, parameters=None):
-        """The rows of all shards."""
+        """Returns the rows of all shards."""
         rows = []
         for shard in list(self.shards.values()):
             with shard.connect() as conn:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Which database is which shard: new addresses, wrong ones, and databases that are a shard already."""
+"""Addresses of shards: new ones, wrong ones, and those of databases that are a shard already."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ from cluster import connection, fails, make_cluster, make_router, make_shard, on
 
 
 def test_a_new_address_is_heard_of_from_another_shard():
-    """Also by who calls none but the shard that has moved."""
+    """Also for a router that calls only the shard that has moved."""
     make_cluster(shards=(1, 2))
     make_router("router2", shards=(1,))
     with router() as conn, router("router2") as second:
@@ -21,7 +21,7 @@ def test_a_new_address_is_heard_of_from_another_shard():
         fails(second, "08001", "SELECT jobq_enqueue(%s)", queue, says="shard 2 cannot be reached")
         conn.execute("SELECT jobq_alter_shard(2, %s)", (connection(2) + " connect_timeout=7",))
         assert one(second, "SELECT jobq_enqueue(%s)", queue) % 1024 == 2
-        # Of the only one nobody tells but who knows it.
+        # If there is only one shard, no other shard can publish its new address.
         for number in (1, 2):
             second.execute("UPDATE jobq_router.shards SET connection = 'host=/nowhere dbname=shard' WHERE shard_id = %s", (number,))
         second.execute("SELECT jobq_router.make_servers()")
@@ -33,7 +33,7 @@ def test_a_new_address_is_heard_of_from_another_shard():
 
 
 def test_a_shard_of_another_cluster_is_refused():
-    """Whichever of the two maps is newer; or the routers of one would take the other's map for their own."""
+    """Whichever of the two maps is newer. Otherwise the routers of one cluster would take over the map of the other."""
     make_cluster(shards=(1,))
     make_shard(2)
     make_router("router2", shards=(2,))
@@ -50,7 +50,7 @@ def test_a_shard_of_another_cluster_is_refused():
 
 
 def test_the_address_of_another_shard_is_refused():
-    """jobq_alter_shard does not publish such an address, and a shard refuses every call that means another shard."""
+    """jobq_alter_shard does not publish such an address, and a shard rejects every call for another shard."""
     make_cluster()
     make_router("router2", shards=(2,))
     with router() as conn, router("router2") as second, shard(3) as third:
@@ -71,7 +71,7 @@ def test_the_address_of_another_shard_is_refused():
         lease = one(conn, "SELECT lease FROM jobq_claim(%s, 'w')", queue)
         there = one(conn, "SELECT jobq_enqueue('spread', unique_key => %s)", key)
         assert (job % 1024, there % 1024) == (2, 3)
-        # A router that has such an address nevertheless.
+        # A router that has such an address anyway.
         second.execute("UPDATE jobq_router.shards SET connection = %s WHERE shard_id = 2", (connection(3),))
         second.execute("SELECT jobq_router.make_servers()")
         says = "database is shard 3, but the router called shard 2"
@@ -83,7 +83,7 @@ def test_the_address_of_another_shard_is_refused():
         second.add_notice_handler(lambda notice: notices.append(notice.message_detail or ""))
         assert [r.shard for r in second.execute("SELECT shard FROM jobq.queue_stats WHERE queue = 'spread'")] == [3]
         assert any(says in notice for notice in notices), notices
-        # Claims of a spread queue pass over it.
+        # Claims of a spread queue skip the shard.
         claimed = second.execute("SELECT * FROM jobq_claim('spread', 'w', 10)").fetchall()
         assert [j.id for j in claimed] == [there]
         assert one(third, "SELECT count(*) FROM jobq.jobs") == 1
@@ -94,7 +94,7 @@ def test_the_address_of_another_shard_is_refused():
 
 
 def test_a_database_is_one_shard():
-    """Whatever its address is called: two shards of the map would have the same jobs."""
+    """Whatever its address: otherwise two shards of the map would have the same jobs."""
     make_cluster(shards=(1,))
     make_shard(2)
     with router() as conn, shard(2) as there:
@@ -110,7 +110,7 @@ def test_a_database_is_one_shard():
 
 
 def test_two_routers_that_add_one_database_agree():
-    """The database takes one number: of two routers that give it one at the same time the second is refused."""
+    """A database takes one number. If two routers give it one at the same time, the second is rejected."""
     make_cluster(shards=(1,))
     make_shard(2)
     make_router("router2", shards=(1,))
@@ -129,7 +129,7 @@ def test_two_routers_that_add_one_database_agree():
             holds.execute("LOCK TABLE jobq_shard.map IN SHARE MODE")
             for thread in adding:
                 thread.start()
-            wait_for("both ask the database", lambda: one(looks, "SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = 'shard2' AND query LIKE '%%jobq_shard.join%%' AND pid <> pg_backend_pid()"))
+            wait_for("both routers wait for the database", lambda: one(looks, "SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = 'shard2' AND query LIKE '%%jobq_shard.join%%' AND pid <> pg_backend_pid()"))
         for thread in adding:
             thread.join()
         assert errors == ["55000"], errors

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What calls of jobq do through a router: where they go, what they answer, what is refused."""
+"""The effects of jobq's functions through a router: which shards they use, what they return, and what is rejected."""
 
 import json
 import os
@@ -68,11 +68,11 @@ def test_claims_find_what_there_is():
         assert len(set(shards_of(conn, claimed))) == 3, "each claim begins on the same shard"
         rest = conn.execute("SELECT * FROM jobq_claim_any('{none,few}', 'w', 100)").fetchall()
         assert sorted(j.id for j in rest) == sorted(set(first) - set(claimed))
-        # Where a worker ends jobs of several shards and asks for more, it has them.
+        # A worker that completes jobs of several shards and claims more jobs gets them.
         more = [one(conn, "SELECT jobq_enqueue('few')") for _ in range(10)]
         got = conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => 'few', batch => 100)",
                            ([j.id for j in rest], [j.lease for j in rest])).fetchall()
-        # A shard that was empty half a second ago may have been left out.
+        # A shard that was empty half a second ago may have been skipped.
         while len(got) < len(more):
             got += wait_for("the others", lambda: conn.execute("SELECT * FROM jobq_claim('few', 'w', 100)").fetchall())
         assert sorted(j.id for j in got) == sorted(more)
@@ -82,7 +82,7 @@ def test_claims_find_what_there_is():
 
 
 def test_what_a_session_notes_is_not_read_by_its_settings():
-    """A time that SQL style has written with the zone's own abbreviation nobody could read."""
+    """A time in SQL style with the zone's own abbreviation could not be parsed by a shard."""
     with router() as conn:
         conn.execute("SET datestyle = 'SQL'")
         conn.execute("SET timezone = 'ABC-3'")
@@ -95,7 +95,7 @@ def test_what_a_session_notes_is_not_read_by_its_settings():
 
 
 def test_times_are_what_the_session_says():
-    """Whatever its DateStyle: the fifth of December is not the twelfth of May on the shard, and IST is where the session says it is."""
+    """Whatever the DateStyle of the session: December 5 must not become May 12 on the shard, and IST means the zone of the session."""
     wanted = "2030-12-05 04:30+00"
     with router() as conn:
         conn.execute("SET timezone = 'Asia/Kolkata'")
@@ -170,7 +170,7 @@ def test_waits():
 
 
 def test_who_wakes_or_is_woken_waits_for_nobody():
-    """Whoever has done either in a transaction that stays open."""
+    """Also in a transaction that has called either function and stays open."""
     with router() as conn, router() as holds:
         conn.execute("SET statement_timeout = '30 s'")
         conn.execute("SELECT jobq_wake(w) FROM unnest('{held,old}'::text[]) w")
@@ -255,7 +255,7 @@ def test_what_operators_do():
 
 
 def test_the_example_worker():
-    """Unchanged: what it needs to know is another connection string."""
+    """Works unchanged, with only another connection string."""
     with router() as conn:
         conn.execute("SELECT jobq_route_queue('work', spread => true)")
         conn.execute("CREATE TABLE IF NOT EXISTS hashes (text text, digest text)")
@@ -264,7 +264,7 @@ def test_the_example_worker():
         worker = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "../../../examples/worker.py"), "work"], env=environment, stdout=subprocess.DEVNULL)
         try:
             wait_for("the worker", lambda: one(conn, "SELECT count(*) FROM hashes") == 40)
-            wait_for("the last one", lambda: one(conn, "SELECT bool_and(g.status = 'completed') FROM unnest(%s::bigint[]) i, jobq_get(i) g", ids))
+            wait_for("the last job", lambda: one(conn, "SELECT bool_and(g.status = 'completed') FROM unnest(%s::bigint[]) i, jobq_get(i) g", ids))
             worker.terminate()
             assert worker.wait(60) == 0
         finally:

@@ -1,5 +1,5 @@
-"""A cluster of throw-away servers: JOBQ_ROUTER_SERVERS names directories of servers, which listen in socket/NAME beside them. The first
-has the routers, and each has one shard."""
+"""A cluster of throwaway servers. JOBQ_ROUTER_SERVERS names the directories of the servers, which listen in socket/NAME next to them.
+The first server has the routers, and each server has one shard."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from psycopg.rows import namedtuple_row
 
 SERVERS = os.environ["JOBQ_ROUTER_SERVERS"].split()
 ROUTER = "router"
-WAIT = 60  # seconds that what must come is waited for
+WAIT = 60  # seconds to wait for an expected condition
 
 
 def host(server):
@@ -28,7 +28,7 @@ def router(database=ROUTER, user="postgres"):
 
 
 def shard(number, user="postgres"):
-    """The shard itself, behind the router's back: shard N is on server N."""
+    """A direct connection to a shard, without the router. Shard N is on server N."""
     return connect(SERVERS[number - 1], f"shard{number}", user)
 
 
@@ -50,7 +50,7 @@ def make_shard(number):
 
 
 def make_role(name):
-    """A role on all servers, if it is not there yet."""
+    """Creates a role on all servers, unless it exists."""
     for server in SERVERS:
         with connect(server, "postgres") as conn:
             if not one(conn, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
@@ -77,10 +77,10 @@ def control(number, action, *options):
 
 
 def wait_for(what, condition):
-    """What condition() returns when that is true."""
+    """Waits until condition() is true and returns its value."""
     end = time.monotonic() + WAIT
     while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain for: {what}"
+        assert time.monotonic() < end, f"timed out while waiting for: {what}"
         time.sleep(0.02)
     return found
 
@@ -90,7 +90,7 @@ def one(conn, query, *parameters):
 
 
 def fails(conn, state, query, *parameters, says=None):
-    """The error of the query, which must be of that state."""
+    """Executes a query that must fail with this SQLSTATE and returns the error."""
     try:
         conn.execute(query, parameters)
     except psycopg.Error as error:
@@ -101,7 +101,7 @@ def fails(conn, state, query, *parameters, says=None):
 
 
 def run(tests):
-    """Runs functions whose names begin with test_; says what came of them as the suites do."""
+    """Runs the functions whose names begin with test_ and prints their results like the suites."""
     passed = failed = 0
     for name, test in list(tests.items()):
         if not name.startswith("test_") or os.environ.get("JOBQ_ROUTER_TEST") not in (None, "", name):
@@ -111,7 +111,7 @@ def run(tests):
             test()
             passed += 1
             print(f"{name} ({time.monotonic() - begun:.1f} s)", flush=True)
-        except Exception as error:  # an error of the server is a failed test, too
+        except Exception as error:  # an error of the server also fails the test
             failed += 1
             import traceback
             traceback.print_exc()

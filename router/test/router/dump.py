@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A router, dumped and restored."""
+"""A router that is dumped and restored."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from cluster import ROUTER, SERVERS, fails, host, make_cluster, make_database, m
 
 
 def test_a_router_restored_from_a_dump_that_is_old():
-    """It takes over what has changed meanwhile, has the shards' connections and mappings, and lets in whom it let in."""
+    """The restored router takes over later changes of the map, has the connections and user mappings of the shards, and admits the same roles."""
     make_role("regress_worker")
     keys = [f"key {n}" for n in range(60)]
     with router() as conn:

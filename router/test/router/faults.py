@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A shard that is down, and comes back."""
+"""A shard that is down and returns."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def test_a_shard_is_down_and_comes_back():
         assert kept % 1024 == waits % 1024 == 2
         control(2, "stop", "-m", "immediate")
         try:
-            # A connection that has broken is not told from a call that was lost: the first call through it says so.
+            # A broken connection cannot be distinguished from a lost call, so the first call through it fails.
             for conn_is in ("old", "new"):
                 states = ("08001", "08007") if conn_is == "old" else ("08001",)
                 with router() as conn2:
@@ -46,7 +46,7 @@ def test_a_shard_is_down_and_comes_back():
                         except Exception as e:
                             error = e
                         assert getattr(error, "sqlstate", None) in states and "shard 2" in str(error), f"{conn_is} {query}: {error!r}"
-            # What any shard can answer another one does, also through a connection that has broken.
+            # A call that any shard can answer uses another shard, even if a connection has broken.
             for use in (told, conn):
                 for _ in range(15):
                     assert one(use, "SELECT jobq_version()") and one(use, "SELECT count(*) FROM jobq_next_runs('@daily', n => 3)") == 3
@@ -58,21 +58,21 @@ def test_a_shard_is_down_and_comes_back():
             rows = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", ([j.id for j in jobs], [j.lease for j in jobs])).fetchall()
             assert all(r.completed for r in rows)
             assert conn.execute("SELECT * FROM jobq_claim('spread', 'w')").fetchall() == []
-            # Nor is it in the way of who has ended nothing yet, or works for another queue, too.
+            # The shard does not hold up a worker that has ended no job yet, or that also works for another queue.
             for _ in range(20):
                 assert conn.execute("SELECT * FROM jobq_complete_and_claim('{}', '{}', queue => 'spread')").fetchall() == []
             more = one(conn, "SELECT jobq_enqueue('spread', unique_key => %s)", there)
             job = wait_for("the other queue", lambda: conn.execute("SELECT * FROM jobq_claim_any(%s, 'w')", ([home, "spread"],)).fetchone())
             assert job.id == more and one(conn, "SELECT jobq_complete(%s, %s)", job.id, job.lease) is True
-            # What is remembered of the shard hides no error.
+            # What is remembered about the shard does not hide an error.
             fails(conn, "08001", "SELECT * FROM jobq_claim_any(%s)", [home], says="shard 2 cannot be reached")
             fails(conn, "08001", "SELECT * FROM jobq_claim(%s)", home, says="shard 2")
             fails(conn, "08001", "SELECT jobq_pause_queue('spread')", says="These shards have executed the call: ")
         finally:
             control(2, "start")
         wait_for("shard 2 answers", lambda: again(conn, "SELECT jobq_resume_queue('spread')"))
-        # This session still passes over the shard for a moment.
-        jobs = wait_for("what it has", lambda: conn.execute("SELECT * FROM jobq_claim('spread', 'w', 10)").fetchall())
+        # This session still skips the shard for a moment.
+        jobs = wait_for("the jobs of the shard", lambda: conn.execute("SELECT * FROM jobq_claim('spread', 'w', 10)").fetchall())
         assert [j.id for j in jobs] == [waits]
         assert one(conn, "SELECT jobq_complete(%s, %s)", held.id, held.lease) is True
         assert one(conn, "SELECT jobq_enqueue(%s) %% 1024", home) == 2
@@ -84,7 +84,7 @@ def test_a_shard_is_down_and_comes_back():
 
 
 def test_a_shard_that_does_not_answer():
-    """Its server stands still, so that connections to it neither succeed nor fail. A session that has lost a call to it asks the others first."""
+    """The server of a shard is stopped, so that connections to it neither succeed nor fail. A session that has lost a call to it asks other shards first."""
     make_cluster()
     with router() as conn, router() as claims, router() as claims_any, router() as enqueues:
         conn.execute("SELECT jobq_route_queue('spread', spread => true)")
@@ -105,22 +105,22 @@ def test_a_shard_that_does_not_answer():
                         use.execute(call, arguments).fetchall()
                         answered += 1
                     except psycopg.Error as error:
-                        # Other shards can be slow on a busy machine.
+                        # Other shards can also be slow on a busy machine.
                         assert error.sqlstate == "57014", error
                         silent += "Shard 2 had not answered" in (error.diag.message_detail or "") or not error.diag.message_detail
-                    # It is asked again after ten times as long as the call had waited.
+                    # The shard is asked again after ten times the duration of the lost call.
                     assert silent <= 1 + (time.monotonic() - begun) / 22, f"{call}: {silent} calls failed, {answered} were answered"
-                assert silent, f"{call}: no call has met the shard"
+                assert silent, f"{call}: no call has reached the shard"
         finally:
             os.kill(postmaster, signal.SIGCONT)
-        # It is asked again.
+        # The shard is asked again.
         claims.execute("SET statement_timeout = '30 s'")
         wait_for("the job of shard 2", lambda: waits in [j.id for j in claims.execute("SELECT * FROM jobq_claim('spread', 'w', 50)")]
                  or one(conn, "SELECT (jobq_get(%s)).status = 'processing'", waits))
 
 
 def test_answers_of_one_shard_of_several():
-    """What others have done stays done, and the call may be repeated."""
+    """What the other shards have done stands, and the call can be repeated."""
     make_cluster()
     with router() as conn:
         conn.execute("SELECT jobq_route_queue('spread', spread => true)")
@@ -137,20 +137,20 @@ def test_answers_of_one_shard_of_several():
             fails(conn, "08001", "SELECT * FROM jobq_complete_many(%s, %s)", ids, leases, says="shard 3")
             with shard(1) as first:
                 assert one(first, "SELECT status FROM jobq.jobs WHERE unique_key = %s", keys[0]) == "completed"
-                # A call that one shard answers is not one to repeat.
+                # If one shard answers a call, the call cannot be repeated.
                 job = one(conn, "SELECT jobq_run_schedule('fired')")
                 assert [r.id for r in first.execute("SELECT id FROM jobq.jobs WHERE queue = %s", (fired,))] == [job]
             fails(conn, "08001", "SELECT jobq_run_schedule('unknown')", says="shard 3")
         finally:
             control(3, "start")
         rows = wait_for("all shards", lambda: again(conn, "SELECT * FROM jobq_complete_many(%s, %s)", ids, leases))
-        # Of what the first call has completed the second says that it is no more held.
+        # The second call reports that the jobs completed by the first one are no longer held.
         assert [(r.job_id, r.completed) for r in rows] == [(i, i % 1024 == 3) for i in ids], (ids, rows)
         assert {one(conn, "SELECT (jobq_get(%s)).status", i) for i in ids} == {"completed"}
 
 
 def test_an_error_of_one_shard_of_several():
-    """What others have claimed is returned: nobody else knows its leases."""
+    """Jobs that other shards have handed out are returned, because no other session knows their leases."""
     make_cluster()
     with router() as conn:
         conn.execute("SELECT jobq_route_queue('spread', spread => true)")
@@ -159,7 +159,7 @@ def test_an_error_of_one_shard_of_several():
                 key = one(conn, "SELECT k FROM (SELECT 'key ' || n AS k FROM generate_series(1, 10000) n) k JOIN jobq_router.buckets b"
                                 " ON b.bucket = jobq_router.bucket_of('spread', k) WHERE b.shard_id = %s OFFSET %s LIMIT 1", number, n)
                 conn.execute("SELECT jobq_enqueue('spread', unique_key => %s)", (key,))
-        # Else the router would look for another host, which can be written.
+        # Otherwise the router would look for another host that accepts writes.
         conn.execute("SELECT jobq_alter_shard(2, %s)", (connection(2) + " target_session_attrs=any",))
     with shard(2) as conn:
         conn.execute("ALTER DATABASE shard2 SET default_transaction_read_only = on")
@@ -168,24 +168,24 @@ def test_an_error_of_one_shard_of_several():
         jobs = [job for _ in range(4) for job in conn.execute("SELECT * FROM jobq_claim('spread', 'w', 2)").fetchall()]
         assert sorted(job.id % 1024 for job in jobs) == [1] * 4 + [3] * 4, jobs
         conn.execute("SELECT jobq_release(%s, %s)", (jobs[0].id, jobs[0].lease))
-    # With more room than jobs it asks the broken one, too. PL/Proxy says by itself that it connects anew.
+    # A claim for more jobs than there are also asks the broken shard. PL/Proxy itself reports that it reconnects.
     with router() as conn:
         conn.add_notice_handler(lambda n: warnings.append((n.sqlstate, n.message_primary)) if n.sqlstate != "00000" else None)
         again = conn.execute("SELECT * FROM jobq_claim('spread', 'w', 9)").fetchall()
         assert [job.id for job in again] == [jobs[0].id], again
         assert [state for state, _ in warnings] == ["25006"] and "nothing was claimed on shard 2" in warnings[0][1], warnings
         jobs[0] = again[0]
-        # With no job at all it says what is wrong, as does bad input, wherever it comes first.
+        # If there is no job at all, the claim reports the error, as with invalid input, whichever shard comes first.
         fails(conn, "25006", "SELECT * FROM jobq_claim('spread', 'w', 9)")
         fails(conn, "22004", "SELECT * FROM jobq_claim('spread', 'w', 1, ARRAY['a', NULL])")
         fails(conn, "25006", "SELECT * FROM jobq_claim_any('{spread}', 'w')")
-        # It is in the way of no other queue, be that at home there or not, and of no wait.
+        # The broken shard affects no other queue, whether its home is there or not, and no wait.
         for queue in (queue_on(conn, 1), queue_on(conn, 3)):
             assert conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (queue,)).fetchall() == []
             conn.execute("CALL jobq_wait(%s, '0.1 s')", (queue,))
             conn.execute("SELECT jobq_enqueue(%s)", (queue,))
             assert len(conn.execute("SELECT * FROM jobq_claim_any(%s, 'w')", (["spread", queue],)).fetchall()) == 1
-        # What has been completed is not hidden by what cannot be claimed.
+        # The failed claim does not hide the completions.
         warnings.clear()
         rows = conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => 'spread', batch => 9)",
                             ([job.id for job in jobs], [job.lease for job in jobs])).fetchall()
@@ -200,7 +200,7 @@ def test_an_error_of_one_shard_of_several():
 
 
 def again(conn, query, *parameters):
-    """The answer, or None where a connection has failed."""
+    """The answer, or None if a connection has failed."""
     try:
         return conn.execute(query, parameters).fetchall()
     except psycopg.OperationalError as error:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Keys and queues that move to another shard: no key has unfinished jobs on two shards, whoever calls by which router when."""
+"""Keys and queues that move to another shard: a key never has unfinished jobs on two shards, whichever router is called."""
 
 import random
 import sys
@@ -18,7 +18,7 @@ def add(number, name="router"):
 
 
 def test_a_key_stays_where_it_has_unfinished_jobs():
-    """And two who ask for it see each other: without the lock of enqueue_known the second would not see what the first has not committed."""
+    """Two sessions that check the key see each other. Without the lock of enqueue_known, the second would not see the uncommitted job."""
     make_cluster(shards=(1,))
     make_shard(2)
     with router() as conn, shard(1) as old, router() as second:
@@ -30,7 +30,7 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
             conn, "SELECT shard_id FROM jobq_router.buckets WHERE bucket = jobq_router.bucket_of('work', %s)", k) == 2)
         assert one(conn, "SELECT was_on FROM jobq_router.buckets WHERE bucket = jobq_router.bucket_of('work', %s)", key) == [1]
         assert one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s) %% 1024", key) == 1
-        # So do its jobs with options, none of which can be another key.
+        # Jobs with options also stay there; no option can be another key.
         job = one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s, options => '{\"version\": 3, \"requires\": null}')", key)
         assert job % 1024 == 1 and one(conn, "SELECT (jobq_get(%s)).version", job) == 3
         for options in ('{"unique_key": "u"}', '{"group_key": null}', '{"ref": "r"}', '{"depends_on": []}', '{"colour": 1}', '[]', 'null'):
@@ -46,10 +46,10 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
             asks = threading.Thread(target=lambda: found.append(one(second, "SELECT jobq_enqueue('work', concurrency_key => %s)", key)))
             asks.start()
             with shard(1) as other:
-                wait_for("the second asks", lambda: found or one(other, "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"))
+                wait_for("the second session checks the key", lambda: found or one(other, "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"))
         asks.join()
         assert first % 1024 == 1 and found[0] % 1024 == 1, f"the key is on shards {first % 1024} and {found[0] % 1024}"
-        # When the last one has finished, the key goes where it belongs.
+        # When the last job has finished, the key moves to its own shard.
         old.execute("SELECT jobq_cancel(id) FROM jobq.jobs WHERE concurrency_key = %s AND finished_at IS NULL", (key,))
         assert one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s) %% 1024", key) == 2
         assert one(conn, "SELECT jobq_settle()") > 0
@@ -58,7 +58,7 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
 
 
 def test_a_kept_key_stays_with_its_queue():
-    """A finished job keeps its key where it is, and the queue goes on asking there."""
+    """A finished job keeps its unique key on its shard, and the queue continues to check the keys there."""
     make_cluster(shards=(1, 2))
     enqueue = "SELECT jobq_enqueue('kept', unique_key => 'u', unique_for => '1 day')"
     with router() as conn:
@@ -122,7 +122,7 @@ def test_what_jobq_refuses_a_spread_queue_refuses():
 
 
 def test_many_keys_that_move():
-    """However many: each is asked for by itself, and only what fails counts as a try."""
+    """Any number of jobs. Each is looked up by itself, and only a failed call counts as an attempt."""
     make_cluster(shards=(1,))
     make_shard(2)
     with router() as conn:
@@ -134,12 +134,12 @@ def test_many_keys_that_move():
         assert one(conn, "SELECT count(*) FROM generate_series(1, 4400) n JOIN jobq_router.buckets b ON b.bucket = jobq_router.bucket_of('work', 'key ' || n)"
                          " WHERE b.shard_id = 2") > 2000
         again = conn.execute(enqueue).fetchall()
-        # Those of a bucket that has not moved are where they were, too.
+        # Keys of a bucket that has not moved are on the same shard as before.
         assert [(r.job_id, r.is_new) for r in again] == [(r.job_id, False) for r in first]
 
 
 def test_who_may_only_connect_is_in_nobodys_way():
-    """What calls lock on a shard nobody but its owner can lock; and a change of the map waits for who acts by the one before."""
+    """Only its owner can lock what calls lock on a shard, and a change of the map waits for calls that use the previous map."""
     make_cluster(shards=(1,))
     make_role("regress_stranger")
     with router() as conn, router() as second, shard(1) as acts, shard(1) as looks, shard(1, user="regress_stranger") as stranger:
@@ -185,7 +185,7 @@ def test_a_transaction_that_stays_open_stops_no_call():
                 holder.execute("SELECT jobq_shard.require_map(%s)", (version,))
                 changes = threading.Thread(target=change)
                 changes.start()
-                wait_for("the change asks for the lock", lambda: one(looks, awaited))
+                wait_for("the change waits for the lock", lambda: one(looks, awaited))
                 while changes.is_alive():
                     assert one(conn, "SELECT jobq_enqueue(%s)", queue) % 1024 == 2
                     calls += 1
@@ -201,7 +201,7 @@ def test_a_transaction_that_stays_open_stops_no_call():
 
 
 def test_a_shard_that_cannot_take_the_map_stops_no_claim():
-    """A transaction that holds the old map of one shard, which the others have left behind."""
+    """A transaction that holds the old map of one shard while the other shards have a newer one."""
     make_cluster(shards=(1, 2))
     with router() as conn, shard(1) as first, shard(2) as holder:
         conn.execute("SELECT jobq_route_queue('spread', spread => true)")
@@ -215,7 +215,7 @@ def test_a_shard_that_cannot_take_the_map_stops_no_claim():
                 conn.execute("SELECT jobq_router.note_empty('spread', 1)")  # so that the claim asks shard 2 first
                 assert len(conn.execute("SELECT * FROM jobq_claim('spread', 'w')").fetchall()) == 1
             assert one(holder, "SELECT version FROM jobq_shard.map") == version
-        # Shard 2 takes the map when the transaction has ended.
+        # Shard 2 takes over the map when the transaction has ended.
         conn.execute("SELECT jobq_settle()")
         assert one(holder, "SELECT version FROM jobq_shard.map") == version + 1
 
@@ -233,7 +233,7 @@ def test_a_transaction_that_stays_open_on_a_router():
 
 
 def test_who_asks_a_shard_sees_what_is_committed():
-    """Whatever the default is there: by a snapshot that is older than its locks a key would be on two shards."""
+    """Whatever the default isolation level is: with a snapshot that is older than its locks, a key could be on two shards."""
     make_cluster(shards=(1,))
     make_shard(2)
     with shard(1) as conn:
@@ -264,7 +264,7 @@ def test_who_asks_a_shard_sees_what_is_committed():
 
 
 def test_a_look_for_a_key_does_not_read_all_jobs():
-    """Only the first one by a map, for all who come after, and one for a key that has jobs, none of which is pending."""
+    """Only the first look-up with a map scans the table, and a look-up of a key that has jobs of which none is pending."""
     make_cluster(shards=(1,))
     with router() as conn, shard(1) as asked, shard(1) as other:
         conn.execute("SELECT jobq_enqueue('work', concurrency_key => k, run_at => now() + t) FROM (VALUES ('pending', '0'::interval), ('later', '1 h')) k (k, t)")
@@ -281,7 +281,7 @@ def test_a_look_for_a_key_does_not_read_all_jobs():
                 assert look(f"new {n}") == (False, 0)
                 assert look("pending") == (True, 0)
             assert look("later") == (True, 1)
-        # What ends is looked for once more. By another map the keys may be others.
+        # After the job has ended, the key is looked up by one more scan. With another map the keys may be different.
         other.execute("SELECT jobq_cancel_jobs('work')")
         with asked.transaction():
             assert look("pending") == (False, 1)
@@ -310,7 +310,7 @@ def test_who_looks_what_moves_waits_where_something_has_moved():
 
 
 def test_a_queue_moves():
-    """As a whole where it has a limit as a whole, else job by job."""
+    """Jobs are moved together if the queue has a limit as a whole, and otherwise one at a time."""
     make_cluster(shards=(1,))
     make_shard(2)
     with router() as conn:
@@ -335,13 +335,13 @@ def test_a_queue_moves():
         assert one(conn, "SELECT jobq_enqueue(%s) %% 1024", queue) == 2
         job = conn.execute("SELECT * FROM jobq_claim(%s, 'w', 10)", (queue,)).fetchone()
         assert job.id % 1024 == 2
-        # What is retried where the queue was is found there.
+        # A job that is retried in the previous shard of the queue is found there.
         conn.execute("SELECT jobq_retry(%s)", (jobs[0].id,))
         wait_for("the job that was retried", lambda: conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (queue,)).fetchone())
 
 
 def test_of_two_changes_of_one_map_one_is_made():
-    """The first shard decides: who cannot ask it changes nothing."""
+    """The first shard decides: a router that cannot reach it changes nothing."""
     make_cluster(shards=(1, 2))
     make_router("router2", shards=(1,))
     maps = "SELECT version, content FROM jobq_shard.map"
@@ -358,7 +358,7 @@ def test_of_two_changes_of_one_map_one_is_made():
         conn.execute("SELECT jobq_router.make_servers()")
         fails(conn, "08001", "SELECT jobq_alter_shard(2, weight => 7)", says="shard 1 cannot be reached")
         assert one_shard.execute(maps).fetchone() == other.execute(maps).fetchone() == made
-        # Another address is one that can be told.
+        # An address that can be published.
         conn.execute("SELECT jobq_alter_shard(1, %s)", (connection(1) + " connect_timeout=7",))
         second.execute("SELECT jobq_enqueue('q')")
         found = {c.execute("SELECT version FROM jobq_router.map").fetchone() for c in (conn, second)} | {c.execute("SELECT version FROM jobq_shard.map").fetchone() for c in (one_shard, other)}
@@ -366,7 +366,7 @@ def test_of_two_changes_of_one_map_one_is_made():
 
 
 def test_a_schedule_keeps_its_shard():
-    """Also of a queue that is spread, or the shard would go on firing it when it is none of them any more."""
+    """Also for a spread queue, because the shard would otherwise continue to fire the schedule when it no longer has the queue."""
     make_cluster(shards=(1, 2))
     with router() as conn:
         conn.execute("SELECT jobq_route_queue('work', spread => true)")
@@ -397,7 +397,7 @@ def test_a_schedule_is_where_its_key_is():
 
 
 def test_a_shard_that_is_removed_gets_no_job():
-    """Nor from a router that has not heard of it, by the map before."""
+    """A router that has not heard of the change does not create such a job either, with the previous map."""
     make_cluster(shards=(1, 2))
     make_router("router2", shards=(1,))
     with router() as conn, router("router2") as second, shard(1) as left, shard(2) as removed:
@@ -438,7 +438,7 @@ def produce(name, queue, stop, ids, errors):
 
 
 def work(name, queue, stop, done, errors):
-    """In turn from one queue first and from the other: the first of a claim can have jobs at all times, and those of the second would wait for good."""
+    """Claims from both queues in alternating order, because otherwise jobs of the first queue could starve the second."""
     queues = [queue, "home"]
     try:
         with router(name) as conn:
@@ -452,7 +452,7 @@ def work(name, queue, stop, done, errors):
 
 
 def intervals(numbers, queue):
-    """For each key, from when to when a job had it, in the order in which they began."""
+    """For each key, the periods in which a job had it, in the order in which they began."""
     lives = {}
     for number in numbers:
         with shard(number) as conn:
@@ -463,7 +463,7 @@ def intervals(numbers, queue):
 
 
 def test_shards_come_and_go_under_load():
-    """Two routers; one is told of what changes, the other learns it from the shards."""
+    """Two routers: one makes the changes, and the other one learns of them from the shards."""
     make_cluster(shards=(1, 2))
     make_shard(3)
     make_router("router2", shards=(1,))
@@ -486,7 +486,7 @@ def test_shards_come_and_go_under_load():
             conn.execute("SELECT jobq_drain_shard(1)")
         progress()
         with router() as conn:
-            # Each job of it that ends is one less: so many looks as jobs that it can have, and the others get on between two.
+            # Each job of the shard that ends reduces the number of those that are left, so this takes as many calls as it may have jobs.
             for look in range(2 * len(KEYS)):
                 try:
                     conn.execute("SELECT jobq_remove_shard(1)")
@@ -516,7 +516,7 @@ def test_shards_come_and_go_under_load():
         if queue == "load":
             assert {i % 1024 for life in lives.values() for _, _, i in life} == {1, 2, 3}, "nothing has moved"
         for key, life in lives.items():
-            # On one shard an index keeps them apart; the second was created, by its clock, before it waited for the end of the first.
+            # On one shard an index keeps them apart. By its own clock, the second job was created before it waited for the end of the first one.
             last = {}
             for begins, ends, job in life:
                 for number, (end, other) in last.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What router/README.md shows is what comes: the lines behind a prompt `NAME=>` run in the database of that name. --write puts in what came."""
+"""Runs the examples of router/README.md and compares the output: a statement after a prompt `NAME=>` runs in the database NAME. --write updates the page."""
 
 import os
 import re
@@ -12,7 +12,7 @@ PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md
 
 
 def shown(database, statement):
-    """The output of psql, without the count of rows; of what returns nothing, nothing."""
+    """The output of psql without the row count; nothing if the statement returns nothing."""
     server = SERVERS[0] if database == ROUTER else SERVERS[int(database[-1]) - 1]
     for number in (1, 2):
         statement = re.sub(rf"'host=\S+ dbname=shard{number}'", f"'{connection(number)}'", statement)
@@ -21,7 +21,7 @@ def shown(database, statement):
     lines = [line for line in (came.stdout + came.stderr).split("\n") if not re.fullmatch(r"\(\d+ rows?\)", line)]
     while lines and not lines[-1].strip():
         lines.pop()
-    # A row of nothing but void.
+    # A row of a void function only.
     return [] if len(lines) == 2 and set(lines[1]) <= {"-", "+"} else lines
 
 
@@ -45,7 +45,7 @@ def main():
     elif found != text:
         theirs, ours = text.split("\n"), found.split("\n")
         different = next(n for n, (one, other) in enumerate(zip(theirs, ours)) if one != other)
-        print("not ok router/README.md: not what came:", *ours[different - 1:different + 10], sep="\n")
+        print("not ok router/README.md: the output differs:", *ours[different - 1:different + 10], sep="\n")
         print("0 passed, 1 failed")
         return 1
     print("1 passed, 0 failed")

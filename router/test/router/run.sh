@@ -1,5 +1,6 @@
 #!/bin/sh
-# The router, on three throw-away servers (JOBQ_ROUTER_SERVERS: their directories; see cluster.py). JOBQ_ROUTER_TEST: one test.
+# Runs the tests of the router on three throwaway servers (JOBQ_ROUTER_SERVERS: their directories; see cluster.py). JOBQ_ROUTER_TEST:
+# runs only this test.
 #   run.sh [SCRIPT ...]
 set -u
 here=$(dirname "$0")

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""The calls of the router are those of jobq: names, arguments, defaults, results; and nobody but those who are let in can call them."""
+"""The functions of the router are those of jobq: names, arguments, defaults, and results; and only admitted roles can call them."""
 
 import sys
 
 from cluster import SERVERS, connect, connection, fails, make_cluster, make_database, make_role, one, router, run, shard
 
-# A function that returns a table has its columns as arguments, one that returns rows of a type has them as columns of that.
+# The columns of a function that returns a table are listed as arguments; those of a function that returns a row type are its columns.
 CALLS = """
     SELECT p.proname AS name, p.prokind::text AS kind,
            (SELECT array_agg(concat_ws(' ', coalesce(p.proargnames[i], ''), format_type(t, NULL)) ORDER BY i)
@@ -21,7 +21,7 @@ CALLS = """
     FROM pg_proc p JOIN pg_type y ON y.oid = p.prorettype
     WHERE p.proname LIKE 'jobq\\_%%' AND p.pronamespace = 'public'::regnamespace
 """
-# The hash of this kind in queue "grants mine" is that of kind "twin" in queue "grants theirs", if the hash has no secret.
+# Without a secret, the hash of this kind in queue "grants mine" would equal that of kind "twin" in queue "grants theirs".
 TWIN = "\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x136)\x1c\x06x\x05\x09\x0c61\x16\x08"
 OF_THE_ROUTER = {"jobq_add_shard", "jobq_alter_shard", "jobq_drain_shard", "jobq_remove_shard", "jobq_route_queue", "jobq_settle"}
 VIEWS = """
@@ -53,7 +53,7 @@ def test_only_who_is_let_in_can_call():
     make_role("regress_stranger")
     make_role("regress_producer")
     with router() as conn, router(user="regress_stranger") as stranger, router(user="regress_producer") as producer:
-        # What anybody can call without having been let in: nothing, and no connection is written where all can read.
+        # A role that has not been admitted can call nothing, and no connection string is readable by all roles.
         assert one(conn, "SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid JOIN pg_extension e ON e.oid = d.refobjid"
                          " WHERE d.deptype = 'e' AND e.extname = 'jobq_router' AND has_function_privilege('regress_stranger', p.oid, 'EXECUTE')") == 0
         fails(stranger, "42501", "SELECT jobq_enqueue('q')")
@@ -70,7 +70,7 @@ def test_only_who_is_let_in_can_call():
             fails(producer, "42501", f"SELECT {call}")
         fails(producer, "42501", "DELETE FROM jobq_router.shards")
         fails(producer, "42501", "SELECT jobq_router.at_take_map(1, 99, '{}', NULL)")
-        # A producer takes a newer map over, by the router's own rights.
+        # A producer takes over a newer map with the privileges of the router.
         conn.execute("UPDATE jobq_router.map SET version = version - 1")
         assert one(producer, "SELECT jobq_enqueue('mine')") > 0
         conn.execute("SELECT jobq_grant('regress_producer', 'operator', '{mine}')")
@@ -96,14 +96,14 @@ def test_only_who_is_let_in_can_call():
         conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (ADD password 'secret')")
         assert one(stranger, "SELECT count(*) FROM pg_user_mappings WHERE umoptions IS NOT NULL") == 0
         conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (DROP password)")
-        # Nobody becomes another on a shard but as the owner says.
+        # A role cannot map itself to another role on a shard; only the owner can.
         conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_2 TO regress_producer")
         fails(producer, "42501", "CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'postgres')", says="only the owner of the servers")
         conn.execute("CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'regress_producer')")
         fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="only the owner of the servers")
         for drop in ("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2", "DROP OWNED BY CURRENT_USER"):
             fails(producer, "42501", drop, says="only the owner of the servers")
-        # Whatever the settings of the session: a new one each time, for what it has read once it reads no more.
+        # Whatever the settings of the session. A new session each time, because settings that were read once may be cached.
         conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_1 TO regress_producer")
         conn.execute("GRANT SET ON PARAMETER session_replication_role TO regress_producer")
         for setting in ("standard_conforming_strings = off", "session_replication_role = replica"):
@@ -131,7 +131,7 @@ def test_a_shard_reveals_nothing_about_queues_of_others():
             conn.execute("SELECT jobq_shard.admit(%s, true)", (f"regress_asking_{profile}",))
         for queue in queues:
             conn.execute("SELECT jobq_enqueue(%s, kind => 'ready', unique_key => 'key')", (queue,))
-        # Whether each queue has a ready job, and a job with the key.
+        # Tests whether a role learns that a queue has a ready job, and a job with the key.
         asks = "SELECT jobq_shard.is_ready(q, '{ready}', NULL, NULL), jobq_shard.still_here(0, q, 'key', NULL, NULL) FROM unnest(%s::text[]) q"
         for user, of_mine, of_theirs in (("postgres", (True, True), (True, True)), ("regress_asking_producer", (False, True), (False, False)),
                                          ("regress_asking_worker", (True, False), (False, False)),
@@ -150,7 +150,7 @@ def test_a_shard_reveals_nothing_about_queues_of_others():
 
 
 def test_settings_of_a_session_change_no_call():
-    """Those by which the bodies of functions are read."""
+    """The settings that affect how function bodies are parsed."""
     with router() as conn:
         conn.execute("SET standard_conforming_strings = off")
         fails(conn, "22023", "SELECT jobq_add_shard(9, 'dbname=x password =y')", says="has a password")
@@ -158,14 +158,14 @@ def test_settings_of_a_session_change_no_call():
         conn.execute("SELECT jobq_alter_shard(1, connection || ' connect_timeout = 7') FROM jobq_router.shards WHERE shard_id = 1")
         assert "tcp_user_timeout=" not in one(conn, "SELECT jobq_router.bounded('dbname=x tcp_user_timeout = 1')")
         conn.execute("SELECT jobq_alter_shard(1, %s)", (connection(1),))
-        # What PL/Proxy writes in front of an error is not shown.
+        # PL/Proxy prefixes the error, and the prefix is not shown.
         error = fails(conn, "22023", "SELECT jobq_enqueue('q', max_attempts => -1)")
         assert error.diag.message_primary.startswith("argument "), error
         assert one(conn, "SELECT jobq_router.meaning('XX000', 'PL/Proxy function jobq_router.at_jobq_get(2): [shard1] PQconnectPoll: no')") == "unreached"
 
 
 def test_only_a_superuser_makes_the_extensions():
-    """Or an operator who may create in a database would own, and could change, what the owners of routers call there."""
+    """Otherwise an operator who may create objects in a database could own and change functions that the owners of routers call."""
     make_role("regress_stranger")
     make_database(SERVERS[0], "bare", "jobq", "plproxy")
     with connect(SERVERS[0], "bare") as conn, connect(SERVERS[0], "bare", "regress_stranger") as stranger:
@@ -177,7 +177,7 @@ def test_only_a_superuser_makes_the_extensions():
 
 
 def test_who_is_let_out_can_be_dropped():
-    """Nothing is left of what a role was granted, on no server."""
+    """Nothing is left of the privileges that were granted to a role, on any server."""
     make_role("regress_leaver")
     with router() as conn:
         conn.execute("SELECT jobq_grant('regress_leaver', 'worker', '{a,b}')")
@@ -202,7 +202,7 @@ def test_what_others_put_into_a_schema_is_not_called():
 
 
 def test_a_new_shard_knows_the_roles():
-    """Whatever their names; also where one that was let in has been dropped."""
+    """Whatever the names of the roles; also if an admitted role has been dropped."""
     name = 'regress "odd" Name'
     make_role(name)
     allowed = "SELECT bool_and(has_function_privilege(%s, p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.proname = 'jobq_enqueue'"
@@ -214,7 +214,7 @@ def test_a_new_shard_knows_the_roles():
         conn.execute("SELECT jobq_remove_shard(3)")
         third.execute("SELECT jobq_revoke(%s, 'producer')", (name,))
         assert one(third, allowed, name) is False
-        # As who needs a password for the first connection does.
+        # As a role that needs a password for the first connection.
         conn.execute("CREATE SERVER jobq_shard_3 FOREIGN DATA WRAPPER plproxy OPTIONS (p0 'dbname=x')")
         conn.execute("CREATE USER MAPPING FOR CURRENT_USER SERVER jobq_shard_3 OPTIONS (user 'postgres', password 'secret')")
         conn.execute("SELECT jobq_add_shard(3, %s)", (connection(3),))
