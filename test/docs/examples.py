@@ -1,19 +1,18 @@
-"""Runs the examples of pages of the documentation, in the order of the page, and compares their output with what it shows.
+"""Runs the examples on pages of the documentation, in the order of the page, and compares their output with the page.
 
-    examples.py PAGE...         wants a throw-away server with jobq preloaded (PGHOST, PGPORT, PGUSER), all of it: it drops roles
+    examples.py PAGE...         needs a throwaway server of its own with jobq preloaded (PGHOST, PGPORT, PGUSER), because it drops roles
 
-What the comments of a page may say is in page.py. Each page begins in a database of its own. What varies is masked:
+page.py describes the comments that a page may contain. Each page begins in a new database. Varying parts are masked:
 
-  * leases, which are numbers of 11 digits and more: the one that the page shows stands for the one that came, in later
-    statements too; timestamps; intervals with fractions of a second; process ids; for how long the server has kept an
-    eye on something
-  * the widths of columns, which follow from these
-  * a single empty answer, as a void function gives, need not be shown
-  * a query that only reads is asked again for 10 s: a background worker may not have got there yet
-  * a notification may come with any statement of its fence
+* leases, which are numbers with 11 or more digits: the lease on the page stands for the real one, also in later statements;
+  timestamps; intervals with fractions of a second; process ids; the time for which the server has watched something
+* the widths of columns, which depend on these
+* a single empty result, such as that of a void function, need not be shown
+* a query that only reads is repeated for 10 s, because the background worker may not have run yet
+* a notification may arrive with any statement of its fence
 
-A bare fence that begins with a function is its signature, and is compared with the catalogue. The pages with what came
-instead are left in the directory docs.found.
+A fence without a language that begins with a function is its signature, which is compared with the catalog. The pages with the real
+output are written to the directory docs.found.
 """
 import os
 import re
@@ -25,7 +24,7 @@ import time
 
 import page as pages
 
-PATIENCE = 10          # seconds for what is to happen by itself
+PATIENCE = 10          # seconds to wait for something that happens by itself
 LONGEST = 60           # for any statement or program
 LEASE = r"\d{11,}"
 MASKS = [
@@ -40,7 +39,7 @@ MASKS = [
     (re.compile(r"^ | $", re.MULTILINE), ""),
 ]
 NOTIFICATION = re.compile(r"^Asynchronous notification .*\n?", re.MULTILINE)
-# Functions that only read: those that are not VOLATILE, and these, which look at more than their snapshot.
+# Functions that only read: those that are not VOLATILE, and these, which read more than their snapshot.
 READERS = {"jobq_explain", "jobq_explain_queue", "jobq_access"}
 NOT_VOLATILE = "SELECT DISTINCT proname FROM pg_proc WHERE proname LIKE 'jobq\\_%' AND provolatile <> 'v'"
 EMPTY_ANSWER = re.compile(r"\A *\w+ *\n-+\n +\n*\Z")
@@ -67,7 +66,7 @@ def masked(output):
 
 
 class Session:
-    """A psql that is asked one statement after the other."""
+    """A psql that executes one statement after the other."""
 
     def __init__(self, database):
         self.psql = subprocess.Popen([*PSQL, "-d", database], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -107,9 +106,9 @@ class Run:
     def __init__(self, name, text, root):
         self.name, self.text, self.root = name, text, root
         self.passed, self.failed = 0, 0
-        self.leases = {}        # as the page shows them: as they came
-        self.beside = []        # sessions that run beside the next fence
-        self.found = []         # what came instead: begin, end, output
+        self.leases = {}        # lease on the page: real lease
+        self.beside = []        # sessions that run concurrently with the next fence
+        self.found = []         # differences: begin, end, real output
         self.session = None
         self.notifications = []
         self.directory = tempfile.mkdtemp()
@@ -137,10 +136,10 @@ class Run:
     def silently(self, line, text):
         output = self.session.ask(text)
         if "ERROR:" in output:
-            self.result(line, f"what it needs has failed:\n{text}\n{output}")
+            self.result(line, f"a statement that the examples need has failed:\n{text}\n{output}")
 
     def values(self, query):
-        """What a query answers, a line a row, and nothing else of it."""
+        """Returns the rows of a query, one per line, without anything else."""
         return self.session.ask("\\pset tuples_only on\n\\pset format unaligned\n"
                                 f"{query};\n\\pset tuples_only off\n\\pset format aligned").splitlines()
 
@@ -195,7 +194,7 @@ class Run:
         elif re.match(r"(CALL )?(jobq[_.]\w+)+\(", fence.text):
             self.signature(fence)
         else:
-            self.result(fence.line, "a fence that is no example: mark it, or make it text")
+            self.result(fence.line, "a fence that is not an example: mark it or make it text")
         for line, psql in self.beside:
             try:
                 output, _ = psql.communicate(timeout=PATIENCE)
@@ -203,7 +202,7 @@ class Run:
                 psql.kill()
                 output, _ = psql.communicate()
             if psql.returncode != 0:
-                self.result(line, f"what runs beside it has failed:\n{output}")
+                self.result(line, f"a concurrent statement has failed:\n{output}")
         self.beside = []
         # A transaction or a role ends with its fence.
         self.session.ask("ROLLBACK;")
@@ -249,7 +248,7 @@ class Run:
                              "PATH": f"{self.directory}:{os.environ['PATH']}"}
 
     def command(self, text, shown):
-        """The output of a command of a shell; one that goes on after what is shown is ended."""
+        """Returns the output of a shell command. A command that still runs after the expected output is terminated."""
         path = os.path.join(self.directory, "output")
         with open(path, "w", encoding="utf-8") as output:
             program = subprocess.Popen(["bash", "-c", text], cwd=self.directory, env=self.environment(), stdout=output,
@@ -276,11 +275,11 @@ class Run:
             program.wait(LONGEST)
             done = program.returncode == 0
         self.end(program)
-        self.result(fence.line, None if done else f"has not done its work:\n{program.stdout.read()}")
+        self.result(fence.line, None if done else f"has not done its job:\n{program.stdout.read()}")
 
     @staticmethod
     def end(program):
-        """Ends a program and what it has started: they have a group of their own."""
+        """Terminates a program and the processes that it has started, which are in their own process group."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if program.poll() is None:
                 os.killpg(program.pid, number)
@@ -290,13 +289,13 @@ class Run:
                     pass
 
     def signature(self, fence):
-        """Makes functions of what the page says, with a name of their own, and compares."""
+        """Creates functions with the signatures on the page under another name, and compares them."""
         for text in re.split(r"\n(?=\S)", fence.text.strip()):
             match = re.match(r"(CALL )?((?:jobq\.)?\w+)\((.*?)\)(?:\s*→\s*(.*))?\Z", text, re.DOTALL)
             procedure, name, arguments, result = match.groups()
             if re.search(r"\) *→", arguments):      # the greedier split, for arguments with parentheses
                 arguments, result = re.split(r"\) *→", arguments, maxsplit=1)
-            # What a page says to be as of another function is looked up there.
+            # If a page says "as" another function, the part is looked up there.
             if other := re.search(r"\.\.\. as (\w+)$", arguments):
                 arguments = "".join(self.values(f"SELECT pg_get_function_arguments('{other[1]}'::regproc)"))
             if other := re.match(r"as (\w+)$", result or ""):
@@ -321,12 +320,12 @@ class Run:
 
 
 def prepare():
-    """The environment of all that is started; refuses a server that has databases of its own."""
+    """The environment of all programs that are started; rejects a server that has other databases."""
     os.environ |= {"PGTZ": "UTC", "PSQLRC": "/dev/null", "PGOPTIONS": f"-c statement_timeout={LONGEST}s"}
     others = subprocess.run(["psql", "-XAtd", "postgres", "-c", "SELECT datname FROM pg_database WHERE datname NOT IN "
                              "('postgres', 'template0', 'template1', 'docs')"], check=True, capture_output=True, text=True).stdout
     if others:
-        sys.exit("this server is somebody's: " + " ".join(others.split()))
+        sys.exit("this server is in use; it has other databases: " + " ".join(others.split()))
 
 
 def main():

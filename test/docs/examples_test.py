@@ -1,4 +1,4 @@
-"""examples.py must notice what is wrong on a page, and nothing else. Wants the server that it wants."""
+"""Tests that examples.py notices errors on a page and nothing else. Needs the same server."""
 import contextlib
 import io
 import os
@@ -9,7 +9,7 @@ import functions
 
 ENQUEUED = "=> SELECT jobq_enqueue('a');\n jobq_enqueue \n--------------\n            1\n"
 CLAIMED = "=> SELECT id, lease FROM jobq_claim('a');\n id |      lease       \n----+------------------\n  1 | 4264994705110431\n"
-# What a page says, and how many of its examples are wrong.
+# The contents of a page, and the number of wrong examples.
 PAGES = {
     "what is right": (f"```\n{ENQUEUED}\n{CLAIMED}\n"
                       "=> SELECT jobq_complete(1, 4264994705110431);\n jobq_complete \n---------------\n t\n```\n"
@@ -35,7 +35,7 @@ PAGES = {
     "a program that does nothing": ("<!-- docs-check: until SELECT false -->\n```bash\nsleep 60\n```\n", 1),
     "a command that says something else": ("```\n$ echo this\nthat\n```\n", 1),
 }
-# A reference, the same with a fault, and what the catalogue says.
+# A reference, changes that make it wrong, and the contents of the catalog.
 REFERENCE = """
 | **workers** | | |
 | [`jobq_a`](#jobq_a) | does a, or `b` | operators |

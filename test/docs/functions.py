@@ -1,7 +1,7 @@
 """Checks that the reference lists every public function, with the roles that jobq_grant lets call it, and has a section for each
 function that begins with its signature, which examples.py compares with the catalog. Checks that it lists every reason of jobq_explain.
 
-    functions.py        wants the server that examples.py wants
+functions.py        needs the server that examples.py needs
 """
 import os
 import re
@@ -23,7 +23,7 @@ GROUP BY p.proname;
 
 
 def callers(page):
-    """By function: for whom the table says that it is."""
+    """By function: the roles that the table names."""
     found, group = {}, ""
     for line in page.splitlines():
         if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
@@ -38,11 +38,11 @@ def signed(page):
 
 
 def faults(page, catalogue):
-    """What the page says otherwise than the catalogue, which is given as for the table."""
+    """The differences between the page and the catalog, which is passed in the form of the table."""
     table, sections = callers(page), signed(page)
     for name in sorted(catalogue.keys() | table.keys() | set(sections)):
         if name not in catalogue:
-            yield f"{name} is no function"
+            yield f"{name} is not a function"
         elif name not in table:
             yield f"{name} is not in the table"
         elif table[name] != catalogue[name]:

@@ -1,7 +1,7 @@
-"""Every link between the files of the project leads somewhere, its anchor too; every file of docs/ that is named is there, and so
-is every goal of make. A page that begins with a list of its sections names all of them, in their order.
+"""Checks that every link between the files of the project, including its anchor, has a target, that every file of docs/ that is mentioned
+exists, and so does every target of make. A page that begins with a list of its sections must list all of them, in order.
 
-    links.py        looks through the checkout that it stands in
+links.py        checks the checkout that contains it
 """
 import os
 import re
@@ -40,7 +40,7 @@ def slug_of(heading):
 
 
 def anchors(path):
-    """Those of the headings, as GitHub makes them."""
+    """The anchors of the headings, as GitHub generates them."""
     found = set()
     for heading in re.findall(r"^#+ +(.*?) *$", without_fences(read(path)), re.MULTILINE):
         slug = slug_of(heading)
@@ -50,7 +50,7 @@ def anchors(path):
 
 
 def sections_left_out(page):
-    """None where the page begins with no list of its sections."""
+    """The listed sections; None if the page does not begin with a list of its sections."""
     text = without_fences(read(page))
     listed = LIST_OF_SECTIONS.search(text.split("\n## ")[0])
     if not listed:
@@ -61,7 +61,7 @@ def sections_left_out(page):
 
 
 def goals_named(text):
-    """In `code`, and at the beginning of lines between fences: in prose `make` is a verb."""
+    """Finds targets in `code` and at the beginning of lines in fences, because in prose `make` is a verb."""
     lines = [line for fence in FENCE.finditer(text) for line in fence[0].splitlines()]
     for code in lines + re.findall(r"`([^`\n]+)`", without_fences(text)):
         if found := GOAL.match(code):
@@ -97,7 +97,7 @@ def main():
             if name in goals:
                 passed += 1
             else:
-                faults.append(f"{page}: make {name}: no such goal")
+                faults.append(f"{page}: make {name}: no such target")
     for path in [*pages, *files((".cpp", ".h", ".sql", ".py", ".sh", ".pl", ".js", ".spec"), *SOURCES)]:
         for named in NAMED.findall(read(path)):
             if os.path.exists(os.path.join(ROOT, named)):

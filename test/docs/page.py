@@ -1,20 +1,20 @@
-"""What a page of the documentation consists of, for a test: its fences, and the comments that say how to treat them.
+"""Parses a page of the documentation for a test: its fences, and the comments that say how to treat them.
 
-Every fence is an example and is run, but for those in the language `text`. A comment in the page, which is not shown, may say
+Every fence is an example and is run, except those in the language `text`. A comment in the page, which is not shown, may say
 
-    <!-- docs-check: skip: WHY -->      the next fence cannot be run
-    <!-- docs-check: anew -->           what follows begins in a new database
-    <!-- docs-check: run SQL -->        what an example needs and the page does not tell
-    <!-- docs-check: meanwhile SQL -->  the same in another session, which runs beside the next fence
-    <!-- docs-check: shell COMMANDS --> the same for a shell
-    <!-- docs-check: until SQL -->      the next fence is a program that does not end: it is ended when SQL answers true
+<!-- docs-check: skip: WHY -->      the next fence cannot be run
+<!-- docs-check: anew -->           the following examples use a new database
+<!-- docs-check: run SQL -->        SQL that an example needs and that the page does not show
+<!-- docs-check: meanwhile SQL -->  SQL for another session, which runs concurrently with the next fence
+<!-- docs-check: shell COMMANDS --> shell commands that an example needs
+<!-- docs-check: until SQL -->      the next fence is a program that does not end: it is terminated when SQL returns true
 """
 import re
 from dataclasses import dataclass
 
 COMMENT = re.compile(r"<!-- docs-check: (skip|anew|run|meanwhile|shell|until)(.*?)-->", re.DOTALL)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-# A statement ends with its line, by a semicolon (a comment may follow) or a command of psql.
+# A statement ends at the end of a line, with a semicolon (a comment may follow) or a psql command.
 ENDS = re.compile(r";\s*(--.*)?$|\\g(set)?\b|^\\")
 
 
@@ -30,17 +30,17 @@ class Fence:
     line: int
     language: str
     text: str
-    begin: int     # where its text begins in the page
+    begin: int     # position of its text in the page
     indent: str
 
 
 @dataclass
 class Statement:
-    line: int      # of the page
+    line: int      # in the page
     prompt: str    # '=>' or '$'
     text: str
-    shown: str     # its output in the page
-    begin: int     # of the output, in the text of the fence
+    shown: str     # its output on the page
+    begin: int     # position of the output in the text of the fence
     end: int
 
 
@@ -59,7 +59,7 @@ def line_of(text, place):
 
 
 def statements(fence):
-    """The statements of a transcript with what it shows of their output; None when it is none."""
+    """The statements of a transcript with the output that it shows; None if the fence is not a transcript."""
     lines = fence.text.splitlines(keepends=True)
     if not lines or not re.match(r"(=>|\$) ", lines[0].strip() + " "):
         return None

@@ -1,4 +1,4 @@
-"""The programs of examples/ at work: jobs that succeed, fail and are cancelled, and SIGTERM at the end."""
+"""Runs the programs of examples/: jobs that succeed, fail, and are cancelled, and SIGTERM at the end."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ def value(text, *values):
 
 
 def becomes(wanted, text, *values):
-    """Waits until a query answers this, for 30 s; returns the last answer."""
+    """Waits up to 30 s until a query returns the expected value; returns the last value."""
     give_up = time.monotonic() + 30
     while (got := value(text, *values)) != wanted and time.monotonic() < give_up:
         time.sleep(0.05)
@@ -39,7 +39,7 @@ RUNNING = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'process
 
 
 def work(queue, *command, jobs):
-    """Starts a worker, cancels the last of its jobs while it runs, ends the worker; its output without ids."""
+    """Starts a worker, cancels its last job while it runs, and stops the worker; returns its output without ids."""
     conn.execute("SELECT jobq_create_queue(%s, backoff_base => '100 ms', heartbeat_timeout => '3 s')", (queue,))
     ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2, run_at => '0044-03-15 BC')", queue, payload, kind)
            for kind, payload in jobs[:-1]]
@@ -58,12 +58,12 @@ def work(queue, *command, jobs):
 
 def watch(queue, worker, job):
     command = worker.args
-    check(becomes("completed failed", STATUSES, queue), "completed failed", f"{command[0]}: one completes, one fails for good")
+    check(becomes("completed failed", STATUSES, queue), "completed failed", f"{command[0]}: a job completes, and a job fails permanently")
     kind, payload = job
     last = value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s)", queue, payload, kind)
     becomes(1, RUNNING, queue)
-    check(value("SELECT jobq_cancel(%s)", last), "processing", "a running job is asked to stop")
-    check(becomes("completed failed cancelled", STATUSES, queue), "completed failed cancelled", "and does")
+    check(value("SELECT jobq_cancel(%s)", last), "processing", "the cancellation of a running job is requested")
+    check(becomes("completed failed cancelled", STATUSES, queue), "completed failed cancelled", "the job is cancelled")
     worker.send_signal(signal.SIGTERM)
     try:
         output, _ = worker.communicate(timeout=15)
@@ -79,25 +79,25 @@ def python_worker():
     ids, lines = work("work", sys.executable, str(EXAMPLES / "worker.py"), "work", jobs=[
         ("hash", '{"text": "hello"}'), ("hash", '{"txt": "hello"}'), ("count", '{"steps": 60}')])
     check(lines, ["job 1: hash, attempt 1", "job 1: completed", "job 2: hash, attempt 1", "job 2: scheduled",
-                  "job 2: hash, attempt 2", "job 2: failed", "job 3: count, attempt 1", "job 3: cancelled"], "worker.py says so")
+                  "job 2: hash, attempt 2", "job 2: failed", "job 3: count, attempt 1", "job 3: cancelled"], "worker.py reports what happened")
     check(value("SELECT count(*) FROM hashes WHERE digest = encode(sha256('hello'), 'hex')"), 1, "the effect is stored once")
-    check(value("SELECT jobq_result(%s) = (SELECT to_jsonb(digest) FROM hashes)", ids[0]), True, "and is the result")
-    check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "KeyError: 'text'", "the error is on record")
+    check(value("SELECT jobq_result(%s) = (SELECT to_jsonb(digest) FROM hashes)", ids[0]), True, "the effect is the result of the job")
+    check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "KeyError: 'text'", "the error is recorded")
 
 
 def python_worker_and_errors_of_sql():
-    """Which are no broken connection, though psycopg calls them OperationalError, too."""
+    """Errors of the handler that psycopg also calls OperationalError although the connection is not broken."""
     conn.execute("""CREATE FUNCTION locked() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN RAISE EXCEPTION 'it is locked' USING ERRCODE = '55P03'; END $$""")
     conn.execute("CREATE TRIGGER locked BEFORE INSERT ON hashes FOR EACH ROW WHEN (NEW.text = 'locked') EXECUTE FUNCTION locked()")
     ids, lines = work("locked", sys.executable, str(EXAMPLES / "worker.py"), "locked", jobs=[
         ("hash", '{"text": "free"}'), ("hash", '{"text": "locked"}'), ("count", '{"steps": 60}')])
-    check(lines[-3:-2], ["job 2: failed"], "worker.py: an error of the handler's SQL is a failed attempt")
-    check(value("SELECT split_part(error, E'\\n', 1) FROM jobq.jobs WHERE id = %s", ids[1]), "LockNotAvailable: it is locked", "and on record")
+    check(lines[-3:-2], ["job 2: failed"], "worker.py: an SQL error in the handler is a failed attempt")
+    check(value("SELECT split_part(error, E'\\n', 1) FROM jobq.jobs WHERE id = %s", ids[1]), "LockNotAvailable: it is locked", "worker.py: the SQL error is recorded")
 
 
 def python_worker_and_collisions():
-    """The first four tries of the job end in 40001 or 40P01."""
+    """The first four attempts of the job end with 40001 or 40P01."""
     conn.execute("CREATE SEQUENCE tries")
     conn.execute("""CREATE FUNCTION collides() RETURNS trigger LANGUAGE plpgsql AS $$
         DECLARE try bigint = nextval('tries');
@@ -108,8 +108,8 @@ def python_worker_and_collisions():
     conn.execute("CREATE TRIGGER collides BEFORE INSERT ON hashes FOR EACH ROW WHEN (NEW.text = 'collides') EXECUTE FUNCTION collides()")
     ids, lines = work("collisions", sys.executable, str(EXAMPLES / "worker.py"), "collisions", jobs=[
         ("hash", '{"text": "collides"}'), ("hash", '{"txt": "hello"}'), ("count", '{"steps": 60}')])
-    check(lines.count("job 1: collided"), 4, "worker.py gives a job back whose transaction collided")
-    check(value("SELECT attempts FROM jobq.jobs WHERE id = %s", ids[0]), 1, "and counts no attempt")
+    check(lines.count("job 1: collided"), 4, "worker.py releases a job whose transaction had a conflict")
+    check(value("SELECT attempts FROM jobq.jobs WHERE id = %s", ids[0]), 1, "worker.py: the conflicts do not count as attempts")
 
 
 def python_worker_and_statement_timeout():
@@ -119,36 +119,36 @@ def python_worker_and_statement_timeout():
     try:
         said = worker.stderr.readline() + worker.stderr.readline()
         value("SELECT jobq_enqueue(%s, '{\"text\": \"late\"}', kind => 'hash')", queue)
-        check(becomes("completed", STATUSES, queue), "completed", "worker.py goes on when statement_timeout ends a wait")
+        check(becomes("completed", STATUSES, queue), "completed", "worker.py continues when statement_timeout ends a wait")
     finally:
         worker.terminate()
         worker.communicate(timeout=60)
-    check("see the setting statement_timeout" in said, True, "and names the setting")
+    check("see the setting statement_timeout" in said, True, "worker.py names the setting")
 
 
 def orders_and_collisions(command, program):
-    """The first three charges of an order end in 40001 or 40P01."""
+    """The first three charges of an order end with 40001 or 40P01."""
     conn.execute("CREATE TABLE charges (order_id bigint, cents int); CREATE TABLE shipments (order_id bigint); CREATE TABLE refunds (order_id bigint, cents int)")
     conn.execute("ALTER SEQUENCE tries RESTART 2")
     conn.execute("CREATE TRIGGER collides BEFORE INSERT ON charges FOR EACH ROW EXECUTE FUNCTION collides()")
     job = value("SELECT jobq_enqueue(%s, '{\"order\": 1, \"cents\": 5}', max_attempts => 1)", program)
     worker = subprocess.Popen([*command, str(EXAMPLES / program), program], stdout=subprocess.PIPE, text=True)
     try:
-        check(becomes(1, "SELECT count(*) FROM shipments"), 1, f"{program} ships an order whose charge collided")
+        check(becomes(1, "SELECT count(*) FROM shipments"), 1, f"{program} ships an order whose charge had conflicts")
         value("SELECT jobq_signal_job(%s, 'delivered')", job)
         check(becomes("completed", STATUSES, program), "completed", f"{program} completes it")
     finally:
         worker.kill()
         output, _ = worker.communicate()
-    check((output.count("collided"), value("SELECT attempts FROM jobq.jobs WHERE id = %s", job)), (3, 1), f"{program} counts no attempt for it")
+    check((output.count("collided"), value("SELECT attempts FROM jobq.jobs WHERE id = %s", job)), (3, 1), f"{program} does not count the conflicts as attempts")
     conn.execute("DROP TABLE charges, shipments, refunds")
 
 
 def shell_worker():
     ids, lines = work("sh", str(EXAMPLES / "worker.sh"), "sh", "sh", "-c", 'read -r seconds; sleep "$seconds" && echo slept', jobs=[
         ("", "0"), ("", '"x"'), ("", "60")])
-    check(lines, ["job 1: completed: t", "job 2: scheduled", "job 2: failed", "job 3: cancelled"], "worker.sh says so")
-    check(value("SELECT jobq_result(%s)", ids[0]), "slept", "what the command printed is the result")
+    check(lines, ["job 1: completed: t", "job 2: scheduled", "job 2: failed", "job 3: cancelled"], "worker.sh reports what happened")
+    check(value("SELECT jobq_result(%s)", ids[0]), "slept", "the output of the command is the result")
 
 
 def shell_worker_cuts_texts():
@@ -160,11 +160,11 @@ sys.stderr.buffer.write(600 * b"\\xc3\\xa4" + b"x")
 sys.exit(seconds)'''
     ids, _ = work("cut", str(EXAMPLES / "worker.sh"), "cut", sys.executable, "-c", program, jobs=[("", "0"), ("", "1"), ("", "60")])
     check(value("SELECT jobq_result(%s)", ids[0]), "x" + 4999 * "\u00e4", "worker.sh cuts a result between two characters")
-    check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "exit status 1: " + 499 * "\u00e4" + "x", "and an error")
+    check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "exit status 1: " + 499 * "\u00e4" + "x", "worker.sh cuts an error between two characters")
 
 
 def stop_waiting(command, program):
-    """SIGTERM ends a worker that waits for a job. Its waits last an hour here: what ends has been ended."""
+    """SIGTERM ends a worker that waits for a job. Waits last an hour here, so a wait that ends has been ended by the signal."""
     queue = f"idle {program}"
     with tempfile.TemporaryDirectory() as directory:
         copy = pathlib.Path(directory, program)
@@ -176,7 +176,7 @@ def stop_waiting(command, program):
         worker = subprocess.Popen([*command, str(copy), queue, "true"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             if program == "worker.sh":
-                check(becomes("completed", STATUSES, queue), "completed", f"{program} does a job without a kind")
+                check(becomes("completed", STATUSES, queue), "completed", f"{program} runs a job without a kind")
             check(becomes(1, "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'call jobq_wait%%' AND wait_event_type = 'Extension'"
                              " AND datname = current_database()"), 1, f"{program} waits")
             worker.send_signal(signal.SIGTERM)
@@ -188,13 +188,13 @@ def stop_waiting(command, program):
             worker.wait()
     check(output == "did not end", False, f"SIGTERM ends {program} while it waits")
     check(becomes(0, "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'call jobq_wait%%' AND state = 'active'"
-                     " AND datname = current_database()"), 0, "and leaves no session waiting")
+                     " AND datname = current_database()"), 0, f"{program} leaves no waiting session")
     return errors
 
 
 def says_what_it_leaves():
     errors = stop_waiting([sys.executable], "worker.py")
-    check("jobs that this worker does not claim are waiting: 1 without a kind" in errors, True, "worker.py says what it leaves lying")
+    check("jobs that this worker does not claim are waiting: 1 without a kind" in errors, True, "worker.py reports jobs that it does not claim")
     check(value(STATUSES, "idle worker.py"), "pending", "and does")
 
 

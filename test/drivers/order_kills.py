@@ -1,6 +1,7 @@
-"""The orders of examples/ in Python and Node, killed with -9 between any two statements: each effect happens once.
+"""Runs the orders of examples/ in Python and Node and kills workers with -9 between any two statements: each effect happens once.
 
-JOBQ_ORDER_KILLS (25) says how many workers of each language are killed. Half of the orders are delivered, of the others the time is over.
+JOBQ_ORDER_KILLS (25) is the number of workers of each language that are killed. Half of the orders are delivered, and the wait of the
+others times out.
 """
 
 import os
@@ -15,7 +16,7 @@ import psycopg
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("JOBQ_ORDER_KILLS", "25"))
-MOST_STATEMENTS = 14    # between a claim and its end
+MOST_STATEMENTS = 14    # between a claim and the end of the job
 PATIENCE = "300 ms"
 chance = random.Random(int(os.environ.get("JOBQ_ORDER_SEED", "1")))
 conn = psycopg.connect(autocommit=True)
@@ -71,7 +72,7 @@ def value(text, *values):
 
 
 def keep_busy(queue, first):
-    """Orders enough for who is killed next, and signals for half of those that wait."""
+    """Enqueues enough orders for the next worker to be killed, and sends signals for half of the waiting orders."""
     number = first
     while value("SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status < 'processing'", queue) < 5:
         conn.execute("SELECT jobq_enqueue(%s, jsonb_build_object('order', %s::bigint, 'cents', 1299), run_at => '0044-03-15 BC')", (queue, number))
@@ -103,7 +104,7 @@ def kill_many(language, command):
 
 
 def finish(language, command, orders):
-    """Nobody is killed any more, not by a bad order either."""
+    """Completes the remaining orders. No worker is killed any more, and an invalid order does not end its worker either."""
     queue = f"{language} orders"
     bad = value("SELECT jobq_enqueue(%s, 'null', max_attempts => 1, priority => -1)", queue)
     worker = subprocess.Popen([*command, "1000000000"], stdout=subprocess.DEVNULL, cwd=ROOT / "examples")
@@ -116,13 +117,13 @@ def finish(language, command, orders):
     worker.kill()
     worker.wait()
     check(value("SELECT string_agg(DISTINCT status::text, ' ') FROM jobq.jobs WHERE queue = %s AND id <> %s", queue, bad), "completed", f"{language}: all orders are done")
-    check(value("SELECT status::text FROM jobq_get(%s)", bad), "failed", f"{language}: a bad one fails, and its worker goes on")
+    check(value("SELECT status::text FROM jobq_get(%s)", bad), "failed", f"{language}: an invalid order fails, and its worker continues")
     lost = value("SELECT count(*) FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = %s AND a.outcome = 'lost'", queue)
     check(lost > KILLS / 3, True, f"{language}: {orders} orders; {lost} attempts lost their workers")
 
 
 def judge(language):
-    """Laws: what is charged and shipped is so once; refunded once, who was not delivered, and nobody else."""
+    """The laws: each order is charged and shipped once, and refunded once if it was not delivered, and only then."""
     rows = conn.execute("""
         SELECT (j.payload->>'order')::bigint, (j.result->>'delivered')::boolean,
                (SELECT count(*) FROM charges c WHERE c.order_id = (j.payload->>'order')::bigint),
@@ -130,10 +131,10 @@ def judge(language):
                (SELECT count(*) FROM refunds r WHERE r.order_id = (j.payload->>'order')::bigint)
         FROM jobq.jobs j WHERE j.queue = %s AND j.status = 'completed'""", (f"{language} orders",)).fetchall()
     wrong = [row for row in rows if row[2:] != (1, 1, 0 if row[1] else 1)]
-    check(wrong, [], f"{language}: each order was charged and shipped once, and refunded once where it was not delivered")
-    check(len({row[1] for row in rows}), 2, f"{language}: some were delivered, and of some the time was over")
+    check(wrong, [], f"{language}: each order was charged and shipped once, and refunded once if it was not delivered")
+    check(len({row[1] for row in rows}), 2, f"{language}: some orders were delivered, and the waits of some timed out")
     check(value("SELECT count(*) FROM (SELECT order_id FROM charges UNION SELECT order_id FROM shipments UNION SELECT order_id FROM refunds) e"), len(rows),
-          f"{language}: no effect is of another order")
+          f"{language}: no effect belongs to another order")
 
 
 def main():

@@ -27,8 +27,8 @@ failed = 0
 
 class Driver:
     name = ""
-    jsons = "%s"       # how a parameter of type jsonb[] is written in a statement
-    statuses = "%s"    # and one of type jobq.job_status[]
+    jsons = "%s"       # a parameter of type jsonb[] in a statement
+    statuses = "%s"    # a parameter of type jobq.job_status[] in a statement
 
     def check(self, ok, label, detail=""):
         global failed
@@ -199,11 +199,11 @@ def scenario(d):
             "jobq_await")
     d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
     job = d.value("SELECT jobq_enqueue(%s)", "python results")
-    d.check(d.rows("CALL jobq_wait_job(%s, %s)", n(job), "1 ms") == [], "jobq_wait_job of a job that waits")
-    d.equal(None, "jobq_result of a job that waits", "SELECT jobq_result(%s)", n(job))
+    d.check(d.rows("CALL jobq_wait_job(%s, %s)", n(job), "1 ms") == [], "jobq_wait_job of a pending job")
+    d.equal(None, "jobq_result of a pending job", "SELECT jobq_result(%s)", n(job))
     d.rows("SELECT jobq_complete(id, lease, %s) FROM jobq_claim(%s)", d.json({"sum": 3}), "python results")
-    d.check(d.rows("CALL jobq_wait_job(%s)", n(job)) == [], "jobq_wait_job of a completed one")
-    d.equal({"sum": 3}, "jobq_result of a completed one", "SELECT jobq_result(%s)", n(job))
+    d.check(d.rows("CALL jobq_wait_job(%s)", n(job)) == [], "jobq_wait_job of a completed job")
+    d.equal({"sum": 3}, "jobq_result of a completed job", "SELECT jobq_result(%s)", n(job))
     after = d.value("SELECT jobq_enqueue(%s, depends_on => %s)", "python results", d.list([job]))
     d.equal({"sum": 3}, "depends_on, jobq_dependency_results", "SELECT result FROM jobq_dependency_results(%s)", n(after))
     d.check(d.value("SELECT jobq_dot(%s, %s)", n(after), n(10)).startswith("digraph"), "jobq_dot")
@@ -250,13 +250,13 @@ def scenario(d):
     d.rows("SELECT jobq_create_queue(%s, dead_letter_queue => %s)", "letters", "dead")
     d.rows("SELECT jobq_enqueue(%s)", "letters")
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", "letters")[0]
-    d.equal("failed", "jobq_fail for good", "SELECT jobq_fail(%s, %s, retry => %s)", n(job), n(lease), False)
+    d.equal("failed", "jobq_fail without a retry", "SELECT jobq_fail(%s, %s, retry => %s)", n(job), n(lease), False)
     rows = d.rows("SELECT event FROM jobq_log(%s)", n(job))
     d.check([row[0] for row in rows] == ["enqueued", "claimed", "attempt failed", "failed", "dead letter"], "jobq_log", rows)
     d.equal(True, "jobq_set_limit", "SELECT jobq_set_limit(%s, %s, %s, %s, %s)", "limited", "k", n(2), n(5), "1 s")
     d.equal(1, "jobq.limits", "SELECT count(*) FROM jobq.limits WHERE running = 0")
     d.equal(1, "jobq_redrive", "SELECT jobq_redrive(%s, %s, %s)", "dead", n(10), n(2))
-    d.equal(True, "jobq_drop_queue of the letters", "SELECT jobq_drop_queue(%s, %s)", "letters", True)
+    d.equal(True, "jobq_drop_queue of the dead letter queue", "SELECT jobq_drop_queue(%s, %s)", "letters", True)
 
     d.check(len(d.rows("SELECT * FROM jobq_tick(%s)", d.time("2020-01-01"))) > 0, "jobq_tick")
     role, may = os.environ["JOBQ_TEST_ROLE"], "SELECT has_function_privilege(%s, 'jobq_enqueue_jobs(jsonb)', 'execute')"
@@ -271,7 +271,7 @@ def scenario(d):
 
 
 def derived(d):
-    """What is not in the scenario, with values that follow from the types of the arguments."""
+    """Calls the functions that are not in the scenario, with values derived from the types of their arguments."""
     natural = {"bigint": d.number, "integer": d.number, "bigint[]": d.list, "integer[]": d.list, "timestamp with time zone": d.time,
                "jsonb": d.json, "jsonb[]": lambda values: [d.json(value) for value in values]}
     marks = {"jsonb[]": d.jsons, "jobq.job_status[]": d.statuses}
@@ -289,8 +289,8 @@ def derived(d):
 
 
 def prepared_without_types(d):
-    """PREPARE with no type named, for each number of arguments that a function can be given: the server must
-    infer exactly the declared types. This is what a driver does that sends no types, whatever its language."""
+    """PREPARE without types, for each number of arguments that a function accepts: the server must infer exactly the declared
+    types. This is what drivers in any language do if they send no types."""
     functions = d.rows(
         "SELECT p.oid::regproc::text, p.pronargs, p.pronargdefaults,"
         " ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, o) ORDER BY o)"
