@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The rules of the source tree that no compiler checks. Every rule prints a line, and what it found.
+# Checks the rules of the source tree that no compiler checks. Every rule prints its name and what it found.
 #
 #   test/lint.sh               every rule
 #   test/lint.sh RULE ...      these rules only
@@ -48,23 +48,23 @@ readonly WRITERS='src/log/transaction_log\.h|src/job/change_job\.(h|cpp)'
 readonly PURE='^src/(core/|[a-z_]+/[a-z_]+_policy\.)'
 export ROOMS WRITERS PURE
 
-# ---- what the rules look at
+# ---- the files that the rules check
 
-# Code and headers below the given directories, one a line, in a stable order.
+# Prints the code and headers below the given directories, one per line, in a stable order.
 sources() { find "$@" -type f \( -name '*.cpp' -o -name '*.h' \) | LC_ALL=C sort; }
 units() { find "$@" -type f -name '*.cpp' | LC_ALL=C sort; }
 pure_sources() { sources src | grep -E "$PURE" || true; }
 shell_sources() { sources src | grep -vE "$PURE" || true; }
 shell_units() { units src | grep -vE "$PURE" || true; }
 
-# What the costly rules (format, tidy, warnings) look at: all of it, or with LINT_SINCE=COMMIT what has changed since then, and
-# units that include a header that has.
+# Prints the files that the slow rules (format, tidy, warnings) check: all files, or with LINT_SINCE=COMMIT the files that have changed since
+# then and the units that include a changed header.
 changed() {
     if [ -z "${LINT_SINCE-}" ]; then cat; return; fi
     changed_units "$(changed_files)"
 }
 
-# The same without files in which only comments have changed. Compilers and clang-tidy find the same in these.
+# Prints the same without files in which only comments have changed, because compilers and clang-tidy find the same in these.
 changed_code() {
     if [ -z "${LINT_SINCE-}" ]; then cat; return; fi
     local file
@@ -82,7 +82,7 @@ changed_files() {
     { git diff --name-only "$LINT_SINCE"; git ls-files --others --exclude-standard; } | grep -E '\.(cpp|h)$' || true
 }
 
-# Of the files on standard input those that are in the list $1, and the units that include one of its headers.
+# Prints the files on standard input that are in the list $1, and the units that include a header in it.
 changed_units() {
     local files=$1 headers file
     headers=$(sed -n 's:^src/\(.*\.h\)$:"\1":p' <<<"$files")
@@ -93,7 +93,7 @@ changed_units() {
     done
 }
 
-# Files of the project: those git knows or would add; in a tree without git, everything that is not built.
+# Prints the files of the project: those that git tracks or would add; in a tree without git, everything that is not built.
 project_files() {
     if [ -e .git ]; then
         git ls-files --cached --others --exclude-standard | LC_ALL=C sort -u
@@ -106,8 +106,8 @@ compile_flags() {
     echo "-std=c++17 -Isrc -D_GNU_SOURCE -DJOBQ_VERSION=\"lint\" -isystem $("${PG_CONFIG:-pg_config}" --includedir-server)"
 }
 
-# Prints FILE:LINE: TEXT for each match of the Perl pattern $1 in the files named on standard input. Comments and
-# the contents of string literals are blanked first, so that prose may say what code may not.
+# Prints FILE:LINE: TEXT for each match of the Perl pattern $1 in the files named on standard input. Comments and the contents of string
+# literals are blanked first, so that prose may contain what code must not contain.
 code_grep() {
     PATTERN=$1 perl -e '
         my $pattern = $ENV{PATTERN};
@@ -123,16 +123,16 @@ code_grep() {
         }'
 }
 
-# Fails when standard input is not empty, which it shows.
+# Fails if standard input is not empty, and prints it.
 none() { ! grep .; }
 
-# ---- the rules: each prints what it found and fails when that is anything
+# ---- the rules: each prints what it found, and fails if it found anything
 
 rule_format() { sources src test | changed | xargs -r "$CLANG_FORMAT" --dry-run -Werror; }
 
 rule_tidy() {
     local flags
-    # The analyzer gives up a function after a third of the usual number of steps: that takes half the time.
+    # The limit of steps per function is a third of the default, which halves the time.
     flags="$(compile_flags) -Xclang -analyzer-config -Xclang max-nodes=75000"
     # shellcheck disable=SC2086  # the flags are words
     units src | changed_code | xargs -r -n 2 -P 2 sh -c '
@@ -170,7 +170,7 @@ rule_layers() {
         }' < <(sources src) | none
 }
 
-# Policies see policies and those standard headers that bring neither time, randomness, threads nor streams.
+# Policies include only policies and standard headers that provide no time, randomness, threads, or streams.
 rule_pure() {
     {
         pure_sources | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
@@ -180,12 +180,12 @@ rule_pure() {
     } | none
 }
 
-# Nothing with a destructor may live in a frame that a server error jumps over.
+# No object with a destructor may be in a frame over which a server error jumps.
 rule_forbidden() {
     shell_sources | code_grep '\bstd::(string|wstring|vector|map|multimap|unordered_\w+|set|multiset|list|deque|queue|function|unique_ptr|shared_ptr|any|(o|i)?stringstream|thread|mutex)\b|\bstd::optional\s*<\s*std\b|\bthrow\b|#\s*include\s*<(iostream|cstdio|thread|mutex)>' | none
 }
 
-# A template that takes a body changes locals of its caller, which a longjmp leaves undefined where the template is inlined.
+# A template that takes a body changes locals of its caller, which longjmp leaves undefined if the template is inlined.
 rule_setjmp() {
     # shellcheck disable=SC2016  # the fields are awk's
     shell_sources | xargs awk '
@@ -206,7 +206,7 @@ rule_prelude() {
             [ "$first" = '#include "compat/pg.h"' ] ||
                 echo "$file: the first include must be \"compat/pg.h\", not: ${first:-none}"
         done
-        # What the prelude has, nobody includes again.
+        # Headers that the prelude includes must not be included again.
         shell_sources | grep -v '/compat/pg\.h$' |
             xargs grep -nxFf <(grep '^#include "' src/compat/pg.h) /dev/null || true
     } | none
@@ -234,12 +234,12 @@ rule_sql_place() {
     shell_sources | grep -v '^src/compat/' | code_grep '\bSPI_(prepare|exec)\w*' | none
 }
 
-# What differs between versions of the server stands in one room.
+# Differences between versions of the server must be in one directory.
 rule_majors() {
     sources src | grep -v '^src/compat/' | code_grep '\b(PG_VERSION_NUM|CATALOG_VERSION_NO)\b' | none
 }
 
-# The install script: its statements, with comments, literals and bodies taken out.
+# Checks the statements of the install script, without comments, literals, and bodies.
 rule_sql_script() {
     scripts/install_script.sh >/dev/null
     find src/sql router/sql -name '*.sql' | LC_ALL=C sort | perl -e '
@@ -248,7 +248,7 @@ rule_sql_script() {
             open(my $file, "<", $name) or die "$name: $!\n";
             my $text = do { local $/; <$file> };
             $text =~ s/^\\[^\n]*//gm;
-            # A body is read under the settings of whoever calls, standard_conforming_strings among them.
+            # A body is parsed with the settings of the caller, for example standard_conforming_strings.
             (my $bodies = $text) =~ s/\$\w*\$/ /g;
             while ($bodies =~ m{--[^\n]*|/\*.*?\*/|\bE\x27(?:[^\x27\\]|\\.|\x27\x27)*\x27|(\x27(?:[^\x27]|\x27\x27)*\x27)}gsi) {
                 my $literal = $1 // "";
@@ -258,7 +258,7 @@ rule_sql_script() {
                       {defined $1 || defined $2 ? $& : " "}gse;
             $text =~ s{\x27(?:[^\x27]|\x27\x27)*\x27|\$(\w*)\$.*?\$\1\$}{\x27\x27}gs;
             print "$name: IF NOT EXISTS adopts what somebody else made\n" if $text =~ /\bIF\s+NOT\s+EXISTS\b/i;
-            # In an upgrade the server refuses to replace what is no member.
+            # In an upgrade, the server refuses to replace an object that does not belong to the extension.
             print "$name: OR REPLACE adopts what somebody else made\n" if $text =~ /\bOR\s+REPLACE\b/i && $name !~ m{/upgrades/};
             for my $statement (split /;/, $text) {
                 $statement =~ s/\s+/ /g;
@@ -279,20 +279,19 @@ rule_length() {
     done | none
 }
 
-# Paths of the machine it was written on. (The brackets keep this file from finding itself.)
+# No paths of the developer's machine. (The brackets keep this file from matching itself.)
 rule_paths() {
     { project_files | tr '\n' '\0' | xargs -0 -r grep -nIEs '/(wor[k]|roo[t])/' /dev/null || true; } | none
 }
 
-# Each function in C for SQL is declared by an install script, and each that one declares is there.
+# An install script declares each C function for SQL, and each function that it declares exists.
 rule_exports() {
     diff <(project_files | grep -E '^src/sql/.*\.sql$' | xargs scripts/exports.sh | sed -n 's/^pg_finfo_//p') \
          <(shell_units | code_grep 'PG_FUNCTION_INFO_V1\(' | sed 's/.*(\(.*\)).*/\1/' | LC_ALL=C sort) |
         sed -n -e 's/^< /declared by SQL, but not in C: /p' -e 's/^> /in C, but not declared by SQL: /p' | none
 }
 
-# Whatever happens to a job goes through job/change_job.cpp: nobody else writes the columns of its life, or tells others
-# of a change.
+# Every change of a job goes through job/change_job.cpp: no other file writes the columns of the life of a job or publishes a change.
 rule_door() {
     local life others
     life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/core/life.h | grep -vxE 'Error|Result' | paste -sd'|')
@@ -304,7 +303,7 @@ rule_door() {
     } | none
 }
 
-# A defect that no longer applies is no test.
+# A planted defect must still apply.
 rule_planted() {
     local patch
     for patch in test/planted/*.patch; do
@@ -312,8 +311,8 @@ rule_planted() {
     done | none
 }
 
-# Root runs programs below the scratch directory of a script, so only scratch_give() hands directories to another user.
-# Root runs nothing of what the two named scripts give away: the tree of the upgrade tests, and a server until it is built.
+# Root runs programs below the scratch directory of a script, so only scratch_give() may give directories to another user. The two named
+# scripts give away the tree of the upgrade tests, and a server until it is built; root runs nothing in these.
 rule_scratch() {
     local given
     {
@@ -330,7 +329,7 @@ rule_scratch() {
     } | none
 }
 
-# What states the version beside jobq.control.
+# Every file that states the version, in addition to jobq.control.
 rule_version() {
     local version
     version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
@@ -338,11 +337,11 @@ rule_version() {
       grep -H '^default_version' router/*.control | grep -vF "'$version'" || true; } | sed "s/^/not $version, as jobq.control says: /" | none
 }
 
-# A released script stays as it is, and from each a way leads to the version in the making.
+# A released script is unchanged, and there is an upgrade path from each release to the version in development.
 rule_releases() { scripts/release.sh --check; }
 
-# What .dockerignore lets into an image is enough to build from. An example of docker publishes no port to other hosts, and has no
-# password that a reader would copy.
+# The files that .dockerignore lets into an image are sufficient to build jobq. The docker examples publish no port to other hosts and
+# contain no password that a reader would copy.
 rule_docker() {
     local files status=0
     files=$(mktemp -d)
@@ -400,7 +399,7 @@ plant() {
     esac
 }
 
-# What looks like a violation and is none.
+# Code that resembles a violation but is correct.
 plant_near_misses() {
     mkdir -p src/admin src/sql
     cat >src/admin/lint_allowed.cpp <<'NEAR'
@@ -450,7 +449,7 @@ self_test() {
         project_files | while read -r file; do
             [ ! -e "$file" ] || printf '%s\n' "$file"
         done | tar -cf - -T - | tar -xf - -C "$copy"
-        # The near misses are for the rules that read, not for those that compile.
+        # The near misses are for rules that read the code, not for those that compile it.
         case $rule in tidy | warnings | format) ;; *) (cd "$copy" && plant_near_misses) ;; esac
         (cd "$copy" && plant "$case")
         status=0
@@ -485,7 +484,7 @@ main() {
             echo "no such rule: $rule (--list names them)" >&2
             return 2
         fi
-        # A subshell with its own -e: inside a condition the shell would ignore failures.
+        # A subshell with its own -e, because inside a condition the shell would ignore failures.
         set +e
         out=$(set -e -o pipefail; "rule_$rule" 2>&1)
         status=$?

@@ -1,5 +1,5 @@
-// Every function of the contract from node-postgres: untyped parameters, bigint ids and leases as strings, JavaScript
-// arrays, JSON objects. No cast is written. What a user has to know about the driver is said where it happens.
+// Calls every function of the public interface with node-postgres: untyped parameters, bigint ids and leases as strings, JavaScript
+// arrays, and JSON objects. No cast is needed. Comments describe what a user must know about the driver.
 'use strict';
 const { Client } = require('pg');
 
@@ -186,7 +186,7 @@ async function main() {
   check(BigInt(await value('SELECT jobq_purge_queue($1, $2)', [queue, ['scheduled']])) > 0n, 'jobq_purge_queue');
   await equal(true, 'jobq_drop_queue', 'SELECT jobq_drop_queue($1, $2)', [queue, true]);
 
-  // What is not above, with values that follow from the types of the arguments.
+  // The functions that are not called above, with values derived from the types of their arguments.
   await rows('SELECT pg_stat_force_next_flush()');
   const natural = { bigint: String, jsonb: (json) => (Array.isArray(json) ? JSON.stringify(json) : json), 'bigint[]': (ids) => ids.map(String), 'timestamp with time zone': (time) => new Date(time) };
   for (const call of await rows('SELECT * FROM derived_calls')) {

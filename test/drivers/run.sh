@@ -1,10 +1,10 @@
 #!/bin/sh
-# Every function of the contract from every driver: psql, node-postgres, psycopg 3 (prepared, untyped and typed), psycopg 2.
-# Each gets a database of its own, and works through a scenario. Functions that are not in it are called with what derived.sql
-# makes of their arguments. Afterwards the catalogue is asked which functions of the extension were never called.
-# Then the programs of examples/ work, in a database of their own.
-# Wants a server with jobq installed (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH.
-# `run.sh psycopg2` runs one driver alone.
+# Calls every function of the public interface with every driver: psql, node-postgres, psycopg 3 (prepared, untyped and typed), psycopg 2.
+# Each driver gets a database of its own and executes a scenario. Functions that are not in the scenario are called with values that
+# derived.sql makes from the types of their arguments. Afterwards, the catalog must show that no function of the extension was left out.
+# Then the programs of examples/ are run in a database of their own.
+# Needs a server with jobq installed (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH.
+# `run.sh psycopg2` runs one driver only.
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}

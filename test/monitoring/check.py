@@ -1,6 +1,6 @@
-"""The configurations of monitoring/, tried with Debian's Prometheus and exporters on a live server.
+"""Tests the configurations of monitoring/ with Debian's Prometheus and exporters on a live server.
 
-Needs a server with jobq preloaded (PGHOST, PGPORT, PGUSER), and in JOBQ_GRAFANA a directory with @grafana/schema and typescript.
+Needs a server with jobq preloaded (PGHOST, PGPORT, PGUSER); JOBQ_GRAFANA names a directory with @grafana/schema and typescript.
 """
 
 import json
@@ -45,12 +45,12 @@ CREATE FUNCTION shadow.pick(jsonb, jsonb) RETURNS text LANGUAGE sql AS $$ SELECT
 CREATE OPERATOR shadow.->> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = shadow.pick);
 GRANT USAGE ON SCHEMA shadow TO exporter;
 """
-# What changes by itself between two looks.
+# Metrics that change by themselves between two queries.
 MOVES = re.compile("oldest|overdue|rounds|duty_jobs|launcher|shared_memory_entries")
 
 
 def run(*command, stdin=None, cwd=None):
-    """Whether it ended well, and what it said."""
+    """Returns whether the program succeeded, and its output."""
     done = subprocess.run(command, input=stdin, cwd=cwd, capture_output=True, text=True, timeout=300)
     return done.returncode == 0, (done.stdout + done.stderr).strip()
 
@@ -99,7 +99,7 @@ def generate(conn, made, *options):
 
 
 def check_generated(results, conn):
-    """What is there is what the catalogue makes."""
+    """The files are those that generate.py makes from the catalog."""
     with tempfile.TemporaryDirectory() as made:
         good, said = generate(conn, made)
         results.check(good, "generate.py", said)
@@ -114,7 +114,7 @@ def queries(directory):
 
 
 def check_search_path(results, conn, schema, *options):
-    """The queries call the extension's function, whatever is earlier in the search path."""
+    """The queries call the functions of the extension, whatever is earlier in the search path."""
     with tempfile.TemporaryDirectory() as made:
         good, said = generate(conn, made, *options)
         results.check(good, f"generate.py for the schema {schema}", said)
@@ -127,7 +127,7 @@ def check_search_path(results, conn, schema, *options):
 
 
 def check_text(results, conn):
-    """promtool reads the text, and has nothing to find fault with."""
+    """promtool parses the text and reports no problem."""
     good, said = run("promtool", "check", "metrics", stdin=conn.execute("SELECT jobq_prometheus()").fetchone()[0])
     results.check(good and not said, "promtool check metrics", said)
 
@@ -137,7 +137,7 @@ def check_rules(results):
                            ("check config", ("promtool", "check", "config", "prometheus.yml"))]:
         good, said = run(*command, cwd=MONITORING)
         results.check(good, f"promtool {label}", said)
-    # A rule that nothing tries would be no use.
+    # An alert that no test triggers would not be tested.
     tried = {test["alertname"] for group in yaml.safe_load((MONITORING / "alerts_test.yml").read_text())["tests"]
              for test in group["alert_rule_test"] if test.get("exp_alerts")}
     results.equal({rule["alert"] for rule in rules()} - tried, set(), "every alert is seen to fire")
@@ -152,7 +152,7 @@ def dashboard():
 
 
 def expressions():
-    """Every PromQL expression of the alerts and of the dashboard, whose variables are given values."""
+    """Every PromQL expression of the alerts and of the dashboard, with values for its variables."""
     for rule in rules():
         yield f"alert {rule['alert']}", rule["expr"]
     for panel in dashboard()["panels"]:
@@ -161,7 +161,7 @@ def expressions():
 
 
 def check_dashboard(results):
-    """The published types of Grafana's dashboards accept it, and refuse what is none."""
+    """The published types of Grafana's dashboards accept the dashboard and reject broken ones."""
     modules = Path(os.environ["JOBQ_GRAFANA"])
 
     def accepted(text):
@@ -179,18 +179,18 @@ def check_dashboard(results):
                           ("a panel without a type", text.replace('"type": "timeseries",', "", 1)),
                           ("a text for a number", text.replace('"schemaVersion": 39', '"schemaVersion": "39"'))]:
         good, said = accepted(broken)
-        results.check(not good and broken != text, f"and they refuse {label}", said)
+        results.check(not good and broken != text, f"they reject {label}", said)
     panels = dashboard()["panels"]
-    results.equal(len({panel["id"] for panel in panels}), len(panels), "each panel has a number of its own")
+    results.equal(len({panel["id"] for panel in panels}), len(panels), "each panel has a unique id")
     taken = [(x, y) for panel in panels for place in [panel["gridPos"]] for x in range(place["x"], place["x"] + place["w"])
              for y in range(place["y"], place["y"] + place["h"])]
     results.check(len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24, "no panel covers another")
 
 
 def configure(directory, database, ports):
-    """The configurations with the addresses of here, as a DBA would change them; nothing else."""
+    """The configurations with the addresses of this server, as a DBA would change them, and no other change."""
     host, port = os.environ["PGHOST"], os.environ["PGPORT"]
-    # Its parser wants a host before the path: the socket is a parameter.
+    # The parser of this exporter requires a host before the path, so the socket is a parameter.
     address = f"postgres://exporter@/{database}?host={urllib.parse.quote(host, safe='')}&port={port}&sslmode=disable"
     exporter = (MONITORING / "sql_exporter.yml").read_text()
     exporter = exporter.replace("postgres://exporter:PASSWORD@localhost:5432/DATABASE?sslmode=disable", address).replace("'15s'", "'1s'")
@@ -207,13 +207,13 @@ def configure(directory, database, ports):
 
 
 def told(conn):
-    """What jobq_metrics says: names and labels, and values."""
+    """The metrics of jobq_metrics: names and labels, and values."""
     rows = conn.execute("SELECT name, labels::text, value FROM jobq_metrics()").fetchall()
     return {(name, tuple(sorted(json.loads(labels).items()))): value for name, labels, value in rows}
 
 
 def scraped(port, job):
-    """The same from Prometheus; what it adds itself is taken away."""
+    """The same metrics from Prometheus, without the labels that it adds."""
     answer = json.loads(ask(port, "/api/v1/query", query=f'{{__name__=~"jobq_.*",job="{job}"}}') or "{}")
     found = {}
     for series in answer.get("data", {}).get("result", []):
@@ -223,7 +223,7 @@ def scraped(port, job):
 
 
 def differences(conn, port, job):
-    """Between what is told and what is scraped, but for what moves on by itself; and names only one of them has."""
+    """Differences between jobq_metrics and Prometheus, except for metrics that change by themselves; and names that only one has."""
     here, there = told(conn), scraped(port, job)
     found = [f"{key}: {here.get(key)} here, {there.get(key)} there" for key in here.keys() | there.keys()
              if (key in here) != (key in there) or (here[key] != there[key] and not MOVES.search(key[0]))]
@@ -244,11 +244,11 @@ def check_live(results, conn, database):
         port = ports["prometheus"]
         for job in ("sql", "postgres"):
             same = wait_until(lambda job=job: not differences(conn, port, job), PATIENCE, pause=0.5)
-            results.check(same, f"by {job}_exporter Prometheus knows what jobq_metrics tells: {len(scraped(port, job))} series", differences(conn, port, job))
+            results.check(same, f"Prometheus has the metrics of jobq_metrics through {job}_exporter: {len(scraped(port, job))} series", differences(conn, port, job))
         conn.execute("""SELECT jobq_complete(id, lease) FROM jobq_claim('mails "a" \\ b', 'w1', batch => 4)""")
         for job in ("sql", "postgres"):
             total = f'sum(jobq_jobs_completed_total{{job="{job}",queue="mails \\"a\\" \\\\ b"}})'
-            results.check(wait_until(lambda total=total: value_of(port, total) == 11, PATIENCE, pause=0.5), f"{job}: what happens next is told, too", value_of(port, total))
+            results.check(wait_until(lambda total=total: value_of(port, total) == 11, PATIENCE, pause=0.5), f"{job}: later changes are scraped, too", value_of(port, total))
             quantile = f'histogram_quantile(0.99, sum by (le) (jobq_job_run_seconds_bucket{{job="{job}"}}))'
             results.check(0 < (value_of(port, quantile) or 0) < 3600, f"{job}: a quantile of a histogram", value_of(port, quantile))
         check_expressions(results, conn, port)
@@ -263,18 +263,18 @@ def value_of(port, expression):
 
 
 def check_expressions(results, conn, port):
-    """Prometheus understands each, and each metric in it is one that jobq has."""
+    """Prometheus can parse each expression, and each metric in it is a metric of jobq."""
     names = {name for name, _ in told(conn)} | {row[0] for row in conn.execute("SELECT name FROM jobq.metric_families()")}
     for label, expression in expressions():
         answer = json.loads(ask(port, "/api/v1/query", query=expression) or "{}")
-        results.equal(answer.get("status"), "success", f"{label}: Prometheus understands it")
+        results.equal(answer.get("status"), "success", f"{label}: Prometheus can evaluate it")
         unknown = set(re.findall(r"\bjobq_\w+", expression)) - names
-        results.equal(unknown, set(), f"{label}: its metrics are jobq's")
+        results.equal(unknown, set(), f"{label}: its metrics are those of jobq")
     answer = json.loads(ask(port, "/api/v1/query", query="no such(") or "{}")
-    results.equal(answer.get("status"), "error", "nonsense is none")
+    results.equal(answer.get("status"), "error", "Prometheus rejects nonsense")
     loaded = json.loads(ask(port, "/api/v1/rules") or "{}").get("data", {}).get("groups", [])
-    results.equal({rule["name"] for group in loaded for rule in group["rules"]}, {rule["alert"] for rule in rules()}, "it has loaded the alerts")
-    results.equal([rule for group in loaded for rule in group["rules"] if rule["health"] == "err"], [], "which it can evaluate")
+    results.equal({rule["name"] for group in loaded for rule in group["rules"]}, {rule["alert"] for rule in rules()}, "Prometheus has loaded the alerts")
+    results.equal([rule for group in loaded for rule in group["rules"] if rule["health"] == "err"], [], "Prometheus can evaluate the alerts")
 
 
 def main():

@@ -1,6 +1,6 @@
-# pg_upgrade of a server with jobs in every state, by copying its files and by linking them: whatever was there is there, and
-# the queue goes on. JOBQ_OLD_TREE and JOBQ_NEW_TREE name two installations of PostgreSQL with jobq; scripts/pg_upgrade.sh makes
-# them. Each check of what is there is itself checked: it must fail of a database in which that has been spoiled.
+# Tests pg_upgrade of a server with jobs in every state, by copying its files and by linking them: everything is kept, and the queues work.
+# JOBQ_OLD_TREE and JOBQ_NEW_TREE name two installations of PostgreSQL with jobq; scripts/pg_upgrade.sh makes them. Each check is itself
+# checked: it must fail in a database in which its object has been damaged.
 use strict;
 use warnings FATAL => 'all';
 
@@ -15,7 +15,7 @@ use Time::HiRes qw(time);
 
 my ($old_tree, $new_tree) = @ENV{qw(JOBQ_OLD_TREE JOBQ_NEW_TREE)};
 my $here = $FindBin::RealBin;
-# Nothing happens by itself before the test says so.
+# The workers are disabled until the test enables them.
 my @rests = ('max_prepared_transactions = 10', 'jobq.tick_interval = 100ms', 'jobq.cancel_grace = 1h', 'jobq.enabled = off');
 my $preload = "shared_preload_libraries = 'jobq'";
 
@@ -36,11 +36,11 @@ psql_file($old, 'attached', 'attached.sql');
 my $statuses = q{SELECT string_agg(DISTINCT status::text, ' ') FROM jobq.jobs};
 is(value($old, 'work', $statuses), 'blocked cancelled completed failed pending processing scheduled', 'there is a job in every status');
 is(value($old, 'work', q{SELECT string_agg(DISTINCT outcome, ' ') FROM jobq.attempts}), 'cancelled failed lost released snoozed',
-    'an attempt that ended in every way');
+    'there is an attempt with every outcome');
 is(value($old, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing' AND _rescue_indexed IS NULL}), '2',
-    "claims that the rescue's index does not have");
+    "there are claims whose jobs are not in the rescue's index");
 
-# What the workers that live on have in their memory.
+# The leases that the workers hold in their memory.
 my $leases = 'VALUES '
   . join ', ', map { s/\|/, /r =~ s/.*/($&)/r } split /\n/,
   value($old, 'work', q{SELECT id, lease FROM jobq.jobs WHERE worker_id = 'alive' AND status = 'processing' ORDER BY id});
@@ -60,7 +60,7 @@ sub as_postman
         RESET ROLE; SELECT current_setting('test.may')};
 }
 
-# Facts: a query, and what it says; undef: what it said before the upgrade. The catalogue is compared with that of a new database.
+# Facts: a query and its expected result; undef: its result before the upgrade. The catalog is compared with that of a new database.
 my %facts = (
     (map { ("table $_" => [qq{SELECT t::text FROM jobq.$_ t ORDER BY t::text COLLATE "C"}]) } @tables),
     catalog  => [$catalog],
@@ -84,7 +84,7 @@ my %facts = (
     foreign  => [ as_postman('limited'), 'may not' ],
 );
 
-# What a fact is after something has been spoiled in the same transaction, which is rolled back.
+# Returns a fact after damage in the same transaction, which is rolled back.
 sub fact
 {
     my ($node, $name, $spoil, $database) = @_;
@@ -117,7 +117,7 @@ my %spoilt = (
 
 my %before = map { $_ => fact($old, $_) } grep { !defined $facts{$_}[1] && $_ ne 'catalog' } keys %facts;
 
-# ---- prepared transactions are refused by pg_upgrade
+# ---- pg_upgrade rejects prepared transactions
 
 sub new_server
 {
@@ -142,11 +142,11 @@ chdir $PostgreSQL::Test::Utils::tmp_check;
 $new{copy}->command_checks_all(upgrade_command($new{copy}, '--check'), 1, [qr/prepared transactions/], [], 'prepared transactions must be ended before');
 $old->start;
 value($old, 'work', q{ROLLBACK PREPARED 'late'});
-# Its number is used up.
+# Its id has been used.
 $before{sequence} = fact($old, 'sequence');
 $old->stop;
 
-# ---- by copying, which leaves the old server as it was, and then by linking
+# ---- by copying, which leaves the old server unchanged, and then by linking
 
 for my $mode (qw(copy link))
 {
@@ -164,7 +164,7 @@ for my $mode (qw(copy link))
 }
 done_testing();
 
-# Nothing runs yet: all that was there is there, and means what it meant.
+# Tests, before any worker runs, that everything is kept and has the same meaning.
 sub is_unchanged
 {
     my ($mode, $new) = @_;
@@ -172,20 +172,20 @@ sub is_unchanged
     psql_file($new, 'fresh', 'roles.sql');
     my %expected = map { $_ => $facts{$_}[1] // $before{$_} } keys %facts;
     $expected{catalog} = value($new, 'fresh', $catalog);
-    # The sequence before anything takes numbers of it.
+    # The sequence is compared before anything draws ids from it.
     is_text(fact($new, $_), $expected{$_}, "$mode: $_") for 'sequence', sort grep { $_ ne 'sequence' } keys %facts;
     for my $what (sort keys %spoilt)
     {
         my ($spoil, $name) = @{ $spoilt{$what} };
-        isnt(fact($new, $name, $spoil), $expected{$name}, "$mode: $what: seen");
+        isnt(fact($new, $name, $spoil), $expected{$name}, "$mode: $what: the check fails");
     }
     is(value($new, 'attached', q{SELECT count(*), count(tenant), (SELECT reloptions && '{fillfactor=50}' FROM pg_class WHERE oid = 'jobq.jobs'::regclass),
             (SELECT count(*) FROM queue.notes n JOIN jobq.jobs j ON j.id = n.job_id), to_regclass('jobq.jobs_tenant_idx') IS NOT NULL FROM jobq.jobs}),
-        '5|5|t|5|t', "$mode: what was attached is there");
+        '5|5|t|5|t', "$mode: attached objects are kept");
     return;
 }
 
-# Long texts: the lines that differ.
+# For long texts, prints the lines that differ.
 sub is_text
 {
     my ($got, $wanted, $name) = @_;
@@ -196,7 +196,7 @@ sub is_text
       || diag(join "\n", (map { "- $_" } grep { !$got{$_} } sort keys %wanted), (map { "+ $_" } grep { !$wanted{$_} } sort keys %got));
 }
 
-# Background workers and workers of ours are there again: every job ends, as it should.
+# Tests that every job ends correctly when background workers and workers run again.
 sub goes_on
 {
     my ($mode, $new) = @_;
@@ -216,7 +216,7 @@ sub goes_on
     if ($mode eq 'copy')
     {
         value($new, 'postgres', 'CREATE DATABASE spoilt TEMPLATE work');
-        is(value($new, 'spoilt', 'SELECT jobq_adopt()'), 't', "$mode: a template copy is one");
+        is(value($new, 'spoilt', 'SELECT jobq_adopt()'), 't', "$mode: a template copy is a copy");
         value($new, 'spoilt', q{SET session_replication_role = replica;
             DELETE FROM jobq.jobs WHERE id = (SELECT max(id) FROM jobq.jobs WHERE queue = 'bulk');
             UPDATE jobq.limit_settings SET max_running = 4 WHERE queue = 'limited' AND key = '';
@@ -234,11 +234,11 @@ sub goes_on
     }
     is(value($new, 'attached', q{SET search_path = queue; SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE worker_id = 'alive';
             SELECT count(jobq_complete(id, lease)) FROM jobq_claim('attached', batch => 9);
-            SELECT status, count(*) FROM archive GROUP BY status ORDER BY status}), "1\n4\ncompleted|5\nprocessing|5", "$mode: what was attached is followed");
+            SELECT status, count(*) FROM archive GROUP BY status ORDER BY status}), "1\n4\ncompleted|5\nprocessing|5", "$mode: attached objects follow the changes");
     return;
 }
 
-# Jobs of before and after the upgrade, until there are none. Says what became of them.
+# Completes the jobs from before and after the upgrade until none is left. Returns what happened to them.
 sub life
 {
     my ($node, $database, $name) = @_;
@@ -246,20 +246,20 @@ sub life
     my %seen;
     my $begin = time;
     becomes_true($node, $database, q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE worker_id IN ('dead', 'hangs') AND status = 'processing')},
-        "$name: jobs of workers that are gone, or hang, are taken from them");
+        "$name: jobs of dead and hanging workers are rescued or cancelled");
     report_seconds("$name: until they are", time - $begin);
     my $taken = q{FROM jobq.attempts WHERE worker_id IN ('dead', 'hangs') AND NOT reported};
     $seen{silent} = $work->(qq{SELECT string_agg(format('%s %s %s', outcome, n, error), ', ' ORDER BY outcome)
         FROM (SELECT outcome, error, count(*) AS n $taken GROUP BY 1, 2) a});
     $seen{grace} = $work->("SELECT min(finished_at) >= pg_postmaster_start_time() + interval '2 s' $taken");
-    becomes_true($node, $database, q{SELECT status = 'pending' FROM jobq.jobs WHERE payload = '"due meanwhile"'}, "$name: a job that came due meanwhile");
-    # Each report twice: the second finds nothing to report on.
+    becomes_true($node, $database, q{SELECT status = 'pending' FROM jobq.jobs WHERE payload = '"due meanwhile"'}, "$name: a job that became due during the upgrade is promoted");
+    # Each report is made twice; the second finds nothing to report on.
     $seen{reports} = $work->(qq{CREATE TABLE held AS SELECT id, lease, jobq_heartbeat(id, lease) AS state FROM ($leases) l(id, lease);
         SELECT count(*) FILTER (WHERE state = 'held' AND jobq_complete(id, lease)),
             min(CASE state WHEN 'cancel' THEN jobq_fail(id, lease, 'stopped')::text END),
             count(*) FILTER (WHERE jobq_complete(id, lease)) FROM (SELECT * FROM held ORDER BY id) h});
     $seen{redriven} = $work->(q{SELECT jobq_redrive('dead letters')});
-    # What waits for an operator.
+    # Jobs that wait for an operator.
     $work->(q{SELECT jobq_resume_queue('paused'), jobq_reschedule_jobs('mail', now());
         UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'by hand'});
 
@@ -272,7 +272,7 @@ sub life
     $_->finish for @clients;
     $seen{errors} = join '', @out, $work->(q{SELECT string_agg(last_error, ' ') FROM jobq.workers});
 
-    # Unfinished before, and not completed now.
+    # Jobs that were unfinished before and are not completed now.
     $seen{'not ended'} = $work->(q{SELECT string_agg(format('%s %s', u.queue, coalesce(j.status::text, 'lost')), ', ' ORDER BY u.queue, j.id)
         FROM unfinished u LEFT JOIN jobq.jobs j USING (id)
         WHERE j.status IS DISTINCT FROM 'completed' AND (j.queue, j.status::text) NOT IN (('held', 'cancelled'), ('overdue', 'failed')) IS NOT FALSE});
@@ -291,7 +291,7 @@ sub life
     return %seen;
 }
 
-# A dump of it is as good as one of any other database.
+# Tests that a dump of it is like a dump of any other database.
 sub is_dumped
 {
     my ($mode, $new) = @_;
@@ -301,7 +301,7 @@ sub is_dumped
     $new->command_ok([ 'pg_restore', '--exit-on-error', '-d', $new->connstr('restored'), $dump ], "$mode: pg_restore");
     is(value($new, 'restored', 'SELECT jobq_adopt()'), 't', "$mode: a restored dump is a copy");
     is_text(value($new, 'restored', $catalog), value($new, 'fresh', $catalog), "$mode: the restored catalogue");
-    is(fact($new, 'own', '', 'restored'), 'may', "$mode: a role has its queue there");
-    is(fact($new, 'foreign', '', 'restored'), 'may not', "$mode: and no other");
+    is(fact($new, 'own', '', 'restored'), 'may', "$mode: a role can use its queue there");
+    is(fact($new, 'foreign', '', 'restored'), 'may not', "$mode: and no other queue");
     return;
 }

@@ -1,4 +1,4 @@
-# Whatever is left out of the newest upgrade script, one COMMENT, GRANT or REVOKE at a time, the comparison of catalogues finds.
+# Tests that the comparison of catalogs notices each COMMENT, GRANT, or REVOKE that is left out of the newest upgrade script.
 use strict;
 use warnings FATAL => 'all';
 
@@ -34,7 +34,7 @@ sub updated
 
 database($node, 'fresh');
 my $fresh = catalogue($node, 'fresh', rows => 1);
-is_deeply([ differences($fresh, updated()) ], [], "whole, $old to $current is as a fresh install");
+is_deeply([ differences($fresh, updated()) ], [], "with the whole script, the update from $old to $current equals a fresh install");
 
 my @statements = $whole =~ /^((?:COMMENT|GRANT|REVOKE)\b.*?;)$/gms;
 is_deeply([ grep { index($whole, $_) < 0 } @statements ], [], scalar @statements . ' statements to leave out');

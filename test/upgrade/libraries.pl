@@ -1,5 +1,5 @@
-# Two libraries, that of the last release and that of now, and two versions of the SQL: each pair works or says what to do, and loses
-# nothing. A server keeps the library that it has preloaded until it is restarted, whatever becomes of the file.
+# Tests two libraries, of the last release and of the current sources, with two versions of the SQL: each combination works or says what to
+# do, and no job is lost. A server keeps the library that it has preloaded until it is restarted, even if the file is replaced.
 use strict;
 use warnings FATAL => 'all';
 
@@ -23,7 +23,7 @@ copy($installed, $new_library);
 sub run_output { my ($out) = run_command([@_]); return $out; }
 sub copy { PostgreSQL::Test::Utils::system_or_bail('cp', @_); return; }
 
-# As a package manager does it: another file of the name, the old one lives on where it is mapped.
+# Replaces the library like a package manager: a new file with the same name, while the old file stays mapped.
 sub install
 {
     my ($library) = @_;
@@ -39,7 +39,7 @@ sub is_installed
     return is(value($node, $database, q{SELECT extversion FROM pg_extension WHERE extname = 'jobq'}), $version, $name);
 }
 
-# A refusal with 55000 that says which library is needed, and what to do.
+# Tests that SQL fails with 55000 and an error that says which library is needed and what to do.
 sub refused
 {
     my ($database, $sql, $name) = @_;
@@ -48,7 +48,7 @@ sub refused
     return like($errors, qr/ERROR:  55000: .* requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*HINT:  Install that version\. Then restart/s, $name);
 }
 
-# ---- old library, old SQL; the package of the new version arrives, the server goes on
+# ---- old library and old SQL; the package of the new version is installed while the server runs
 
 install($old_library);
 $node->start;
@@ -56,7 +56,7 @@ my $new = value($node, 'postgres', q{SELECT default_version FROM pg_available_ex
 $node->safe_psql('postgres', "CREATE DATABASE work");
 value($node, 'work', "CREATE EXTENSION jobq VERSION '$old'");
 is(value($node, 'work', 'SELECT jobq_version()'), $old, "the server has the library $old");
-# Columns of a DBA, most of which are gone again: those of the next release come after them, with numbers beyond 64.
+# Columns of a DBA, most of which are dropped again, so that the columns of the next release have numbers beyond 64.
 value($node, 'work', <<'SQL');
 DO $$ BEGIN
     FOR n IN 1..30 LOOP EXECUTE format('ALTER TABLE jobq.jobs ADD COLUMN dba_%s text', n); END LOOP;
@@ -69,92 +69,92 @@ prepare_load($node, 'work');
 my $load = begin_load($node, 'work');
 
 install($new_library);
-load_goes_on($load, 'a new library in the place of the old one disturbs nobody');
-is(value($node, 'work', 'SELECT jobq_version()'), $old, 'new sessions have the old library still');
+load_goes_on($load, 'the load continues after the library file is replaced');
+is(value($node, 'work', 'SELECT jobq_version()'), $old, 'new sessions still use the old library');
 value($node, 'work', q{SELECT jobq_enqueue('late', run_at => clock_timestamp() + interval '10 ms')});
-becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'late' AND status = 'scheduled')}, 'and so has the background worker, which works');
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'late' AND status = 'scheduled')}, 'the background worker works with the old library');
 
-refused('work', 'ALTER EXTENSION jobq UPDATE', 'the update is refused, with what to do');
-is_installed('work', $old, 'and nothing has changed');
+refused('work', 'ALTER EXTENSION jobq UPDATE', 'the update fails with an error that says what to do');
+is_installed('work', $old, 'the SQL is unchanged');
 $node->safe_psql('postgres', 'CREATE DATABASE another');
-refused('another', 'CREATE EXTENSION jobq', 'so is an install of the new version');
-load_goes_on($load, 'all that time the load goes on');
-is(end_load($load), '', 'no client met an error');
+refused('another', 'CREATE EXTENSION jobq', 'CREATE EXTENSION with the new version fails with such an error');
+load_goes_on($load, 'the load continues all the time');
+is(end_load($load), '', 'no client reported an error');
 check_load($load);
 
-# A crash starts all processes but the postmaster anew: from its memory, not from the file.
+# After a crash, the postmaster restarts all other processes with the library that it has in memory, not with the file.
 my $victim = session($node, 'postgres');
 my $pid = $victim->query('SELECT pg_backend_pid()');
 my $since = log_size($node);
 kill 'KILL', $pid;
 eval { $victim->quit };
 seconds_until(sub { return count_in_log($node, qr/database system is ready/, $since) > 0 });
-becomes_true($node, 'work', "SELECT jobq_version() = '$old'", 'after a crash it is the old library as well');
+becomes_true($node, 'work', "SELECT jobq_version() = '$old'", 'after a crash the server still has the old library');
 is(value($node, 'work', q{SELECT jobq_enqueue('crash') > 0}), 't', 'with its shared memory');
 
 # ---- new library, old SQL; then the update
 
 $node->restart;
-is(value($node, 'work', 'SELECT jobq_version()'), $new, 'after a restart it is the new one');
-is_installed('work', $old, 'with the old SQL');
+is(value($node, 'work', 'SELECT jobq_version()'), $new, 'after a restart the server has the new library');
+is_installed('work', $old, 'the SQL is still the old version');
 $load = begin_load($node, 'work');
-load_goes_on($load, 'which it serves');
+load_goes_on($load, 'the new library works with the old SQL');
 value($node, 'work', 'ALTER EXTENSION jobq UPDATE');
-load_goes_on($load, 'the load goes on after the update');
+load_goes_on($load, 'the load continues after the update');
 is_installed('work', $new, "the SQL is $new");
 
-# The column that the update has added.
+# The column that the update adds.
 is(value($node, 'work', q{SELECT attnum > 64 FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'next_column'}), 't',
-    'the new column comes after those of the DBA');
+    'the new column comes after the columns of the DBA');
 for my $access (qw(direct sql))
 {
     my $with = "SET jobq.access = $access";
     is(value($node, 'work', "$with; SELECT jobq_enqueue('added $access') > 0"), 't', "$access: a job is enqueued");
-    is(value($node, 'work', "SELECT next_column FROM jobq.jobs WHERE queue = 'added $access'"), 'enqueued', 'with a value in the new column');
-    is(value($node, 'work', "$with; SELECT jobq.next(id, '$access') FROM jobq.jobs WHERE queue = 'added $access'"), 'enqueued', 'which is read');
-    is(value($node, 'work', "$with; SELECT jobq.next(id, NULL) FROM jobq.jobs WHERE queue = 'added $access'"), $access, 'written, and read again');
-    is(value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE queue = 'added $access' AND next_column IS NULL"), '1', 'and cleared');
+    is(value($node, 'work', "SELECT next_column FROM jobq.jobs WHERE queue = 'added $access'"), 'enqueued', 'the new column has a value');
+    is(value($node, 'work', "$with; SELECT jobq.next(id, '$access') FROM jobq.jobs WHERE queue = 'added $access'"), 'enqueued', 'the value can be read');
+    is(value($node, 'work', "$with; SELECT jobq.next(id, NULL) FROM jobq.jobs WHERE queue = 'added $access'"), $access, 'a new value can be written and read');
+    is(value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE queue = 'added $access' AND next_column IS NULL"), '1', 'the value can be cleared');
 }
-is(value($node, 'work', q{SELECT count(*), count(jobq.next(id, 'added')) FROM jobq.jobs WHERE queue = 'before'}), '30|0', 'jobs from before the update have none');
+is(value($node, 'work', q{SELECT count(*), count(jobq.next(id, 'added')) FROM jobq.jobs WHERE queue = 'before'}), '30|0', 'jobs from before the update have no value');
 becomes_true($node, 'work', q{SELECT count(jobq.next(id, 'touched')) > 0 FROM
     (SELECT id FROM jobq.jobs WHERE queue = 'load' AND next_column = 'enqueued' AND status IN ('pending', 'processing') LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED) found},
-    'those that the load makes and takes have it');
+    'jobs that the load enqueues and claims have a value');
 value($node, 'work', 'GRANT INSERT, SELECT ON jobq.jobs TO load_producer');
 value($node, 'work', q{SET ROLE load_producer; INSERT INTO jobq.jobs (queue, next_column) VALUES ('given', 'given')});
-is(value($node, 'work', q{SELECT next_column IS NULL FROM jobq.jobs WHERE queue = 'given'}), 't', 'a producer cannot fill it');
-load_goes_on($load, 'all that time the load goes on');
-is(end_load($load), '', 'no client met an error');
+is(value($node, 'work', q{SELECT next_column IS NULL FROM jobq.jobs WHERE queue = 'given'}), 't', 'a producer cannot set the column');
+load_goes_on($load, 'the load continues all the time');
+is(end_load($load), '', 'no client reported an error');
 check_load($load);
 value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column SET DEFAULT 'x'});
 my (undef, $errors) = run_sql($node, 'work', q{SELECT jobq_enqueue('default')});
-like($errors, qr/column "next_column" of table jobq\.jobs has a default, which jobq cannot apply/, 'a default of the DBA is refused');
+like($errors, qr/column "next_column" of table jobq\.jobs has a default, which jobq cannot apply/, 'a default of the DBA is rejected');
 value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column DROP DEFAULT, ALTER next_column TYPE varchar});
 (undef, $errors) = run_sql($node, 'work', q{SELECT jobq_enqueue('type')});
-like($errors, qr/column "next_column" of table jobq\.jobs has the type character varying/, 'so is another type');
+like($errors, qr/column "next_column" of table jobq\.jobs has the type character varying/, 'another type is rejected, too');
 value($node, 'work', q{ALTER TABLE jobq.jobs ALTER next_column TYPE text});
 
-# ---- old library, new SQL: somebody went back to the old package, or promoted a standby that still had it
+# ---- old library and new SQL: the old package was installed again, or a standby that still had it was promoted
 
 install($old_library);
 $node->restart;
-is(value($node, 'work', 'SELECT jobq_version()'), $old, 'the old library, and the new SQL');
+is(value($node, 'work', 'SELECT jobq_version()'), $old, 'the server has the old library and the new SQL');
 my $touched = value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE next_column = 'touched'});
 $load = begin_load($node, 'work');
-load_goes_on($load, 'it serves the table that has a column more');
-is(end_load($load), '', 'no client met an error');
+load_goes_on($load, 'the old library works with a table that has an additional column');
+is(end_load($load), '', 'no client reported an error');
 check_load($load);
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE next_column = 'touched'}), $touched, 'and keeps what the column has');
-is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('before', batch => 30)}), '30', 'also in jobs that it claims and completes');
-is(value($node, 'work', q{SELECT DISTINCT next_column || ' ' || dba_1 || ' ' || status FROM jobq.jobs WHERE queue = 'before'}), 'added theirs completed', 'next to what the DBA wrote');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE next_column = 'touched'}), $touched, 'the value of the additional column is kept');
+is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('before', batch => 30)}), '30', 'also in jobs that the old library claims and completes');
+is(value($node, 'work', q{SELECT DISTINCT next_column || ' ' || dba_1 || ' ' || status FROM jobq.jobs WHERE queue = 'before'}), 'added theirs completed', "together with the value of the DBA's column");
 
-# A table may have jobs that it would get wrong: src/sql/20_tables.sql, follow_job.
+# The table may contain jobs that the old library would treat wrongly; see follow_job in src/sql/20_tables.sql.
 value($node, 'work', qq{CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('$new')});
-refused('work', $_, "refused: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
+refused('work', $_, "rejected: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
     q{UPDATE jobq.jobs SET priority = 1 WHERE queue = 'crash'};
 becomes_true($node, 'work', qq{SELECT note LIKE 'the extension has version $new, and the library $old; install that library and restart%' FROM jobq.workers WHERE database = current_database()},
     'jobq.workers says what to do');
-# What it does not know.
+# Functions that the old library does not have.
 my ($exported) = run_command([ 'nm', '-D', '--defined-only', $old_library ]);
 my %exported = map { $_ => 1 } $exported =~ / T (\w+)$/gm;
 my @missing = grep { !$exported{$_} } split /\n/, value($node, 'work', q{SELECT DISTINCT prosrc FROM pg_proc WHERE probin LIKE '%jobq'});
@@ -163,16 +163,16 @@ for my $symbol (@missing)
 {
     my $call = value($node, 'work', qq{SELECT format('SELECT %s(%s)', oid::regproc, (SELECT string_agg('NULL::' || format_type(t, NULL), ', ') FROM unnest(proargtypes) t)) FROM pg_proc WHERE prosrc = '$symbol' LIMIT 1});
     my (undef, $errors) = run_sql($node, 'work', "\\set VERBOSITY verbose\n$call");
-    like($errors, qr/42883: could not find function "$symbol" in file/, "$call says that the library has it not");
+    like($errors, qr/42883: could not find function "$symbol" in file/, "$call says that the library lacks the function");
 }
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash'}), 1, 'nothing is lost');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash'}), 1, 'no job is lost');
 install($new_library);
 $node->restart;
 $load = begin_load($node, 'work');
-is(end_load($load), '', 'with the new library again, all is well');
+is(end_load($load), '', 'the new library works again');
 check_load($load);
 
-# ---- not preloaded: each session has the library that it found
+# ---- without preload: each session has the library that it found
 
 $node->stop;
 install($old_library);
@@ -186,18 +186,18 @@ is($early->query('SELECT jobq_version()'), $old, 'a session loads the old librar
 $early->query(q{PREPARE claim AS SELECT id, lease FROM jobq_claim('q', 'early'); PREPARE done AS SELECT jobq_complete($1, $2)});
 my ($id, $lease) = split /\|/, $early->query('EXECUTE claim');
 install($new_library);
-is(value($node, 'apart', 'SELECT jobq_version()'), $new, 'a later one the new library');
-is($early->query('SELECT jobq_version()'), $old, 'the first keeps its own');
+is(value($node, 'apart', 'SELECT jobq_version()'), $new, 'a later session loads the new library');
+is($early->query('SELECT jobq_version()'), $old, 'the first session keeps the old library');
 $early->{stderr} = '';
 $early->query('ALTER EXTENSION jobq UPDATE');
-like($early->{stderr}, qr/requires version \Q$new\E or newer of the jobq library.*HINT/s, 'there the update is refused');
+like($early->{stderr}, qr/requires version \Q$new\E or newer of the jobq library.*HINT/s, 'the update is rejected in the first session');
 value($node, 'apart', 'ALTER EXTENSION jobq UPDATE');
-is_installed('apart', $new, 'and done in the other');
-is($early->query("EXECUTE done($id, $lease)"), 't', 'the session with the old library goes on, because it serves later tables of its major version');
+is_installed('apart', $new, 'the update succeeds in the other session');
+is($early->query("EXECUTE done($id, $lease)"), 't', 'the session with the old library continues, because it supports later tables of its major version');
 is(value($node, 'apart', q{SELECT string_agg(status || ' ' || count, ', ' ORDER BY status) FROM (SELECT status, count(*) FROM jobq.jobs GROUP BY 1) s}),
-    'pending 19, completed 1', 'nothing is lost');
+    'pending 19, completed 1', 'no job is lost');
 end_sessions($early);
 
-unlike(log_since($node, $since), qr/PANIC|TRAP|terminated by signal (?!9)/, 'and nothing crashed');
+unlike(log_since($node, $since), qr/PANIC|TRAP|terminated by signal (?!9)/, 'no process crashed');
 
 done_testing();

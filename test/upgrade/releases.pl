@@ -1,4 +1,4 @@
-# scripts/release.sh in a repository of its own: releases, a patch on a branch from a tag, which others carry over, and what is refused.
+# Tests scripts/release.sh in a repository of its own: releases, a patch on a branch from a tag, carrying it over, and what is rejected.
 use strict;
 use warnings FATAL => 'all';
 
@@ -31,9 +31,9 @@ sub refuses
     my ($command, $why) = @_;
     my $head = head();
     my ($ok, $said) = run($command);
-    ok(!$ok, "refused: $command");
-    like($said, $why, 'says why');
-    is(head(), $head, 'and no commit is made');
+    ok(!$ok, "rejected: $command");
+    like($said, $why, 'with the reason');
+    is(head(), $head, 'and without a commit');
     return;
 }
 
@@ -67,7 +67,7 @@ sub entries
     return [ contents('debian/changelog') =~ /^jobq \((.*?)-/gm ];
 }
 
-# Whatever has been released, this history begins before the first one.
+# Whatever has been released, this history begins before the first release.
 my @parts = map { "'$source/$_'" } qw(Makefile jobq.control router scripts src docs debian CHANGELOG.md);
 does("cp -R @parts . && rm -rf src/sql/releases src/sql/upgrades router/sql/releases router/sql/upgrades", 'a copy');
 does(q{sed -i "s/^default_version = .*/default_version = '1.0.0'/" jobq.control && sed -i -e '/^ -- /q' debian/changelog &&
@@ -80,17 +80,17 @@ does('scripts/release.sh 1.0.0');
 checks('1.0.0 is released');
 is_deeply(entries(), [ '1.1.0', '1.0.0' ], 'Debian: each version has an entry');
 
-# Something new in the SQL: 1.0.1 is not to be made of that.
+# A change of the SQL, which must not become part of 1.0.1.
 my $begun = 'src/sql/upgrades/jobq--1.0.0--1.1.0.sql';
 my $new   = "\nCOMMENT ON SCHEMA jobq IS 'new';\n";
 does("printf \"\\n-- Something new.\\nCOMMENT ON SCHEMA jobq IS 'new';\\n\" >>src/sql/50_privileges.sql && git commit -qam SQL", 'SQL changes');
 refuses('scripts/release.sh --check', qr/has no statements, but src\/sql has changed since 1\.0\.0/);
-changed($begun, sub { $_ .= $new }, 'its way up');
-checks('with its way up');
+changed($begun, sub { $_ .= $new }, 'the change has an upgrade script');
+checks('with the upgrade script');
 says_new('something new');
 refuses('scripts/release.sh 1.0.1', qr/make it on a branch from v1\.0\.0/);
 
-# The patch, from the tag.
+# The patch release, made from the tag.
 does('git checkout -q -b patch v1.0.0', 'a branch from v1.0.0');
 checks('on the branch');
 changed('src/main/jobq.cpp', sub { $_ .= "// Mended.\n" }, 'mended');
@@ -104,7 +104,7 @@ says_new('another hole is closed');
 does('scripts/release.sh 1.0.2');
 checks('1.0.2 is released');
 
-# What is in the making has to know them.
+# The version in development must have upgrade paths from these patch releases.
 does('git checkout -q main');
 refuses('scripts/release.sh --check', qr/v1\.0\.1: was released on another branch.*v1\.0\.2: /s);
 refuses('scripts/release.sh 1.1.0',   qr/v1\.0\.1: was released on another branch/);
@@ -116,28 +116,28 @@ refuses('scripts/release.sh --carry 1.0.2', qr/is already here/);
 is_deeply(entries(), [ '1.1.0', '1.0.2', '1.0.1', '1.0.0' ], 'Debian: in the order of versions');
 is_deeply([ contents('CHANGELOG.md') =~ /^## \[(.*?)\]/gm ], [ 'Unreleased', '1.0.2', '1.0.1', '1.0.0' ], 'so is the changelog');
 like(contents('CHANGELOG.md'), qr/\[1\.0\.1\].*a hole is closed.*\[1\.0\.0\]/s, 'with what is new');
-like(contents('src/sql/upgrades/jobq--1.0.2--1.1.0.sql'), qr/since 1\.0\.2\..*IS 'new'/s, 'the way up begins at the last of them');
+like(contents('src/sql/upgrades/jobq--1.0.2--1.1.0.sql'), qr/since 1\.0\.2\..*IS 'new'/s, 'the upgrade script begins at the last patch release');
 is(contents($begun), undef, 'and no longer at 1.0.0');
 does('scripts/release.sh 1.1.0');
 checks('1.1.0 is released');
 
-# A patch of the old line after that: what leads up from it is a copy.
+# A later patch release of the old branch: its upgrade script is a copy.
 does('git checkout -q patch');
-checks('newer ones are of no concern to the old line');
+checks('newer releases do not concern the old branch');
 says_new('a third hole is closed');
 does('scripts/release.sh 1.0.3');
 does('git checkout -q main');
 does('scripts/release.sh --carry 1.0.3');
 checks('1.0.3 is carried over');
-is(contents('src/sql/upgrades/jobq--1.0.3--1.1.0.sql'), contents('src/sql/upgrades/jobq--1.0.2--1.1.0.sql'), 'its way up is that of 1.0.2');
-like(contents('src/sql/releases/SHA256SUMS'), qr/ src\/sql\/upgrades\/jobq--1\.0\.3--1\.1\.0\.sql$/m, 'and frozen');
+is(contents('src/sql/upgrades/jobq--1.0.3--1.1.0.sql'), contents('src/sql/upgrades/jobq--1.0.2--1.1.0.sql'), 'its upgrade script is that of 1.0.2');
+like(contents('src/sql/releases/SHA256SUMS'), qr/ src\/sql\/upgrades\/jobq--1\.0\.3--1\.1\.0\.sql$/m, 'its upgrade script is frozen');
 like(contents('router/sql/releases/SHA256SUMS'), qr/ router\/sql\/releases\/jobq_$_--1\.0\.3\.sql$/m, "so is the script of jobq_$_") for qw(router shard);
 says_new('one more');
 does('scripts/release.sh 1.1.1', 'a patch where no SQL has changed, without a branch');
 checks('1.1.1 is released');
 is_deeply(entries(), [ '1.2.0', '1.1.1', '1.1.0', '1.0.3', '1.0.2', '1.0.1', '1.0.0' ], 'Debian: all of them');
 my @dates = map { scalar qx(date -d '$_' +%s) } (contents('debian/changelog') =~ /^ -- .*>  (.*)$/gm)[ 0, 1 ];
-cmp_ok($dates[0], '>', $dates[1], 'the newest entry is later than that below it');
+cmp_ok($dates[0], '>', $dates[1], 'the newest entry is later than the entry below it');
 changed('src/sql/releases/jobq--1.0.1.sql', sub { s/queue/Queue/ }, 'a frozen script changes');
 refuses('scripts/release.sh --check', qr/1\.0\.1\.sql: differs from the released file.*differs from the file in tag v1\.0\.1/s);
 changed('router/sql/releases/jobq_shard--1.0.0.sql', sub { s/queue/Queue/ }, 'a frozen script of a shard changes');
