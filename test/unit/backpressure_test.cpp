@@ -1,4 +1,4 @@
-// Admission to a queue with a greatest depth.
+// Tests the admission to a queue with a max_depth.
 #include "core/backpressure.h"
 
 #include <gtest/gtest.h>

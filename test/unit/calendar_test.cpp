@@ -1,4 +1,4 @@
-// The calendar against a walk over every minute of ten years, in zones of the system's time zone database.
+// Compares the calendar with a check of every minute of ten years, in zones of the system's time zone database.
 #include "schedules/calendar_policy.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMinutes = 60;
 constexpr std::int64_t kDays = 86400;
 
-// Sets the zone of the C library, whose offsets are asked for.
+// Sets the time zone of the C library, from which the test gets offsets.
 struct SystemZone {
     explicit SystemZone(const char *name) {
         setenv("TZ", name, 1);
@@ -30,7 +30,7 @@ struct SystemZone {
     }
 };
 
-// The spans between the first and the last second, each found by halving.
+// Returns the spans with a constant offset between the first and the last second, found by bisection.
 struct Spans {
     std::vector<std::int64_t> ends;
     std::vector<std::int32_t> offsets;
@@ -78,8 +78,9 @@ bool matches(const Cron &cron, std::int64_t local) {
            (cron.seconds >> second % 60 & 1) != 0 && has_day(cron, day_of(day));
 }
 
-// All runs in [first, last), said in another way. Following the clock: each moment whose local time is one of the
-// expression's. Else each local time of the expression: at the first moment that has it, or the first behind the gap.
+// Computes all runs in [first, last) in another way. If the expression follows the clock, these are the moments whose
+// local time matches it. Otherwise, each matching local time counts once: at the first moment that has it, or the first
+// moment after a gap.
 std::vector<std::int64_t> runs_by_walk(const Cron &cron, const Spans &spans, std::int64_t first, std::int64_t last,
                                        std::int64_t step) {
     std::vector<std::int64_t> runs;
@@ -117,7 +118,7 @@ std::int64_t second_of(int year, int month, int day) {
     return number * kDays;
 }
 
-// A field of an expression: rarely *, so that the runs stay few.
+// Returns a field of an expression; rarely *, so that there are few runs.
 std::string random_field(std::mt19937 *random, int lowest, int highest, int stars) {
     const auto value = [&] { return std::to_string(lowest + static_cast<int>((*random)() % (highest - lowest + 1))); };
     switch ((*random)() % (6 + stars)) {
@@ -140,7 +141,8 @@ std::string random_field(std::mt19937 *random, int lowest, int highest, int star
 }
 
 TEST(Calendar, TenYearsInTwentyZonesAgreeWithAWalkOverEveryMinute) {
-    // With shifts of an hour, of half an hour, of a day; at midnight; southern, none; more than one a year.
+    // Zones with shifts of an hour, of half an hour, and of a day; at midnight; southern; without shifts; with several
+    // per year.
     const char *zones[] = {"UTC",
                            "Europe/Berlin",
                            "Europe/Dublin",
@@ -167,7 +169,7 @@ TEST(Calendar, TenYearsInTwentyZonesAgreeWithAWalkOverEveryMinute) {
         const SystemZone system(name);
         const Spans spans(first - 30 * kDays, last + 30 * kDays);
         for (int round = 0; round < 2; round++) {
-            // At night, where clocks are changed.
+            // At night, when clocks are changed.
             const std::string hours = round == 0 ? random_field(&random, 0, 3, 0) : std::to_string(random() % 4) + ",2";
             const std::string text = random_field(&random, 0, 59, 0) + " " + hours + " " +
                                      random_field(&random, 1, 28, 12) + " " + random_field(&random, 1, 12, 12) + " " +
@@ -233,7 +235,7 @@ TEST_F(InBerlin, TheLastDayOfAMonth) {
 
 TEST(Calendar, ARareDayIsFoundAndTheSearchEnds) {
     const Zone utc = {nullptr, [](const void *, std::int64_t) { return ZoneSpan{kEndOfTime, 0}; }};
-    // 29 February on a Sunday: not for 40 years around 2100, which is no leap year.
+    // February 29 on a Sunday does not occur for 40 years around 2100, which is not a leap year.
     EXPECT_EQ(next_run(parsed("0 0 29 2 */7"), utc, second_of(2088, 3, 1)), second_of(2128, 2, 29));
     Cron never = parsed("0 0 1 1 *");
     never.months = 0;

@@ -1,4 +1,4 @@
-// The order of claim keys, and what comes next: across ids, times and priorities, up to the very last.
+// Tests the order of claim keys and the next key: across ids, times, and priorities, up to the last key.
 #include "core/claim_key.h"
 #include "print_claim_key.h"
 

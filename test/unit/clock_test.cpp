@@ -1,4 +1,4 @@
-// Steps of the wall clock: time is an argument, so nothing here sleeps.
+// Tests steps of the wall clock. Time is an argument, so nothing here sleeps.
 #include "core/clock.h"
 
 #include <gtest/gtest.h>

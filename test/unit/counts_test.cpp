@@ -1,4 +1,4 @@
-// The arithmetic of the counters.
+// Tests the arithmetic of the counters.
 #include "core/counts.h"
 #include "core/wide_xid.h"
 
@@ -69,7 +69,7 @@ TEST(NextRecount, RestsInProportionToItsCost) {
     EXPECT_EQ(next_recount(false, t, t + 1000, kMinute), t + 1000 + 20000);
     EXPECT_EQ(next_recount(true, t, t + 1000, kMinute), t + 1000 + kMinute);
     EXPECT_EQ(next_recount(true, t, t + 2 * kSecond, kMinute), t + 2 * kSecond + 200 * kSecond);
-    // The clock stepped back meanwhile.
+    // The clock has stepped back in the meantime.
     EXPECT_EQ(next_recount(false, t, t - kHour, kMinute), t - kHour);
 }
 
@@ -80,7 +80,7 @@ TEST(NextRecount, ByHandRestsOnlyAfterALongOne) {
     EXPECT_EQ(next_recount_by_hand(t, t + 2 * kSecond), t + 202 * kSecond);
 }
 
-// A queue whose events happen one by one, sampled as the counters do it.
+// A queue whose events occur one at a time, sampled like the counters.
 class Rates : public ::testing::Test {
  protected:
     void happen(Micros at) {

@@ -1,4 +1,4 @@
-// Cron expressions: what is accepted, what each means, what an error says.
+// Tests cron expressions: what is accepted, what each expression means, and what an error says.
 #include "schedules/cron_policy.h"
 
 #include <gtest/gtest.h>

@@ -25,7 +25,7 @@ TEST(Dependency, ChoiceByName) {
     EXPECT_EQ(choice, OnDependencyFailure::Cancel);
 }
 
-// A failed attempt that is to be retried is not the end: the job is scheduled.
+// A failed attempt that is retried does not end the job: the job becomes scheduled.
 TEST(Dependency, OnlyAnEndCounts) {
     for (const StatusRow &row : kJobStatuses)
         EXPECT_EQ(dependency_state(row.status) == DependencyState::Unfinished, !is_finished(row.status)) << row.label;
@@ -49,7 +49,7 @@ TEST(Dependency, LabelsAreEscaped) {
     EXPECT_EQ(dot_label("\"\"\"\""), "\\\"\\\"\\\"\\\"");
 }
 
-// However long the chain, the error names the job at hand and the first one that ended.
+// However long the chain is, the error names the job itself and the first job that ended.
 TEST(Dependency, FirstCause) {
     EXPECT_EQ(first_cause(""), "");
     EXPECT_EQ(first_cause("no paper"), "no paper");

@@ -1,4 +1,4 @@
-// What is known of a lane's emptiness: learning and forgetting at every edge, and at random against a plain set.
+// Tests the empty ranges of a lane: learning and forgetting at every edge, and at random against a simple set.
 #include "lanes/empty_ranges_policy.h"
 #include "print_claim_key.h"
 
@@ -17,7 +17,7 @@ namespace {
 ClaimKey id(std::int64_t number) { return {0, number, 0}; }
 KeyRange ids(std::int64_t from, std::int64_t to) { return {id(from), id(to)}; }
 
-// The ranges as pairs of ids; only for ranges made by ids().
+// Returns the ranges as pairs of ids; only for ranges made by ids().
 std::vector<std::pair<std::int64_t, std::int64_t>> pairs(const EmptyRanges &ranges) {
     std::vector<std::pair<std::int64_t, std::int64_t>> result;
     for (int i = 0; i < ranges.count; i++)
@@ -121,7 +121,7 @@ TEST(LearnEmpty, ReachesFromTheFirstKeyToTheLast) {
     EXPECT_EQ(empty.items[0].keys.to, kLastKey);
 }
 
-// ---- more than there is room for
+// ---- more ranges than there is room for
 
 EmptyRanges full(std::int64_t passed) {
     EmptyRanges empty = {};
@@ -231,7 +231,7 @@ TEST(ForgetEmpty, WithoutRoomForWhatIsLeftOnBothSides) {
     EXPECT_EQ(skip_empty(empty, id(0)), id(0)) << "the least valuable made room";
 }
 
-// ---- what is left of a range is worth
+// ---- the worth of the rest of a range
 
 std::vector<std::int64_t> worths(const EmptyRanges &ranges) {
     std::vector<std::int64_t> result;
@@ -268,11 +268,11 @@ TEST(ForgetEmpty, NegativeIdsTellNothing) {
     EXPECT_EQ(worths(empty), (Worths{5, 5}));
 }
 
-// Of ten priorities seven are used up and filled again, by three calls at a time, all the time. What is known of the
-// other three outlives the gaps that this leaves between the jobs of one call and those of the next.
+// Of ten priorities, seven are continuously used up and refilled, three calls at a time. The ranges of the other three
+// survive the time gaps between the jobs of one call and those of the next.
 TEST(EmptyRanges, GapsBetweenNewJobsDriveNothingOut) {
     constexpr std::int16_t kUsedUp = 7, kPriorities = 10;
-    // Of a hundred jobs in each of a thousand, the first or the last.
+    // The first or the last of the hundred jobs of a priority in a batch of a thousand jobs.
     const auto key = [](int batch, std::int16_t priority, int more = 0) {
         return ClaimKey{batch, 1000 * batch + priority + more, priority};
     };
@@ -291,7 +291,8 @@ TEST(EmptyRanges, GapsBetweenNewJobsDriveNothingOut) {
 
 // ---- at random, against a set of keys
 
-// Key number n, in places where the next key is another id, another time, another priority, or the last of all.
+// Returns key number n, at positions where the next key has another id, another time, or another priority, or is the
+// last key.
 using Place = ClaimKey (*)(int);
 ClaimKey walk(ClaimKey from, int n) {
     for (int i = 0; i < n; i++) from = next_key(from);
@@ -342,7 +343,7 @@ class Model {
             const ClaimKey to = skip_empty(ranges_, keys_[n]);
             const bool skipped = keys_[n] < to;
             EXPECT_TRUE(!skipped || empty_[n]) << n << " is skipped, but was not learned\n" << log_.str();
-            // As long as there was room for all, nothing is forgotten either.
+            // As long as there is room for all ranges, nothing is forgotten.
             EXPECT_TRUE(full_ || skipped == empty_[n]) << n << "\n" << log_.str();
             EXPECT_EQ(skip_empty(ranges_, to), to) << "one skip is enough";
             EXPECT_LE(keys_[n], to);

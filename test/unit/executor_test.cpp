@@ -1,4 +1,4 @@
-// Who runs handlers: which executor is started, which makes room, and who is to blame for a lost job.
+// Tests which executor is started, which executor makes room, and which executor is to blame for a lost job.
 #include "core/executor.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(Executors, AreStartedForWhoWantsOne) {
 TEST(Executors, AreNotStartedWhereOneIsFree) {
     expect_plan(plan({wanting(1)}, {idle(1)}, 2), -1, -1, false);
     expect_plan(plan({wanting(1)}, {starting(1)}, 2), -1, -1, false);
-    // One of another role, or in another database, does not help; one that goes does neither.
+    // An executor of another role or in another database does not help, and neither does one that is exiting.
     expect_plan(plan({wanting(1)}, {idle(2)}, 2), 0, -1, false);
     expect_plan(plan({wanting(1)}, {idle(1, kNow - 1, kElsewhere)}, 2), 0, -1, false);
     expect_plan(plan({wanting(1)}, {leaving(1)}, 2), 0, -1, false);
@@ -72,17 +72,17 @@ TEST(Executors, NobodyMakesRoomForItsOwnPool) { expect_plan(plan({wanting(1)}, {
 
 TEST(Executors, OneAtATimeMakesRoom) {
     expect_plan(plan({wanting(1)}, {leaving(2), idle(3)}, 2), -1, -1, true);
-    // One that is starting can go nowhere yet.
+    // An executor that is starting cannot switch to another handler yet.
     expect_plan(plan({wanting(1)}, {starting(2), starting(3)}, 2), -1, -1, true);
 }
 
 TEST(Executors, OneThatTakesLongToGoIsNotWaitedFor) {
     expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice + 1), busy(2)}, 2), -1, -1, true);
     expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), busy(2)}, 2), -1, 1, true);
-    // It is asked once.
+    // An executor is asked once.
     expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), leaving(2, kNow - 1)}, 2), -1, -1, true);
     expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), leaving(2, kNow - kSlice)}, 2), -1, -1, true);
-    // The clock went back.
+    // The clock was set back.
     expect_plan(plan({wanting(1)}, {leaving(2, kNow + kMinute), busy(2)}, 2), -1, 1, true);
 }
 
@@ -98,7 +98,7 @@ TEST(Executors, LeaveWhenTheSettingIsLowered) {
     expect_plan(plan({wanting(1)}, {busy(1)}, 0), -1, 0, true);
 }
 
-// Pools with endless work and fewer places than pools: all get their turns.
+// Pools with endless work and fewer executors than pools: all pools get their turns.
 TEST(Executors, PoolsTakeTurns) {
     std::vector<PoolFacts> pools = {wanting(1), wanting(2), wanting(3), wanting(4)};
     std::vector<ExecutorFacts> executors;
@@ -115,7 +115,7 @@ TEST(Executors, PoolsTakeTurns) {
         if (plan.start >= 0) executors.push_back({kHere, pools[plan.start].role, false, false, false, now, 0});
         for (const ExecutorFacts &executor : executors) served[executor.role]++;
         EXPECT_LE(executors.size(), 2U);
-        // Who has had a turn comes last the next time.
+        // A pool that has had a turn comes last the next time.
         if (plan.start >= 0) std::rotate(pools.begin(), pools.begin() + plan.start + 1, pools.end());
     }
     for (int role = 1; role <= 4; role++) EXPECT_GT(served[role], 100) << role;
@@ -124,7 +124,7 @@ TEST(Executors, PoolsTakeTurns) {
 TEST(Executors, LeaveFreePlacesToDatabasesThatHaveWaitedLonger) {
     expect_plan(plan({wanting(1)}, {busy(1)}, 2, 1), -1, -1, true);
     expect_plan(plan({wanting(1)}, {}, 2, 1), 0, -1, false);
-    // It takes a place itself only when all places are taken.
+    // It takes an executor itself only if all executors are in use.
     expect_plan(plan({wanting(1)}, {busy(2), busy(2)}, 2, 1), -1, 0, true);
 }
 
@@ -139,18 +139,18 @@ TEST(ExecutorWaits, TheLongestComesFirst) {
     // A database that does not wait yet comes last, as does one whose wait is over.
     EXPECT_EQ(databases_ahead(kHere, waits, 4, kept, kNow), 2);
     EXPECT_EQ(databases_ahead(8, waits, 4, kept, kNow), 2);
-    // A clock that went back ends all waits.
+    // A clock that was set back ends all waits.
     EXPECT_EQ(databases_ahead(kHere, waits, 4, kept, kNow - kMinute), 0);
 }
 
-// Three databases with endless work and two places: each gets its turns.
+// Three databases with endless work and two executors: each database gets its turns.
 TEST(ExecutorWaits, DatabasesTakeTurns) {
     std::vector<ExecutorFacts> executors;
     std::vector<ExecutorWaitFacts> waits(3);
     std::vector<int> served(4);
     for (Micros now = kMinute; now < 2 * kMinute; now += kSecond / 10) {
         for (std::uint32_t database = 1; database <= 3; database++) {
-            // Its executors leave, and its worker is the first to look.
+            // Its executors exit, and its worker is the first to look for one.
             for (auto it = executors.begin(); it != executors.end();)
                 it = it->database == database && it->leaving ? executors.erase(it) : it + 1;
             const PoolFacts pool = {1, true, false};

@@ -1,4 +1,4 @@
-// The orders of queues with priority ageing or round_robin, against brute force.
+// Compares the orders of queues with priority_ageing or round_robin with brute force.
 #include "core/fairness.h"
 #include "hash_key.h"
 #include "core/queue_settings.h"
@@ -36,7 +36,7 @@ TEST(Ageing, NothingOverflows) {
     EXPECT_EQ(aged_limit(INT16_MAX, early, kLongest), (ClaimKey{INT64_MIN, INT64_MIN, INT16_MAX}));
 }
 
-// The limit says of every key of its priority what a comparison says.
+// For every key of its priority, the limit gives the same answer as a comparison.
 TEST(Ageing, TheLimitAgreesWithTheOrder) {
     std::mt19937_64 random(7);
     std::uniform_int_distribution<int> moments(0, 40), ids(1, 5), priorities(-3, 3);
@@ -48,7 +48,7 @@ TEST(Ageing, TheLimitAgreesWithTheOrder) {
     }
 }
 
-// Merging the priorities head by head, as a claim does, gives the order of all jobs.
+// Merging the priorities by their heads, as a claim does, gives the order of all jobs.
 TEST(Ageing, MergedHeadsAreInOrder) {
     std::mt19937_64 random(11);
     std::uniform_int_distribution<int> moments(0, 1000), priorities(-5, 5);
@@ -84,7 +84,7 @@ TEST(RoundRobinHash, TellsKeysApartAndIsNeverNegative) {
     EXPECT_GT(*found.begin(), kBeforeFirstRoundRobinKey);
 }
 
-// Keys with so many jobs each; the order in which a way round them takes the jobs.
+// Keys with these numbers of jobs; returns the order in which rounds over the keys take the jobs.
 struct Key {
     std::int64_t hash;
     int jobs;
@@ -128,7 +128,7 @@ TEST(Round, StartsAnywhere) {
     }
 }
 
-// Whatever the backlogs: as long as a key has jobs, no other key gets two between two of its own.
+// Whatever the backlogs: as long as a key has jobs, no other key gets two jobs between two of its own.
 TEST(Round, NoKeyIsOvertakenTwice) {
     std::mt19937 random(3);
     for (int n = 0; n < 200; n++) {

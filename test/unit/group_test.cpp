@@ -1,4 +1,4 @@
-// core/group: the number of a group, and the place of a job in it after a change by hand.
+// core/group: the hash of a group, and the place of a job in its group after a change with plain SQL.
 #include "core/group.h"
 
 #include "hash_key.h"
@@ -11,7 +11,7 @@
 namespace jobq::core {
 namespace {
 
-// Computed by an independent implementation. These numbers are in tables, so they must never change.
+// Computed by an independent implementation. These numbers are stored in tables, so they must never change.
 TEST(GroupHash, GoldenValues) {
     EXPECT_EQ(group_hash(kTestSecret, "orders", "customer 1"), 5098043098162520409);
     EXPECT_EQ(group_hash(kTestSecret, "", ""), 5979557570617424754);
@@ -31,7 +31,7 @@ TEST(GroupHash, ScattersKeysThatDifferLittle) {
 TEST(PlaceInserted, WhatIsNewWaits) {
     for (const StatusRow &row : kJobStatuses) {
         if (!is_waiting(row.status)) continue;
-        // Even if the INSERT says that it is the head.
+        // Even if the INSERT says that the job is the head.
         for (bool active : {false, true}) {
             GroupPlace place = GroupPlace::None;
             EXPECT_TRUE(place_inserted(row.status, false, active, &place));

@@ -1,4 +1,4 @@
-// Which database is a copy, and what a server's start makes of the mark of its data directory.
+// Tests which database is a copy, and what the start of a server makes of the mark of its data directory.
 #include "identity/identity_policy.h"
 
 #include <gtest/gtest.h>
@@ -25,9 +25,9 @@ Identity identity_of(const Place &here, const std::vector<Origin> &origins) { re
 
 TEST(Identify, TheDatabaseItself) {
     EXPECT_EQ(identity_of(kHere, {from(kHere)}), Identity::Own);
-    // A dump restored into the database that it is of.
+    // A dump that is restored into its own database.
     EXPECT_EQ(identity_of(kHere, {from(kHere), from(kHere)}), Identity::Own);
-    // Somebody has emptied the table.
+    // The table has been emptied.
     EXPECT_EQ(identity_of(kHere, {}), Identity::Inherited);
 }
 
@@ -36,9 +36,9 @@ TEST(Identify, RestoredDump) {
     EXPECT_EQ(judged.identity, Identity::Copy);
     EXPECT_EQ(judged.foreign, 1);
     EXPECT_EQ(judge(kHere, {from({71, 16385, 17, 0}), from(kHere)}).foreign, 0);
-    // Noted in all rows it is told by the same one.
+    // If all rows are marked as copied, the same row shows it.
     EXPECT_EQ(judge(kHere, {from(kHere, true), from({70, 16384, 17, 0}, true)}).foreign, 1);
-    // Of an older server, or of a template: it has a row of its own as well.
+    // The row of an older server, or of a template, which has a row of its own as well.
     EXPECT_EQ(identity_of(kHere, {from(kHere), from({70, 16384, 15, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from(kHere), from({71, 1, 17, 0}, false, true)}), Identity::Copy);
 }
@@ -46,7 +46,7 @@ TEST(Identify, RestoredDump) {
 TEST(Identify, TemplateCopy) {
     EXPECT_EQ(identity_of(kHere, {from({71, 16385, 17, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from({71, 1, 17, 0}, false, true)}), Identity::Inherited);
-    // The template has come through pg_upgrade, where nobody served it.
+    // The template was upgraded with pg_upgrade without having been served.
     EXPECT_EQ(identity_of(kHere, {from({70, 1, 15, 0}, false, true)}), Identity::Inherited);
     EXPECT_EQ(identity_of(kHere, {from({70, 1, 17, 0}, false, true)}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from({71, 1, 17, 0}, true, true)}), Identity::Copy);
@@ -57,7 +57,7 @@ TEST(Identify, Upgrade) {
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 17, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 18, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from({70, 16385, 15, 0})}), Identity::Copy);
-    // What was upgraded had been found to be a copy.
+    // The upgraded database had been found to be a copy.
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 15, 0}, true)}), Identity::Copy);
 }
 
@@ -68,7 +68,7 @@ TEST(Identify, BaseBackup) {
     EXPECT_EQ(judge(here, {from(kHere)}).foreign, 0);
     EXPECT_EQ(identity_of(here, {from(here)}), Identity::Own);
     EXPECT_EQ(identity_of(here, {from({70, 16384, 15, 0})}), Identity::Copy);
-    // The standby of an adopted copy; and of one that nobody has adopted.
+    // A standby of an adopted copy, and of a copy that has not been adopted.
     EXPECT_EQ(identity_of(kHere, {from(here)}), Identity::Own);
     EXPECT_EQ(identity_of(kHere, {from(kHere, true)}), Identity::Copy);
 }

@@ -1,4 +1,4 @@
-// The server's intervals made one number.
+// Tests the conversion of the server's intervals to one number.
 #include "core/interval.h"
 
 #include <gtest/gtest.h>

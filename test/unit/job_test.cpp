@@ -1,4 +1,4 @@
-// States, limits, leases and saturating arithmetic.
+// Tests states, limits, leases, and saturating arithmetic.
 #include "core/job.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// core/keyed_hash: SipHash-2-4 against the published test vectors.
+// core/keyed_hash: compares SipHash-2-4 with the published test vectors.
 #include "core/keyed_hash.h"
 
 #include "hash_key.h"
@@ -11,7 +11,7 @@ namespace jobq::core {
 namespace {
 
 // vectors_sip64 of the reference implementation (github.com/veorq/SipHash, vectors.h): vector n is the hash of the n
-// bytes 0x00, 0x01, ... under the key 0x00 to 0x0f.
+// bytes 0x00, 0x01, ... with the key 0x00 to 0x0f.
 constexpr std::uint64_t kVectors[] = {
     0x726fdb47dd0e0e31, 0x74f839c593dc67fd, 0x0d6c8009d9a94f5a, 0x85676696d7fb7e2d, 0xcf2794e0277187b7,
     0x18765564cd99a68d, 0xcbc9466e58fee3ce, 0xab0200f58b01d137, 0x93f5f5799a932462, 0x9e0082df0ba9e4b0,

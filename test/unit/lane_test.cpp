@@ -1,4 +1,4 @@
-// The hash of lanes, which tables store, and which worker may take which lane.
+// Tests the hash of lanes, which is stored in tables, and which worker may claim from which lane.
 #include "core/lane.h"
 
 #include "hash_key.h"
@@ -26,7 +26,7 @@ Views canonical(Views items) {
     return items;
 }
 
-// Computed by an independent implementation. A change here orphans every stored job: it must never happen.
+// Computed by an independent implementation. A change would orphan every stored job, so it must never happen.
 TEST(LaneHash, GoldenValues) {
     EXPECT_EQ(hash("", "", 0), -7113212434637161392);
     EXPECT_EQ(hash("default", "", 0), 7084711475438610683);
@@ -80,8 +80,8 @@ TEST(LaneHash, AnotherSecretGivesOtherNumbers) {
     EXPECT_NE(lane_hash(kOtherSecret, "emails", "", 0, nullptr, 0), hash("emails", "", 0));
 }
 
-// These two kinds gave both queues' lanes one number while the hash had no secret (FNV-1a). Groups and limits hash the
-// same prefix.
+// These two kinds gave the lanes of both queues the same number when the hash had no secret (FNV-1a). Groups and limits
+// hash the same prefix.
 TEST(LaneHash, WordsThatCollideUnderFnvDoNot) {
     const std::string_view twin =
         "\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x13"
@@ -215,7 +215,7 @@ TEST(FitOf, TellsTheFirstPartThatIsMissing) {
 }
 
 TEST(LaneMatches, RequirementsAreASubsetOfTheCapabilities) {
-    // Every subset against every subset of six names, duplicates in the capabilities included.
+    // Every subset against every subset of six names, including duplicate capabilities.
     const Views names = {"", "a", "ab", "b", "c\x80", "c\xff"};
     const int sets = 1 << names.size();
     const auto subset = [&](int bits) {

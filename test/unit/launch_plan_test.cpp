@@ -1,4 +1,4 @@
-// When the launcher starts which worker: single decisions, then whole days under a virtual clock.
+// Tests which worker the launcher starts and when: single decisions, and then whole days with a virtual clock.
 #include "core/launch.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(PlanLaunch, TheLongestDueFirst) {
 TEST(PlanLaunch, AStartIsHeldBackUntilNotBefore) {
     expect_plan(plan({due(kNow - kHour, kNow + 1)}, 0, 3), -1, kNow + 1, false);
     expect_plan(plan({due(kNow - kHour, kNow)}, 0, 3), 0, kNever, false);
-    // Held back until just now, it has waited less than the other.
+    // It was held back until just now, so it has waited for less time than the other one.
     expect_plan(plan({due(kNow - kHour, kNow - 1), due(kNow - 2)}, 0, 1), 1, kNever, true);
 }
 
@@ -118,8 +118,8 @@ TEST(PlanLaunch, AWakeStormLaunchesNothingMore) {
     EXPECT_EQ(launches, 3);
 }
 
-// A launcher that follows the plan to the letter, and workers that take their time, under a virtual clock. The
-// launcher is awake at `wake_at`, at the exit of a worker, and whenever a storm wakes it for nothing.
+// A launcher that follows the plan exactly, and workers that take some time, with a virtual clock. The launcher wakes
+// up at `wake_at`, when a worker exits, and whenever a storm wakes it up for no reason.
 class Simulation {
  public:
     struct Config {
@@ -218,7 +218,7 @@ class Simulation {
         most_running_ = std::max(most_running_, running_);
     }
 
-    // When the plan starts nothing, either nothing can be started or there is no worker left for it.
+    // If the plan starts nothing, either nothing can be started or no worker slot is free.
     void check_idle(const LaunchPlan &next) {
         bool due_now = false;
         for (const Database &database : databases_)
@@ -259,7 +259,7 @@ TEST(PlanLaunchSimulation, FiftyDatabasesShareThreeWorkersWithinBounds) {
         Simulation simulation({50, 3, 5 * kMillisecond, 40 * kMillisecond, 5 * kSecond, false}, seed);
         simulation.run(2 * kMinute);
         EXPECT_LE(simulation.most_running(), 3);
-        // At worst all the others are served first, three at a time.
+        // In the worst case all other databases are served first, three at a time.
         EXPECT_LE(simulation.longest_wait(), (50 / 3 + 1) * 46 * kMillisecond) << seed;
         EXPECT_GE(simulation.rounds_min(), 20) << seed;
     }

@@ -1,4 +1,4 @@
-// What becomes of a job in each status by each event.
+// Tests what each event does to a job in each status.
 #include "core/life.h"
 #include "core/queue_settings.h"
 
@@ -13,7 +13,7 @@ namespace {
 constexpr Micros kNow = 1000 * kSecond;
 constexpr std::int64_t kLease = 77, kGroup = 5;
 
-// Where a job can be: its status, and of a blocked one whether it is in the line of its group, or awaits something.
+// The places of a job: its status, and for a blocked job whether it is in the line of its group or awaits something.
 enum Place { kScheduled, kBlocked, kInLine, kAwaiting, kPending, kRunning, kDone, kFailed, kCancelled };
 constexpr struct {
     JobStatus status;
@@ -23,7 +23,7 @@ constexpr struct {
                   {JobStatus::Completed, 'C'}, {JobStatus::Failed, 'F'},  {JobStatus::Cancelled, 'X'}};
 constexpr int kPlaces = static_cast<int>(std::size(kPlaceRows));
 
-// As jobq itself leaves it there.
+// A job as jobq itself leaves it in this place.
 Life job_in(Place place) {
     Life life = {};
     life.status = kPlaceRows[place].status;
@@ -64,7 +64,7 @@ Event event_of(EventKind kind) {
     return event;
 }
 
-// What must hold of every job, whatever has happened to it.
+// Properties that every job must have, whatever has happened to it.
 std::string broken_law(const Life &life) {
     const bool runs = life.status == JobStatus::Processing, finished = is_finished(life.status);
     if (life.ready != (life.status == JobStatus::Pending)) return "ready";
@@ -84,7 +84,7 @@ std::string broken_law(const Life &life) {
     return "";
 }
 
-// By event: what becomes of a job in each place. A dot: the event does not apply.
+// For each event, the result for a job in each place. A dot: the event does not apply.
 struct Line {
     EventKind kind;
     const char *becomes;
@@ -245,7 +245,7 @@ TEST(Life, AWaitGivesEverythingBackButTurnAndKey) {
     EXPECT_EQ(after.group_active, kGroup);
     EXPECT_TRUE(after.holds_key);
     EXPECT_FALSE(after.queue_slot.has_value());
-    // What has begun goes before what has not.
+    // A job that has begun comes before one that has not.
     EXPECT_EQ(after_event(after, event_of(EventKind::WaitOver)).run_at, running.run_at);
     EXPECT_EQ(broken_law(after_event(after, event_of(EventKind::WaitOver))), "");
     wait.deadline = kNow + kDay;
@@ -269,7 +269,7 @@ TEST(Life, AJobWithStepsHasBegun) {
     for (const EventKind kind : {EventKind::Dropped, EventKind::Replaced, EventKind::Blocked})
         EXPECT_FALSE(applies(kind, pending));
     EXPECT_FALSE(after_event(pending, event_of(EventKind::KeyTaken)).has_key);
-    // Blocked by hand it waits for its dependencies, and goes with them.
+    // A job that is blocked with plain SQL waits for its dependencies and is unblocked with them.
     Life blocked = job_in(kBlocked);
     blocked.steps = 2;
     EXPECT_EQ(after_event(blocked, event_of(EventKind::Dropped)).status, JobStatus::Cancelled);
@@ -352,7 +352,7 @@ TEST(Life, ARetriedJobWaitsForItsDependenciesThenInItsGroup) {
     after = after_event(after, event_of(EventKind::BecameGroupHead));
     EXPECT_EQ(after.status, JobStatus::Pending);
     EXPECT_EQ(after.group_active, kGroup);
-    // It stays the head until it has finished.
+    // The job stays the head until it has finished.
     after = after_event(after_event(after, event_of(EventKind::Claimed)), event_of(EventKind::Failed));
     EXPECT_EQ(after.group_active, kGroup);
     EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Pending);
@@ -425,7 +425,7 @@ TEST(Life, ByHandEveryStatusBecomesConsistent) {
             const ByHand facts = {GroupPlace::None, false, kMinute, 0};
             EXPECT_EQ(broken_law(changed_by_hand(written, facts, kNow)), "") << from << " to " << to;
             EXPECT_EQ(broken_law(inserted_by_hand(written, facts, kNow)), "") << from << " to " << to;
-            // Whoever says so: nobody else looks at a job that runs.
+            // A running job is always marked, whatever the change says, because no other process examines it.
             written.rescue_indexed = !written.rescue_indexed;
             EXPECT_EQ(changed_by_hand(written, facts, kNow).rescue_indexed, written.status == JobStatus::Processing)
                 << from << " to " << to;
@@ -449,7 +449,7 @@ TEST(Life, ByHandDueMeansPendingAndPlacesCount) {
 
 TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
     const ByHand facts = {GroupPlace::None, false, 2 * kSecond, kHour};
-    // None stands for the usual one.
+    // NULL stands for the default.
     const Life claimed = job_in(kRunning);
     EXPECT_FALSE(changed_by_hand(claimed, facts, kNow).lease_timeout.has_value());
     Life unleased = claimed;
@@ -457,13 +457,13 @@ TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
     const Life settled = changed_by_hand(unleased, facts, kNow);
     EXPECT_EQ(settled.lease_timeout, 2 * kSecond);
     EXPECT_EQ(settled.must_end_at, *claimed.started_at + kHour);
-    // Nor does the queue's new max_runtime count for one that runs on.
+    // A new max_runtime of the queue does not apply to a running job either.
     ByHand runs_on = facts;
     runs_on.keeps_end = true;
     EXPECT_FALSE(changed_by_hand(claimed, runs_on, kNow).must_end_at.has_value());
     runs_on.end = kNow + kMinute;
     EXPECT_EQ(changed_by_hand(claimed, runs_on, kNow).must_end_at, kNow + kMinute);
-    // Without a lease there is no executor either: it gets a clock.
+    // Without a lease there is no executor either, so the job gets a clock.
     unleased.lease_timeout = kEndlessLease;
     EXPECT_EQ(changed_by_hand(unleased, facts, kNow).lease_timeout, 2 * kSecond);
     Life of_executor = claimed;

@@ -1,4 +1,4 @@
-// core/limit: slots and their numbers, what is left of a limit that was lowered, token buckets.
+// core/limit: slots and their numbers, the slots that remain when a limit is lowered, and token buckets.
 #include "core/limit.h"
 
 #include "hash_key.h"
@@ -25,7 +25,7 @@ TEST(SlotNumbers, AreInTheLowerBits) {
 }
 
 TEST(LimitIds, GoldenValues) {
-    // Computed by an independent implementation. These numbers are in tables, so they must never change.
+    // Computed by an independent implementation. These numbers are stored in tables, so they must never change.
     EXPECT_EQ(queue_limit_hash(kTestSecret, "emails"), -4600722717088415744);
     EXPECT_EQ(key_limit_hash(kTestSecret, "emails", "acme"), -5224137487775956992);
 }
@@ -57,7 +57,7 @@ TEST(UsableNumbers, AreFewerByThoseAbove) {
     EXPECT_EQ(usable({7, 9}, 5), 3);
     EXPECT_EQ(usable({6, 7, 8, 9, 10}, 5), 0);
     EXPECT_EQ(usable({1, 6, 7, 8, 9, 10}, 5), 0);
-    // 5 holds a number that is not usable any more, and so counts besides.
+    // 5 holds a number that can no longer be used, so it counts in addition.
     EXPECT_EQ(usable({5, 7}, 5), 3);
     EXPECT_EQ(usable({4, 5, 7}, 5), 2);
 }
@@ -75,7 +75,7 @@ TEST(UsableNumbers, NeverLetMoreRunThanAllowed) {
         if (then.size() > held.size()) {
             EXPECT_LE(then.size(), static_cast<std::size_t>(max_running));
         }
-        // And whoever fits is let in.
+        // And every job that fits is admitted.
         if (held.empty() || *held.rbegin() <= max_running) {
             EXPECT_EQ(left, max_running);
         }
@@ -118,7 +118,7 @@ TEST(TokenBuckets, AreNeverExceeded) {
         for (Micros now = 0; now < 60 * kSecond; now += static_cast<Micros>(random() % 50000))
             while (random() % 4 != 0 && take_token(&bucket, rate, now)) taken.push_back(now);
         ASSERT_FALSE(taken.empty());
-        // Beginning anywhere: the bucket's content and what comes meanwhile.
+        // From any start: the contents of the bucket plus the tokens that arrive in the meantime.
         for (std::size_t i = 0; i < taken.size(); i++)
             for (std::size_t j = i; j < taken.size() && j < i + 500; j++) {
                 const Micros span = taken[j] - taken[i];
@@ -130,10 +130,10 @@ TEST(TokenBuckets, AreNeverExceeded) {
 TEST(TokenBuckets, SurviveAStepOfTheClock) {
     const Rate rate = make_rate(10, kSecond);
     Bucket bucket = empty_bucket(rate, kDay);
-    // Back by a day: empty, not in debt for a day.
+    // Back by a day: the bucket is empty, and not a day in debt.
     EXPECT_EQ(tokens_in(bucket, rate, 0), 0);
     EXPECT_EQ(next_token(bucket, rate, 0), kSecond / 10);
-    // Forth by a year: full, not more.
+    // Forward by a year: the bucket is full, and not more.
     EXPECT_EQ(tokens_in(bucket, rate, 365 * kDay), 10);
 }
 
@@ -144,7 +144,7 @@ TEST(ForgottenBuckets, EmptyNoneOfAnotherQueue) {
     EXPECT_EQ(forgotten_until(forgotten, 1, 10), 365 * kDay);
     EXPECT_EQ(forgotten_until(forgotten, 1, 11), 0);
     EXPECT_EQ(forgotten_until(forgotten, 2, 10), 0);
-    // More queues than there is room for: the shortest times count for all queues of the database.
+    // More queues than there is room for: the shortest times apply to all queues of the database.
     for (int queue = 11; queue < 40; queue++) forget_bucket(&forgotten, 1, queue, {kHour - queue * kSecond}, 0);
     EXPECT_EQ(forgotten_until(forgotten, 1, 10), 365 * kDay);
     EXPECT_EQ(forgotten_until(forgotten, 1, 11), kHour - 11 * kSecond);
@@ -188,7 +188,7 @@ TEST(ForgottenBuckets, AreNeverFullerThanTheyWere) {
     ForgottenBuckets forgotten = {};
     std::map<std::pair<std::uint32_t, std::int64_t>, Micros> latest;
     for (Micros now = 0; now < 5000; now++) {
-        // At times more databases than there are places.
+        // Sometimes more databases than there are entries.
         const std::uint32_t database = 1 + random() % (now < 1000 ? 2 : 12);
         const std::int64_t queue = random() % 30;
         const Micros full_at = now + static_cast<Micros>(random() % 1000);

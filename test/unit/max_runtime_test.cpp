@@ -1,4 +1,4 @@
-// The second clock of a running job.
+// Tests max_runtime, the second clock of a running job.
 #include "core/max_runtime.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the totals count, when, and how it is told.
+// Tests what the totals count, when they count it, and how they are reported.
 #include "core/series.h"
 #include "metrics/families_policy.h"
 #include "metrics/text_policy.h"
@@ -90,7 +90,7 @@ TEST(WhatHappened, AnAttemptOfAJobThatIsCancelledIsWithdrawn) {
     running.cancel_requested_at = kNow - kSecond;
     for (const EventKind kind : {EventKind::Failed, EventKind::Released})
         EXPECT_EQ(happens(running, event(kind)).tallies, tallies({Tally::AttemptWithdrawn, Tally::Cancelled}));
-    // Nobody knows whether its worker had heard of it.
+    // It is unknown whether its worker knew of the request.
     EXPECT_EQ(happens(running, event(EventKind::Lost)).tallies, tallies({Tally::AttemptLost, Tally::Cancelled}));
 }
 
@@ -106,7 +106,7 @@ TEST(WhatHappened, ToAJobThatHasFinished) {
     for (const JobStatus status : {JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled})
         for (const EventKind kind : {EventKind::Retried, EventKind::StartedOver})
             EXPECT_EQ(happens(life(status), event(kind)).tallies, bit_of(Tally::Retried));
-    // One that waits for its next attempt was not finished.
+    // A job that waits for its next attempt had not finished.
     EXPECT_EQ(happens(life(JobStatus::Scheduled), event(EventKind::Retried)).tallies, 0U);
 }
 
@@ -130,7 +130,7 @@ TEST(WhatHappened, SpansAreNeverNegativeNorEndless) {
     EXPECT_EQ(happens(waits, event(EventKind::Claimed)).waited, 365 * kDay);
 }
 
-// The two laws of metrics_policy.h, over every event in every status, and what is new or gone.
+// Tests the two laws of metrics_policy.h with every event in every status, and with new and deleted jobs.
 TEST(WhatHappened, TheLawsHoldForEveryEvent) {
     const auto counts = [](const Happened &happened, std::initializer_list<Tally> all) {
         int count = 0;
@@ -170,7 +170,7 @@ TEST(Buckets, TheFirstWhoseBoundIsNotBelow) {
     for (int i = 1; i < kBounds; i++) EXPECT_EQ(bound_of(i), 2 * bound_of(i - 1));
 }
 
-// As those of 300,000 jobs that have waited since 1970 for as long as is counted.
+// The sums of 300,000 jobs, each with the longest waiting time that is counted.
 TEST(Numbers, SumsStayAtTheHighest) {
     const Happened claimed = {bit_of(Tally::Claimed), 365 * kDay, {}};
     SeriesNumbers sum = {}, batch = {};
@@ -262,14 +262,14 @@ TEST(SeriesLogs, WhatFindsNoPlaceIsCountedWithoutAName) {
     EXPECT_EQ(log.enqueued("queue", "0"), 2);
     EXPECT_EQ(log.enqueued("", ""), kMany - SeriesLog::kNamed);
     EXPECT_EQ(log.enqueued(), kMany + 1);
-    // On a level below as well, and then above again.
+    // Also on a lower level, and then on a higher one again.
     for (int i = 0; i < kMany; i++) log.enqueue("queue", std::to_string(i), 2);
     EXPECT_EQ(log.enqueued(), 2 * kMany + 1);
     log.log.hand_to_parent(2);
     EXPECT_EQ(log.enqueued(), 2 * kMany + 1);
     EXPECT_EQ(log.log.changes.count, SeriesLog::kNamed + 1);
     EXPECT_FALSE(log.log.incomplete);
-    // A queue that finds no place is not dropped with all others.
+    // A queue that finds no entry is not dropped with all the others.
     EXPECT_EQ(log.log.at("another", "", 1)->name.queue_bytes, 0);
 }
 
@@ -290,7 +290,7 @@ TEST(SeriesLogs, NamesThatAreTooLongHaveNone) {
     EXPECT_EQ(series_name("q", std::string(256, 'k')).queue_bytes, 0);
 }
 
-// ---- how it is told
+// ---- the report
 
 std::string value(double number) {
     char text[kValueBytes];
@@ -354,7 +354,7 @@ TEST(Utf8, BytesThatAreNotAreWrittenInHexadecimal) {
 TEST(Utf8, DifferentNamesStayDifferent) {
     EXPECT_EQ(as_utf8("\\xE9"), "\\x5CxE9");
     EXPECT_EQ(as_utf8("\\xe9"), "\\x5Cxe9") << "also for a reader who ignores the case";
-    // All names of up to five of these bytes: they make and break sequences and look like what is written.
+    // All names of up to five of these bytes, which form valid and invalid sequences and resemble escapes.
     const std::string bytes = "\\x35C\xC3\xA9";
     std::set<std::string> written;
     std::size_t names = 0;

@@ -1,4 +1,4 @@
-// The table of settings of queues.
+// Tests the table of queue settings.
 #include "core/queue_settings.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(QueueSettings, EachHasANameAndATextOfItsOwn) {
     EXPECT_STREQ(setting_of(SettingNumber::dead_letter_queue).name, "dead_letter_queue");
 }
 
-// Each default lies within the bounds of its setting, or is the 0 that stands for none.
+// Each default is within the bounds of its setting, or is 0, which stands for none.
 template <typename T>
 void expect_within(SettingNumber number, T otherwise) {
     const QueueSetting &setting = setting_of(number);

@@ -1,4 +1,4 @@
-// Backoff and what becomes of a job whose attempt ended.
+// Tests the backoff, and what happens to a job whose attempt has ended.
 #include "core/queue_settings.h"
 #include "core/retry.h"
 
@@ -16,7 +16,7 @@ namespace {
 constexpr RetryPolicy kDefault = {kDefaultSettings.backoff_base, kDefaultSettings.backoff_max};
 constexpr std::uint32_t kMiddle = 1U << 31;
 
-// The delay without jitter, computed the slow way.
+// Computes the delay without jitter in the slow way.
 Micros plain_delay(const RetryPolicy &policy, int attempt) {
     __int128 delay = policy.base;
     for (int i = 1; i < attempt && delay < policy.max; i++) delay *= 2;
@@ -175,7 +175,7 @@ TEST(AfterLoss, ALossInCompanyIsAnAttemptAndNothingElse) {
     EXPECT_EQ(after_loss(1, 20, 0, 3, true, true), JobStatus::Cancelled);
 }
 
-// By every pair.
+// Compared pair by pair.
 std::vector<bool> company_of(const std::vector<LastSign> &signs) {
     std::vector<bool> found(signs.size());
     for (std::size_t i = 0; i < signs.size(); i++)
@@ -202,13 +202,13 @@ TEST(Company, IsThatOfOneWorkerWhichFellSilentAtOnce) {
     EXPECT_EQ(found_company({{1, 0, kMinute, true}}), Bools{false});
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 0, kMinute, true}}), Bools({true, true}));
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {2, 0, kMinute, true}}), Bools({false, false}));
-    // The last signs of one that gives them every 20 s; and of one that lives on.
+    // The last heartbeats of a worker that sends them every 20 s, and of one that keeps running.
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 20 * kSecond, kMinute, true}}), Bools({true, true}));
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 40 * kSecond, kMinute, false}}), Bools({false, false}));
-    // A job that still runs has company in one that is lost only.
+    // A job that is still running counts as lost together only with a job that is lost.
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 1, kHour, false}, {1, kMinute, kHour, false}}),
               Bools({true, true, false}));
-    // Where signs are rarer, the later one may come later.
+    // If heartbeats are rarer, the later one may be later.
     EXPECT_EQ(found_company({{1, 0, kHour, false}, {1, 5 * kMinute, kSecond, true}}), Bools({true, true}));
 }
 

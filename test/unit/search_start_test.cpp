@@ -1,4 +1,4 @@
-// A search that goes on where the last one began, and begins anew after a rest.
+// Tests a search that continues where the last one ended, and that starts over after a pause.
 #include "core/search_start.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which ids a shard gives.
+// Tests which ids a shard assigns.
 #include "row/shard_policy.h"
 
 #include <gtest/gtest.h>

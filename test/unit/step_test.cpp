@@ -1,4 +1,4 @@
-// What a wait is answered, and the hash of an event.
+// Tests the answers to a wait and the hash of an event.
 #include "steps/step_policy.h"
 
 #include <gtest/gtest.h>

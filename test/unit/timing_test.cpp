@@ -1,4 +1,4 @@
-// Which runs are due and which are fired, against a walk from run to run.
+// Compares the due and fired runs with a walk from run to run.
 #include "schedules/timing_policy.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace jobq::core {
 namespace {
 
-// One hour ahead of UTC; two from a moment on, for half a year, again and again.
+// One hour ahead of UTC; from a certain moment on two hours, for half a year, repeatedly.
 ZoneSpan summer_time(const void *, std::int64_t second) {
     constexpr std::int64_t half = 182 * 86400;
     const std::int64_t number = second >= 0 ? second / half : (second - half + 1) / half;
@@ -74,7 +74,7 @@ TEST(Timing, EveryCountsFromItsStart) {
     EXPECT_EQ(run_after(timing, kMorning - kDay), kMorning + 7);
 }
 
-// The moments of a timestamp go further than a difference of two of them.
+// The range of timestamps is larger than that of a difference of two of them.
 TEST(Timing, TheSearchEndsAtTheEndOfTime) {
     const Micros latest = 9223371331199999999, epoch = -946684800 * kSecond;
     for (const char *text : {"0 0 1 1 *", "@every 90s"}) {
@@ -151,7 +151,7 @@ TEST(Timing, TheLastRunIsNeverFollowed) {
     EXPECT_EQ(fired.due.next, kNoMoment);
 }
 
-// As long ago as one likes, and however often it would have run: it takes no time worth speaking of.
+// However long ago and however many runs there would have been, it takes no noticeable time.
 TEST(Timing, AHundredYearsAreNoWork) {
     for (const char *text : {"* * * * * *", "* * * 1 * *", "@every 1s", "0 0 29 2 *", "* * * * * 0"}) {
         FiringRules rules = kAll;
@@ -168,7 +168,7 @@ TEST(Timing, AHundredYearsAreNoWork) {
     }
 }
 
-// By a walk over every run.
+// Compared with a walk over every run.
 TEST(Timing, AgreesWithAWalk) {
     std::mt19937_64 random(7);
     const char *texts[] = {"*/7 * * * *",    "30 2 * * *",      "0 0 1,15 * *",

@@ -1,4 +1,4 @@
-// core/unique: what becomes of an enqueue whose key another job has.
+// core/unique: what happens to an enqueue if another job has its key.
 #include "core/choice.h"
 #include "core/unique_key.h"
 
@@ -7,7 +7,7 @@
 namespace jobq::core {
 namespace {
 
-// What becomes of an enqueue whose key has a job that waits, or that has finished: the same whatever its status is.
+// The result for a key of a job that waits, or that has finished: the same for each of these statuses.
 void expect_for_all(Phase phase, OnConflict choice, Conflict expected) {
     for (const StatusRow &row : kJobStatuses) {
         if (row.phase == phase) {

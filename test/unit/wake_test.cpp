@@ -1,4 +1,5 @@
-// Whom a commit wakes: lanes that are known, lanes that are new, and what does not fit into shared memory.
+// Tests which sessions a commit wakes up: for known lanes, for new lanes, and for names that do not fit into shared
+// memory.
 #include "core/wake.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-// A worker's filter.
+// The filter of a worker.
 struct Filter {
     Names kinds, capabilities;
     std::vector<std::int32_t> versions;
@@ -42,7 +43,7 @@ LaneTraits traits(std::string_view kind, std::int32_t version = 0, const Names &
     return lane_traits(kind, version, required.data(), static_cast<int>(required.size()));
 }
 
-// That many different names, which live for ever.
+// Returns this number of different names, which are never freed.
 Names many_names(int count) {
     static std::vector<std::string> storage = [] {
         std::vector<std::string> made;
@@ -86,7 +87,7 @@ TEST(FilterDigest, FiltersByCapabilities) {
     EXPECT_EQ(wants_lane(filter.digest(), traits("x")), Wants::Yes);
 }
 
-// The digest may be vague, it must never be wrong.
+// The digest may be imprecise, but it must never be wrong.
 TEST(FilterDigest, AgreesWithTheFilter) {
     const Names names = many_names(100);
     for (int kinds : {0, 1, kDigestKinds, kDigestKinds + 1}) {
