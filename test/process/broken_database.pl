@@ -126,7 +126,7 @@ ok(seconds_until(
             %times = times_logged($missing, $position);
             return $times{promote} && $times{rescue} && $times{planning};
         }),
-    'it is in the log') or diag(join 'the log reports the error of each duty', %times);
+    'the log reports the error of each duty') or diag(join ' ', %times);
 is(join(' ', grep { $_ ne '1' } values %times), '', 'once per duty');
 enqueue_delayed('good', 'meanwhile');
 promoted('good', 'meanwhile', 'the other database is served');

@@ -66,7 +66,7 @@ is(value($node, 'work', "SELECT status, attempts FROM jobq.jobs WHERE id = $behi
 
 value($node, 'work', q{GRANT bob TO swaps; ALTER ROLE swaps SET role = 'bob'});
 handler('who', 'swaps', 'effect');
-is(effects($_), 'swaps', 'what ALTER ROLE ... SET role says is not heeded') for map { my $id = enqueue('who'); becomes($id, q{status = 'completed'}, 'a role set with ALTER ROLE ... SET role is ignored'); $id } 1, 2;
+is(effects($_), 'swaps', 'a role set with ALTER ROLE ... SET role is ignored') for map { my $id = enqueue('who'); becomes($id, q{status = 'completed'}, 'a job'); $id } 1, 2;
 # The handler of a superuser becomes another role. The handlers of that role must still run as that role and not in this executor.
 handler('bobs', 'bob', 'effect');
 value($node, 'work', q{SELECT jobq_grant('bob', 'producer')});

@@ -202,7 +202,7 @@ work(qq{COMMIT PREPARED '$_'}) for 'claim', 'claim in a savepoint';
 work(q{ROLLBACK PREPARED 'claim undone'});
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'pending' AND attempts = 0 AND worker_id IS NULL}), '1', 'a prepared claim is rolled back');
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id IN ('prepared', 'saved')}, 'prepared claims are rescued after a restart');
-is(work(qq{SELECT worker_id $running}), 'young', 'the one whose completion is prepared is nobody\'s but its worker\'a job whose completion is prepared is not rescued');
+is(work(qq{SELECT worker_id $running}), 'young', 'a job whose completion is prepared is not rescued');
 work(q{COMMIT PREPARED 'complete'});
 is(work(q{SELECT status FROM jobq.jobs WHERE worker_id = 'young'}), 'completed', 'the job is completed by COMMIT PREPARED');
 work(q{SELECT id FROM jobq_claim('q', 'young')});
