@@ -1,6 +1,6 @@
-# For scripts/profile.sh with CACHE=1: measures how many cache lines of 64 bytes a call loads into the caches of its core, as simulated
-# by callgrind. Measures repeated calls in a session that has the core for itself, and calls after other processes have used the core,
-# which are simulated by a statement that writes more memory than the caches hold.
+# For scripts/profile.sh with CACHE=1: measures how many cache lines of 64 bytes a call loads into the caches of its core, as
+# simulated by callgrind. Measures repeated calls in a session that has the core for itself, and calls after other processes have
+# used the core, which are simulated by a statement that writes more memory than the caches hold.
 #
 #   cache_lines.py PATTERN     measures the kinds of calls whose names match the regular expression
 #   cache_lines.py --caches    prints options for callgrind: the caches of a core up to the last one that it does not share

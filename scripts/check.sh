@@ -201,7 +201,8 @@ suite_router() {
     router_servers router
     in_source router/test/router/run.sh
 }
-# The router tests must catch a shard that lets two sessions check a key at once, so that one of them moves the key to another shard.
+# The router tests must catch a shard that lets two sessions check a key at once, so that one of them moves the key to another
+# shard.
 suite_doubled_key() {
     plant_defect key_not_locked
     router_servers doubled_key

@@ -68,8 +68,8 @@ KINDS = [
     Kind('complete_and_claim, one row, 100 groups', PATIENT, each="group_keys => 'key ' || n % 100"),
 ]
 
-# The parts of the table. A function of the server belongs to the first part whose pattern matches it; otherwise its cost is attributed to
-# its callers, so that memory allocation, hashing, and catalog look-ups count where they are needed.
+# The parts of the table. A function of the server belongs to the first part whose pattern matches it; otherwise its cost is
+# attributed to its callers, so that memory allocation, hashing, and catalog look-ups count where they are needed.
 PARTS = [
     ('protocol: messages in, rows out', r'PostgresMain|pq_\w+|printtup\w*|SendRowDescriptionMessage|(Begin|End)Command|'
                                         r'ReadyForQuery|set_ps_display|pgstat_report_activity|check_log_duration'),

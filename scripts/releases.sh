@@ -80,8 +80,8 @@ write_apt_settings() {  # release
             ;;
         *) echo "deb ${mirror%/debian}/debian-security $1-security main" >>"$apt/sources.list" ;;
     esac
-    # The mirror may be an old snapshot, so expiration dates are ignored. Two checks may install packages at the same time, so apt waits
-    # for its lock.
+    # The mirror may be an old snapshot, so expiration dates are ignored. Two checks may install packages at the same time, so apt
+    # waits for its lock.
     printf '%s\n' 'Acquire::Check-Valid-Until "false";' 'APT::Update::Error-Mode "any";' 'DPkg::Lock::Timeout "600";' \
         >"$apt/apt.conf.d/90jobq"
 }

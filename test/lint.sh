@@ -57,8 +57,8 @@ pure_sources() { sources src | grep -E "$PURE" || true; }
 shell_sources() { sources src | grep -vE "$PURE" || true; }
 shell_units() { units src | grep -vE "$PURE" || true; }
 
-# Prints the files that the slow rules (format, tidy, warnings) check: all files, or with LINT_SINCE=COMMIT the files that have changed since
-# then and the units that include a changed header.
+# Prints the files that the slow rules (format, tidy, warnings) check: all files, or with LINT_SINCE=COMMIT the files that have
+# changed since then and the units that include a changed header.
 changed() {
     if [ -z "${LINT_SINCE-}" ]; then cat; return; fi
     changed_units "$(changed_files)"
@@ -106,8 +106,8 @@ compile_flags() {
     echo "-std=c++17 -Isrc -D_GNU_SOURCE -DJOBQ_VERSION=\"lint\" -isystem $("${PG_CONFIG:-pg_config}" --includedir-server)"
 }
 
-# Prints FILE:LINE: TEXT for each match of the Perl pattern $1 in the files named on standard input. Comments and the contents of string
-# literals are blanked first, so that prose may contain what code must not contain.
+# Prints FILE:LINE: TEXT for each match of the Perl pattern $1 in the files named on standard input. Comments and the contents of
+# string literals are blanked first, so that prose may contain what code must not contain.
 code_grep() {
     PATTERN=$1 perl -e '
         my $pattern = $ENV{PATTERN};
@@ -291,7 +291,8 @@ rule_exports() {
         sed -n -e 's/^< /declared by SQL, but not in C: /p' -e 's/^> /in C, but not declared by SQL: /p' | none
 }
 
-# Every change of a job goes through job/change_job.cpp: no other file writes the columns of the life of a job or publishes a change.
+# Every change of a job goes through job/change_job.cpp: no other file writes the columns of the life of a job or publishes a
+# change.
 rule_door() {
     local life others
     life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/core/life.h | grep -vxE 'Error|Result' | paste -sd'|')
@@ -311,8 +312,8 @@ rule_planted() {
     done | none
 }
 
-# Root runs programs below the scratch directory of a script, so only scratch_give() may give directories to another user. The two named
-# scripts give away the tree of the upgrade tests, and a server until it is built; root runs nothing in these.
+# Root runs programs below the scratch directory of a script, so only scratch_give() may give directories to another user. The two
+# named scripts give away the tree of the upgrade tests, and a server until it is built; root runs nothing in these.
 rule_scratch() {
     local given
     {
@@ -340,8 +341,8 @@ rule_version() {
 # A released script is unchanged, and there is an upgrade path from each release to the version in development.
 rule_releases() { scripts/release.sh --check; }
 
-# The files that .dockerignore lets into an image are sufficient to build jobq. The docker examples publish no port to other hosts and
-# contain no password that a reader would copy.
+# The files that .dockerignore lets into an image are sufficient to build jobq. The docker examples publish no port to other hosts
+# and contain no password that a reader would copy.
 rule_docker() {
     local files status=0
     files=$(mktemp -d)

@@ -298,7 +298,8 @@ def _unique_keys(world, rules, report):
             key = after.queue, after.unique_key
             holders[key].add(job)
             if len(holders[key]) > 1:
-                # The previous holder may give up the key later in the same transaction, so this is judged when the transaction has ended.
+                # The previous holder may give up the key later in the same transaction, so this is judged when the transaction has
+                # ended.
                 others = [other for other in holders[key] if other != job
                           and not any(later.change.xid == step.change.xid and not (later.after and later.after.holds_key)
                                       for later in world.history[other])]
@@ -425,7 +426,8 @@ def _depths(world, rules, report):
                 there += not left and world.known_to(span.start.change, xid)
             # The rows of one plain INSERT are judged by the depth before the first of them.
             room = rules.depths[queue] - there + (len(steps) - 1 if "by hand" in world.ops[xid] else 0)
-            # A queue may already be deeper because jobs have returned to it; then at least as many jobs must be dropped as are enqueued.
+            # A queue may already be deeper because jobs have returned to it; then at least as many jobs must be dropped as are
+            # enqueued.
             if len(steps) > room and len(steps) > dropped[xid, queue]:
                 report.add("too deep", f"{len(steps)} jobs, the first job {steps[0].change.row.id}, beside {there} in {queue}")
             report.counts[f"deepest {queue}"] = max(report.counts[f"deepest {queue}"], there + len(steps))

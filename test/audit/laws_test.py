@@ -39,7 +39,8 @@ if __name__ == "__main__":
     try_totals(outcome)
     cases = {**stories_life.CASES, **stories_order.CASES, **stories_handled.CASES}
     try_stories(outcome, cases, found_in)
-    # The other laws need data that is not in the log: everything.py compares counters, reads totals, and collects errors of clients.
+    # The other laws need data that is not in the log: everything.py compares counters, reads totals, and collects errors of
+    # clients.
     missing = set(laws.KINDS) - {"counters", "totals", "error"} - set().union(*cases.values())
     outcome.equal(missing, set(), "every law is broken by at least one story")
     for name, (jobs, written, attempts, wrong) in stories_handled.ENDS.items():

@@ -82,8 +82,8 @@ class Canaries:
     def claimable(self):
         """Returns whether the jobs that have become pending can be claimed and are not hidden by an empty range."""
         wanted = sorted(job for duty, job in self.jobs.items() if STATUS[duty] == "pending")
-        # Each job is claimed by a separate worker with a unique name: a job that has been lost is handed out alone, and a worker that still
-        # holds such a job because of an attack gets no other. The rescued job must not be lost again.
+        # Each job is claimed by a separate worker with a unique name: a job that has been lost is handed out alone, and a worker
+        # that still holds such a job because of an attack gets no other. The rescued job must not be lost again.
         got = []
         while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', '{self.queue} {len(got)}',"
                                         " heartbeat_timeout => '1 hour')").fetchall():

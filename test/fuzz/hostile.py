@@ -156,7 +156,8 @@ def canaries(results, conn, name):
         results.check(missing or birds.claimable(), f"{name}: jobs that {who} made claimable can be claimed")
 
 
-# Indexes of jobq that a cancelled CREATE INDEX CONCURRENTLY has left invalid: calls raise 55000 with a hint or return the right answer
+# Indexes of jobq that a cancelled CREATE INDEX CONCURRENTLY has left invalid: calls raise 55000 with a hint or return the right
+# answer
 
 def invalid_index(results, database, name, definition):
     with connect(database) as conn, connect(database) as blocker:

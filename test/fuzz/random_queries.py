@@ -21,8 +21,8 @@ from support import Results, connect, wait_until
 
 SECONDS = 120
 BOUND = "5s"            # limit for one query; some of the queries join everything with everything
-# Internal errors of the server itself, which its functions raise for arguments that they never get otherwise. They are recognized by
-# their message or by the source file that raises them: the parser and the types.
+# Internal errors of the server itself, which its functions raise for arguments that they never get otherwise. They are recognized
+# by their message or by the source file that raises them: the parser and the types.
 SERVERS = re.compile(r"(pg_|brin_|gin_|gist|spg|ts_|to_tsvector|cache lookup failed for|could not determine|unrecognized|large object"
                      r"|invalid (attribute|relation|type|page)|bogus|missing|function .* does not exist)", re.IGNORECASE)
 PARSER_AND_TYPES = re.compile(r"LOCATION:  \w+, (parse_\w+|array\w*|date\w*|float|formatting|int8?|json\w*|multirange\w*|numeric|range\w*"

@@ -49,7 +49,8 @@ class Judge:
             return "a trigger function was called directly" if function.trigger else None
         if sqlstate.startswith("XX"):
             return None if message in EXCUSED else "internal error"
-        # jobq_spawn also requires the privileges of a producer. A job with the same key may have appeared in any kind of transaction.
+        # jobq_spawn also requires the privileges of a producer. A job with the same key may have appeared in any kind of
+        # transaction.
         if function.name == "jobq_spawn" and sqlstate == "42501" and "jobq_enqueue_jobs" in message:
             return None
         if function.name in ("jobq_spawn", "jobq_enqueue_jobs") and sqlstate == "40001" and "the unique key" in message:
@@ -82,9 +83,9 @@ class Judge:
         return function.named("specs") and re.search(r'(argument|key) "\w+"', text) is not None
 
 
-# The minimum number of calls of a function of which some must succeed and some must fail. With fewer calls, neither is certain. A run of
-# 10,000 calls makes about 40 to 600 calls of each. Public functions reject NULL, which always occurs; the internal functions of jobq
-# mostly accept anything and fail only for a role without the privilege, once in thirty calls.
+# The minimum number of calls of a function of which some must succeed and some must fail. With fewer calls, neither is certain. A
+# run of 10,000 calls makes about 40 to 600 calls of each. Public functions reject NULL, which always occurs; the internal functions
+# of jobq mostly accept anything and fail only for a role without the privilege, once in thirty calls.
 ENOUGH, ENOUGH_REFUSED = 30, 500
 
 

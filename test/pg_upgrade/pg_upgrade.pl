@@ -1,6 +1,6 @@
-# Tests pg_upgrade of a server with jobs in every state, by copying its files and by linking them: everything is kept, and the queues work.
-# JOBQ_OLD_TREE and JOBQ_NEW_TREE name two installations of PostgreSQL with jobq; scripts/pg_upgrade.sh makes them. Each check is itself
-# checked: it must fail in a database in which its object has been damaged.
+# Tests pg_upgrade of a server with jobs in every state, by copying its files and by linking them: everything is kept, and the
+# queues work. JOBQ_OLD_TREE and JOBQ_NEW_TREE name two installations of PostgreSQL with jobq; scripts/pg_upgrade.sh makes them.
+# Each check is itself checked: it must fail in a database in which its object has been damaged.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,5 +1,6 @@
-# Alters jobq.jobs repeatedly, with commands that take only a weak lock, while sessions and the background worker look up the triggers
-# and indexes of the table: what they have looked up may be rebuilt in the meantime. Also tests that no table can inherit from jobq.jobs.
+# Alters jobq.jobs repeatedly, with commands that take only a weak lock, while sessions and the background worker look up the
+# triggers and indexes of the table: what they have looked up may be rebuilt in the meantime. Also tests that no table can inherit
+# from jobq.jobs.
 use strict;
 use warnings FATAL => 'all';
 

@@ -14,8 +14,8 @@ use Test::More;
 my $directory = PostgreSQL::Test::Utils::tempdir;
 my $node = preloaded('arrived', init => { allows_streaming => 'logical' }, conf => [ 'autovacuum = off', 'max_prepared_transactions = 10' ]);
 
-# Creates a database with a worker that has scanned all running jobs. The lease of the only running job is long, so the horizon is far
-# in the future.
+# Creates a database with a worker that has scanned all running jobs. The lease of the only running job is long, so the horizon is
+# far in the future.
 sub looked_after
 {
     my ($name) = @_;

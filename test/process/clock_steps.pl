@@ -1,5 +1,5 @@
-# Tests schedules while the clock of the running server steps forward by days and back by hours: no run is fired twice, and no run is
-# lost except those that `missed` allows to be skipped. lib/JobqClock.pm sets the clock of the server.
+# Tests schedules while the clock of the running server steps forward by days and back by hours: no run is fired twice, and no run
+# is lost except those that `missed` allows to be skipped. lib/JobqClock.pm sets the clock of the server.
 use strict;
 use warnings FATAL => 'all';
 

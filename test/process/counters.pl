@@ -1,7 +1,7 @@
-# Compares the counters of jobq.queue_stats with the rows: after a crash, with prepared transactions, with terminated sessions, after
-# changes that no trigger saw, with more queues than there are counters, and under a random load that includes recounts. The test has
-# caught these planted defects: a rollback to a savepoint that keeps the changes, a recount that does not note concurrent commits, and
-# prepared changes that are added at PREPARE.
+# Compares the counters of jobq.queue_stats with the rows: after a crash, with prepared transactions, with terminated sessions,
+# after changes that no trigger saw, with more queues than there are counters, and under a random load that includes recounts. The
+# test has caught these planted defects: a rollback to a savepoint that keeps the changes, a recount that does not note concurrent
+# commits, and prepared changes that are added at PREPARE.
 use strict;
 use warnings FATAL => 'all';
 

@@ -57,8 +57,8 @@ for my $workers (1, 3)
     is( value($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'}),
         't', 'only one worker runs');
 
-    # Delayed jobs in all databases become due at the same instant. A worker that has just started must also learn that another database
-    # needs its slot.
+    # Delayed jobs in all databases become due at the same instant. A worker that has just started must also learn that another
+    # database needs its slot.
     for my $turn (1 .. 4)
     {
         my $instant = value($node, 'one', q{SELECT clock_timestamp() + interval '300 ms'});

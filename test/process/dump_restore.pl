@@ -1,4 +1,5 @@
-# Tests that pg_dump and a restore, as text and as an archive, keep every job, attempt, and setting, and that the restored queue works.
+# Tests that pg_dump and a restore, as text and as an archive, keep every job, attempt, and setting, and that the restored queue
+# works.
 use strict;
 use warnings FATAL => 'all';
 
@@ -90,9 +91,10 @@ sub claims_as_postman
 }
 
 my @contents = (
-    # All columns except _claim_xid, which refers to a transaction of the other cluster and must not be restored; _rescue_indexed, which
-    # becomes true late for a young lease and at once for a restored one; and the slots of limits, which the tick assigns. Hashes differ
-    # between databases, because each database has its own secret: the query compares them with the hashes of the names.
+    # All columns except _claim_xid, which refers to a transaction of the other cluster and must not be restored; _rescue_indexed,
+    # which becomes true late for a young lease and at once for a restored one; and the slots of limits, which the tick assigns.
+    # Hashes differ between databases, because each database has its own secret: the query compares them with the hashes of the
+    # names.
     [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_slot_seq,_lane,_group_waiting,_group_active,_round_robin_key}'::text[],
                        j._lane = jobq.lane_of(queue, kind, version, requires), j._group_waiting = jobq.group_of(queue, group_key),
                        j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)

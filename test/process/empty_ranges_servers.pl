@@ -1,6 +1,6 @@
-# Tests empty ranges while processes and servers end: backends that are terminated at random, restarts, a crash, a promotion, and more
-# lanes than shared memory has entries. Also tests changes that are not published because triggers are disabled, in databases that are
-# idle or have no worker.
+# Tests empty ranges while processes and servers end: backends that are terminated at random, restarts, a crash, a promotion, and
+# more lanes than shared memory has entries. Also tests changes that are not published because triggers are disabled, in databases
+# that are idle or have no worker.
 use strict;
 use warnings FATAL => 'all';
 

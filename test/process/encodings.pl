@@ -1,5 +1,5 @@
-# Tests the metrics of databases whose encoding is not UTF8: for a client with the encoding UTF8, the text for Prometheus and the labels
-# are valid UTF-8, and different names have different labels.
+# Tests the metrics of databases whose encoding is not UTF8: for a client with the encoding UTF8, the text for Prometheus and the
+# labels are valid UTF-8, and different names have different labels.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,6 +1,6 @@
-# Tests that the extension works if its files are in a directory of their own, as in an image volume: PostgreSQL 18 finds the control
-# file, the scripts, and the library there, for sessions and background workers, preloaded or not. The server's own directories
-# contain jobq, too.
+# Tests that the extension works if its files are in a directory of their own, as in an image volume: PostgreSQL 18 finds the
+# control file, the scripts, and the library there, for sessions and background workers, preloaded or not. The server's own
+# directories contain jobq, too.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,6 +1,6 @@
-# Tests ALTER EXTENSION jobq UPDATE from every released version whose script is installed, with jobs in every status and with running
-# producers, workers, and monitoring: nothing is lost or done twice, and the catalog equals that of a fresh install. Before the
-# update, the new library works with the old SQL.
+# Tests ALTER EXTENSION jobq UPDATE from every released version whose script is installed, with jobs in every status and with
+# running producers, workers, and monitoring: nothing is lost or done twice, and the catalog equals that of a fresh install. Before
+# the update, the new library works with the old SQL.
 use strict;
 use warnings FATAL => 'all';
 
@@ -18,7 +18,8 @@ my $current = value($node, 'postgres', q{SELECT default_version FROM pg_availabl
 my @released = split /\n/, value($node, 'postgres',
     q{SELECT version FROM pg_available_extension_versions WHERE name = 'jobq' AND version <> } . "'$current' ORDER BY string_to_array(version, '.')::int[]");
 
-# After an update and another jobq_grant, a role that had been granted something must have the same privileges as after a fresh install.
+# After an update and another jobq_grant, a role that had been granted something must have the same privileges as after a fresh
+# install.
 my $grants = q{SELECT jobq_grant('grantee_' || profile, profile) FROM unnest('{producer,worker,operator,monitor}'::text[]) profile;
     SELECT jobq_grant('grantee_some', 'worker', '{mail}')};
 value($node, 'postgres', "CREATE ROLE grantee_$_") for qw(producer worker operator monitor some);
@@ -167,7 +168,8 @@ for my $version (@released)
 
     value($node, $db, 'DROP SCHEMA load CASCADE');
     value($node, $db, q{SELECT jobq_revoke('load_' || profile, profile) FROM unnest('{producer,worker,monitor}'::text[]) profile});
-    # Only the owner can use what the update adds. After jobq_grant is repeated, a role has all privileges that it has after a fresh install.
+    # Only the owner can use what the update adds. After jobq_grant is repeated, a role has all privileges that it has after a fresh
+    # install.
     value($node, $db, $grants);
     # A fresh install has almost no rows. Tables that have rows there must have some here.
     my @found = grep { !/^- rows: .* none$/ && !/^\+ rows: / } differences($fresh, catalogue($node, $db, rows => 1));

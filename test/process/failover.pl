@@ -1,5 +1,5 @@
-# A short run of `make failover` (test/chaos/README.md): JOBQ_FAILOVERS promotions (default 2) under load, and then a promotion of the
-# last of three servers. No acknowledged change is lost, and no stale lease is accepted.
+# A short run of `make failover` (test/chaos/README.md): JOBQ_FAILOVERS promotions (default 2) under load, and then a promotion of
+# the last of three servers. No acknowledged change is lost, and no stale lease is accepted.
 use strict;
 use warnings FATAL => 'all';
 

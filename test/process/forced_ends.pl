@@ -1,5 +1,5 @@
-# Tests jobs that are taken from workers that still send heartbeats: a cancellation whose grace period is over, or a max_runtime that
-# has passed. The background worker ends these jobs on time, whatever the state of their claim; the worker may report before.
+# Tests jobs that are taken from workers that still send heartbeats: a cancellation whose grace period is over, or a max_runtime
+# that has passed. The background worker ends these jobs on time, whatever the state of their claim; the worker may report before.
 use strict;
 use warnings FATAL => 'all';
 
@@ -123,7 +123,8 @@ is(work(q{SELECT string_agg(status || ' ' || n, ', ' ORDER BY status) FROM (SELE
     'processing 20, completed 2, cancelled 18', 'the other jobs with a max_runtime are cancelled');
 is(work(q{SELECT bool_and(payload::int % 2 = 1) FROM jobq.jobs WHERE queue = 'mixed' AND status = 'processing'}), 't', 'no job without a max_runtime is ended');
 
-# The transaction of a claim stays open for longer than max_runtime. Other sessions do not see the claim, and it may complete the job.
+# The transaction of a claim stays open for longer than max_runtime. Other sessions do not see the claim, and it may complete the
+# job.
 work(q{SELECT jobq_create_queue('open', max_runtime => '200 ms', on_max_runtime => 'cancel'); SELECT jobq_enqueue('open'), jobq_enqueue('open')});
 my $session = session($node, 'work');
 $session->query(q{BEGIN; SELECT id FROM jobq_claim('open', 'slow'); SELECT pg_sleep(1)});

@@ -1,9 +1,9 @@
-# Tests examples/forward.py, the outbox: jobs that are enqueued in transactions on the source server become jobs on the target server,
-# and each of them takes effect exactly once.
+# Tests examples/forward.py, the outbox: jobs that are enqueued in transactions on the source server become jobs on the target
+# server, and each of them takes effect exactly once.
 #
-# A trigger holds up completions on the source. A forwarder is killed when its batch is committed on the target and not yet completed
-# on the source. In the meantime, the jobs are run on the target. The test must catch a forwarder that lets the target forget the keys
-# of finished jobs.
+# A trigger holds up completions on the source. A forwarder is killed when its batch is committed on the target and not yet
+# completed on the source. In the meantime, the jobs are run on the target. The test must catch a forwarder that lets the target
+# forget the keys of finished jobs.
 use strict;
 use warnings FATAL => 'all';
 
@@ -94,8 +94,8 @@ sub enqueue
     return;
 }
 
-# Runs forwarders that are killed, one after the other, while jobs are run, and finally one that is not. Returns the number of effects
-# that occurred more than once.
+# Runs forwarders that are killed, one after the other, while jobs are run, and finally one that is not. Returns the number of
+# effects that occurred more than once.
 sub attack
 {
     my ($queue, $rounds, %option) = @_;

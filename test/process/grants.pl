@@ -1,5 +1,5 @@
-# Tests that jobq_grant gives each kind of role exactly the table privileges that docs/reference.md states (test/docs/functions.py tests
-# the functions), and that roles can be granted and revoked concurrently.
+# Tests that jobq_grant gives each kind of role exactly the table privileges that docs/reference.md states (test/docs/functions.py
+# tests the functions), and that roles can be granted and revoked concurrently.
 use strict;
 use warnings FATAL => 'all';
 

@@ -93,8 +93,8 @@ work(q{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, '
     CALL take(2000, 'held since')});
 becomes_true($node, 'work', q{CALL drain('crowd', 1000); SELECT count(*) = 60000 FROM jobq.jobs WHERE queue = 'crowd' AND status = 'completed'}, 'the jobs of the many groups are completed');
 work(q{CALL take(200, 'behind the crowd')});
-# If the worker holds the lock of the group, a commit leaves the next head to it. If commits scanned all former heads, most heads would
-# be left to the worker.
+# If the worker holds the lock of the group, a commit leaves the next head to it. If commits scanned all former heads, most heads
+# would be left to the worker.
 cmp_ok(work(q{SELECT n FROM told WHERE what = 'behind the crowd'}), '<', 20, 'the next head is still made by the commit that ends its predecessor');
 
 # ---- jobs that are not published individually: by a prepared transaction, and by a transaction with too many groups

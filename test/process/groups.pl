@@ -1,5 +1,5 @@
-# Tests groups: how soon the next job becomes the head, and that it does so even if the server, the worker, or the remembered state of
-# the groups is lost. One job of a group runs at a time, in the order of the ids.
+# Tests groups: how soon the next job becomes the head, and that it does so even if the server, the worker, or the remembered state
+# of the groups is lost. One job of a group runs at a time, in the order of the ids.
 use strict;
 use warnings FATAL => 'all';
 
@@ -121,7 +121,8 @@ becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = '
 value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('chained')}) for 1 .. 2;
 is(value($node, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'chained'}),
     'completed completed pending', 'the commits that ended a head have made the next one at once');
-# The worker is notified of the new job. It must not assume that the group has no head because the head that the worker made has ended.
+# The worker is notified of the new job. It must not assume that the group has no head because the head that the worker made has
+# ended.
 value($node, 'work', q{CALL enqueue_groups('chained', 1, 2); CALL enqueue_groups('after chained', 1, 1)});
 becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after chained'}, 'the worker has processed the notifications');
 is(value($node, 'work', q{SELECT count(_group_active) FROM jobq.jobs WHERE queue = 'chained'}), '1', 'the group has one head');

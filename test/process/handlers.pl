@@ -1,6 +1,6 @@
 # Tests handlers that executors run: each effect occurs once, even if processes or the server are terminated, killed, stopped,
-# restarted, or promoted. A lease ends with its process. Jobs of a broken handler wait and use up no attempts. A canceled handler stops.
-# Executors do not block DDL.
+# restarted, or promoted. A lease ends with its process. Jobs of a broken handler wait and use up no attempts. A canceled handler
+# stops. Executors do not block DDL.
 use strict;
 use warnings FATAL => 'all';
 
@@ -208,8 +208,8 @@ value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
 becomes($node, $slow, q{attempts = 2}, 'a job whose executor was terminated runs again');
 report_seconds('until it ran again', time - $began);
 is(value($node, 'work', "SELECT outcome, error FROM jobq.attempts WHERE job_id = $slow"), 'lost|the process that ran its handler has ended', 'the attempt is recorded as lost');
-# A worker can notice the end of the executor before the shutdown terminates the worker itself. The postmaster has then already written
-# to its lock file that the server is stopping.
+# A worker can notice the end of the executor before the shutdown terminates the worker itself. The postmaster has then already
+# written to its lock file that the server is stopping.
 my $lock_file = $node->data_dir . '/postmaster.pid';
 my $running = slurp_file($lock_file);
 my $stopping = $running =~ s/^ready *$/stopping/mr;

@@ -1,6 +1,6 @@
-# Tests the token buckets of rate limits when the server stops. A restart keeps the tokens. After a crash, a promotion, a restored copy,
-# or a backward step of the clock, the buckets are empty. A bucket never has more tokens than before. lib/JobqClock.pm sets the clock of
-# the server.
+# Tests the token buckets of rate limits when the server stops. A restart keeps the tokens. After a crash, a promotion, a restored
+# copy, or a backward step of the clock, the buckets are empty. A bucket never has more tokens than before. lib/JobqClock.pm sets
+# the clock of the server.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,5 +1,5 @@
-# Tests that no job is lost and work continues after a process is killed: a client, a backend, a background worker, the launcher, and
-# the whole server with kill -9.
+# Tests that no job is lost and work continues after a process is killed: a client, a backend, a background worker, the launcher,
+# and the whole server with kill -9.
 use strict;
 use warnings FATAL => 'all';
 

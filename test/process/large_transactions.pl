@@ -1,5 +1,5 @@
-# Tests transactions that exceed the capacity of their log (src/log/transaction_log.h): they publish their changes less precisely but
-# never incompletely, and their memory does not grow.
+# Tests transactions that exceed the capacity of their log (src/log/transaction_log.h): they publish their changes less precisely
+# but never incompletely, and their memory does not grow.
 #
 # With a tick interval of one minute, the repair does not run in time, so every effect must follow from the commit.
 use strict;
@@ -36,8 +36,8 @@ sub soon
     return ok(defined seconds_until(sub { work("SELECT $condition") eq 't' }, 30), $name);
 }
 
-# Tests that a commit wakes up a sleeping session before the check that the session makes once a second. On a busy machine the session
-# can be late, so one success in five suffices.
+# Tests that a commit wakes up a sleeping session before the check that the session makes once a second. On a busy machine the
+# session can be late, so one success in five suffices.
 my $sleeper = sleeper($node);
 sub wakes_at_once
 {

@@ -1,5 +1,5 @@
-# Tests that commands which need exclusive access to a database succeed without FORCE while a worker is connected, also if the owner of
-# the database is not a superuser. JOBQ_LIFECYCLE_ROUNDS is the number of times each command is tried (default 20).
+# Tests that commands which need exclusive access to a database succeed without FORCE while a worker is connected, also if the owner
+# of the database is not a superuser. JOBQ_LIFECYCLE_ROUNDS is the number of times each command is tried (default 20).
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,8 +14,8 @@ use Time::HiRes qw(time);
 my $rounds = $ENV{JOBQ_LIFECYCLE_ROUNDS} // 20;
 my $limit = 2;    # seconds for one command
 
-# With a short tick interval the worker is back soon after each command and is found waiting as well as working. With jobq.adopt = auto,
-# a copy of the database is adopted and has a worker, too.
+# With a short tick interval the worker is back soon after each command and is found waiting as well as working. With jobq.adopt =
+# auto, a copy of the database is adopted and has a worker, too.
 my $node = preloaded('lifecycle', conf => [ 'allow_in_place_tablespaces = on', 'jobq.tick_interval = 100ms', 'jobq.adopt = auto' ]);
 value($node, 'postgres', q{CREATE ROLE keeper LOGIN CREATEDB});
 value($node, 'postgres', q{CREATE TABLESPACE elsewhere LOCATION ''});

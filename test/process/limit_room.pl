@@ -1,5 +1,6 @@
-# Tests the table of limits in shared memory: a full token bucket can be evicted without loss. If the table is too small, jobq_metrics()
-# and the log say so, and jobq.max_limits enlarges it. Entries of the database with the most limits are evicted first.
+# Tests the table of limits in shared memory: a full token bucket can be evicted without loss. If the table is too small,
+# jobq_metrics() and the log say so, and jobq.max_limits enlarges it. Entries of the database with the most limits are evicted
+# first.
 use strict;
 use warnings FATAL => 'all';
 
@@ -59,8 +60,8 @@ cmp_ok(forgotten(), '>', 0, 'jobq_metrics() counts the evicted buckets');
 claim('long') for 1 .. 5;
 is(count_in_log($node, $line, $position), 1, 'the log says it once');
 
-# The buckets of the first database have evicted each other. New keys of the other database can be claimed at once, unless five of its
-# keys happen to be in one set of eight.
+# The buckets of the first database have evicted each other. New keys of the other database can be claimed at once, unless five of
+# its keys happen to be in one set of eight.
 enqueue('long', '25, 48', 'neighbour');
 cmp_ok(claim('long', 'neighbour'), '>=', 22, 'too many keys in one database do not delay the jobs of another one');
 

@@ -1,6 +1,6 @@
-# Tests limits with 64 concurrent claiming sessions: limits are never exceeded, whatever is rolled back, terminated, killed, or prepared;
-# every slot is released, so that the queue can be drained; claims do not wait; rates are kept; jobs without a free slot do not slow down
-# the claims of jobs after them.
+# Tests limits with 64 concurrent claiming sessions: limits are never exceeded, whatever is rolled back, terminated, killed, or
+# prepared; every slot is released, so that the queue can be drained; claims do not wait; rates are kept; jobs without a free slot
+# do not slow down the claims of jobs after them.
 use strict;
 use warnings FATAL => 'all';
 
@@ -109,7 +109,8 @@ my ($claims, $looks, $most) = split /\|/, value($node, 'work', 'SELECT sum(claim
 note("$claims claims, $looks looks, at most $most at once");
 cmp_ok($looks, '>', 1000, 'the limit was checked often enough');
 is($most, $in_queue, 'the limit was reached');
-# Only claims must not wait for a lock. A completion may wait for the background worker, which enters the job into the rescue's index.
+# Only claims must not wait for a lock. A completion may wait for the background worker, which enters the job into the rescue's
+# index.
 my $claim_waits = qr/still waiting for \w+ on (?!extension)[^\n]*\n[^\n]*DETAIL:[^\n]*\n[^\n]*CONTEXT:(?:[^\n]*\n\t)*?[^\n]*jobq_claim\(/;
 is(count_in_log($node, qr/$claim_waits|deadlock detected/, $log), 0, 'no claim waited for a lock');
 
@@ -214,7 +215,8 @@ note(sprintf('%d jobs started in %.1f s at 200 a second', $started, $elapsed));
 cmp_ok($started, '<=', 200 + 200 * $elapsed, 'the number of started jobs is at most the rate plus a full bucket');
 cmp_ok($started, '>', 100, 'the rate is used');
 end_sessions(map { $_->{session} } @takers);
-# Jobs of a key that has no token are skipped. When it has tokens again, the next batch contains as many of its jobs as there are tokens.
+# Jobs of a key that has no token are skipped. When it has tokens again, the next batch contains as many of its jobs as there are
+# tokens.
 value($node, 'work', q{SELECT jobq_set_limit('batches', '*', rate => 100, per => '1 s'); SELECT jobq_enqueue_many('batches', array_fill('1'::jsonb, ARRAY[1000]), concurrency_keys => array_fill('k'::text, ARRAY[1000]))});
 value($node, 'work', q{SELECT count(*) FROM jobq_claim('batches', batch => 200)}) for 1 .. 5;
 becomes_true($node, 'work', q{SELECT tokens = 100 FROM jobq.limit_tokens('batches', 'k', 100, '1 s')}, 'the bucket is full again');

@@ -1,6 +1,6 @@
-# Tests the totals of jobq_metrics across restarts, crashes of a session, a primary that becomes a standby, prepared transactions, dropped
-# and renamed databases, an extension that is created again, and more queues than the table has entries. Under a random load in several
-# sessions these laws must hold: rows = enqueued - deleted, running = claimed - ended.
+# Tests the totals of jobq_metrics across restarts, crashes of a session, a primary that becomes a standby, prepared transactions,
+# dropped and renamed databases, an extension that is created again, and more queues than the table has entries. Under a random load
+# in several sessions these laws must hold: rows = enqueued - deleted, running = claimed - ended.
 use strict;
 use warnings FATAL => 'all';
 

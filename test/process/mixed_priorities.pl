@@ -1,7 +1,7 @@
-# Tests ten priorities with ageing, with jobs that arrive as fast as they are claimed, for so long that all priorities mix. The number of
-# blocks that a claim reads must not grow. No old snapshot keeps the entries of finished jobs visible, so a scan skips whole pages of dead
-# entries without reporting them. The empty ranges before the first job of each priority (src/lanes/empty_ranges_policy.h) must survive
-# the time gaps between the jobs of one transaction and those of the next.
+# Tests ten priorities with ageing, with jobs that arrive as fast as they are claimed, for so long that all priorities mix. The
+# number of blocks that a claim reads must not grow. No old snapshot keeps the entries of finished jobs visible, so a scan skips
+# whole pages of dead entries without reporting them. The empty ranges before the first job of each priority
+# (src/lanes/empty_ranges_policy.h) must survive the time gaps between the jobs of one transaction and those of the next.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,8 +12,9 @@ use JobqLanes;
 use JobqTest;
 use Test::More;
 
-# The worker runs every two seconds, because the claims of a version that did not refresh gaps before empty ranges read too much only if
-# rounds of the worker occurred during the test. Its snapshots probably keep the index from marking entries in the ranges as dead.
+# The worker runs every two seconds, because the claims of a version that did not refresh gaps before empty ranges read too much
+# only if rounds of the worker occurred during the test. Its snapshots probably keep the index from marking entries in the ranges as
+# dead.
 my $node = lane_server('mixed_priorities', tick => '2 s');
 lane_database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }

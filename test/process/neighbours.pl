@@ -1,7 +1,7 @@
-# Tests jobq together with other preloaded libraries, before and after each of them in shared_preload_libraries, and together with all of
-# them: a job of each kind runs, with both ways of accessing the rows; what the other library reports about it is right; and DROP EXTENSION
-# works. Libraries that are not installed are reported; `make setup` installs those that Debian packages. JOBQ_NEIGHBOURS='pg_cron pgaudit'
-# selects libraries.
+# Tests jobq together with other preloaded libraries, before and after each of them in shared_preload_libraries, and together with
+# all of them: a job of each kind runs, with both ways of accessing the rows; what the other library reports about it is right; and
+# DROP EXTENSION works. Libraries that are not installed are reported; `make setup` installs those that Debian packages.
+# JOBQ_NEIGHBOURS='pg_cron pgaudit' selects libraries.
 use strict;
 use warnings FATAL => 'all';
 
@@ -16,8 +16,8 @@ my $claims = 7;    # of them as many get a job as are there:
 my $jobs   = 5;
 my $claim  = q{SELECT jobq_complete(id, lease) FROM jobq_claim('counted')};
 
-# conf: settings; extension: its name for CREATE EXTENSION; before: SQL to run in a new database; shows: a function that checks what the
-# library reports about the jobs of a database, given the position in the log at which they began.
+# conf: settings; extension: its name for CREATE EXTENSION; before: SQL to run in a new database; shows: a function that checks what
+# the library reports about the jobs of a database, given the position in the log at which they began.
 my %neighbours = (
     pg_stat_statements => {
         conf      => [ 'pg_stat_statements.track = all', 'pg_stat_statements.max = 5000' ],
@@ -118,7 +118,8 @@ sub beside
     return;
 }
 
-# Runs jobs of each kind: jobs that complete, fail and are retried, lose their worker, wait for others, for their turn, or for a slot.
+# Runs jobs of each kind: jobs that complete, fail and are retried, lose their worker, wait for others, for their turn, or for a
+# slot.
 sub lives
 {
     my ($database, $order) = @_;
@@ -190,7 +191,8 @@ sub calls_are_audited
     return;
 }
 
-# Jobs of pg_cron that run when the server starts; others run once a minute at most. pg_cron uses a connection or a background worker.
+# Jobs of pg_cron that run when the server starts; others run once a minute at most. pg_cron uses a connection or a background
+# worker.
 sub cron_enqueues
 {
     my ($database, $order, $log, $way) = @_;
@@ -225,8 +227,8 @@ sub partitions_are_kept
     value($node, 'partman', q{SELECT jobq_enqueue('partitioned');
         INSERT INTO effects SELECT id, now() FROM jobq_claim('partitioned') WHERE jobq_complete(id, lease, must_hold => true);
         UPDATE partman.part_config SET premake = premake + 2});
-    # If its process for a database has ended before its master sees it start, the master waits for ten minutes. In that case the server is
-    # restarted.
+    # If its process for a database has ended before its master sees it start, the master waits for ten minutes. In that case the
+    # server is restarted.
     my $gave_up = "Could not start dynamic pg_partman background process";
     my $enough  = "SELECT ($partitions) >= $before + 2";
     for (1 .. 10)

@@ -1,6 +1,6 @@
 # Tests executors when max_worker_processes is exhausted by other processes. No call fails, jobs wait without using up attempts,
-# jobq.handlers says why, and the log says so once. When a process is free again, the jobs run. With one process for two roles, the roles
-# take turns.
+# jobq.handlers says why, and the log says so once. When a process is free again, the jobs run. With one process for two roles, the
+# roles take turns.
 use strict;
 use warnings FATAL => 'all';
 
@@ -12,8 +12,8 @@ use JobqTime;
 use Test::More;
 use Time::HiRes qw(time);
 
-# There are processes for the launcher, a worker, and one more, which a parallel query occupies. No round occurs in time, so the worker
-# must notice by itself that a process is free again.
+# There are processes for the launcher, a worker, and one more, which a parallel query occupies. No round occurs in time, so the
+# worker must notice by itself that a process is free again.
 my $node = preloaded('first', conf => [ "jobq.tick_interval = '60 s'", 'max_logical_replication_workers = 0', 'max_worker_processes = 3', 'jobq.max_workers = 1', 'jobq.max_executors = 4' ]);
 database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }

@@ -1,5 +1,5 @@
-# Tests an old snapshot, which keeps the index entries of jobs, keys, and schedules that have changed since. The background worker must
-# not scan these entries in each of its rounds. The test counts entries and measures no time.
+# Tests an old snapshot, which keeps the index entries of jobs, keys, and schedules that have changed since. The background worker
+# must not scan these entries in each of its rounds. The test counts entries and measures no time.
 use strict;
 use warnings FATAL => 'all';
 

@@ -2,8 +2,8 @@
 # Claims, heartbeats, and reports work through any connection, and settings of a transaction do not leak. jobq_wake ends the wait of
 # the right worker, called through the pooler or directly, and the pooler keeps running.
 #
-# Waits last an hour here, so a wait that ends has been ended by a wake. The test is skipped if PgBouncer is not installed; `make setup`
-# installs it.
+# Waits last an hour here, so a wait that ends has been ended by a wake. The test is skipped if PgBouncer is not installed; `make
+# setup` installs it.
 use strict;
 use warnings FATAL => 'all';
 
@@ -78,8 +78,8 @@ my @workers = map { sleeper($pooled) } 0 .. 3;
 is($workers[0]{session}->query('SHOW port'), $port, 'sessions use the pooler');
 
 # ---- twenty workers over five connections, with each protocol that the pooler supports
-# Each client has a thread of its own: while pgbench prepares a statement for one client, it does not serve other clients of its thread,
-# which may hold all connections.
+# Each client has a thread of its own: while pgbench prepares a statement for one client, it does not serve other clients of its
+# thread, which may hold all connections.
 
 value($node, 'work', 'CREATE TABLE effects (job bigint, claimed_by int, completed_by int)');
 PostgreSQL::Test::Utils::append_to_file("$directory/worker.sql", <<'SQL');

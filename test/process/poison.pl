@@ -1,5 +1,5 @@
-# Tests jobs that kill their worker. Each worker is a process that claims a batch and is killed with SIGKILL by the first guilty job that
-# it runs, while it holds the other jobs of the batch. In the end all guilty jobs have failed and all others have completed.
+# Tests jobs that kill their worker. Each worker is a process that claims a batch and is killed with SIGKILL by the first guilty job
+# that it runs, while it holds the other jobs of the batch. In the end all guilty jobs have failed and all others have completed.
 use strict;
 use warnings FATAL => 'all';
 
@@ -44,8 +44,8 @@ sub run_worker
     POSIX::_exit(0);
 }
 
-# Keeps a number of workers running until they find no more jobs. A worker that has died is replaced by a process with the same name or
-# another one. Returns the number of deaths.
+# Keeps a number of workers running until they find no more jobs. A worker that has died is replaced by a process with the same name
+# or another one. Returns the number of deaths.
 sub work_off
 {
     my ($queue, $workers, $batch, $renamed) = @_;
@@ -112,8 +112,8 @@ cmp_ok($deaths, '<=', 6 * 4, 'no guilty job killed more than four workers');
 is(work(q{SELECT max(lost_attempts) FROM jobq.jobs WHERE queue = 'many' AND status = 'completed'}), '0', 'no other job has a lost attempt');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE _queue_slot IS NOT NULL OR _key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'no lease or slot is held any more');
 
-# Measures the cost of a claim by a worker that is on trial, in rows read and in scans: it reads each suspect before the other jobs once,
-# and does nothing else for it.
+# Measures the cost of a claim by a worker that is on trial, in rows read and in scans: it reads each suspect before the other jobs
+# once, and does nothing else for it.
 sub crowd
 {
     my ($queue, $count, $key) = @_;

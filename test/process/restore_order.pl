@@ -1,6 +1,6 @@
-# Tests restores that commit the tables of a dump in any order, as pg_restore -j does. While a restoring session is connected, the tick
-# changes no job: no job is cancelled because its dependency is restored later, or pruned before the retention time of its queue is
-# restored.
+# Tests restores that commit the tables of a dump in any order, as pg_restore -j does. While a restoring session is connected, the
+# tick changes no job: no job is cancelled because its dependency is restored later, or pruned before the retention time of its
+# queue is restored.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,6 +1,6 @@
-# Tests that the background worker fires schedules on time, at most once, and without losing a run, whatever process is killed, restarted,
-# or promoted. Missed runs are handled as `missed` says. After a restore, in a copy, and after the clock was wrong, schedules continue from
-# the current time.
+# Tests that the background worker fires schedules on time, at most once, and without losing a run, whatever process is killed,
+# restarted, or promoted. Missed runs are handled as `missed` says. After a restore, in a copy, and after the clock was wrong,
+# schedules continue from the current time.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,5 +1,5 @@
-# Tests the search for blocked jobs whose changes were not published: it completes although workers take turns and each stays for a moment
-# only, it does not lock the rows of jobs that are rightly blocked, and it does not delay others.
+# Tests the search for blocked jobs whose changes were not published: it completes although workers take turns and each stays for a
+# moment only, it does not lock the rows of jobs that are rightly blocked, and it does not delay others.
 use strict;
 use warnings FATAL => 'all';
 

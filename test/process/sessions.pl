@@ -1,5 +1,5 @@
-# Tests that every session sees the changes of other sessions at once. Sessions cache settings and lanes, and these caches must never be
-# stale, whatever the isolation level, savepoints, or DROP EXTENSION do.
+# Tests that every session sees the changes of other sessions at once. Sessions cache settings and lanes, and these caches must
+# never be stale, whatever the isolation level, savepoints, or DROP EXTENSION do.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,4 +1,5 @@
-# Tests that a restored dump and a promoted standby remain the same shard, and that new ids follow the existing ones, also after a crash.
+# Tests that a restored dump and a promoted standby remain the same shard, and that new ids follow the existing ones, also after a
+# crash.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,4 +1,5 @@
-# Tests the gauges of the tables in shared memory: the entries in use, the capacity, and the evictions from a table that is too small.
+# Tests the gauges of the tables in shared memory: the entries in use, the capacity, and the evictions from a table that is too
+# small.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,4 +1,5 @@
-# Tests that a worker does not delay a shutdown, whatever it is doing, and that jobq.enabled stops and starts the workers on a reload.
+# Tests that a worker does not delay a shutdown, whatever it is doing, and that jobq.enabled stops and starts the workers on a
+# reload.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,5 +1,5 @@
-# Tests jobs that await signals while the server is killed, a standby is promoted, transactions are prepared, and many jobs wait: each job
-# wakes up by its signal or its timeout.
+# Tests jobs that await signals while the server is killed, a standby is promoted, transactions are prepared, and many jobs wait:
+# each job wakes up by its signal or its timeout.
 use strict;
 use warnings FATAL => 'all';
 

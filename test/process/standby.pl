@@ -1,5 +1,5 @@
-# Tests a standby: functions that write fail with 25006, and no worker runs. After its promotion everything works, and leases from before
-# the promotion get a grace period.
+# Tests a standby: functions that write fail with 25006, and no worker runs. After its promotion everything works, and leases from
+# before the promotion get a grace period.
 use strict;
 use warnings FATAL => 'all';
 
@@ -34,7 +34,8 @@ $primary->wait_for_catchup($standby);
 
 # ---- on the standby
 
-# Every function and procedure with arguments for a call, and whether it may write. The functions in @reads are volatile but do not write.
+# Every function and procedure with arguments for a call, and whether it may write. The functions in @reads are volatile but do not
+# write.
 my @reads = qw(jobq_explain jobq_explain_queue jobq_access jobq_metrics jobq_prometheus jobq_wait_job);
 my @functions = split /\n/, value($standby, 'work', qq{
     SELECT p.proname, p.provolatile = 'v', CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.proname || '(' ||

@@ -1,5 +1,6 @@
-# Tests logical subscribers of jobq.jobs under load: a plain table, a database with jobq but without background workers, and a database
-# whose background workers change the replicated jobs. With PostgreSQL 17 and later, also a slot that fails over with the publisher.
+# Tests logical subscribers of jobq.jobs under load: a plain table, a database with jobq but without background workers, and a
+# database whose background workers change the replicated jobs. With PostgreSQL 17 and later, also a slot that fails over with the
+# publisher.
 use strict;
 use warnings FATAL => 'all';
 
@@ -116,8 +117,8 @@ loaded($publisher, 'after the copy');
 rest($publisher);
 same($subscriber, $publisher, 'plain', 'asleep');
 
-# A running job whose worker sends heartbeats to the publisher, and a job that becomes due. A background worker of the subscriber rescues
-# and promotes them. The background worker of the publisher is off, so that these changes come from the subscriber.
+# A running job whose worker sends heartbeats to the publisher, and a job that becomes due. A background worker of the subscriber
+# rescues and promotes them. The background worker of the publisher is off, so that these changes come from the subscriber.
 value($publisher, 'work', q{ALTER SYSTEM SET jobq.enabled = off; SELECT pg_reload_conf()});
 becomes_true($publisher, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'the publisher has no background worker');
 value($publisher, 'work', q{SELECT jobq_enqueue('short', kind => 'due', run_at => clock_timestamp() + interval '3 s'), jobq_enqueue('short', kind => 'runs'); SELECT id FROM jobq_claim('short', 'far away')});

@@ -1,6 +1,6 @@
-# Tests a logical subscriber with two_phase: the apply worker prepares, commits, and rolls back transactions without SQL commands. The
-# sessions of the subscriber must know the changes of a prepared transaction as soon as it ends. A session that counts as a restore
-# keeps the worker from its duties, so nothing is repaired in the meantime.
+# Tests a logical subscriber with two_phase: the apply worker prepares, commits, and rolls back transactions without SQL commands.
+# The sessions of the subscriber must know the changes of a prepared transaction as soon as it ends. A session that counts as a
+# restore keeps the worker from its duties, so nothing is repaired in the meantime.
 use strict;
 use warnings FATAL => 'all';
 

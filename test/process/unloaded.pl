@@ -1,5 +1,5 @@
-# Tests a server that does not preload the library: every function works, jobq_tick() performs the duties, and jobq.workers says what is
-# missing.
+# Tests a server that does not preload the library: every function works, jobq_tick() performs the duties, and jobq.workers says
+# what is missing.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,8 +1,9 @@
-# Tests jobq_wait with a batch: a commit wakes up only as many sleeping sessions as its jobs need, and no job is left while a session
-# sleeps that could claim it.
+# Tests jobq_wait with a batch: a commit wakes up only as many sleeping sessions as its jobs need, and no job is left while a
+# session sleeps that could claim it.
 #
-# Each sleeping session also checks the table once a second, which hides lost wake-ups. The suite unpassed runs this file with a library
-# whose sessions check once an hour, where the test must pass, and with a library that also loses wake-ups, where it must fail.
+# Each sleeping session also checks the table once a second, which hides lost wake-ups. The suite unpassed runs this file with a
+# library whose sessions check once an hour, where the test must pass, and with a library that also loses wake-ups, where it must
+# fail.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,5 +1,5 @@
-# Tests that examples/worker.sh hides payloads, results, errors, and leases from other users of the machine: its files are in a directory
-# that only its user can enter, and no command that it runs gets these values as arguments.
+# Tests that examples/worker.sh hides payloads, results, errors, and leases from other users of the machine: its files are in a
+# directory that only its user can enter, and no command that it runs gets these values as arguments.
 use strict;
 use warnings FATAL => 'all';
 
@@ -30,8 +30,8 @@ for my $command (qw(psql env mktemp cat rm head tail tr iconv sleep))
     chmod 0755, "$bin/$command";
 }
 
-# Completes the job if the payload is "yes". Standard output and standard error contain the modes of the directories in which they are
-# stored.
+# Completes the job if the payload is "yes". Standard output and standard error contain the modes of the directories in which they
+# are stored.
 my $command = <<'SH';
 for fd in 1 2; do
     file=$(readlink /proc/$$/fd/$fd)

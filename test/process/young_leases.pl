@@ -1,5 +1,6 @@
-# Tests young leases. The leases of the last second are kept in shared memory (src/leases/young_leases.h), so that a job that is completed
-# soon never enters the rescue's index. Whatever happens to such a job, its worker, or its server, the job is rescued in time and not early.
+# Tests young leases. The leases of the last second are kept in shared memory (src/leases/young_leases.h), so that a job that is
+# completed soon never enters the rescue's index. Whatever happens to such a job, its worker, or its server, the job is rescued in
+# time and not early.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,8 +15,8 @@ use Time::HiRes qw(time usleep);
 my $timeout = 5;
 my $node = preloaded('young', conf => [ 'max_prepared_transactions = 10', 'autovacuum = off' ]);
 
-# Waits for the first round of the worker, which scans jobs from before the start of the server. From then on, claims leave young jobs to
-# the worker.
+# Waits for the first round of the worker, which scans jobs from before the start of the server. From then on, claims leave young
+# jobs to the worker.
 sub served
 {
     my ($name) = @_;
@@ -213,8 +214,8 @@ work(q{ROLLBACK PREPARED 'complete again'});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'young'}, 'a job whose prepared completion is rolled back is rescued');
 finish_all();
 
-# Deferred triggers fire before the jobs of a prepared transaction enter the rescue's index. Triggers of that change must fire, too, and
-# may claim other jobs.
+# Deferred triggers fire before the jobs of a prepared transaction enter the rescue's index. Triggers of that change must fire, too,
+# and may claim other jobs.
 work(q{CREATE TABLE told (job bigint, was boolean, became boolean);
        CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
        DECLARE
@@ -315,8 +316,8 @@ in_time($longest, $timeout + 4, 'within the timeout + 4 s');
 work(q{DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim('q') c; COMMIT; END LOOP; END $$});
 is(work(q{SELECT count(_rescue_indexed), count(*) FROM jobq.jobs WHERE status = 'completed'}), '0|100', 'completed jobs free their entries for the next ones');
 
-# A database that is dropped while it has young leases does not keep their entries. Claims in other databases can use them as soon as the
-# launcher has noticed the drop.
+# A database that is dropped while it has young leases does not keep their entries. Claims in other databases can use them as soon
+# as the launcher has noticed the drop.
 database($node, 'dropped');
 served('dropped');
 value($node, 'dropped', q{SELECT jobq_enqueue('room') FROM generate_series(1, 20)});
@@ -326,8 +327,8 @@ value($node, 'postgres', 'DROP DATABASE dropped WITH (FORCE)');
 ok(defined seconds_until(sub { return work(qq{SELECT count(jobq_enqueue('room')); BEGIN; SELECT count(*) FROM jobq_claim('room'); $is_young; SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'room' AND status = 'processing'; COMMIT}) eq "1\n1\n1\nt" }),
     'the entries are free after the database has been dropped');
 
-# After a restart, all these leases are young for the server, which has fewer entries; another transaction has locked one job. Each try uses
-# other jobs, because jobs that were lost together are handed out one at a time.
+# After a restart, all these leases are young for the server, which has fewer entries; another transaction has locked one job. Each
+# try uses other jobs, because jobs that were lost together are handed out one at a time.
 my ($restarted, $held);
 for my $try (1 .. 20)
 {

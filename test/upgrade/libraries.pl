@@ -1,5 +1,6 @@
-# Tests two libraries, of the last release and of the current sources, with two versions of the SQL: each combination works or says what to
-# do, and no job is lost. A server keeps the library that it has preloaded until it is restarted, even if the file is replaced.
+# Tests two libraries, of the last release and of the current sources, with two versions of the SQL: each combination works or says
+# what to do, and no job is lost. A server keeps the library that it has preloaded until it is restarted, even if the file is
+# replaced.
 use strict;
 use warnings FATAL => 'all';
 

@@ -1,4 +1,5 @@
-# Tests scripts/release.sh in a repository of its own: releases, a patch on a branch from a tag, carrying it over, and what is rejected.
+# Tests scripts/release.sh in a repository of its own: releases, a patch on a branch from a tag, carrying it over, and what is
+# rejected.
 use strict;
 use warnings FATAL => 'all';
 

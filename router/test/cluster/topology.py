@@ -10,8 +10,8 @@ from servers import Server, wait_for  # test/chaos
 DATABASE = "jobs"
 APP = "app"
 FIRST_PORT = 5601
-# Triggers record what the laws need on the shard of the job, in the same transaction. A completion records its report and lease in the
-# result. The table has no constraints, so that violations can be found.
+# Triggers record what the laws need on the shard of the job, in the same transaction. A completion records its report and lease in
+# the result. The table has no constraints, so that violations can be found.
 WITNESSES = """
 CREATE TABLE effects (id bigint, lease bigint, key text, client text, number int);
 CREATE FUNCTION witness_effect() RETURNS trigger LANGUAGE plpgsql AS $$

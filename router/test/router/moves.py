@@ -486,7 +486,8 @@ def test_shards_come_and_go_under_load():
             conn.execute("SELECT jobq_drain_shard(1)")
         progress()
         with router() as conn:
-            # Each job of the shard that ends reduces the number of those that are left, so this takes as many calls as it may have jobs.
+            # Each job of the shard that ends reduces the number of those that are left, so this takes as many calls as it may have
+            # jobs.
             for look in range(2 * len(KEYS)):
                 try:
                     conn.execute("SELECT jobq_remove_shard(1)")
@@ -516,7 +517,8 @@ def test_shards_come_and_go_under_load():
         if queue == "load":
             assert {i % 1024 for life in lives.values() for _, _, i in life} == {1, 2, 3}, "nothing has moved"
         for key, life in lives.items():
-            # On one shard an index keeps them apart. By its own clock, the second job was created before it waited for the end of the first one.
+            # On one shard an index keeps them apart. By its own clock, the second job was created before it waited for the end of
+            # the first one.
             last = {}
             for begins, ends, job in life:
                 for number, (end, other) in last.items():

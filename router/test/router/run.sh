@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests of the router on three throwaway servers (JOBQ_ROUTER_SERVERS: their directories; see cluster.py). JOBQ_ROUTER_TEST:
-# runs only this test.
+# Runs the tests of the router on three throwaway servers (JOBQ_ROUTER_SERVERS: their directories; see cluster.py).
+# JOBQ_ROUTER_TEST: runs only this test.
 #   run.sh [SCRIPT ...]
 set -u
 here=$(dirname "$0")

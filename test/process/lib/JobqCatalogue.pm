@@ -1,5 +1,5 @@
-# Lists everything that the system catalogs contain about user objects in a database, with one line per fact and names instead of OIDs, so
-# that two databases with the same extension give the same lines. This file knows nothing about the objects of jobq.
+# Lists everything that the system catalogs contain about user objects in a database, with one line per fact and names instead of
+# OIDs, so that two databases with the same extension give the same lines. This file knows nothing about the objects of jobq.
 package JobqCatalogue;
 
 use strict;
@@ -10,8 +10,8 @@ use JobqTest;
 
 our @EXPORT = qw(catalogue differences);
 
-# Generates a statement for each catalog, which psql executes. It leaves out what differs between any two databases: storage locations,
-# statistics, and hints.
+# Generates a statement for each catalog, which psql executes. It leaves out what differs between any two databases: storage
+# locations, statistics, and hints.
 my $sql = <<'SQL';
 SET search_path = '';
 WITH catalogue AS (

@@ -1,8 +1,8 @@
 # Functions for the tests of empty ranges: lanes that are known to be empty, and the number of entries that a claim reads.
 #
-# A session with an old snapshot prevents index entries of finished jobs from being removed, so the number of index entries that a claim
-# reads shows whether it knew where to start. With a tick interval of one minute the repair does not run in time: the very next claim
-# must find a claimable job without it.
+# A session with an old snapshot prevents index entries of finished jobs from being removed, so the number of index entries that a
+# claim reads shows whether it knew where to start. With a tick interval of one minute the repair does not run in time: the very
+# next claim must find a claimable job without it.
 package JobqLanes;
 
 use strict;
@@ -72,8 +72,8 @@ sub index_reads
     return value($node, $database, "SELECT index_reads(\$\$$statement\$\$)");
 }
 
-# Makes a lane (queue, kind '') that has had jobs and is known to be empty from its first key to its last. A claim learns that only if a
-# worker has run recently, so on a slow machine this can take several claims.
+# Makes a lane (queue, kind '') that has had jobs and is known to be empty from its first key to its last. A claim learns that only
+# if a worker has run recently, so on a slow machine this can take several claims.
 sub make_empty
 {
     my ($node, $database, $queue) = @_;
@@ -94,8 +94,8 @@ sub make_empty
     return is($reads, 0, "$queue is known to be empty");
 }
 
-# Tests that the next claims return jobs with these payloads in this order, each claimed in a transaction of its own, and that no other
-# job is left. The jobs are completed.
+# Tests that the next claims return jobs with these payloads in this order, each claimed in a transaction of its own, and that no
+# other job is left. The jobs are completed.
 sub claims_next
 {
     my ($node, $database, $queue, $payloads, $name) = @_;

@@ -1,5 +1,5 @@
-# Functions for all process tests: servers with and without jobq preloaded, sessions, waiting for a condition, and printing measurements.
-# Nothing here sleeps for a guessed time: every wait ends when its condition holds.
+# Functions for all process tests: servers with and without jobq preloaded, sessions, waiting for a condition, and printing
+# measurements. Nothing here sleeps for a guessed time: every wait ends when its condition holds.
 package JobqTest;
 
 use strict;
@@ -24,8 +24,8 @@ my $poll_pause = 0.02;    # seconds between two probes at first; then a fifth of
 my $longest    = 0.15;    # so many: a probe is a psql of its own, which takes the processor from others for 20 ms
 my $patience   = 90;      # seconds: how long any one wait may last before its test fails
 
-# Starts a server. `conf`: lines for postgresql.conf, which override all others; `cluster`, `init`: options for PostgreSQL::Test::Cluster
-# and its init.
+# Starts a server. `conf`: lines for postgresql.conf, which override all others; `cluster`, `init`: options for
+# PostgreSQL::Test::Cluster and its init.
 sub server
 {
     my ($name, %option) = @_;
@@ -114,7 +114,8 @@ sub session
     return $session;
 }
 
-# Ends sessions in any state. They execute a statement first, because a session that has been idle for long would time out while it ends.
+# Ends sessions in any state. They execute a statement first, because a session that has been idle for long would time out while it
+# ends.
 sub end_sessions
 {
     for my $session (@_)
@@ -183,8 +184,8 @@ sub starts_again
     return $started;
 }
 
-# Returns SQL that executes a query repeatedly for some seconds and returns `t` as soon as the query does. It uses one session, because
-# starting psql for each try would use more CPU time than the process that the test waits for.
+# Returns SQL that executes a query repeatedly for some seconds and returns `t` as soon as the query does. It uses one session,
+# because starting psql for each try would use more CPU time than the process that the test waits for.
 sub asked_again
 {
     my ($sql) = @_;
@@ -204,7 +205,8 @@ sub asked_again
     SELECT current_setting('jobq_test.holds')::boolean};
 }
 
-# Asserts that a query returns `t` when it is executed repeatedly. Returns the seconds until it did. The server may be down for some time.
+# Asserts that a query returns `t` when it is executed repeatedly. Returns the seconds until it did. The server may be down for some
+# time.
 sub becomes_true
 {
     my ($node, $database, $sql, $name) = @_;
@@ -221,8 +223,8 @@ sub becomes_true
     return $took // 1e9;
 }
 
-# Claims from a queue repeatedly, in transactions of its own, until it gets a job. $more: further arguments of the claim. Returns a hash
-# with id, lease, attempt, and `at`, the epoch of the claim, or undef if there was no job.
+# Claims from a queue repeatedly, in transactions of its own, until it gets a job. $more: further arguments of the claim. Returns a
+# hash with id, lease, attempt, and `at`, the epoch of the claim, or undef if there was no job.
 sub claim_when_ready
 {
     my ($node, $database, $queue, $more) = @_;

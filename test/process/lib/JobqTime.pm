@@ -1,6 +1,6 @@
-# Time limits on a machine that other processes use, too. A separate process reads the clock every 10 ms and writes a page of a file. If it
-# is late, the machine has stalled for all processes, and limits are extended by that time. It also counts the runnable processes, because
-# with ten of them on two processors everything takes five times as long.
+# Time limits on a machine that other processes use, too. A separate process reads the clock every 10 ms and writes a page of a
+# file. If it is late, the machine has stalled for all processes, and limits are extended by that time. It also counts the runnable
+# processes, because with ten of them on two processors everything takes five times as long.
 package JobqTime;
 
 use strict;
@@ -69,8 +69,8 @@ sub start_watching
     return;
 }
 
-# Returns for the last $seconds: the total and the longest time for which the machine has stalled, and the average number of runnable
-# processes per processor.
+# Returns for the last $seconds: the total and the longest time for which the machine has stalled, and the average number of
+# runnable processes per processor.
 sub machine
 {
     my ($seconds) = @_;
@@ -89,8 +89,8 @@ sub machine
     return (sum(0, @within), max(0, @within), @counts ? sum(@counts) / @counts : 1);
 }
 
-# Asserts that something that has just ended took at most $limit seconds. With $within, it must be the longest of several measurements in
-# the last $within seconds.
+# Asserts that something that has just ended took at most $limit seconds. With $within, it must be the longest of several
+# measurements in the last $within seconds.
 sub in_time
 {
     my ($took, $limit, $name, $within) = @_;
