@@ -33,8 +33,8 @@ def kinds():
 
 
 def per_call(kind):
-    """Of one call: instructions; lines into the first caches; and into the last one, of code and of data that is read, by everybody
-    and by jobq."""
+    """Returns for one call: the instructions, the cache lines loaded into the first caches, and those loaded into the last cache for
+    code and for data that is read, in total and by jobq."""
     from profile import run
     profile = Profile(run(kind, warm=CALLS, calls=CALLS)[0])
 

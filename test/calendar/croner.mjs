@@ -1,5 +1,5 @@
-// jobq_next_runs against croner (npm) over random expressions. Each difference is explained by one of the rules below, or
-// it is a failure; so is a rule that explains nothing. Called by run.sh, with a server in PGHOST and PGPORT.
+// Compares jobq_next_runs with croner (npm) for random expressions. A difference that none of the rules below explains is a
+// failure, and so is a rule that explains nothing. Needs a server (PGHOST, PGPORT).
 
 import { execFileSync } from 'node:child_process';
 import { Cron } from 'croner';
@@ -64,7 +64,7 @@ function offsetOf(zone) {
     return second => format.formatToParts(new Date(second * 1000)).find(p => p.type === 'timeZoneName').value;
 }
 
-// Whether the clocks of the zone are changed within three hours of a moment.
+// Returns whether the clocks of the zone are changed within three hours of a moment.
 const changes = new Map();
 function nearChange(zone, second) {
     if (!changes.has(zone)) changes.set(zone, offsetOf(zone));
@@ -89,7 +89,7 @@ const RULES = [
      (c, ours, theirs) => typeof ours !== 'string' && [...ours, ...theirs].some(second => nearChange(c.zone, second))],
 ];
 
-// A third of them at night in the weeks in which clocks are changed.
+// A third of the moments are at night in weeks in which clocks are changed.
 function randomCase() {
     const night = random(3) === 0;
     const [month, day] = night ? one([[2, 8 + random(7)], [2, 24 + random(7)], [9, 24 + random(7)], [10, 1 + random(7)]])

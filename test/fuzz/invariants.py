@@ -25,23 +25,23 @@ LAWS = {
         ROWS + "j._lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires)",
     "a claimable job's lane is in the directory":
         ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j._lane AND l.queue = j.queue)",
-    "a running job has a lease with its times, and is rescue-indexed":
+    "a running job has a lease with its times, and is in the rescue's index":
         ROWS + "j.status = 'processing' AND (j.lease IS NULL OR j.lease NOT BETWEEN 1 AND 9007199254740991 OR j.started_at IS NULL"
         " OR j.last_heartbeat IS NULL OR j.last_heartbeat > clock_timestamp() OR j.attempts < 1"
         " OR j._rescue_indexed IS NOT TRUE)",
     "no lease outlives its deadline":
         ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j._lease_timeout, '60 s'), j._must_end_at)"
         " < clock_timestamp() - interval '2 s'",
-    "a job that does not run has neither lease nor slot nor deadline":
+    "a job that is not running has neither a lease nor a slot nor a deadline":
         ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._rescue_indexed, j._queue_slot, j._key_slot) > 0"
         f" OR j.status <> 'processing' AND j._must_end_at IS NOT NULL AND NOT ({AWAITS})",
-    "a job that awaits something has one step that says what":
+    "a job that awaits something has one step that says what it awaits":
         ROWS + f"{AWAITS} AND (SELECT count(*) FROM jobq.steps s WHERE s.job_id = j.id AND s.state = 'waiting' AND s._awaited IS NOT NULL) <> 1",
-    "a job with steps says so":
+    "a job with steps is marked as such":
         ROWS + "j._steps IS DISTINCT FROM (SELECT max(s.number) FROM jobq.steps s WHERE s.job_id = j.id)",
-    "steps are of jobs that there are":
+    "the job of each step exists":
         "SELECT s.job_id, s.name FROM jobq.steps s WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = s.job_id)",
-    "finished_at is when the job finished":
+    "finished_at is set exactly if the job has finished":
         ROWS + f"(j.finished_at IS NOT NULL) IS DISTINCT FROM ({FINISHED})",
     "only a completed job has a result":
         ROWS + "j.result IS NOT NULL AND j.status <> 'completed'",
@@ -53,40 +53,40 @@ LAWS = {
         " OR octet_length(j.unique_key) NOT BETWEEN 1 AND 1024 OR octet_length(j.group_key) NOT BETWEEN 1 AND 1024"
         " OR octet_length(j.concurrency_key) NOT BETWEEN 1 AND 255 OR j.concurrency_key = '*' OR NOT isfinite(j.run_at)"
         " OR octet_length(j.error) > 32768",
-    "an unfinished job holds its unique key, a finished one none":
+    "an unfinished job holds its unique key, and a finished job holds none":
         ROWS + f"CASE WHEN {FINISHED} THEN j._holds_key IS NOT NULL ELSE j._holds_key IS DISTINCT FROM CASE WHEN j.unique_key IS NOT NULL THEN true END END",
     "a job of a group waits, or is its head, until it has finished":
         ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         f" WHEN j.status = 'blocked' AND {ACTIVE} = 1 THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         " ELSE coalesce(j._group_waiting, j._group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
         " OR num_nonnulls(j._group_waiting, j._group_active) <> 1 OR j.status <> 'blocked' AND j._group_waiting IS NOT NULL END",
-    "one job of a group is active":
+    "only one job of a group is active":
         "SELECT j._group_active, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._group_active IS NOT NULL"
         " GROUP BY j._group_active HAVING count(*) > 1",
     "a blocked job has something to wait for":
         ROWS + f"j.status = 'blocked' AND NOT ({AWAITS}) AND NOT {DEPENDS}"
         " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o._group_active = j._group_waiting)",
-    "a waiting job with dependencies has one active edge, in the line of its group none":
+    "a blocked job with dependencies has one active edge, or none if it is in the line of its group":
         ROWS + f"j.status = 'blocked' AND NOT ({AWAITS}) AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)"
         f" AND {ACTIVE} <> CASE WHEN j._group_waiting IS NULL THEN 1 ELSE 0 END",
-    "dependencies are of jobs that there are":
+    "the jobs of each dependency exist":
         "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",
     "in a queue with round_robin each unfinished job has its round-robin key":
         ROWS + f"NOT {FINISHED} AND EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = j.queue AND s.round_robin)"
         " AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key)",
-    "a dead letter has failed, and is not at home":
+    "a dead letter has failed and is not in its original queue":
         ROWS + "j.dead_from IS NOT NULL AND (j.status <> 'failed' OR j.dead_from = j.queue)",
-    "a slot of a queue is held once":
+    "a slot of a queue is held by one job":
         "SELECT j._queue_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._queue_slot IS NOT NULL"
         " GROUP BY j._queue_slot HAVING count(*) > 1",
-    "a slot of a key is held once":
+    "a slot of a key is held by one job":
         "SELECT j._key_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._key_slot IS NOT NULL"
         " GROUP BY j._key_slot HAVING count(*) > 1",
-    "no lease is held twice":
+    "no lease is held by two jobs":
         "SELECT j.lease, count(*) FROM jobq.jobs j WHERE j.lease IS NOT NULL GROUP BY j.lease HAVING count(*) > 1",
-    "attempts are of jobs that there are":
+    "the job of each attempt exists":
         "SELECT a.job_id, a.lease, a.outcome FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id)",
-    "an attempt ended once":
+    "each attempt ended once":
         "SELECT a.job_id, a.lease, count(*) FROM jobq.attempts a GROUP BY a.job_id, a.lease HAVING count(*) > 1",
 }
 

@@ -1,10 +1,10 @@
 /*
- * A wall clock that a test moves, for a server and all its processes. It is loaded with LD_PRELOAD, and JOBQ_TEST_CLOCK names a file of eight
- * bytes: the microseconds by which the clock is ahead. The file is mapped, so that all processes see a step at once. The monotonic clock does
- * not change.
+ * A wall clock that a test moves, for a server and all its processes. It is loaded with LD_PRELOAD, and JOBQ_TEST_CLOCK names a file
+ * of eight bytes: the microseconds by which the clock is ahead. The file is mapped, so that all processes see a step at once. The
+ * monotonic clock does not change.
  *
- * libfaketime does not work here. The postmaster of PostgreSQL 15 starts background workers in a signal handler, and these have the real
- * clock, because the handler has interrupted a wait in which libfaketime does not fake the time.
+ * libfaketime does not work here. The postmaster of PostgreSQL 15 starts background workers in a signal handler, and these have the
+ * real clock, because the handler has interrupted a wait in which libfaketime does not fake the time.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
