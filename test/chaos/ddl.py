@@ -23,8 +23,9 @@ max_prepared_transactions = 20
 # What comes by replication or with triggers switched off is counted then.
 jobq.reconcile_interval = 1s
 """
-# Errors that a client may get. A deadlock with DDL, like any deadlock, means that the statement must be repeated. While the claim index is
-# missing or invalid, calls say so. While triggers are disabled, no trigger fills the columns that a plain INSERT leaves out.
+# Errors that a client may get. A deadlock with DDL, like any deadlock, means that the statement must be repeated. While the claim
+# index is missing or invalid, calls say so. While triggers are disabled, no trigger fills the columns that a plain INSERT leaves
+# out.
 EXPLAINED = ("40P01", "55000", "23502")
 
 
