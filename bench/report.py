@@ -24,7 +24,7 @@ COLUMNS = [  # metric, heading, format
 ]
 
 # The headings of the two sections of a group that measures servers other than PostgreSQL, too.
-CLASSES = {'brokers': {'on': 'Durable (every answer is on disk)', 'off': 'Asynchronous commit (the last answers may be lost)'}}
+CLASSES = {'brokers': {'on': 'Durable (each change is on disk before the server confirms it)', 'off': 'Asynchronous (a crash may lose the last changes)'}}
 
 
 def section(group, sync, form):

@@ -35,5 +35,6 @@ def run(bench):
             interleave(bench, 'batches', group, bench.scale(4, 2) if sync == 'off' else 3, sync)
             bench.goal_of_pairs('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
                                 f'jobq, {by}', f'textbook, {by}', sync, '>=', 1.6)
-    bench.note('batches', f'p50 and p99 are the times to claim and complete {SIZE} jobs, or to process a batch of PgQ. PgQ writes nothing per job, '
-                          'only per batch, and its batches grow with the number of waiting jobs.')
+    bench.note('batches', f'p50 and p99 are the times to claim and complete {SIZE} jobs or, for PgQ, to process a batch. PgQ is ranked '
+               'apart because it writes something only for each batch, not for each job. The batches of PgQ become larger as '
+               'more jobs wait.')

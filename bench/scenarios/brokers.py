@@ -184,23 +184,37 @@ def judge(bench, sync, single, batch):
         if of_jobq:
             ratio, interval = bench.paired('brokers', winner, of_jobq, sync)
             if ratio > 1:
-                bench.note('brokers', f'{durability}: {winner} is the fastest: {ratio:.2f} times {of_jobq} ({interval}).')
+                bench.note('brokers', f'{durability}: the fastest broker, "{winner}", processes {ratio:.2f} times as many jobs per second '
+                           f'as "{of_jobq}" ({interval}).')
         if bare:
             ratio, interval = bench.paired('brokers', bare, winner, sync)
-            bench.note('brokers', f'{durability}: {bare} (not a queue): {ratio:.2f} times {winner} ({interval}).')
+            bench.note('brokers', f'{durability}: "{bare}" (not a queue) processes {ratio:.2f} times as many jobs per second as "{winner}" '
+                       f'({interval}).')
 
 
 def notes(bench):
-    bench.note('brokers', 'Durable: synchronous_commit on, appendfsync always, beanstalkd -f 0, RabbitMQ with a quorum queue. Asynchronous: synchronous_commit off, '
-               'appendfsync everysec, beanstalkd -f 1000, RabbitMQ with a durable classic queue, NATS with its defaults (fsync every two minutes). RabbitMQ '
-               'is filled with publisher confirms. RabbitMQ, BullMQ, graphile-worker, and pg-boss run in one Node process, the others in one C++ program (bench/brokers). '
-               'NATS and RabbitMQ use TCP. jobq, the textbook, pgmq, pg-boss, BullMQ, and streams without XDEL keep finished jobs.')
-    bench.note('brokers', 'One call, one round trip: the acknowledgement is sent with the next claim, which RabbitMQ and BullMQ always do. Slots: handlers that '
-               "jobq's client runs in parallel. Ahead: jobs that the client fetches in advance, so that other workers cannot claim them. Bare rows: a table with "
-               'only a key, whose rows are changed twice each, by keys from a sequence. p50 and p99 are the times of a lifecycle, or of a batch. Disk bytes '
-               "include the file system's journal, until a sync after the enqueues and after the run. \"Pages at a checkpoint\" are the bytes per enqueued job "
-               'that a checkpoint after the run wrote. The picture shows the sum of the three. Redis does not rewrite its log in such short runs, and no vacuum runs.')
-    bench.note('brokers', 'After kill -9: all processes of the server are killed while 16 clients claim and acknowledge and 4 clients enqueue. Lost: the enqueue was '
-               'confirmed, but the job was not delivered and does not exist. Doubled: the acknowledgement was confirmed, but the job would be delivered again '
-               '(for RabbitMQ, which confirms none: the next job had arrived). One run each. The machine keeps running, so data that was passed to the '
-               'kernel survives. Redis, beanstalkd, and NATS would therefore lose more in a power failure, jobq would not.')
+    bench.note('brokers', 'Settings. *Durable* means that each change is on disk before the server confirms it: synchronous_commit is on '
+               'in PostgreSQL, appendfsync is always in Redis, beanstalkd runs with -f 0, and RabbitMQ uses a quorum queue. '
+               '*Asynchronous* means that a crash may lose the last changes: synchronous_commit is off, appendfsync is '
+               'everysec, beanstalkd runs with -f 1000, RabbitMQ uses a durable classic queue, and NATS uses its defaults, '
+               'which call fsync every two minutes. Enqueues into RabbitMQ use publisher confirms. The clients of RabbitMQ, '
+               "BullMQ, graphile-worker, and pg-boss run in one Node process, as does \"jobq's client\". The other clients run "
+               'in one C++ program (bench/brokers). The clients of NATS and RabbitMQ connect with TCP. jobq, the textbook, '
+               'pgmq, pg-boss, BullMQ, and Redis streams without XDEL keep finished jobs, and the others delete them.')
+    bench.note('brokers', 'Names of the cells. *One call* and *one round trip*: the client sends each acknowledgement together with the '
+               "next claim, which the libraries of RabbitMQ and BullMQ always do. *Slots*: number of handlers that jobq's "
+               'client runs in parallel. *Ahead*: number of jobs that the client fetches in advance, so that other workers '
+               'cannot claim these jobs. *Bare rows*: not a queue, but a table with only a key. The client updates each row '
+               'twice and takes the keys from a sequence.')
+    bench.note('brokers', 'Columns. p50 and p99 are the times of a lifecycle or, in batches, of a batch. "Enqueue, disk bytes/job" and '
+               '"disk bytes/job" are the bytes that were written to disk until a sync after the enqueues and a sync after the '
+               'run. They include the journal of the file system. "Pages at a checkpoint" are the bytes per enqueued job that '
+               'a checkpoint after the run wrote. The picture shows the sum of these three columns. The runs are too short for '
+               'Redis to rewrite its log and for vacuum to start.')
+    bench.note('brokers', 'After kill -9. These cells are from one run each, in which kill -9 ended all processes of the server while 16 '
+               'clients claimed and acknowledged jobs and 4 clients enqueued jobs. *Lost* is the number of jobs whose enqueue '
+               'the server had confirmed, but which were not delivered and do not exist after the restart. *Doubled* is the '
+               'number of jobs whose acknowledgement the server had confirmed, but which it would deliver again. RabbitMQ does '
+               'not confirm acknowledgements, so a job counts as acknowledged when the next job has arrived. The machine keeps '
+               'running during this test, so data that the server has passed to the kernel survives. In a power failure, this '
+               'data would be lost, too, so Redis, beanstalkd, and NATS would lose more jobs than here, and jobq would not.')

@@ -31,5 +31,9 @@ def run(bench):
             there = [peer for peer in peers if peer.installed() and (not isinstance(peer, BullMq) or shutil.which('redis-server'))]
             cells = {peer.name: lambda peer=peer, sync=sync: run_on_own_server(bench, peer, seconds, sync) for peer in there}
             interleave(bench, 'clients', cells, bench.scale(3, 1), sync)
-    bench.note('clients', 'Each worker is one Node process whose handler only records ids. BullMQ uses appendfsync everysec for synchronous_commit off, and always '
-               'for on. Its jobs are in a Redis server, so an enqueue is not part of a database transaction. WAL and processor time are those of PostgreSQL only.')
+    bench.note('clients', 'Each cell is one worker, which is a Node process with the library of its queue. The handler of the worker only '
+               'records the id of each job. BullMQ keeps its jobs in a Redis server. Its results in the table for '
+               'synchronous_commit off were measured with the Redis setting appendfsync everysec, and its results in the table '
+               'for synchronous_commit on with appendfsync always. An enqueue with BullMQ is not part of a database '
+               'transaction. The columns for WAL and processor time describe the PostgreSQL server only, so they say nothing '
+               'about BullMQ.')

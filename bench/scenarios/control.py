@@ -150,7 +150,7 @@ def judge(bench, titles):
         if title in GOALS:
             bench.goal('control', f'{title}: times {plain}', ratio, '>=', GOALS[title], interval=interval)
         else:
-            bench.note('control', f'{title}: {ratio:.2f} times {plain} ({interval}).')
+            bench.note('control', f'"{title}" processes {ratio:.2f} times as many jobs per second as "{plain}" ({interval}).')
 
 
 def latency(bench):

@@ -34,4 +34,4 @@ def run(bench):
     interleave(bench, 'empty', cells, bench.scale(5, 2), 'off')
     bench.goal_of_pairs('empty', "an empty claim: times the textbook's empty claim", 'jobq', 'textbook', 'off', '>=', 0.8)
     bench.goal_of_pairs('empty', 'an empty claim: times prepared SELECT 1', 'jobq', 'prepared SELECT 1', 'off', '>=', 0.4)
-    bench.note('empty', 'Calls per second instead of jobs per second.')
+    bench.note('empty', 'In this group, the column jobs/s contains calls per second, because the calls claim no job.')

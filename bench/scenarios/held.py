@@ -161,5 +161,6 @@ def run(bench):
             judge(bench, contender, holder, seconds, held.edge)
     for contender in textbooks:
         kept = bench.ratio('held', f'{contender.title}, REPEATABLE READ held', f'{contender.title}, nothing held', 'off')
-        bench.note('held', f'The {contender.title} keeps {kept:.2f} of its speed on average over the {seconds} s.')
+        bench.note('held', f'While REPEATABLE READ is held, the {contender.title} keeps {kept:.2f} of its speed on average over the '
+                   f'{seconds} s.')
     delayed(bench)

@@ -60,8 +60,9 @@ def run(bench):
                         'another queue, no lane', f'{FEW} lanes, claim names no kind', 'off', '>=', 0.95)
     bench.goal('lanes', f'{sizes[1]:,} jobs of new kinds: times as long as of known kinds', took[sizes[1]] / known, '<=', 5)
     per_lane = ' and '.join(f'{took[size] * 1e6 / size:.0f} us with {size:,} lanes' for size in sizes[1:])
-    bench.note('lanes', f'Calls per second instead of jobs per second. An enqueue of 1,000 jobs takes, per job, {per_lane} if each job has a new '
-               f'kind, and {known * 1e6 / sizes[1]:.0f} us if the kinds are known.')
+    bench.note('lanes', 'In this group, the column jobs/s contains calls per second, because the calls claim no job. Enqueues in '
+               f'batches of 1,000 jobs take, per job, {per_lane} if each job has a new kind, and {known * 1e6 / sizes[1]:.0f} us if jobs of '
+               'the same kinds were enqueued before.')
     # A tick looks through all lanes, and each kind has a series of totals: other groups are to be without.
     for size in sizes:
         bench.conn.execute('SELECT jobq_drop_queue(%s, force => true)', (f'lanes_{size}',))

@@ -42,7 +42,7 @@ def scrape(bench):
         started = time.monotonic()
         size = conn.execute('SELECT octet_length(jobq_prometheus())').fetchone()[0]
         took.append((time.monotonic() - started) * 1000)
-    bench.note('metrics', f'A scrape of {series} queues and kinds returns {size / 1e6:.1f} MB of text.')
+    bench.note('metrics', f'With {series} combinations of queue and kind, jobq_prometheus() returns {size / 1e6:.1f} MB of text.')
     bench.goal('metrics', f'jobq_prometheus() with {series} queues and kinds', statistics.median(took), '<=', 250, 'ms')
     conn.close()
     bench.drop_database('metrics_scrape')

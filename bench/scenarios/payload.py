@@ -85,5 +85,6 @@ def run(bench):
     if BASE:
         bench.goal_of_pairs('payload', '100 bytes, jobq_enqueue_many: times before', 'jobq, 100 bytes', 'jobq before, 100 bytes', 'off', '>=', 0.8,
                             'enqueued_per_s')
-    bench.note('payload', 'The bytes of a job include its row, its TOAST data, and its index entries. WAL bytes exclude full-page images '
-                          '(full_page_writes off), except right after a checkpoint.')
+    bench.note('payload', 'The columns for waiting and completed jobs contain the disk space of a job: its row, its TOAST data, and its '
+               'index entries. The WAL bytes per job were measured with full_page_writes off, so they exclude full-page '
+               'images. The column with the WAL after a checkpoint includes them.')

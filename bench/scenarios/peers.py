@@ -58,9 +58,11 @@ def run(bench):
             del cells[TEXTBOOK_BATCHES]
         interleave(bench, 'peers', cells, bench.scale(4, 1), sync)
         goals(bench, peers, sync)
-    bench.note('peers', 'Each peer is one Node process whose handler only records ids. The goals compare jobq in pgbench: "keep 0" with graphile-worker, which '
-               'also deletes finished jobs, and "jobq" with pg-boss, which also keeps them. "jobq, node" calls the functions of jobq with node-postgres on four '
-               'connections. p50 and p99 are the times of a batch.')
+    bench.note('peers', 'graphile-worker, pg-boss, and "jobq, node" each run in one Node process; "jobq, node" calls the functions of '
+               'jobq with node-postgres over four connections. The handlers of jobs only record the id of the job. pgbench '
+               'runs the other cells. The goals compare cells of jobq in pgbench with graphile-worker and pg-boss: "jobq, keep '
+               '0" with graphile-worker, because both delete finished jobs, and "jobq" with pg-boss, because both keep them. '
+               'p50 and p99 are the times of a batch.')
 
 
 def goals(bench, peers, sync):

@@ -229,8 +229,9 @@ def run(bench):
         inputs = inputs_of(bench, passed)
         with open(os.path.join(os.environ['BENCH_RESULTS'], 'capacity.json'), 'w') as file:
             json.dump(inputs, file, indent=1)
-        bench.note('router', 'One client, with synchronous_commit off. Processor time is the time of the sessions of router and shards. For several shards '
-                             'it is the sum, because two cores cannot show parallel work. The four servers have memory pages of '
+        bench.note('router', 'One client sends all calls. The processor time is the time of the sessions on the router and on the shards, summed over all '
+                             'shards. Jobs per second with several shards show only the cost of a router, not how the throughput grows with the number '
+                             'of shards, because all servers share two cores. The four servers have memory pages of '
                              + {'on': '2 MB.', 'off': '4 kB.'}[huge_pages])
     finally:
         for node in nodes:

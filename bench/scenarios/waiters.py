@@ -68,9 +68,10 @@ def measure(bench, conn, waiting):
     conn.execute('SELECT count(*) FROM jobq_tick()')
     tick = time.monotonic() - began
     size = conn.execute("SELECT pg_total_relation_size('jobq.steps') + pg_total_relation_size('jobq.edges')").fetchone()[0]
-    bench.note('waiters', f'{waiting:,} waiting: right after the jobs began to wait, p50 {percentile(flooded["signal"], 0.5):.1f} ms from a signal,'
-               f' {percentile(flooded["end"], 0.5):.1f} ms from an end; jobq_tick() {tick:.2f} s; background worker {worker_memory(conn)} MB of its own;'
-               f' {size / waiting:.0f} bytes of steps and waits per job.')
+    bench.note('waiters', f'With {waiting:,} waiting jobs: right after the jobs began to wait, a job became pending {percentile(flooded["signal"], 0.5):.1f} ms '
+               f'after its signal and {percentile(flooded["end"], 0.5):.1f} ms after the end of the awaited job (p50). A call of jobq_tick() took {tick:.2f} s. '
+               f'The background worker used {worker_memory(conn)} MB of private memory. The tables jobq.steps and jobq.edges used {size / waiting:.0f} bytes '
+               'per job.')
 
 
 def calm_down(bench, conn):

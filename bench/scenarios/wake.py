@@ -127,6 +127,7 @@ def cost(bench):
     nobody, waking, notifying = cells
     bench.goal_of_pairs('wake', 'enqueues of 16 clients, with a sleeping and a listening worker: times without', waking, nobody, 'off', '>=', 0.95)
     ratio, interval = bench.paired('wake', notifying, nobody, 'off')
-    bench.note('wake', f"With NOTIFY in the producer's transaction, the rate of enqueues is {ratio:.2f} of the rate without ({interval}). The sleeping "
-                       'worker waits for a kind that is never enqueued, so it sleeps all the time.')
+    bench.note('wake', f"With NOTIFY in the producer's transaction, producers enqueue {ratio:.2f} times as many jobs per second as "
+               f'without NOTIFY ({interval}). The sleeping worker waits in jobq_wait for a kind that is never enqueued, so it '
+               'sleeps all the time.')
     JOBQ.reset(bench.conn)
