@@ -27,4 +27,4 @@ def run(bench):
     for what, cell, least in (('single jobs, 4 clients', lifecycle, 0.35), (f'batches of {BATCH}, 1 client', batches, 0.15),
                               ('enqueue of 1,000', enqueues, 0.45)):
         interleave(bench, 'access', {f'{what}, {way}': cell(way) for way in WAYS}, rounds, 'off')
-        bench.goal_of_pairs('access', f'{what}: sql, times direct', f'{what}, sql', f'{what}, direct', 'off', '>=', least)
+        bench.goal_of_pairs('access', f'{what}: access by SQL, relative to direct access', f'{what}, sql', f'{what}, direct', 'off', '>=', least)

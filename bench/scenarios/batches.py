@@ -33,7 +33,7 @@ def run(bench):
                     contender.setup(bench.conn)
                     group[f'{contender.title}, ranked apart, 1 consumer'] = cell(contender, 60_000)
             interleave(bench, 'batches', group, bench.scale(4, 2) if sync == 'off' else 3, sync)
-            bench.goal_of_pairs('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
+            bench.goal_of_pairs('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}, relative to the textbook',
                                 f'jobq, {by}', f'textbook, {by}', sync, '>=', 1.6)
     bench.note('batches', f'p50 and p99 are the times to claim and complete {SIZE} jobs or, for PgQ, to process a batch. PgQ is ranked '
                'apart because it writes something only for each batch, not for each job. The batches of PgQ become larger as '

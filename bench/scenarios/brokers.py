@@ -170,12 +170,12 @@ def judge(bench, sync, single, batch):
     others = ('Redis', 'beanstalkd', 'NATS', 'RabbitMQ', 'BullMQ')
     own, own_batch = 'jobq, one call', best(batch, 'jobq')
     if sync == 'on':
-        goal('durable, one call: times the best broker', own, best(single, *others), 1.5)
-        goal('durable, batches of 100: times the best broker', own_batch, best(batch, *others), 1.2)
+        goal('durable, one call, relative to the fastest broker', own, best(single, *others), 1.5)
+        goal('durable, batches of 100, relative to the fastest broker', own_batch, best(batch, *others), 1.2)
     else:
-        goal('asynchronous, one call: times Redis streams', own, best(single, 'Redis streams'), 1)
-        goal('asynchronous, one call: times BullMQ', own, best(single, 'BullMQ'), 2)
-        goal('asynchronous, batches of 100: times Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
+        goal('asynchronous, one call, relative to Redis streams', own, best(single, 'Redis streams'), 1)
+        goal('asynchronous, one call, relative to BullMQ', own, best(single, 'BullMQ'), 2)
+        goal('asynchronous, batches of 100, relative to Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
     durability = DURABILITY[sync].capitalize()
     for titles, of_jobq in ((single, own), (batch, own_batch)):
         winner, bare = best(titles, *others), best(titles, 'bare rows')

@@ -122,7 +122,7 @@ def groups(bench):
         Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
         few, held])
     ratio, interval = bench.paired('control', held.title, few.title, 'off')
-    bench.goal('control', f'{held.title}: times without', ratio, '>=', 0.9, interval=interval)
+    bench.goal('control', f'{held.title}, relative to the same without it', ratio, '>=', 0.9, interval=interval)
 
 
 def compare(bench, jobs, queue_of, contenders):
@@ -148,7 +148,7 @@ def judge(bench, titles):
     for title in titles[1:]:
         ratio, interval = bench.paired('control', title, plain, 'off')
         if title in GOALS:
-            bench.goal('control', f'{title}: times {plain}', ratio, '>=', GOALS[title], interval=interval)
+            bench.goal('control', f'{title}, relative to "{plain}"', ratio, '>=', GOALS[title], interval=interval)
         else:
             bench.note('control', f'"{title}" processes {ratio:.2f} times as many jobs per second as "{plain}" ({interval}).')
 
@@ -178,7 +178,7 @@ def latency(bench):
     if took:
         bench.add('control', "completion to the successor's claim, one group", 'off', 0,
                   {'p50_ms': percentile(took, 0.5), 'p99_ms': percentile(took, 0.99), 'jobs': len(took)})
-        bench.goal('control', "completion to the successor's claim, one group, p50", percentile(took, 0.5), '<=', 5, 'ms')
+        bench.goal('control', 'time from the completion of a job to the claim of the next job of its group, p50', percentile(took, 0.5), '<=', 5, 'ms')
 
 
 def fan(bench):
@@ -210,7 +210,7 @@ def fan(bench):
         bench.add('control', f'fan-out of 1 to {wide:,} to 1, 4 workers, batches of 100', 'off', number,
                   {'jobs_per_s': (wide + 2) / took, 'took_s': took, 'enqueued_s': enqueued})
     JOBQ.reset(bench.conn)
-    bench.goal('control', f'a fan-out of {wide:,} into one and back, with the enqueues',
+    bench.goal('control', f'time to enqueue and run a job, {wide:,} jobs that depend on it, and a job that depends on all of them',
                bench.median('control', f'fan-out of 1 to {wide:,} to 1, 4 workers, batches of 100', 'off', 'took_s'), '<=', 5, 's')
 
 

@@ -35,7 +35,7 @@ def run(bench):
         if BASE:
             cells['jobq before'] = cell(BASE)
         interleave(bench, 'enqueue', cells, bench.scale(5, 3), sync)
-        bench.goal_of_pairs('enqueue', f'jobq_enqueue_many of {SIZE:,}, synchronous_commit {sync}: times INSERT ... SELECT unnest',
+        bench.goal_of_pairs('enqueue', f'jobq_enqueue_many of {SIZE:,}, synchronous_commit {sync}, relative to INSERT ... SELECT unnest',
                             'jobq', 'textbook', sync, '>=', 0.9)
     bench.note('enqueue', f'p50 and p99 are the times of a call that enqueues {SIZE:,} jobs, including the time to send the {SIZE:,} '
                'payloads from the client.')

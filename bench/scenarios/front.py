@@ -49,7 +49,7 @@ def run(bench):
             bench.say(f'front: {label} filled')
             queues[label] = SteadyQueue(bench, f'front_{number}', SCRIPT, refill)
         against_first(bench, 'front', {label: queue.run for label, queue in queues.items()}, bench.scale(13, 5),
-                      '{} before the claimed jobs: times none', 0.95)
+                      '{} before the claimed jobs, relative to none', 0.95)
         for label, (jobs, fill) in fronts.items():
             queues[label].audit(jobs + own, held=jobs if fill is running else 0)
     finally:

@@ -52,7 +52,7 @@ def run(bench):
             }, bench.scale(7, 3), sync)
         bench.goal('handlers', 'handlers that do nothing, per second, synchronous_commit off',
                    bench.median('handlers', 'handlers', 'off', 'jobs_per_s'), '>=', 5000, '/s')
-        bench.goal_of_pairs('handlers', 'handlers: times a client that claims and completes, synchronous_commit off',
+        bench.goal_of_pairs('handlers', 'handlers, relative to clients that claim and complete, synchronous_commit off',
                             'handlers', 'clients', 'off', '>=', 1)
     finally:
         JOBQ.reset(bench.conn)

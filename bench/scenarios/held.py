@@ -141,8 +141,8 @@ def judge(bench, contender, holder, seconds, edge):
         bench.note('held', f'jobq before, {holder}: {ratio:.2f} of its speed without ({interval}), last {edge} s '
                            f'{flatness:.2f} of the first ({rounds}).')
         return
-    bench.goal('held', f'{holder} for {seconds} s, 4 clients: times the same without', ratio, '>=', 0.95, interval=interval)
-    bench.goal('held', f'{holder}: last {edge} s, times the first {edge} s', flatness, '>=', 0.95, interval=rounds)
+    bench.goal('held', f'{holder} for {seconds} s, 4 clients, relative to the same without it', ratio, '>=', 0.95, interval=interval)
+    bench.goal('held', f'{holder}: last {edge} s, relative to the first {edge} s', flatness, '>=', 0.95, interval=rounds)
 
 
 def run(bench):

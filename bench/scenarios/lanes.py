@@ -54,11 +54,11 @@ def run(bench):
     cells['another queue, no lane'] = cell('beside')
     interleave(bench, 'lanes', cells, bench.scale(5, 2), 'off')
     for size in sizes[1:]:
-        bench.goal_of_pairs('lanes', f'a claim that names its kind, among {size:,} lanes: times among {FEW}',
+        bench.goal_of_pairs('lanes', f'a claim that names its kind, among {size:,} lanes, relative to {FEW} lanes',
                             f'{size:,} lanes, claim names a kind', f'{FEW} lanes, claim names a kind', 'off', '>=', 0.5)
-    bench.goal_of_pairs('lanes', f'a claim of another queue: times one among {FEW} lanes',
+    bench.goal_of_pairs('lanes', f'a claim from a queue without lanes, relative to a queue with {FEW} lanes',
                         'another queue, no lane', f'{FEW} lanes, claim names no kind', 'off', '>=', 0.95)
-    bench.goal('lanes', f'{sizes[1]:,} jobs of new kinds: times as long as of known kinds', took[sizes[1]] / known, '<=', 5)
+    bench.goal('lanes', f'time to enqueue {sizes[1]:,} jobs of new kinds, relative to jobs of known kinds', took[sizes[1]] / known, '<=', 5)
     per_lane = ' and '.join(f'{took[size] * 1e6 / size:.0f} us with {size:,} lanes' for size in sizes[1:])
     bench.note('lanes', 'In this group, the column jobs/s contains calls per second, because the calls claim no job. Enqueues in '
                f'batches of 1,000 jobs take, per job, {per_lane} if each job has a new kind, and {known * 1e6 / sizes[1]:.0f} us if jobs of '

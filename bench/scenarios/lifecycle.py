@@ -28,7 +28,7 @@ def run(bench):
         interleave(bench, 'lifecycle', cells, bench.scale(7, 3), sync)
     for sync, single, fused in (('off', 1.8, 2.3), ('on', 1.5, 1.8)):
         for what, cell, least in (('claim, then complete', 'jobq', single), ('jobq_complete_and_claim', 'jobq, complete_and_claim', fused)):
-            bench.goal_of_pairs('lifecycle', f'{what}, 16 clients, synchronous_commit {sync}: times the textbook', cell, 'textbook', sync, '>=', least)
+            bench.goal_of_pairs('lifecycle', f'{what}, 16 clients, synchronous_commit {sync}, relative to the textbook', cell, 'textbook', sync, '>=', least)
     bench.note('lifecycle', 'p50 and p99 are the times of a whole lifecycle, which is one claim and one completion, in two calls or in one '
                'call. The goals compare jobq with the textbook that uses two statements. The tuned textbook deletes finished '
                'jobs, and the others keep them.')

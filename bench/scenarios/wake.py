@@ -61,7 +61,7 @@ def latency(bench, mode, jobs, targets):
     bench.add('wake', f'idle worker to claimed job, {name}', 'off', 0,
               {'p50_ms': percentile(took, 0.5), 'p99_ms': percentile(took, 0.99), 'jobs': len(took)})
     for share, target in targets:
-        bench.goal('wake', f'idle worker to claimed job, {name}, p{share * 100:.0f}', percentile(took, share), '<=',
+        bench.goal('wake', f'time from an enqueue to the claim by an idle worker, {name}, p{share * 100:.0f}', percentile(took, share), '<=',
                    target, 'ms')
 
 
@@ -125,7 +125,8 @@ def cost(bench):
              "enqueue, NOTIFY in the producer's transaction": cell(ENQUEUE_NOTIFY, 'bench_direct')}
     interleave(bench, 'wake', cells, rounds, 'off', quiet=True)
     nobody, waking, notifying = cells
-    bench.goal_of_pairs('wake', 'enqueues of 16 clients, with a sleeping and a listening worker: times without', waking, nobody, 'off', '>=', 0.95)
+    bench.goal_of_pairs('wake', 'enqueues of 16 clients, with a sleeping and a listening worker, relative to enqueues without them',
+                        waking, nobody, 'off', '>=', 0.95)
     ratio, interval = bench.paired('wake', notifying, nobody, 'off')
     bench.note('wake', f"With NOTIFY in the producer's transaction, producers enqueue {ratio:.2f} times as many jobs per second as "
                f'without NOTIFY ({interval}). The sleeping worker waits in jobq_wait for a kind that is never enqueued, so it '
