@@ -56,7 +56,8 @@ def program(bench):
             took = work_through(bench, jobs, saves)
             bench.add('steps', title, 'off', number, {'jobs_per_s': jobs / took})
     ratio, interval = bench.paired('steps', '3 steps per job, one worker, saved', '3 steps per job, one worker, not saved', 'off')
-    bench.note('steps', f'A program with 3 saved steps handles {ratio:.2f} times the jobs of the same program without saved steps ({interval}).')
+    bench.note('steps', f'A program that saves 3 steps per job processes {ratio:.2f} times as many jobs per second as the same program without '
+               f'saved steps ({interval}).')
     bench.conn.execute('DROP TABLE step_effects')
 
 
