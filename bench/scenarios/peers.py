@@ -73,4 +73,4 @@ def goals(bench, peers, sync):
         _, best = max(speeds)
         by_node, interval = bench.paired('peers', own_by_node, best, sync)
         bench.goal_of_pairs('peers', f'{own}, relative to {best}, synchronous_commit {sync}', own, best, sync, '>=', target,
-                            note=f'with jobq in Node, too: {by_node:.2f} ({interval})' if by_node else '')
+                            note=f'if jobq also runs in Node: {by_node:.2f} ({interval})' if by_node else '')
