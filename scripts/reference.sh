@@ -38,8 +38,8 @@ file == 2 && /^ *\{"jobq_[a-z_]+", [A-Za-z |]+\},$/ {
     sub(/^[^,]*, /, "", kinds)
     sub(/\},$/, "", kinds)
     group = also = ""
-    if (kinds == "kEverybody") group = "all of these"
-    if (kinds == "kNobody") group = "who owns the extension"
+    if (kinds == "kEverybody") group = "all profiles"
+    if (kinds == "kNobody") group = "the owner of the extension"
     n = split(kinds, words, / \| /)
     for (i = 1; i <= n && group !~ / /; i++) {
         if (words[i] == "kOfAllQueues") continue

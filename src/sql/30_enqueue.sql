@@ -1,7 +1,7 @@
 -- Functions for producers. Public functions live in the schema that CREATE EXTENSION targets.
 
---: enqueue one job; returns its id, or if its unique key is taken the id of the job that has the key; rarely used attributes
---: are keys of options
+--: enqueue one job; returns its id or, if another job has its unique key, the id of that job; options is an object with
+--: rarely used attributes
 CREATE FUNCTION jobq_enqueue(
         queue text DEFAULT 'default',
         payload jsonb DEFAULT '{}',
@@ -22,8 +22,8 @@ CREATE FUNCTION jobq_enqueue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue one job for each payload; returns their ids in the order of the payloads, and which are new; rarely used
---: attributes are keys of options
+--: enqueue one job for each payload; returns their ids in the order of the payloads, and which are new; options
+--: is an object with rarely used attributes
 CREATE FUNCTION jobq_enqueue_many(
         queue text,
         payloads jsonb[],

@@ -30,7 +30,7 @@ CREATE FUNCTION jobq_claim_any(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete a job; returns false if the lease is lost, with must_hold raises JQ001 instead
+--: complete a job; if the lease is lost, returns false or, with must_hold, raises JQ001
 CREATE FUNCTION jobq_complete(
         job_id bigint,
         lease bigint DEFAULT NULL,
@@ -140,7 +140,8 @@ CREATE PROCEDURE jobq_wait(
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 
---: end the jobq_wait of a worker from any session; returns how many waits ended; if none, the next one ends at once
+--: end the jobq_wait of a worker from any session; returns how many waits ended; if it is 0, the worker's next wait ends
+--: at once
 CREATE FUNCTION jobq_wake(worker_id text)
     RETURNS integer
     AS 'MODULE_PATHNAME'

@@ -1,7 +1,8 @@
 -- Limits.
 
---: set the limit of a queue or of a concurrency_key: how many of its jobs run at the same time, or start in a time; key '*'
---: sets the limit of each key without its own; without max_running and rate removes the limit
+--: set the limit of a queue or of a concurrency_key: how many of its jobs may run at the same time, or start per interval;
+--: the key '*' sets the limit for all keys that have no limit of their own; a call without max_running and rate removes the
+--: limit
 CREATE FUNCTION jobq_set_limit(
         queue text,
         key text DEFAULT NULL,

@@ -12,8 +12,8 @@ CREATE FUNCTION jobq_explain_queue(queue text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: how this session accesses the rows of jobq.jobs, by sql or direct, and why; 'not allowed' means that jobq.access is direct
---: but must not be, so that every call fails
+--: whether this session accesses the rows of jobq.jobs with SQL or directly, and why; allowed is false if jobq.access
+--: requires direct access but the table needs SQL, so that every call fails
 CREATE FUNCTION jobq_access()
     RETURNS TABLE (way text, reason text, allowed boolean)
     AS 'MODULE_PATHNAME'

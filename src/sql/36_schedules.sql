@@ -53,7 +53,8 @@ CREATE FUNCTION jobq_resume_schedule(name text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue the job of a schedule now; returns its id, or NULL if overlap forbids it because the last job has not finished
+--: enqueue the job of a schedule now; returns its id, or NULL if the last job has not finished and overlap is
+--: not allowed
 CREATE FUNCTION jobq_run_schedule(name text)
     RETURNS bigint
     AS 'MODULE_PATHNAME'

@@ -15,7 +15,7 @@ CREATE FUNCTION jobq_set_handler(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: remove the handler of a kind; a job that it is running completes; returns false if there was none
+--: remove the handler of a kind; a job that it is running completes; returns false if the kind had no handler
 CREATE FUNCTION jobq_drop_handler(queue text, kind text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'

@@ -1,13 +1,13 @@
 -- The shard of a cluster that this database is.
 
---: make this database a shard whose number is part of its job ids; fails if it has jobs with other ids; returns false if it
---: was that shard already
+--: make this database a shard whose number is part of its job ids; fails if the database has jobs with other ids; returns
+--: false if the database already has this number
 CREATE FUNCTION jobq_set_shard(shard_id integer)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: the number of the shard that this database is, which each job id contains (id % 1024); NULL if it is none
+--: the shard number of this database, which each of its job ids contains (id % 1024); NULL if the database is not a shard
 CREATE FUNCTION jobq_shard_id()
     RETURNS integer
     AS 'MODULE_PATHNAME'

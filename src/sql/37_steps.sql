@@ -6,15 +6,15 @@ CREATE FUNCTION jobq_step(job_id bigint, lease bigint, name text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: save the result of a step, once; returns saved, kept if it has a result already, or lost; with must_hold raises JQ001
---: instead of lost
+--: save the result of a step; returns saved, or kept if the step already has a result, which stays; if the lease is lost,
+--: returns lost or, with must_hold, raises JQ001
 CREATE FUNCTION jobq_step_done(job_id bigint, lease bigint, name text, result jsonb DEFAULT NULL, must_hold boolean DEFAULT true)
     RETURNS TABLE (state text, result jsonb)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue child jobs, once; they are kept until their parent has finished; returns saved or kept, raises JQ001 if the lease
---: is lost
+--: enqueue child jobs as a step, so that a retry does not enqueue them again; finished children are not pruned before their
+--: parent has finished; returns saved, or kept if the step was saved before; raises JQ001 if the lease is lost
 CREATE FUNCTION jobq_spawn(job_id bigint, lease bigint, name text, specs jsonb)
     RETURNS TABLE (state text, job_ids bigint[])
     AS 'MODULE_PATHNAME'
@@ -32,7 +32,7 @@ CREATE FUNCTION jobq_retry_from(job_id bigint, step text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: return a job to its queue until a time; returns waiting, or ready if that time has come, or cancelled or lost
+--: return a job to its queue until a time; returns waiting, ready if the time has come, cancelled, or lost
 CREATE FUNCTION jobq_sleep(job_id bigint, lease bigint, name text, delay interval DEFAULT NULL, until timestamptz DEFAULT NULL)
     RETURNS text
     AS 'MODULE_PATHNAME'
@@ -45,8 +45,8 @@ CREATE FUNCTION jobq_await(job_id bigint, lease bigint, event text, timeout inte
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: return a job to its queue until all or any of other jobs have finished; returns waiting, ready or timeout with their
---: results, cancelled, or lost
+--: return a job to its queue until all or any of the given jobs have finished; returns waiting, ready or timeout with the
+--: results of these jobs, cancelled, or lost
 CREATE FUNCTION jobq_await_jobs(job_id bigint, lease bigint, ids bigint[], name text, mode text DEFAULT 'all', timeout interval DEFAULT NULL)
     RETURNS TABLE (state text, results jsonb)
     AS 'MODULE_PATHNAME'

@@ -12,7 +12,8 @@ CREATE FUNCTION jobq_prometheus()
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: reset the totals and histograms of this database; returns the time of the reset, or NULL without totals
+--: reset the totals and histograms of this database; returns the time of the reset, or NULL if jobq does
+--: not keep totals, because it is not preloaded
 CREATE FUNCTION jobq_reset_metrics()
     RETURNS timestamptz
     AS 'MODULE_PATHNAME'

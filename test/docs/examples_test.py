@@ -39,7 +39,7 @@ PAGES = {
 REFERENCE = """
 | **workers** | | |
 | [`jobq_a`](#jobq_a) | does a, or `b` | operators |
-| **who owns the extension** | | |
+| **the owner of the extension** | | |
 | [`jobq_c`](#jobq_c) | does c | |
 ### jobq_a
 
@@ -53,7 +53,7 @@ CALL jobq_c()
 ```
 """
 CATALOGUE = {"jobq_a": "workers, operators", "jobq_c": ""}
-UNLIKE = (("`jobq_a`](#jobq_a", "`jobq_b`](#jobq_b"), (" operators |", "|"), ("| **who owns the extension** | | |\n", ""),
+UNLIKE = (("`jobq_a`](#jobq_a", "`jobq_b`](#jobq_b"), (" operators |", "|"), ("| **the owner of the extension** | | |\n", ""),
           ("CALL jobq_c", "CALL jobq_a"), ("### jobq_c", "## jobq_c"))
 
 

@@ -27,7 +27,7 @@ def callers(page):
     found, group = {}, ""
     for line in page.splitlines():
         if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
-            group = {"all of these": ", ".join(KINDS), "who owns the extension": ""}.get(heading[1], heading[1])
+            group = {"all profiles": ", ".join(KINDS), "the owner of the extension": ""}.get(heading[1], heading[1])
         elif row := re.match(r"\| \[`(jobq_\w+)`\]\(#\1\) \|.*\|([a-z, ]*)\|$", line):
             found[row[1]] = ", ".join(filter(None, (group, row[2].strip())))
     return found
