@@ -1,4 +1,5 @@
-"""Tasks of Django on jobq, the job queue in PostgreSQL: enqueued on Django's connection, so a part of its transaction."""
+"""Runs Django tasks on jobq, the job queue in PostgreSQL. Enqueues use Django's connection, so each enqueue is part of its
+transaction."""
 
 from .task import Task, task
 

@@ -1,4 +1,4 @@
-"""The database of the queue, and how a worker connects to it."""
+"""Selects the database of the queue, and makes the parameters with which a worker connects to it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg import pq
 
-# libpq's names of what Django calls otherwise.
+# libpq's names for settings that have other names in Django.
 _RENAMED = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 
 def alias() -> str:
-    """The setting JOBQ_DATABASE."""
+    """Returns the database alias in the setting JOBQ_DATABASE."""
     return str(getattr(settings, "JOBQ_DATABASE", DEFAULT_DB_ALIAS))
 
 
 def connection(using: Optional[str] = None) -> Any:
-    """Django's own, of this thread."""
+    """Returns Django's connection for the current thread."""
     found = connections[using or alias()]
     if found.vendor != "postgresql":
         raise ImproperlyConfigured(f"database {found.alias!r} is not a PostgreSQL database; set JOBQ_DATABASE to the database of jobq")
@@ -27,7 +27,7 @@ def connection(using: Optional[str] = None) -> Any:
 
 
 def worker_parameters(using: Optional[str] = None) -> Dict[str, Any]:
-    """Of psycopg.connect(), from DATABASES. What of OPTIONS is for Django or its driver is left out."""
+    """Returns the parameters of psycopg.connect() from DATABASES, without the OPTIONS that only Django or its driver understands."""
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     said = connection(using).settings_dict
     found = {name: value for name, value in said.get("OPTIONS", {}).items() if name in known}

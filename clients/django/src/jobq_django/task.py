@@ -1,4 +1,4 @@
-"""Functions that are enqueued, and called by a worker."""
+"""Tasks: functions that are enqueued as jobs, and that a worker calls."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def task(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] =
          atomic: bool = False, **options: Any) -> Any:
     """Makes a function a task: @task, or @task(queue="mails", max_attempts=5).
 
-    name       the job's kind; without, MODULE.FUNCTION
-    takes_job  the first argument of the function is the jobq.Job: check(), set_progress() ...
-    atomic     the function and the completion of its job are one transaction of Django's: exactly once in this database
-    options    parameters of jobq_enqueue. A function among them is called with the arguments of the call"""
+    name       kind of the task's jobs; default: MODULE.FUNCTION
+    takes_job  passes the jobq.Job, with check(), set_progress() and so on, as the first argument of the function
+    atomic     runs the function and completes its job in one Django transaction, so that its writes in this database happen exactly once
+    options    parameters of jobq_enqueue; a function among them is called with the arguments of each enqueue, and returns the value"""
     if function is None:
         return functools.partial(task, name=name, takes_job=takes_job, atomic=atomic, **options)
     if inspect.iscoroutinefunction(function):
@@ -48,25 +48,25 @@ class Task:
     database: Optional[str] = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function, without a job."""
+        """Calls the function directly, without a job."""
         return self.function(*args, **kwargs)
 
     def using(self, *, database: Optional[str] = None, **options: Any) -> "Task":
-        """The same task with other options."""
+        """Returns the same task with other options."""
         return replace(self, options={**self.options, **_checked(options)}, database=database or self.database)
 
     def enqueue(self, *args: Any, **kwargs: Any) -> int:
-        """The id of the job, which is part of the transaction that is open on Django's connection."""
+        """Enqueues the task on Django's connection, as part of its open transaction, and returns the job's ID."""
         spec = self.spec(*args, **kwargs)
         return jobq.enqueue(connection(self.database), spec.pop("queue", "default"), spec.pop("payload"), **spec)
 
     def spec(self, *args: Any, **kwargs: Any) -> Dict[str, Any]:
-        """For jobq.enqueue_jobs(), which enqueues many in one statement."""
+        """Returns the job as an object for jobq.enqueue_jobs(), which enqueues many jobs in one statement."""
         options = {key: value(*args, **kwargs) if callable(value) else value for key, value in self.options.items()}
         return {"kind": self.name, "payload": {"args": list(args), "kwargs": kwargs}, **options}
 
     def perform(self, job: jobq.Job) -> Any:
-        """What a worker calls."""
+        """Runs the task for a job. The worker calls this."""
         payload = job.payload if isinstance(job.payload, dict) else {}
         args, kwargs = payload.get("args", []), payload.get("kwargs", {})
         call = functools.partial(self.function, *([job] if self.takes_job else []), *args, **kwargs)

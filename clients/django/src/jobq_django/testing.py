@@ -1,4 +1,4 @@
-"""For tests: runs what has been enqueued, in the test's own transaction."""
+"""Runs enqueued tasks in tests, in the test's own transaction."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .worker import handlers
 
 
 def drain(queue: str = "default", *, now: Optional[datetime] = None, using: Optional[str] = None) -> List[Ended]:
-    """Runs tasks one by one, here, until none is claimable: in a TestCase, too. now is the clock: jobs and retries that are due
-    by then run, too. What an attempt has written is rolled back when it fails."""
+    """Runs tasks one by one in the calling thread until none is claimable. Also works inside a TestCase. now sets the clock: jobs
+    and retries that are due by then also run. If an attempt fails, its writes are rolled back."""
     def in_savepoint(perform: Callable[[jobq.Job], Any]) -> Callable[[jobq.Job], Any]:
         def call(job: jobq.Job) -> Any:
             with transaction.atomic(using=using or alias()):

@@ -1,4 +1,4 @@
-"""A worker that calls tasks, in threads with connections of Django's."""
+"""A worker that runs tasks in threads. The threads use Django's connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .task import Task, registry
 
 
 def make_worker(using: Optional[str] = None, **options: Any) -> jobq.Worker:
-    """Of all tasks that have been imported. Its own connections, for claims and heartbeats, are psycopg's."""
+    """Returns a worker for all tasks that have been imported. For claims and heartbeats, the worker opens its own psycopg
+    connections."""
     return jobq.Worker(handlers=handlers(using, apart), connect_options=worker_parameters(using), **options)
 
 
@@ -27,7 +28,7 @@ def _of(task: Task, using: Optional[str]) -> Task:
 
 
 def apart(perform: Callable[[jobq.Job], Any]) -> Callable[[jobq.Job], Any]:
-    """As Django does before and after a request: connections that are broken or too old are closed."""
+    """Wraps perform so that broken or expired connections are closed before and after each job, as Django does for each request."""
     def call(job: jobq.Job) -> Any:
         reset_queries()
         close_old_connections()

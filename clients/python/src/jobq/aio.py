@@ -1,5 +1,5 @@
-"""A worker whose handlers are coroutines, in the event loop of its caller. What claims and heartbeats runs in threads, as for
-plain functions: a handler that blocks the loop loses no lease."""
+"""A worker whose handlers are coroutines in the event loop of the caller. Claims and heartbeats run in threads, as in Worker, so
+a handler that blocks the event loop does not lose its lease."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ AsyncHandler = Callable[["AsyncJob"], Awaitable[Any]]
 
 
 class AsyncJob(BaseJob):
-    """What a handler is given. A cancellation, a lost lease and the end of the grace cancel its task: await raises
-    asyncio.CancelledError, and job.cancelled says why."""
+    """The job that a handler receives. If the job is canceled, its lease is lost, or the worker's grace period ends, the
+    handler's task is canceled: await raises asyncio.CancelledError, and job.cancelled contains the reason."""
 
     def __init__(self, row: statements.Row, connections: "AsyncConnections", heartbeat_timeout: Optional[float] = None) -> None:
         super().__init__(row, heartbeat_timeout)
@@ -33,7 +33,8 @@ class AsyncJob(BaseJob):
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """A connection of its own, in autocommit mode. Those of ended handlers are used again."""
+        """Provides the handler with its own connection in autocommit mode, reusing the connection of a finished handler if
+        possible."""
         connection = await self._connections.take()
         try:
             yield connection
@@ -42,20 +43,20 @@ class AsyncJob(BaseJob):
 
     @contextlib.asynccontextmanager
     async def completing(self, result: Any = None) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """As Job.completing()."""
+        """Completes the job together with the block's SQL. See Job.completing()."""
         with self._completed_with(result):
             async with self.connection() as connection, connection.transaction():
                 yield connection
                 await self.complete_in(connection, self.result)
 
     async def complete_in(self, connection: Any, result: Any = None) -> None:
-        """As Job.complete_in()."""
+        """Completes the job in the caller's transaction. See Job.complete_in()."""
         call = self._completion(result)
         with self._completed_in():
             await arun_on(connection, *call)
 
     async def step(self, name: str, function: Callable[[psycopg.AsyncConnection[Any]], Awaitable[Any]]) -> Any:
-        """As Job.step()."""
+        """Runs a step once and saves its result. See Job.step()."""
         async with self.connection() as connection:
             done, result = self._step_result(*await self._ask(connection, *self._step(name)))
             if done:
@@ -65,22 +66,22 @@ class AsyncJob(BaseJob):
                     return (await self._ask(connection, *self._step_done(name, await function(connection))))[1]
 
     async def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
-        """As Job.sleep()."""
+        """Suspends the job until a time. See Job.sleep()."""
         async with self.connection() as connection:
             self._ready(*await self._ask(connection, *self._sleep(name, delay, until)))
 
     async def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
-        """As Job.wait_for()."""
+        """Suspends the job until a signal arrives. See Job.wait_for()."""
         async with self.connection() as connection:
             return self._ready(*await self._ask(connection, *self._await(event, timeout, name)))
 
     async def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
-        """As Job.wait_for_jobs()."""
+        """Suspends the job until other jobs finish. See Job.wait_for_jobs()."""
         async with self.connection() as connection:
             return self._ready(*await self._ask(connection, *self._await_jobs(ids, name, mode, timeout)))
 
     async def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
-        """As Job.spawn()."""
+        """Enqueues jobs once, even if the job is retried. See Job.spawn()."""
         with self._lease_held():
             async with self.connection() as connection:
                 return list((await self._ask(connection, *self._spawn(name, specs)))[1])
@@ -93,7 +94,7 @@ class AsyncJob(BaseJob):
 
 
 class AsyncConnections:
-    """Those of the handlers."""
+    """The connections of the handlers."""
 
     def __init__(self, conninfo: connect.Conninfo, options: Mapping[str, Any], name: str) -> None:
         self.conninfo, self.options, self.name = conninfo, options, name
@@ -124,8 +125,9 @@ class AsyncConnections:
 
 
 class AsyncWorker(BaseWorker[AsyncHandler]):
-    """Serves one queue. handlers: a coroutine function for each kind; or register them with @worker.handler("kind"). A plain function
-    will do, too: what it returns is awaited where it can be, and else the result; meanwhile it blocks the loop."""
+    """Serves one queue. handlers maps each kind to a coroutine function; @worker.handler("kind") registers a handler, too. Plain
+    functions also work: an awaitable that they return is awaited, and any other return value is the result. A plain function
+    blocks the event loop while it runs."""
 
     def _set_up(self, name: str) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -134,26 +136,27 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         self._connections = AsyncConnections(self.conninfo, self.connect_options, name)
 
     async def start(self) -> None:
-        """Connects, and works in the running loop until stop(). Signals are the caller's."""
+        """Connects and starts working in the running event loop, until stop() is called. Installs no signal handlers."""
         core = self._new_core()
-        over = asyncio.Event()   # of this start: one that was cancelled may still be about to end
+        over = asyncio.Event()   # per start: an earlier start that was canceled may set its own event later
         self._loop, self._over = asyncio.get_running_loop(), over
         core.when_over = lambda: self._call(over.set)
-        self._core = core   # its threads use it at once
+        self._core = core   # before start(), because the threads use it at once
         try:
             await self._loop.run_in_executor(None, core.start)
         except BaseException:
             self._core = None
-            core.hand.stop()   # where it was cancelled, its threads begin nevertheless
+            core.hand.stop()   # start() was canceled, but its threads may still start
             raise
         self._started()
 
     async def join(self, timeout: Optional[float] = None) -> bool:
-        """Until it has stopped; whether it has. An error that ended it is thrown."""
+        """Waits until the worker has stopped, at most timeout seconds. Returns whether it has stopped, and raises the error that
+        ended it."""
         if self._core is None or self._over is None:
             return True
         try:
-            if not self._over.is_set():   # wait_for() looks at nothing when there is no time
+            if not self._over.is_set():   # asyncio.wait_for() does not check the event if the timeout is 0
                 await asyncio.wait_for(self._over.wait(), timeout)
         except asyncio.TimeoutError:
             return False
@@ -163,11 +166,11 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         return True
 
     async def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-        """Works until one of the signals; for sys.exit(). 0: everything has been reported. A cancellation stops it as a signal does, and
-        is thrown when all has ended."""
+        """Works until one of the signals arrives, and returns the exit status: 0 if everything has been reported. A cancellation
+        stops the worker like a signal; CancelledError is raised after the worker has stopped."""
         return await run_all([self], signals)
 
-    # ---- called by the thread that claims
+    # ---- called by the claiming thread
 
     def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> AsyncJob:
         return AsyncJob(row, self._connections, heartbeat_timeout)
@@ -177,10 +180,10 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):   # a loop that has been closed
+        with contextlib.suppress(RuntimeError):   # if the loop has been closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    # ---- in the loop
+    # ---- in the event loop
 
     def _create_task(self, job: AsyncJob, core: Core) -> None:
         task = asyncio.ensure_future(self._handle(job, core))
@@ -192,7 +195,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
                 task.cancel()
 
         job._when_stopped = lambda: self._call(cancel)
-        if job.cancelled is not None:   # behind its first step: a task that is cancelled before that never runs
+        if job.cancelled is not None:   # after the task's first step, because a task that is canceled before it never runs
             asyncio.get_running_loop().call_soon(cancel)
 
     async def _handle(self, job: AsyncJob, core: Core) -> None:
@@ -202,14 +205,14 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
                     value: Any = self._handler_of(job)(job)
                     attempt.value = await value if inspect.isawaitable(value) else value
                 ended = attempt.outcome
-        except BaseException as error:   # noqa: B902: of the tracer, or a cancellation before the handler has begun
+        except BaseException as error:   # noqa: B902: from the tracer, or a cancellation before the handler has started
             ended = outcome.of_error(error, job.cancelled, job.ended)
         core.job_ended(job, ended)
 
 
 async def run_all(workers: Sequence[AsyncWorker], signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-    """As AsyncWorker.run(). A worker that cannot start, or that ends with an error, stops the others, which have their grace; then its
-    error is thrown."""
+    """Runs several workers as AsyncWorker.run() does. If a worker cannot start or ends with an error, the others stop gracefully,
+    and then the error is raised."""
     loop = asyncio.get_running_loop()
     end = RunsEnd(workers)
     started: List[AsyncWorker] = []

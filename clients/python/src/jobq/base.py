@@ -1,5 +1,4 @@
-"""A worker, as far as it is the same with threads and with asyncio: its options and handlers, what it starts with and how long its
-end may take."""
+"""Parts of a worker that are the same with threads and with asyncio: options, handlers, start, and the time limits at its end."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ class BaseWorker(Generic[Handler]):
     def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
                  conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
                  trace_as_child: bool = False, heartbeat_process: bool = True, **options: Any) -> None:
-        """heartbeat_process: another process sends the heartbeats of jobs when a handler blocks this one by holding the GIL."""
+        """heartbeat_process: a separate process sends the heartbeats while a handler blocks this process by holding the GIL."""
         self.options = Options(queue=queue, **options)
         self.handlers: Dict[str, Handler] = {}
         for kind, function in dict(handlers or {}).items():
@@ -38,7 +37,7 @@ class BaseWorker(Generic[Handler]):
         self._set_up(f"jobq {queue} {self.options.worker_id} handler")
 
     def _set_up(self, name: str) -> None:
-        """name: of the connections of its handlers."""
+        """Prepares the worker. name is the application name of the handlers' connections."""
         raise NotImplementedError
 
     def handler(self, kind: str) -> Callable[[Handler], Handler]:
@@ -53,16 +52,16 @@ class BaseWorker(Generic[Handler]):
         self.handlers[kind] = function
 
     def stop(self) -> None:
-        """No claims any more; handlers have their grace. Called again: the grace is over."""
+        """Stops claiming. Handlers may continue for the grace period. A second call ends the grace period."""
         if self._core is not None:
             self._core.stop()
 
     @property
     def left_handlers(self) -> bool:
-        """Whether some were given up when the grace was over, and still run."""
+        """Returns whether handlers that were given up when the grace period ended are still running."""
         return self._core is not None and bool(self._core.hand.running)
 
-    # ---- the beginning and the end
+    # ---- start and end
 
     def _new_core(self) -> Core:
         if self._core is not None:
@@ -78,7 +77,8 @@ class BaseWorker(Generic[Handler]):
                  "" if "" in self.handlers else ", and jobs without a kind,")
 
     def _time_to_end(self, first: bool) -> float:
-        """From a signal on, in seconds, the first one or another, until nobody waits for the server any more."""
+        """Returns the maximum number of seconds from a signal until the worker stops waiting for the server. first: whether it is
+        the first signal."""
         grace = float(self.options.grace) if first else 0.0  # type: ignore[arg-type]
         return grace + LAST_LOOK + 2 * LAST_REPORTS
 
@@ -97,7 +97,7 @@ class BaseWorker(Generic[Handler]):
         job.must_be_readable()
         return self.handlers[job.kind]
 
-    # ---- called by the thread that claims
+    # ---- called by the claiming thread
 
     def _begin(self, row: Mapping[str, Any]) -> BaseJob:
         return self._make_job(row, self.options.heartbeat_timeout)  # type: ignore[arg-type]
@@ -106,22 +106,24 @@ class BaseWorker(Generic[Handler]):
         raise NotImplementedError
 
     def _run(self, job: BaseJob, core: Core) -> None:
-        """core: the job's, which is told of its end, though this worker may have been given up meanwhile."""
+        """Runs the job's handler. core: receives the outcome, even if this worker has been given up and started again in the
+        meantime."""
         raise NotImplementedError
 
 
 class RunsEnd:
-    """How workers of one process end together: by signals, the second of which ends the grace, or by the error of one of them."""
+    """Ends the workers of a process together: after signals, of which the second ends the grace period, or after an error of one
+    worker."""
 
     def __init__(self, workers: Sequence["BaseWorker[Any]"]) -> None:
         self.workers = workers
-        self.error: Optional[BaseException] = None   # the error of a worker that could not start
-        self.deadline: Optional[float] = None        # when the process ends even if the server has not answered
-        self._asked: List["BaseWorker[Any]"] = []    # those that stop
+        self.error: Optional[BaseException] = None   # error of a worker that could not start
+        self.deadline: Optional[float] = None        # time at which the process ends even if the server has not answered
+        self._asked: List["BaseWorker[Any]"] = []    # workers that have been asked to stop
         self._has_signal = False
 
     def look(self) -> None:
-        """Stops the others if one has failed."""
+        """Stops the other workers if one has failed."""
         if self.error is not None or any(worker._core is not None and worker._core.error is not None for worker in self.workers):
             self._stop_the_others()
 
@@ -135,7 +137,7 @@ class RunsEnd:
             self._stop_the_others()
 
     def _stop_the_others(self) -> None:
-        """Those that stop already keep their grace."""
+        """Stops the other workers. Workers that are stopping already keep their grace period."""
         for worker in self.workers:
             if worker not in self._asked:
                 self._asked.append(worker)
@@ -148,14 +150,14 @@ class RunsEnd:
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether a call of it certainly does nothing but make a coroutine. Other functions may return one, too."""
+    """Returns whether a call of the function certainly only creates a coroutine. Other functions may return one, too."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))
 
 
 def plain_result(kind: str, value: Any) -> Any:
-    """What a handler has returned where nobody awaits it."""
+    """Returns the handler's return value, or raises if the value must be awaited, because this worker awaits nothing."""
     if not inspect.isawaitable(value):
         return value
     if inspect.iscoroutine(value):
@@ -164,7 +166,8 @@ def plain_result(kind: str, value: Any) -> Any:
 
 
 class Attempt:
-    """What comes of a handler's call, which is made within it, and what it returns assigned to value."""
+    """Context manager around a handler's call that determines the outcome. The caller assigns the handler's return value to
+    value."""
 
     def __init__(self, job: BaseJob, span: tracing.Span, collisions: Collisions) -> None:
         self.job, self.span, self.collisions = job, span, collisions
@@ -181,4 +184,4 @@ class Attempt:
             self.outcome = of_error(error, self.job.cancelled, self.job.ended)
         self.outcome = self.collisions.decide(self.job.id, self.outcome)
         self.span.ended(self.outcome, error)
-        return True   # what a handler throws is its job's
+        return True   # the handler's exception becomes the job's outcome

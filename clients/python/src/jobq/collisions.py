@@ -1,5 +1,5 @@
-"""Jobs whose transactions collided with others (40001, 40P01). They are given back without counting the attempt, a bounded number of
-times in a row. No server."""
+"""Jobs whose transactions collided with other transactions (SQLSTATE 40001, 40P01). They are given back without counting the
+attempt, but only a limited number of times in a row. Needs no server."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import replace
 
 from .outcome import FAIL, RELEASE, VERIFY, Outcome
 
-MOST = 10          # collisions in a row
-REMEMBERED = 1000  # jobs
+MOST = 10          # maximum number of collisions in a row
+REMEMBERED = 1000  # maximum number of jobs that are remembered
 
 
 class Collisions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: OrderedDict[int, int] = OrderedDict()   # collisions by job, the job that collided last at the end
+        self._counts: OrderedDict[int, int] = OrderedDict()   # number of collisions of each job, the latest job last
 
     def decide(self, job_id: int, outcome: Outcome) -> Outcome:
-        """What is reported of an attempt with this outcome."""
+        """Returns the outcome to report for an attempt that had this outcome."""
         if outcome.what == VERIFY:
-            return outcome   # the server knows what it was
+            return outcome   # the server knows the outcome
         with self._lock:
             count = self._counts.pop(job_id, 0) + 1
             if outcome.what != FAIL or not outcome.collision or count > MOST:

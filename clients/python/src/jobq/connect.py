@@ -1,4 +1,4 @@
-"""Connections: how they are opened, which errors end them, and those that handlers use in turn."""
+"""Opens connections, classifies their errors, and keeps the idle connections of handlers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from psycopg.conninfo import conninfo_to_dict
 
 Conninfo = Union[str, Callable[[], str]]
 
-# A pooler may hand each statement to another server connection, and older ones know no prepared statements.
+# No prepared statements, because a pooler may send each statement to another server connection, and older poolers do not support
+# prepared statements.
 DEFAULTS: Dict[str, Any] = {
     "client_encoding": "utf8", "connect_timeout": 10, "keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10,
     "keepalives_count": 3, "tcp_user_timeout": 30000,
 }
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 NEW_CONNECTION_CLASSES = ("08", "53", "57", "58")
-CANCELED = "57014"   # the statement, by a timeout or a request
+CANCELED = "57014"   # the statement was canceled by a timeout or a request
 AGAIN = ("40001", "40P01", "55P03", CANCELED)
 READ_ONLY = "25006"
 IDLE_UNSEEN = 1.0
 
 
 def arguments(conninfo: Conninfo, given: Mapping[str, Any], name: str) -> Dict[str, Any]:
-    """Of psycopg.connect(): what the caller gives, over our defaults."""
+    """Returns the parameters of psycopg.connect(): the caller's, and defaults for the others."""
     text = conninfo() if callable(conninfo) else conninfo
     said = conninfo_to_dict(text)
     defaults = {key: value for key, value in DEFAULTS.items() if key not in said}
@@ -34,7 +35,7 @@ def arguments(conninfo: Conninfo, given: Mapping[str, Any], name: str) -> Dict[s
 
 
 def is_broken(error: BaseException, connection: Optional[Any] = None) -> bool:
-    """Whether it takes another connection."""
+    """Returns whether the error requires a new connection."""
     if connection is not None and connection.closed:
         return True
     if not isinstance(error, psycopg.Error):
@@ -46,17 +47,17 @@ def is_broken(error: BaseException, connection: Optional[Any] = None) -> bool:
 
 
 def is_again(error: BaseException) -> bool:
-    """Whether the same statement may succeed next time."""
+    """Returns whether the same statement may succeed if it is repeated."""
     return isinstance(error, psycopg.Error) and error.sqlstate in AGAIN
 
 
 def pause_after(failures: int, longest: float = LONGEST_PAUSE) -> float:
-    """How long to wait before the next try, after so many: twice as long each time, with jitter."""
+    """Returns the seconds to wait after this number of failures in a row: each pause is twice as long, with jitter."""
     return min(FIRST_PAUSE * 2.0 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1.0)
 
 
 class Pause:
-    """Before tries of the same thing, until it works."""
+    """Pauses before each retry of an operation until the operation succeeds."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -73,13 +74,14 @@ Connection = TypeVar("Connection")
 
 
 class Idle(Generic[Connection]):
-    """Connections that no handler uses. Those used last are taken first, so that the others grow old together."""
+    """Connections that no handler uses. The most recently used connection is taken first, so that the rest age together."""
 
     def __init__(self) -> None:
         self.all: List[tuple[float, Connection]] = []
 
     def take(self) -> Optional[tuple[bool, Connection]]:
-        """And whether it has been out of sight for so long that it may have broken."""
+        """Returns a connection, and whether it has been idle so long that it may be broken. Returns None if no connection is
+        idle."""
         if not self.all:
             return None
         since, connection = self.all.pop()

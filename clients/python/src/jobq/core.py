@@ -1,5 +1,5 @@
-"""What a worker does besides running handlers: one thread claims and waits, one heartbeats and reports. Both kinds of
-worker, with threads and with asyncio, hand it what came of their jobs."""
+"""Everything a worker does except running handlers. One thread claims and waits; another thread sends heartbeats and reports.
+Both Worker and AsyncWorker pass the outcomes of their jobs to this class."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from .pace import SHORT_WAIT, Pace
 from .parameters import interval
 
 FIRST_POLL = 0.05
-LOOK_EVERY = 600.0   # seconds between looks for jobs of other kinds
-MOST_STARTS = 5   # of the heartbeat process
+LOOK_EVERY = 600.0   # seconds between checks for jobs of other kinds
+MOST_STARTS = 5   # maximum number of starts of the heartbeat process
 NOT_PRELOADED = "55000"
 log = logging.getLogger("jobq")
 
 
 class Broken(Exception):
-    """The connection is gone, and has been closed."""
+    """The connection is broken and has been closed."""
 
 
 class Core:
     def __init__(self, options: Options, kinds: Sequence[str], conninfo: connect.Conninfo, connect_options: Mapping[str, Any],
                  begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob, "Core"], None],
                  heartbeat_process: bool = True) -> None:
-        """begin makes a job of a row, run starts its handler; both are called by the thread that claims."""
+        """begin makes a job from a row, and run starts the job's handler. The claiming thread calls both."""
         self.heartbeat_process = heartbeat_process and os.name == "posix"
         self.options, self.kinds = options, sorted(kinds)
         self.conninfo, self.connect_options = conninfo, connect_options
@@ -60,7 +60,7 @@ class Core:
                          for name, target in (("claims", self._claim_all), ("beats", self._beat_all))]
 
     def start(self) -> None:
-        """The first connections must work."""
+        """Connects and starts the threads. Raises an error if the first connections fail."""
         try:
             self._claims.open()
             beats = self._beats.open()
@@ -84,9 +84,9 @@ class Core:
             if self.heartbeat_process:
                 self.hand.cover = Cover(4 * self.options.slots, self.arguments())
                 self._keep_covered(self.hand.cover)
-            beats_thread.start()   # first: nothing is claimed that nobody heartbeats
+            beats_thread.start()   # started first, so that no job is claimed without heartbeats
             claims.start()
-        except BaseException:   # no thread can be made
+        except BaseException:   # the thread could not be started
             self.hand.stop()
             self.hand.no_more_claims()
             self._claims.close()
@@ -96,7 +96,7 @@ class Core:
             raise
 
     def arguments(self) -> Dict[str, Any]:
-        """Of connections for claims and heartbeats."""
+        """Returns the parameters of the connections for claims and heartbeats."""
         return connect.arguments(self.conninfo, self.connect_options, f"jobq {self.options.queue} {self.options.worker_id}")
 
     def _keep_covered(self, cover: Cover) -> None:
@@ -120,13 +120,13 @@ class Core:
 
     @staticmethod
     def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
-        """Whether a pooler is in between: the process ID that it tells the client is one of its own."""
+        """Returns whether the connection passes through a pooler, which tells the client a process ID other than the server's."""
         with connection.cursor(row_factory=tuple_row) as cursor:
             row = cursor.execute("SELECT pg_backend_pid()").fetchone()
         return row is not None and row[0] != connection.info.backend_pid
 
     def answered(self, seconds: float) -> None:
-        """Called after each answer but that of a wait."""
+        """Notes how long the server took for an answer. Called after every statement except waits."""
         if not self.pace.is_late(seconds, self._heartbeat_interval) or not self.pace.late():
             return
         log.log(logging.INFO if self.has_warned else logging.WARNING,
@@ -165,25 +165,25 @@ class Core:
         self.hand.ended(job, outcome)
 
     def _log_lost(self, job: BaseJob) -> None:
-        """Once, whether a heartbeat, a report or the handler's own transaction has found it."""
+        """Logs a lost lease once, whether a heartbeat, a report, or the handler's own transaction found it."""
         if job.loss_is_logged:
             return
         job.loss_is_logged = True
         log.warning("%s: job %d of kind %r, attempt %d: the lease is lost", self.options.worker_id, job.id, job.kind, job.attempt)
 
     def _fail(self, error: BaseException, hurry: bool = True) -> None:
-        """hurry: also ends a grace that has begun."""
+        """Ends the worker with an error. hurry: also ends a grace period that has begun."""
         self.error = error
         if hurry or not self.hand.stopping():
             self.hand.stop()
         self.when_failed()
 
-    # ---- the thread that claims
+    # ---- the claiming thread
 
     def _claim_all(self) -> None:
         try:
             self._claim_until_stopped()
-        except BaseException as error:   # noqa: B902: whatever it is, the worker must not go on without claims
+        except BaseException as error:   # noqa: B902: the worker must not continue without claims, whatever the error
             log.error("%s: claims have ended: %s", self.options.worker_id, error)
             self._fail(error)
         finally:
@@ -208,7 +208,7 @@ class Core:
                 if not connect.is_again(error):
                     raise
                 log.warning("%s: a claim is tried again: %s", self.options.worker_id, error)
-                self.hand.disconnected()   # what has ended meanwhile is reported by the other thread
+                self.hand.disconnected()   # jobs that ended in the meantime are reported by the other thread
                 self.hand.rest(self._claims.pause.take())
 
     def _claim(self, completions: List[Report], room: int) -> bool:
@@ -222,7 +222,7 @@ class Core:
             raise
         except psycopg.Error as error:
             again = connect.is_again(error)
-            # Which of them is refused, or whether it is the claim, turns out one by one.
+            # Report each completion alone to find out whether the server rejects one of them or the claim itself.
             self.hand.not_reported(completions, alone=not again)
             if again or not completions:
                 raise
@@ -236,7 +236,8 @@ class Core:
         return bool(rows)
 
     def _run(self, job: BaseJob) -> None:
-        """Where no thread can be made the job goes back, and so do those beside it: the worker stops."""
+        """Starts the handler. If no thread can be started, this job and the other claimed jobs are given back, and the worker
+        stops."""
         try:
             self.run(job, self)
         except RuntimeError as error:
@@ -245,7 +246,7 @@ class Core:
             self._fail(error, hurry=False)
 
     def _look_for_other_kinds(self) -> None:
-        """Says which kinds of waiting jobs this worker leaves to others, when there is something new to say."""
+        """Logs which kinds of waiting jobs this worker leaves to others, if that has changed."""
         now = time.monotonic()
         if now < self.look_at:
             return
@@ -280,7 +281,7 @@ class Core:
             self._wait_was_ended(error)
 
     def _wait_was_ended(self, error: psycopg.Error) -> None:
-        """As any wait ends. Why, is said once."""
+        """Treats a canceled wait like one that has ended, and logs the reason once."""
         if self.has_told_of_timeout:
             return
         self.has_told_of_timeout = True
@@ -288,13 +289,13 @@ class Core:
         log.warning("%s: the server canceled a wait because it cancels each statement after statement_timeout, which is %s for this role and database: %s",
                     self.options.worker_id, value, error)
 
-    # ---- the thread that heartbeats
+    # ---- the heartbeat thread
 
     def _beat_all(self) -> None:
         try:
             self._beat_until_over()
         except BaseException as error:   # noqa: B902
-            self._fail(error)   # no thread would send heartbeats for jobs that are claimed now
+            self._fail(error)   # without this thread, newly claimed jobs would get no heartbeats
             log.exception("%s: heartbeats have ended", self.options.worker_id)
         finally:
             self._beats.close()
@@ -329,7 +330,7 @@ class Core:
                 self._wake()
             self._report_all(beat.reports)
         finally:
-            self._heartbeat(beat)   # also where a report has found its connection broken: that may be its shard, which is away
+            self._heartbeat(beat)   # even if a report broke the connection, because perhaps only that report's shard is down
 
     def _wake(self) -> None:
         try:
@@ -339,13 +340,14 @@ class Core:
                 log.warning("%s: the wait could not be woken: %s", self.options.worker_id, error)
 
     def _heartbeat(self, beat: Beat) -> None:
-        """All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others."""
+        """Sends the heartbeats of all jobs together, and then progress job by job. If a shard is down, progress for it may fail,
+        which must not delay the heartbeats of other jobs."""
         try:
             if beat.jobs:
                 if self.hand.cover is not None:
                     self._keep_covered(self.hand.cover)
                 self._heartbeat_together(beat.jobs)
-        finally:   # broken, perhaps by one shard: the others take their progress
+        finally:   # even if the heartbeats failed, perhaps because one shard is down: other shards can accept progress
             for job in beat.progress:
                 if self.hand.goes_on(job):
                     self._heartbeat_with_progress(job)
@@ -384,7 +386,7 @@ class Core:
     # ---- reports
 
     def _report_all(self, reports: List[Report]) -> None:
-        """Takes from the list what has been reported."""
+        """Sends the reports, and removes each from the list when it is done."""
         for what in (COMPLETE, RELEASE):
             together = [report for report in reports if report[1].what == what and not report[1].alone]
             if together:
@@ -419,7 +421,8 @@ class Core:
         self.hand.reported(jobs)
 
     def _report_alone(self, job: BaseJob, outcome: Outcome) -> None:
-        if job.progress_is_new and job.ended is None and not job.committing:   # else its row may be locked
+        if job.progress_is_new and job.ended is None and not job.committing:   # otherwise an open transaction may have locked its
+                                                                               # row
             self._heartbeat_with_progress(job)
         next_try: Optional[Outcome] = outcome
         while next_try is not None:
@@ -428,7 +431,8 @@ class Core:
                 if not self._report(job, outcome):
                     self._find_out(job, outcome)
                 break
-            except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # the others: of a value that is no parameter
+            except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # all but psycopg.Error come from values that cannot
+                                                                                     # be converted to parameters
                 if connect.is_again(error):
                     self._collided([(job, outcome)], error)
                     return
@@ -437,7 +441,8 @@ class Core:
         self.hand.reported([job])
 
     def _collided(self, reports: List[Report], error: Exception) -> None:
-        """Somebody's transaction is in the way: they are sent again in a moment, while heartbeats go on."""
+        """Schedules the reports for another try, because a transaction of another session collided with them. Heartbeats
+        continue."""
         log.warning("%s: reports of jobs %s are sent again: %s", self.options.worker_id,
                     ", ".join(str(job.id) for job, _ in reports), error)
         self.hand.collided(reports)
@@ -456,8 +461,8 @@ class Core:
         return self._verify(job, outcome)
 
     def _verify(self, job: BaseJob, outcome: Outcome) -> bool:
-        """The handler completed the job in a transaction of its own: has that committed? One that it has left open is waited
-        for so briefly that no other job misses a heartbeat, and again (55P03)."""
+        """Finds out whether the transaction in which the handler completed the job has committed. If that transaction is still
+        open, the statement waits only briefly (55P03) and is repeated, so that no other job misses a heartbeat."""
         state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         if state in ("held", "cancel"):
             text = outcome.text or "the transaction that completed the job has not committed"
@@ -465,7 +470,7 @@ class Core:
         return is_finished(state)
 
     def _find_out(self, job: BaseJob, outcome: Outcome) -> None:
-        """The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection."""
+        """Marks the lease as lost, unless an earlier report of this worker ended the job and only its answer was lost."""
         try:
             state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         except psycopg.Error as error:
@@ -476,13 +481,14 @@ class Core:
 
 
 class _Line:
-    """A connection that is opened again when it is gone."""
+    """A connection that is opened again after it breaks."""
 
     def __init__(self, core: Core, name: str) -> None:
         self.core, self.name = core, name
         self.connection: Optional[psycopg.Connection[Any]] = None
         self.opened = 0
-        self.pause = connect.Pause()   # until a statement works: a server may let us in and refuse what is asked, as a standby does
+        self.pause = connect.Pause()   # until a statement succeeds, because a server such as a standby may accept the connection
+                                       # but reject statements
 
     def open(self) -> psycopg.Connection[Any]:
         if self.connection is not None:
@@ -490,7 +496,7 @@ class _Line:
         core = self.core
         try:
             self.connection = psycopg.connect(**core.arguments())
-        except Exception as error:   # also of a conninfo that is a function
+        except Exception as error:   # includes errors from a conninfo function
             if self.opened == 0:
                 raise
             log.warning("%s: no connection for %s, trying again: %s", core.options.worker_id, self.name, error)

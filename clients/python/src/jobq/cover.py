@@ -1,6 +1,7 @@
-"""Heartbeats for a worker whose interpreter is blocked: a handler in C that keeps the lock of the interpreter (GIL) stops all threads,
-including the one that heartbeats. Another process, which runs this file as a program, finds in shared memory which jobs the worker holds
-and when it sent the last heartbeat of each. It sends the heartbeats that are late, and ends with the worker."""
+"""Heartbeats for a worker whose interpreter is blocked. A handler in C that holds the global interpreter lock (GIL) stops all
+threads, including the heartbeat thread. A separate process, which runs this file as a program, reads from shared memory which
+jobs the worker holds and when the worker sent the last heartbeat of each. The process sends the heartbeats that are late, and
+ends with the worker."""
 
 from __future__ import annotations
 
@@ -16,23 +17,24 @@ import tempfile
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-ENTRY = struct.Struct("=qqdd")   # id, lease (0: free), seconds between heartbeats, time of the last heartbeat
-COUNT = struct.Struct("=q")      # heartbeats that the other process has sent
-LATE = 1.5                       # intervals: the worker sends a heartbeat after one, the server gives up after three
+ENTRY = struct.Struct("=qqdd")   # job ID, lease (0 if the entry is free), heartbeat interval in seconds, time of the last
+                                 # heartbeat
+COUNT = struct.Struct("=q")      # number of heartbeats that the separate process has sent
+LATE = 1.5                       # in intervals: the worker sends a heartbeat every interval, and the lease expires after three
 LOOK_EVERY = 0.5                 # seconds
 COMMAND = [sys.executable, "-I", "-S", __file__]
 
 
 class Cover:
-    """The worker's side. Its caller has a lock around hold(), drop() and beaten()."""
+    """The worker's side. The caller must hold a lock while it calls hold(), drop(), or beaten()."""
 
     def __init__(self, most: int, arguments: Mapping[str, Any]) -> None:
-        """most: jobs that are covered. arguments: of psycopg.connect()."""
+        """most: maximum number of jobs. arguments: parameters of psycopg.connect()."""
         self._file = tempfile.TemporaryFile()
         self._file.truncate(COUNT.size + most * ENTRY.size)
         self._table = mmap.mmap(self._file.fileno(), 0)
         self._free = list(range(most))
-        self._places: Dict[int, Tuple[int, int, float]] = {}   # by lease: place, id, interval
+        self._places: Dict[int, Tuple[int, int, float]] = {}   # lease -> entry, job ID, interval
         plain = {name: value for name, value in arguments.items() if isinstance(value, (str, int, float, type(None)))}
         self._told = json.dumps({"arguments": plain, "path": [os.path.abspath(directory) for directory in sys.path]}).encode()
         self._process: Optional[subprocess.Popen[bytes]] = None
@@ -55,7 +57,7 @@ class Cover:
             self._process.wait()
 
     def sent(self) -> int:
-        """Heartbeats that the process has sent since the last call."""
+        """Returns the number of heartbeats that the process has sent since the last call."""
         count: int = COUNT.unpack_from(self._table)[0]
         before, self._seen = self._seen, count
         return count - before
@@ -78,7 +80,7 @@ class Cover:
                 ENTRY.pack_into(self._table, COUNT.size + place * ENTRY.size, job_id, lease, interval, at)
 
 
-# ---- the other process, which loads what it needs for a connection when it needs one
+# ---- the separate process, which imports what a connection needs only when it connects
 
 class _Covering:
     HEARTBEAT = """WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
@@ -87,7 +89,7 @@ class _Covering:
     def __init__(self, descriptor: int, told: Mapping[str, Any]) -> None:
         self.table = mmap.mmap(descriptor, 0)
         self.told = told
-        self.last: Dict[int, float] = {}   # by lease: when this process sent its heartbeat
+        self.last: Dict[int, float] = {}   # lease -> time of the last heartbeat that this process sent
         self.connection: Any = None
 
     def late(self, now: float) -> List[Tuple[int, int]]:
@@ -118,13 +120,14 @@ class _Covering:
             except Exception:
                 if self.connection.closed:
                     raise
-                continue   # a transaction has locked the row: it is tried again
+                continue   # another transaction has locked the row: try again later
             self.last[lease] = time.monotonic()
             COUNT.pack_into(self.table, 0, COUNT.unpack_from(self.table)[0] + 1)
 
 
 def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):   # for the worker, which has its grace
+    for number in (signal.SIGTERM, signal.SIGINT):   # ignored, because the worker handles the signals and may use its grace
+                                                     # period
         signal.signal(number, signal.SIG_IGN)
     parent, descriptor = int(sys.argv[1]), int(sys.argv[2])
     covering = _Covering(descriptor, json.load(sys.stdin))
@@ -133,7 +136,7 @@ def main() -> None:
         if late:
             try:
                 covering.send(late, parent)
-            except Exception:   # no connection: it is tried again
+            except Exception:   # no connection: try again later
                 covering.connection = None
         time.sleep(LOOK_EVERY)
 

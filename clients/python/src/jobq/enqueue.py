@@ -1,8 +1,9 @@
-"""Enqueues on a connection of the caller's: the jobs are part of his transaction, and neither begin nor end one.
+"""Enqueues jobs on the caller's connection. The jobs are part of the caller's transaction; the functions neither begin nor end a
+transaction.
 
-The connection may be psycopg's, Django's (django.db.connection), SQLAlchemy's (a Connection or a Session), or any of DB-API
-that takes %s. The functions whose names begin with "a" take psycopg's AsyncConnection, or SQLAlchemy's AsyncConnection or
-AsyncSession."""
+The connection may be psycopg's, Django's (django.db.connection), SQLAlchemy's (a Connection or a Session), or any DB-API
+connection that uses %s placeholders. The functions whose names begin with "a" take psycopg's AsyncConnection, or SQLAlchemy's
+AsyncConnection or AsyncSession."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
             on_dependency_failure: Optional[str] = None, version: Optional[int] = None, requires: Optional[Sequence[str]] = None,
             heartbeat_timeout: Optional[Interval] = None, max_runtime: Optional[Interval] = None,
             metadata: Optional[Mapping[str, Any]] = None) -> int:
-    """One job; its id. Without a payload {}. What is None is jobq_enqueue's default."""
+    """Enqueues one job and returns its ID. The default payload is {}. Parameters that are None get jobq_enqueue's defaults."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payload")}
     with tracing.sending(queue) as sending:
         call = _one(queue, payload, given, sending)
@@ -48,7 +49,7 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
 
 
 async def aenqueue(connection: Any, queue: str = "default", payload: Any = None, **given: Any) -> int:
-    """As enqueue()."""
+    """Enqueues one job on an async connection. See enqueue()."""
     _check_names(given, enqueue)
     with tracing.sending(queue) as sending:
         call = _one(queue, payload, given, sending)
@@ -62,7 +63,8 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
                  unique_keys: Optional[Sequence[Optional[str]]] = None, group_keys: Optional[Sequence[Optional[str]]] = None,
                  concurrency_keys: Optional[Sequence[Optional[str]]] = None, run_ats: Optional[Sequence[datetime]] = None,
                  priorities: Optional[Sequence[int]] = None) -> List[Enqueued]:
-    """A job for each payload, in one statement. It takes no metadata, hence no context of a trace either: enqueue_jobs() does."""
+    """Enqueues one job per payload, in one statement. Unlike enqueue_jobs(), takes no metadata, so the jobs carry no trace
+    context."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payloads")}
     texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)):
@@ -70,7 +72,7 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
 
 
 async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **given: Any) -> List[Enqueued]:
-    """As enqueue_many()."""
+    """Enqueues one job per payload on an async connection. See enqueue_many()."""
     _check_names(given, enqueue_many)
     texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)):
@@ -78,20 +80,21 @@ async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **
 
 
 def enqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
-    """A job for each object: its keys are the parameters of enqueue(), and "ref" for others of the call to depend on."""
+    """Enqueues one job per object. The keys of an object are the parameters of enqueue(), and "ref", a name to which the
+    depends_on of other objects in the call may refer."""
     found = specs_of(specs)
     with tracing.sending(_one_queue(found), len(found)) as sending:
         return _enqueued(run_on(connection, *_jobs(found, sending)))
 
 
 async def aenqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
-    """As enqueue_jobs()."""
+    """Enqueues one job per object on an async connection. See enqueue_jobs()."""
     found = specs_of(specs)
     with tracing.sending(_one_queue(found), len(found)) as sending:
         return _enqueued(await arun_on(connection, *_jobs(found, sending)))
 
 
-# ---- the calls
+# ---- the SQL calls
 
 def _one(queue: str, payload: Any, given: Dict[str, Any], sending: tracing.Sending) -> Call:
     given = {**given, "metadata": tracing.with_context(given.get("metadata"), sending.carrier)}
@@ -137,11 +140,11 @@ def _enqueued(rows: Iterable[Any]) -> List[Enqueued]:
     return [Enqueued(int(row[0]), bool(row[1])) for row in rows]
 
 
-# ---- whose connection it is
+# ---- kinds of connections
 
 def run_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[Any]:
-    """The rows, as tuples."""
-    if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # SQLAlchemy's Session
+    """Executes the statement and returns the rows as tuples."""
+    if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # a SQLAlchemy Session
         connection = connection.connection()
     if hasattr(connection, "exec_driver_sql"):
         return [tuple(row) for row in connection.exec_driver_sql(statement, tuple(parameters))]
@@ -151,7 +154,7 @@ def run_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[A
 
 
 async def arun_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[Any]:
-    if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # SQLAlchemy's AsyncSession
+    if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # a SQLAlchemy AsyncSession
         connection = await connection.connection()
     if hasattr(connection, "exec_driver_sql"):
         return [tuple(row) for row in await connection.exec_driver_sql(statement, tuple(parameters))]
@@ -161,7 +164,7 @@ async def arun_on(connection: Any, statement: str, parameters: Sequence[Any]) ->
 
 
 def _plain_cursor(connection: Any) -> Any:
-    """Rows as tuples, whatever the caller's connection makes of them."""
+    """Returns a cursor whose rows are tuples, regardless of the connection's row factory."""
     if isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
         return connection.cursor(row_factory=tuple_row)
     return connection.cursor()

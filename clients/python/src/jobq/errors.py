@@ -1,4 +1,5 @@
-"""What a handler throws to say what shall become of its job, and what it is thrown when it shall stop."""
+"""Exceptions that a handler raises to decide the outcome of its job, and exceptions that are raised in a handler that should
+stop."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from numbers import Real
 from typing import Any, List, Optional, Union
 
 Delay = Union[int, float, timedelta]
-LONGEST = 1e12   # seconds: more than any interval of a job's
+LONGEST = 1e12   # in seconds; longer than any interval a job can use
 
 
 class OptionError(ValueError):
-    """An option of a worker, or an argument of an enqueue, has a value that it cannot have."""
+    """A worker option or an argument of an enqueue function has an invalid value."""
 
 
 class Fail(Exception):
-    """The attempt has failed: retried after retry_in, or the queue's backoff; with retry=False for good."""
+    """The attempt has failed. The job is retried after retry_in, by default after the queue's backoff; with retry=False, never."""
 
     def __init__(self, message: str = "", *, retry_in: Optional[Delay] = None, retry: bool = True) -> None:
         super().__init__(message)
@@ -25,7 +26,7 @@ class Fail(Exception):
 
 
 class Snooze(Exception):
-    """Not now: the job is given back for later, and the attempt is not counted."""
+    """Gives the job back, to run again after the delay. The attempt is not counted."""
 
     def __init__(self, delay: Delay) -> None:
         super().__init__(f"snoozed for {delay}")
@@ -33,11 +34,11 @@ class Snooze(Exception):
 
 
 class Release(Exception):
-    """Not here: the job is given back at once, and the attempt is not counted."""
+    """Gives the job back, to run again at once, for example on another worker. The attempt is not counted."""
 
 
 def _checked_delay(name: str, delay: Any) -> Any:
-    """Where the handler throws it: a report with anything else could not be sent."""
+    """Rejects an invalid delay when the handler raises the exception, because the worker could not report it later."""
     if delay is None or isinstance(delay, (timedelta, str)):
         return delay
     seconds = seconds_of(delay)
@@ -47,43 +48,43 @@ def _checked_delay(name: str, delay: Any) -> Any:
 
 
 def seconds_of(delay: Any) -> Optional[float]:
-    """Of all kinds of numbers, also numeric of SQL. None: it is none of them, or none that is short enough."""
+    """Returns a delay in seconds, for all types of numbers including SQL numeric, or None if it is no number or too long."""
     if isinstance(delay, Decimal):
         delay = float(delay)
-    if isinstance(delay, Real) and abs(delay) <= LONGEST:   # which is not a number is neither
+    if isinstance(delay, Real) and abs(delay) <= LONGEST:   # NaN fails this comparison, too
         return float(delay)
     return None
 
 
-# Those below are no Exception, so that an "except Exception" of a handler does not keep it from stopping.
+# The following exceptions are no subclasses of Exception, so that "except Exception" in a handler does not keep it from stopping.
 
 
 class Stop(BaseException):
-    """The handler shall stop."""
+    """The handler should stop."""
 
     reason = ""
 
 
 class Cancelled(Stop):
-    """Somebody asked to cancel the job."""
+    """Cancellation of the job was requested."""
 
     reason = "cancel"
 
 
 class Lost(Stop):
-    """The lease is gone: another worker may have the job by now."""
+    """The lease is lost. Another worker may be running the job."""
 
     reason = "lost"
 
 
 class Stopping(Stop):
-    """The worker stops, and its grace is over."""
+    """The worker is stopping, and its grace period has ended."""
 
     reason = "stopping"
 
 
 class Waiting(BaseException):
-    """The job sleeps or awaits something: it has been given back, and is claimed anew when it goes on."""
+    """The job sleeps or waits. It has been given back, and is claimed again when it can continue."""
 
 
 STOPS = {stop.reason: stop for stop in (Cancelled, Lost, Stopping)}
@@ -92,7 +93,7 @@ COLLISIONS = ("40001", "40P01")
 
 
 def causes_of(error: BaseException) -> List[BaseException]:
-    """Itself, and what an ORM has wrapped in it."""
+    """Returns the error and the errors that caused it, such as a driver's error that an ORM has wrapped."""
     return [cause for cause in (error, error.__cause__, getattr(error, "orig", None)) if cause is not None]
 
 
@@ -106,12 +107,12 @@ def is_lost_lease(error: BaseException) -> bool:
 
 
 def is_collision(error: BaseException) -> bool:
-    """Whether its transaction was rolled back because of another one."""
+    """Returns whether the transaction was rolled back because of another transaction."""
     return any(code in COLLISIONS for code in sqlstates_of(error))
 
 
 def is_unanswered(error: BaseException) -> bool:
-    """Whether nobody knows what has become of a statement: of what the server answers it has done, or undone, one does. Of any driver."""
+    """Returns whether the outcome of a statement is unknown because the server did not answer. Works with errors of any driver."""
     codes = sqlstates_of(error)
     if codes:
         return codes[0].startswith("08")

@@ -1,5 +1,5 @@
-"""The jobs that a worker has in hand: claimed, and not reported yet. Threads meet here, and nowhere else. No server: what
-is to be done next is told to the thread that claims and to the thread that heartbeats."""
+"""The jobs that a worker has in hand: claimed, but not yet reported. All data that threads share is here, under one lock. Needs
+no server: this class tells the claiming thread and the heartbeat thread what to do next."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
 
 Report = Tuple[BaseJob, Outcome]
 LAST_LOOK = 1.0       # seconds in which handlers may notice that the worker stops
-LONGEST_PAUSE = 1.0   # seconds between two tries of a report that collides: the last ones have five
-LAST_REPORTS = 5.0    # seconds in which the last reports must arrive
+LONGEST_PAUSE = 1.0   # seconds between two tries of a report that collides; short, because LAST_REPORTS limits the last tries
+LAST_REPORTS = 5.0    # seconds in which the last reports must be sent
 PROGRESS_EVERY = 1.0
 
 
 @dataclass
 class Beat:
-    """What the thread that heartbeats does next; nothing of it: it ends."""
+    """The next task of the heartbeat thread. A beat that is None ends the thread."""
 
     wake: bool = False
     reports: List[Report] = field(default_factory=list)
-    jobs: List[BaseJob] = field(default_factory=list)       # to be heartbeated, all together
-    progress: List[BaseJob] = field(default_factory=list)   # to be heartbeated with what is new of it
+    jobs: List[BaseJob] = field(default_factory=list)       # jobs whose heartbeats are due, sent together
+    progress: List[BaseJob] = field(default_factory=list)   # jobs whose heartbeat is sent with new progress
 
     def __bool__(self) -> bool:
         return bool(self.wake or self.reports or self.jobs or self.progress)
@@ -39,26 +39,27 @@ class Hand:
                  clock: Callable[[], float] = time.monotonic) -> None:
         self.slots, self.most, self.longest, self.grace, self.clock = slots, most, interval, grace, clock
         self.changed = threading.Condition()
-        self.cover: Optional[Cover] = None          # heartbeats for this process while it is blocked
-        self.jobs: Dict[int, BaseJob] = {}          # by lease: a job may come a second time before its first handler has ended
+        self.cover: Optional[Cover] = None          # sends heartbeats while this process is blocked
+        self.jobs: Dict[int, BaseJob] = {}          # keyed by lease, because a job may come a second time before its first
+                                                    # handler has ended
         self.running: set[int] = set()              # leases whose handlers have not ended
-        self.completions: Deque[Report] = deque()   # for the thread that claims, unless it is away
+        self.completions: Deque[Report] = deque()   # completions to send with the next claim, unless the claiming thread is away
         self.reports: Deque[Report] = deque()
         self.in_flight: set[int] = set()            # leases that are being reported
-        self.claiming = True                        # that thread has not ended
-        self.away = False                           # it waits for jobs, or for a connection
+        self.claiming = True                        # whether the claiming thread is still running
+        self.away = False                           # whether the claiming thread waits for jobs or for a connection
         self.must_wake = False
         self.stopped_at: Optional[float] = None
-        self.stop_at: Optional[float] = None        # the end of the grace
+        self.stop_at: Optional[float] = None        # end of the grace period
         self.released_at: Optional[float] = None
         self.abandoned = False
         self.gave_up = False
 
-    # ---- the thread that claims
+    # ---- the claiming thread
 
     def next_claim(self) -> Optional[Tuple[List[Report], int]]:
-        """Blocks until a slot is free, and no more reports are outstanding than there are slots. What is to be completed on the
-        way, and the room; None: no claim any more."""
+        """Waits until a slot is free and there are no more outstanding reports than slots. Returns the jobs to complete with the
+        claim and the number of jobs to claim, or None if nothing may be claimed any more."""
         with self.changed:
             self.away = False
             while True:
@@ -72,7 +73,7 @@ class Hand:
                 self.changed.wait()
 
     def claimed(self, job: BaseJob) -> bool:
-        """False: the worker is stopping, and the job goes back."""
+        """Adds a claimed job. Returns False if the worker is stopping, so that the job is given back."""
         with self.changed:
             job.beat_at = self.clock()
             self.jobs[job.lease] = job
@@ -86,19 +87,19 @@ class Hand:
             return self.stop_at is None
 
     def go_away(self) -> bool:
-        """Before that thread sleeps; false: there is something to do."""
+        """Called before the claiming thread waits. Returns False if there is something to do instead."""
         with self.changed:
             self.away = not self.completions and self.stop_at is None
             return self.away
 
     def disconnected(self) -> None:
-        """That thread has no connection: perhaps the other one has."""
+        """Called when the claiming thread has no connection, so that the heartbeat thread sends the completions."""
         with self.changed:
             self.away = True
             self.changed.notify_all()
 
     def rest(self, seconds: float) -> None:
-        """Sleeps, unless it is to stop."""
+        """Sleeps, but returns early if the worker stops."""
         until = self.clock() + seconds
         with self.changed:
             while self.stop_at is None and (left := until - self.clock()) > 0:
@@ -137,7 +138,7 @@ class Hand:
             self.changed.notify_all()
 
     def not_reported(self, reports: List[Report], *, uncertain: bool = False, alone: bool = False) -> None:
-        """They are to be sent again, by the thread that heartbeats."""
+        """Schedules the reports to be sent again by the heartbeat thread."""
         with self.changed:
             for job, outcome in reports:
                 self.in_flight.discard(job.lease)
@@ -146,14 +147,15 @@ class Hand:
             self.changed.notify_all()
 
     def collided(self, reports: List[Report]) -> None:
-        """They are to be sent again, each by itself and after its pause; nothing else waits for them."""
+        """Schedules the reports to be sent again, each alone and after a pause of its own. Other reports do not wait for them."""
         now = self.clock()
         self.not_reported([(job, replace(outcome, collisions=outcome.collisions + 1,
                                          not_before=now + pause_after(outcome.collisions + 1, LONGEST_PAUSE))) for job, outcome in reports],
                           alone=True)
 
     def lost(self, job: BaseJob, state: str) -> None:
-        """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""
+        """Called when a heartbeat finds the lease lost. If a report of the job is in flight, the answer to the report decides
+        instead."""
         with self.changed:
             if job.lease in self.running:
                 self._drop(job)
@@ -164,19 +166,19 @@ class Hand:
             job.stop("lost")
 
     def goes_on(self, job: BaseJob) -> bool:
-        """Still, since its beat was taken."""
+        """Returns whether the job still needs a heartbeat, because it may have ended after its beat was taken."""
         with self.changed:
             return job.lease in self.jobs and job.lease in self.running and not self._is_told(job)
 
     def interval(self) -> Optional[float]:
-        """Seconds between heartbeats of the jobs in hand, if there are any."""
+        """Returns the shortest heartbeat interval in seconds of the jobs in hand, or None if there are no jobs."""
         with self.changed:
             return self._interval() if self.jobs else None
 
     # ---- the thread that heartbeats
 
     def next_beat(self, retry_at: Optional[float] = None) -> Beat:
-        """Blocks until something is to be done; not before retry_at, but for the end."""
+        """Waits until the heartbeat thread has something to do. Before retry_at, only the end of the grace period counts."""
         with self.changed:
             while True:
                 now = self.clock()
@@ -201,7 +203,7 @@ class Hand:
     # ---- the end
 
     def stop(self) -> bool:
-        """The first call begins the grace, the second one ends it. False: it had ended before."""
+        """Starts the grace period at the first call, and ends it at the second. Returns False if it had already ended."""
         with self.changed:
             now = self.clock()
             first = self.stop_at is None
@@ -216,7 +218,7 @@ class Hand:
         with self.changed:
             return self.stop_at is not None
 
-    # ---- under the lock
+    # ---- called under the lock
 
     def _drop(self, job: BaseJob) -> None:
         self.jobs.pop(job.lease, None)
@@ -256,11 +258,12 @@ class Hand:
         return [job for job in self.jobs.values() if job.progress_is_new and job.lease in self.running and not self._is_told(job)]
 
     def _is_told(self, job: BaseJob) -> bool:
-        """The server knows what it has come to, or is being told. A heartbeat would wait for that, and all others with it."""
+        """Returns whether the outcome has been sent to the server, in a report or in the handler's transaction. A heartbeat of
+        such a job could wait for a row lock, and delay the heartbeats of all other jobs."""
         return job.lease in self.in_flight or job.ended is not None or job.committing
 
     def _take_due(self, now: float) -> Tuple[List[BaseJob], List[BaseJob]]:
-        """The jobs and the progress of a Beat."""
+        """Returns the jobs and the progress for the next Beat."""
         progress = self._with_progress()
         if not self.jobs or self._all_due_at() > now:
             return [], [job for job in progress if job.progress_at + PROGRESS_EVERY <= now]
@@ -296,13 +299,14 @@ class Hand:
             for job in [job for lease, job in self.jobs.items() if lease in self.running]:
                 job.abandoned = True
                 told = job.ended is not None
-                # Its row may be in a transaction that is open: the others do not wait for it.
+                # The job's row may be locked by an open transaction, so this report is sent alone and other reports do not wait
+                # for it.
                 self.reports.append((job, Outcome(RELEASE, alone=told or job.committing, uncertain=told)))
 
     def _over(self, now: float) -> bool:
         if self.stop_at is None or self.stopped_at is None:
             return False
-        # A wait that cannot be woken, since there is no connection for it, has nothing in hand.
+        # If the server cannot be reached to end the wait, the worker can still stop, because it has no jobs in hand.
         if not self.jobs and (not self.claiming or self.away and now >= self.stopped_at + LAST_REPORTS):
             return True
         late = self.released_at if self.released_at is not None else self.stop_at

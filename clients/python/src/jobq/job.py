@@ -1,4 +1,4 @@
-"""A job in the hands of a worker, as its handler sees it: what is the same with threads and with asyncio."""
+"""The handler's view of a claimed job: the parts that are the same with threads and with asyncio."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class BaseJob:
         self.progress_at = float("-inf")
         self.abandoned = False
         self.loss_is_logged = False
-        self.ended: Optional[str] = None    # what it came to, if its handler or the server has seen to that
-        self.committing = False             # a step of its is about to lock its row until the commit
-        self._beaten_at = 0.0               # beat_at when that began
+        self.ended: Optional[str] = None    # outcome, if the handler or the server has already ended the job
+        self.committing = False             # whether a step is about to lock the job's row until its commit
+        self._beaten_at = 0.0               # value of beat_at when the commit started
         self._progress: Optional[str] = None
         self._progressed: Callable[[], None] = lambda: None
         self._when_stopped: Callable[[], None] = lambda: None
@@ -67,32 +67,33 @@ class BaseJob:
             raise ValueError(f"the job's {name} cannot be read: {error}") from error
 
     def set_progress(self, value: Any) -> None:
-        """Goes out with a heartbeat, within about a second; of several the last one. The next attempt finds it."""
+        """Reports progress with the next heartbeat, within about a second; only the last value is sent. The next attempt can read
+        it."""
         self._progress = as_json(value)
         self.progress_is_new = True
         self._progressed()
 
     def check(self) -> None:
-        """Throws Cancelled, Lost or Stopping when the handler should stop."""
+        """Raises Cancelled, Lost, or Stopping if the handler should stop."""
         reason = self.cancelled
         if reason is not None:
             raise STOPS[reason]()
 
     def stop(self, reason: str) -> None:
-        """The first reason stays, except that "lost" replaces the others."""
+        """Asks the handler to stop. The first reason is kept, except that "lost" replaces any other."""
         if self.cancelled is None or reason == "lost":
             self.cancelled = reason
             self._when_stopped()
 
     def take_progress(self) -> Optional[str]:
-        """What is to be reported, once."""
+        """Returns progress that has not been reported, at most once."""
         if not self.progress_is_new:
             return None
         self.progress_is_new, self.progress_under_way = False, True
         self.progress_at = time.monotonic()
         return self._progress
 
-    # ---- what is asked of the server
+    # ---- statements for the server
 
     def _of_lease(self, statement: str, *values: Any) -> Call:
         return statement, [self.id, self.lease, *values]
@@ -104,7 +105,7 @@ class BaseJob:
         return self._of_lease(statements.STEP, name)
 
     def _step_done(self, name: str, value: Any) -> Call:
-        """The last statement before the commit, which may come late."""
+        """Returns the last statement of a step before its commit, which may come much later."""
         call = self._of_lease(statements.STEP_DONE, name, _json_or_null(value))
         self._beaten_at, self.committing = self.beat_at, True
         return call
@@ -121,10 +122,10 @@ class BaseJob:
     def _spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> Call:
         return self._of_lease(statements.SPAWN, name, specs_as_json(specs))
 
-    # ---- what it has answered
+    # ---- answers of the server
 
     def _step_result(self, state: str, result: Any) -> Tuple[bool, Any]:
-        """Whether the step is done, and its result."""
+        """Returns whether the step is done, and its result."""
         if state == "cancel":
             self.stop("cancel")
             raise Cancelled()
@@ -144,7 +145,7 @@ class BaseJob:
 
     @contextlib.contextmanager
     def _completed_with(self, result: Any) -> Iterator[None]:
-        """Around the transaction that completes the job. A commit without an answer is asked for."""
+        """Surrounds the transaction that completes the job. If the commit gets no answer, asks the server whether it happened."""
         self.result = result
         try:
             yield
@@ -156,8 +157,8 @@ class BaseJob:
 
     @contextlib.contextmanager
     def _completed_in(self) -> Iterator[None]:
-        """Around the statement that completes it in an open transaction: from before, so that no heartbeat waits for that. Where its
-        answer is lost nobody knows whether that transaction still has the job's row."""
+        """Surrounds the statement that completes the job in an open transaction. Heartbeats stop before the statement, because
+        they would wait for its row lock. If the statement gets no answer, the transaction may still hold that lock."""
         before, self.ended = self.ended, VERIFY
         try:
             with self._lease_held():
@@ -169,8 +170,8 @@ class BaseJob:
 
     @contextlib.contextmanager
     def _saved_with(self) -> Iterator[None]:
-        """Around the transaction that saves a step. From its last statement on no heartbeat waits for its commit, and what has passed
-        it over comes at once afterwards."""
+        """Surrounds the transaction that saves a step. From its last statement until the commit, heartbeats skip this job. A
+        heartbeat that was skipped is sent right after the commit."""
         try:
             with self._lease_held():
                 yield
@@ -179,7 +180,7 @@ class BaseJob:
             if committing:
                 if self.beat_at != self._beaten_at:
                     self.beat_at = float("-inf")
-                self._progressed()   # its progress may have waited, too
+                self._progressed()   # progress may have been delayed, too
 
     @contextlib.contextmanager
     def _lease_held(self) -> Iterator[None]:
@@ -197,7 +198,8 @@ def _json_or_null(value: Any) -> Optional[str]:
 
 
 class TimedOut:
-    """What wait_for() and wait_for_jobs() return when the time was over; it is false. results: what became of the jobs."""
+    """The return value of wait_for() and wait_for_jobs() after a timeout; it is false in a condition. results: statuses of the
+    jobs."""
 
     def __init__(self, results: Any = None) -> None:
         self.results = results

@@ -1,4 +1,4 @@
-"""The options of a worker, and what they may be. The names and their meaning: clients/README.md of the sources."""
+"""The options of a worker and their valid values. Their meaning is described in clients/README.md of the source tree."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Options:
 
 
 def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> dict[str, Any]:
-    """What JOBQ_QUEUE, JOBQ_SLOTS and so on say, for Options(**...) or Worker(..., **...)."""
+    """Returns the options in environment variables such as JOBQ_QUEUE and JOBQ_SLOTS, for Worker(..., **...)."""
     environment = os.environ if environment is None else environment
     found: dict[str, Any] = {}
     for option in fields(Options):
@@ -73,7 +73,7 @@ def _of_text(name: str, text: str) -> Any:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """As the worker has it."""
+    """Returns the option's value in the type that the worker uses, or raises OptionError."""
     if name in LEAST_SECONDS:
         return _seconds(name, value, LEAST_SECONDS[name])
     if name in ("slots", "batch"):

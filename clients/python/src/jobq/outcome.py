@@ -1,4 +1,5 @@
-"""What becomes of a job: from what its handler returned or threw to the report. No server, no clock."""
+"""Derives the report of a job from the value that its handler returned or the exception that it raised. Needs no server and no
+clock."""
 
 from __future__ import annotations
 
@@ -12,25 +13,25 @@ from .statements import as_json, as_text
 COMPLETE, FAIL, SNOOZE, RELEASE, VERIFY, NOTHING = "complete", "fail", "snooze", "release", "verify", "nothing"
 REPORTS = {COMPLETE: "result", FAIL: "failure", SNOOZE: "snooze", RELEASE: "release"}
 CANCELLED = "cancelled"
-UNTRANSLATABLE = "22P05"   # the encoding of the database lacks a character
+UNTRANSLATABLE = "22P05"   # a character does not exist in the encoding of the database
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The report of an attempt. verify: the handler has completed the job in a transaction of its caller's, which may not
-    have committed: the server knows. nothing: there is nothing to report, text says why."""
+    """The report of an attempt. what == VERIFY: the handler has completed the job in a transaction of its caller, which may not
+    have committed, so the worker asks the server. what == NOTHING: no report is needed, and text says why."""
 
     what: str
     text: str = ""
     result: Optional[str] = None
     retry_in: Optional[Delay] = None
     retry: bool = True
-    alone: bool = False       # a batch with it was refused, or collided
-    uncertain: bool = False   # was sent before, and the answer is unknown
-    collisions: int = 0       # so often somebody's transaction was in its way
-    collision: bool = False   # the handler's transaction was rolled back because of another one
-    refused: bool = False     # text says why another report was refused
-    not_before: float = float("-inf")   # by the worker's clock: hence
+    alone: bool = False       # send without other reports, because a batch with it was rejected or collided
+    uncertain: bool = False   # sent before, but the answer is unknown
+    collisions: int = 0       # number of times the report collided with another transaction
+    collision: bool = False   # the handler's transaction was rolled back because of another transaction
+    refused: bool = False     # the server rejected another report, and text says why
+    not_before: float = float("-inf")   # earliest time to send, by the worker's clock
 
 
 def of_return(value: Any, ended: Optional[str]) -> Outcome:
@@ -47,7 +48,7 @@ def of_return(value: Any, ended: Optional[str]) -> Outcome:
 
 
 def of_error(error: BaseException, reason: Optional[str], ended: Optional[str]) -> Outcome:
-    """reason: why the handler was asked to stop, if it was."""
+    """Returns the outcome for an exception. reason: why the handler was asked to stop, if it was."""
     if ended == VERIFY:
         return Outcome(VERIFY, describe(error), collision=is_collision(error))
     if ended is not None:
@@ -72,7 +73,7 @@ def of_error(error: BaseException, reason: Optional[str], ended: Optional[str]) 
 
 
 def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
-    """What is reported in place of what the server has refused; None: nothing."""
+    """Returns the outcome to report instead of a rejected one, or None if there is nothing to report."""
     if getattr(error, "sqlstate", None) == UNTRANSLATABLE and refused.what in (FAIL, VERIFY) and not refused.text.isascii():
         return replace(refused, text=refused.text.encode("ascii", "replace").decode())
     if not refused.refused:
@@ -85,7 +86,7 @@ def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
 
 
 def _text_of(error: BaseException) -> str:
-    """Empty for an error that throws when it is asked."""
+    """Returns the error's text, or an empty string if converting it raises an exception."""
     try:
         return str(error)
     except Exception:
@@ -98,10 +99,12 @@ def describe(error: BaseException) -> str:
 
 
 def is_finished(state: str) -> bool:
-    """What a heartbeat answers behind a report of ours that has arrived. gone: where the queue keeps nothing."""
+    """Returns whether a heartbeat's answer confirms that an earlier report of this worker has arrived. "gone": the queue keeps no
+    finished jobs."""
     return state in ("finished", "gone")
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether it says that the attempt has failed, rather than what else shall become of the job."""
+    """Returns whether the exception means that the attempt failed, in contrast to one that decides another outcome, such as
+    Snooze."""
     return not isinstance(error, (Stop, Waiting, Snooze, Release, asyncio.CancelledError)) and not is_lost_lease(error)

@@ -1,5 +1,5 @@
-"""What callers give as parameters of SQL, as it is sent. What would silently become something else is refused before: a text is no
-list of its characters, a fraction no whole number."""
+"""Checks and converts the caller's arguments for SQL. Rejects values that would silently become something else: a string used as
+a list of its characters, or a fraction used as an integer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTS = {"text[]": "a list of texts", "timestamptz[]": "a list of times", "int[
 
 
 def value_of(name: str, value: Any) -> Any:
-    """Of the parameter of that name, which is not None."""
+    """Returns the SQL value of the named parameter, which is not None."""
     kind = TYPES[name]
     if kind == "interval":
         return interval(value, name)
@@ -39,7 +39,7 @@ def value_of(name: str, value: Any) -> Any:
 
 
 def interval(delay: Optional[Union[Delay, str]], name: str = "delay") -> Optional[Union[timedelta, str]]:
-    """Seconds, a timedelta, or what PostgreSQL reads as an interval."""
+    """Accepts seconds, a timedelta, or text that PostgreSQL reads as an interval."""
     if delay is None or isinstance(delay, (timedelta, str)):
         return delay
     seconds = None if isinstance(delay, bool) else seconds_of(delay)
@@ -49,14 +49,15 @@ def interval(delay: Optional[Union[Delay, str]], name: str = "delay") -> Optiona
 
 
 def moment(name: str, value: Any) -> Optional[Union[datetime, str]]:
-    """A datetime, or what PostgreSQL reads as a timestamp. The server would read one without a time zone in the zone of its session."""
+    """Accepts a datetime with a time zone, or text that PostgreSQL reads as a timestamp. A datetime without a time zone is
+    rejected because the server would use the time zone of its session."""
     if value is None or isinstance(value, str) or isinstance(value, datetime) and value.utcoffset() is not None:
         return value
     raise _wrong(name, "be a datetime with a time zone (tzinfo), or a timestamp's text", f"is {value!r}")
 
 
 def queue_of(queue: Any) -> str:
-    """What is in its place, such as a payload, stays out of messages."""
+    """Returns the queue name. The error message does not show the value, because it may be a misplaced payload."""
     if not isinstance(queue, str):
         raise _wrong("queue", "be a text", f"is of type {type(queue).__name__}")
     return queue
@@ -68,14 +69,14 @@ def whole_numbers(name: str, values: Any) -> List[Any]:
 
 
 def payloads_of(payloads: Any) -> List[Any]:
-    """What is in them stays out of messages."""
+    """Returns the payloads as a list. The error message does not show them."""
     if not _is_list(payloads):
         raise _wrong("payloads", "be a list", f"is of type {type(payloads).__name__}")
     return list(payloads)
 
 
 def specs_of(specs: Any) -> List[Mapping[str, Any]]:
-    """As payloads_of()."""
+    """Returns the specs as a list. The error message does not show them."""
     if not _is_list(specs):
         raise _wrong("specs", "be a list of dicts", f"is of type {type(specs).__name__}")
     found = list(specs)
@@ -86,12 +87,13 @@ def specs_of(specs: Any) -> List[Mapping[str, Any]]:
 
 
 def _whole(name: str, value: Any, rule: str, verb: str = "is") -> Any:
-    """The server rounds no text: "12" is one, and "@ref" a dependency on another spec."""
+    """Returns an integer. Rejects text, because the server would not round it: "12" is an ID, and "@ref" a dependency on another
+    spec."""
     if isinstance(value, str):
         return value
     try:
         if not isinstance(value, bool):
-            return int(operator.index(value))   # also numbers of other libraries
+            return int(operator.index(value))   # also accepts integer types of other libraries
     except TypeError:
         pass
     raise _wrong(name, rule, f"{verb} {value!r}")

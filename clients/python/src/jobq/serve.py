@@ -1,4 +1,4 @@
-"""A whole process that is a worker, or several."""
+"""Runs a process that consists of one or more workers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .worker import Worker, run_all
 
 
 def serve(*workers: Union[Worker, AsyncWorker]) -> NoReturn:
-    """Works until SIGTERM or SIGINT, and ends the process: with status 0 when everything has been reported. The workers are all of one
-    kind. One that ends with an error stops the others gracefully, and then the process. Handlers that were given up when the grace was
-    over do not keep it; without them it ends as any other, with what atexit has."""
+    """Works until SIGTERM or SIGINT, then ends the process, with status 0 if everything has been reported. All workers must be of
+    the same class. If a worker ends with an error, the others and then the process stop gracefully. Handlers that still run after
+    the grace period do not keep the process alive, and then atexit functions do not run; otherwise the process exits normally."""
     if not workers:
         raise OptionError("serve() needs a worker")
     plain: List[Worker] = [worker for worker in workers if isinstance(worker, Worker)]

@@ -1,4 +1,4 @@
-"""The SQL that workers and steps use, and how values become its parameters."""
+"""SQL statements of workers and steps, and the conversion of values to their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(ki
 
 COLUMNS = ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at", "created_at",
            "progress", "metadata", "heartbeat_seconds")
-# Times as seconds since 1970: a driver may not read what the DateStyle of the database makes of them, nor the year 44 BC.
+# Times are returned as seconds since 1970, because a driver may misread the database's DateStyle, and Python has no year 44 BC.
 _CLAIMED = ", ".join(f"extract(epoch FROM {name}) AS {name}" if name in ("run_at", "created_at") else name for name in COLUMNS)
 CLAIM = f"SELECT {_CLAIMED} FROM jobq_claim({_CLAIM_ARGUMENTS})"
 COMPLETE_AND_CLAIM = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
@@ -25,7 +25,7 @@ WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s:
     %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int)"""
 WAKE = "SELECT jobq_wake(%s::text)"
 
-# Asked first, so that a role that may not read the tables leaves no error in the log of the server.
+# Checked first, so that a role that cannot read the tables causes no error in the server log.
 MAY_LOOK = """SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"""
@@ -34,7 +34,7 @@ OTHER_KINDS = """SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue
     ORDER BY d.kind LIMIT 20"""
 
 HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
-_BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # of this statement alone
+_BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # applies to this statement only
 HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, NULL) FROM briefly"
 HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
 COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
@@ -51,7 +51,7 @@ AWAIT = "SELECT state, payload FROM jobq_await(%s::bigint, %s::bigint, %s::text,
 AWAIT_JOBS = "SELECT state, results FROM jobq_await_jobs(%s::bigint, %s::bigint, %s::bigint[], %s::text, %s::text, %s::interval)"
 SPAWN = "SELECT state, job_ids FROM jobq_spawn(%s::bigint, %s::bigint, %s::text, %s::jsonb)"
 
-# jobq_tick(now) gives jobs back to workers when what they wait for is due by then, but they ask by the server's clock.
+# jobq_tick(now) gives jobs back to workers if the event they wait for is due by then, but the jobs use the server's clock.
 SLEEPERS = "SELECT EXISTS (SELECT FROM jobq.jobs WHERE _due AND run_at <= %s::timestamptz AND _steps IS NOT NULL)"
 WAKE_SLEEPERS = """UPDATE jobq.steps SET until = clock_timestamp()
     WHERE state = 'waiting' AND until > clock_timestamp() AND until <= %s::timestamptz RETURNING job_id"""
@@ -71,28 +71,31 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def time_of(seconds: Union[Decimal, float]) -> datetime:
-    """In UTC. What lies beyond the years 1 to 9999, which a datetime cannot say, is the first or the last one."""
+    """Returns the time in UTC. Times outside the years 1 to 9999, the range of datetime, become the first or last datetime."""
     try:
-        return _EPOCH + timedelta(microseconds=int(Fraction(seconds) * 1000000))   # whatever the precision of decimals here
+        return _EPOCH + timedelta(microseconds=int(Fraction(seconds) * 1000000))   # exact, regardless of the precision of the decimal
+                                                                                   # context
     except OverflowError:
         return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=timezone.utc)
 
 
 def as_json(value: Any) -> str:
-    """Raises TypeError or ValueError for what is no JSON, half of a surrogate pair included."""
+    """Returns the value as JSON. Raises TypeError or ValueError if JSON cannot represent it, for example half of a surrogate
+    pair."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     text.encode()
     return text
 
 
 def specs_as_json(specs: Iterable[Mapping[str, Any]]) -> str:
-    """As jobq_enqueue_jobs and jobq_spawn take them. What is None is left out, so the default; but not a payload."""
+    """Returns the specs in the format of jobq_enqueue_jobs and jobq_spawn. Omits parameters that are None, but not a payload of
+    None."""
     return as_json([{name: in_json(name, value) for name, value in spec.items() if value is not None or name == "payload"}
                     for spec in specs_of(specs)])
 
 
 def in_json(name: str, value: Any) -> Any:
-    """The parameter of that name as a member of an object."""
+    """Returns the value of the named parameter as a member of a JSON object."""
     if name == "queue":
         return queue_of(value)
     if name in TYPES:
@@ -105,14 +108,15 @@ def in_json(name: str, value: Any) -> Any:
 
 
 class Unreadable:
-    """In the place of a value that its parser refuses: nested too deep, a number with thousands of digits."""
+    """Replaces a value that the JSON parser rejects, such as one that is nested too deeply or has numbers with thousands of
+    digits."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def read_json(text: Union[str, bytes]) -> Any:
-    """Never throws: the rows beside it are read, too."""
+    """Returns the parsed value. Never raises, so that the other rows of a claim can still be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -120,7 +124,7 @@ def read_json(text: Union[str, bytes]) -> Any:
 
 
 def as_text(message: str) -> str:
-    """What PostgreSQL takes as a text: valid UTF-8 without NUL."""
+    """Returns the message as text that PostgreSQL accepts: valid UTF-8 without NUL."""
     return message.encode("utf-8", "replace").decode().replace("\0", "\\0")
 
 

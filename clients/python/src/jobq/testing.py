@@ -1,4 +1,4 @@
-"""For tests of handlers and of what enqueues: nothing here sleeps, and no thread is started."""
+"""Tools to test handlers and code that enqueues jobs. They do not sleep and start no threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .options import Options
 from .parameters import interval, moment, specs_of
 from .worker import Handler, Job
 
-_JSON = ("payload", "progress", "metadata")   # as texts: some connections hand jsonb over as it is, others read it
+_JSON = ("payload", "progress", "metadata")   # selected as text, because some connections parse jsonb and others do not
 _CLAIM = re.sub(rf" ({'|'.join(_JSON)}),", r" \1::text,", statements.CLAIM)
 _COMPLETE = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb)"
 _RELEASE = "SELECT jobq_release(%s::bigint, %s::bigint)"
@@ -30,7 +30,7 @@ MOST_JOBS = 10000
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of an attempt."""
+    """The outcome of an attempt."""
 
     job: BaseJob
     status: str
@@ -40,7 +40,7 @@ class Ended:
 
 
 class _GivenConnection:
-    """In the place of a worker's connections: the test's own, which stays open."""
+    """Stands in for a worker's connections: always returns the test's connection, and never closes it."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
@@ -54,11 +54,12 @@ class _GivenConnection:
 
 def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "default", *, now: Optional[datetime] = None,
           most: int = MOST_JOBS, **options: Any) -> List[Ended]:
-    """Claims and runs the jobs of the queue one by one, here, until none of these kinds is claimable; also those that handlers
-    enqueue meanwhile. Works inside a transaction of the caller's, on jobs that it has enqueued and not committed.
+    """Claims and runs the queue's jobs one by one in the calling thread, until no job of these kinds is claimable, including jobs
+    that handlers enqueue. Works inside the caller's transaction, also on jobs that the transaction enqueued and has not
+    committed.
 
-    now is the clock: jobs, retries, sleeps and timeouts of waits that are due by then run too. Of a connection that is not psycopg's own (Django's,
-    SQLAlchemy's) handlers get none: they use the ORM's."""
+    now sets the clock: jobs, retries, sleeps, and timeouts of waits that are due by then also run. If the connection is not
+    psycopg's own (Django's, SQLAlchemy's), handlers cannot ask the job for a connection; they use the ORM's."""
     worker = Options(queue=queue, **options)
     moment("now", now)
     raw = connection if isinstance(connection, psycopg.Connection) else None
@@ -78,8 +79,9 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
 def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[psycopg.Connection[Any]] = None, kind: str = "",
                attempt: int = 1, progress: Any = None, metadata: Optional[Mapping[str, Any]] = None,
                steps: Optional[Mapping[str, Any]] = None, signals: Optional[Mapping[str, Any]] = None) -> "InlineJob":
-    """Calls a handler with a job that is in no table. What it throws comes through. The job has its .result, the .reported
-    progress and its .done_steps; steps are what earlier attempts have saved."""
+    """Calls a handler with a job that is in no table, and returns the job. Exceptions of the handler are not caught. The job's
+    .result, .reported, and .done_steps contain its result, progress, and finished steps. steps: results that earlier attempts
+    have saved."""
     job = InlineJob(payload, connection, kind, attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
     returned = plain_result(kind, handler(job))
     if not job.completed:
@@ -88,7 +90,7 @@ def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[ps
 
 
 class InlineJob(Job):
-    """A job without a table."""
+    """A job that is in no table."""
 
     def __init__(self, payload: Any, connection: Optional[psycopg.Connection[Any]], kind: str, attempt: int, progress: Any,
                  metadata: Optional[Mapping[str, Any]], steps: Dict[str, Any], signals: Dict[str, Any]) -> None:
@@ -124,7 +126,7 @@ class InlineJob(Job):
         return self.done_steps[name]
 
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
-        """The time has come if the step is among those that are done."""
+        """Continues if the step is already among the finished steps; otherwise suspends the job."""
         moment("until", until)
         if name not in self.done_steps:
             self.done_steps[name] = None
@@ -139,7 +141,7 @@ class InlineJob(Job):
         return self.wait_for(name)
 
     def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
-        """Enqueues nothing: the specs are in done_steps."""
+        """Enqueues nothing; stores the specs in done_steps."""
         self.done_steps.setdefault(name, [dict(spec) for spec in specs_of(specs)])
         return list(range(2, 2 + len(self.done_steps[name])))
 
@@ -152,7 +154,7 @@ class _NoConnection:
         pass
 
 
-# ---- of drain
+# ---- for drain()
 
 class _DrainedJob(Job):
     def pause(self, seconds: float) -> None:
@@ -181,15 +183,15 @@ def _set_clock(connection: Any, now: datetime) -> None:
 
 
 def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> "tuple[outcome.Outcome, Any]":
-    """In a savepoint, where the test has a transaction: a statement that has failed must not end it. What the handler has written,
-    saved as steps, or waits for stays, as with a worker, whatever it throws."""
+    """Runs the handler in a savepoint if the test has a transaction, so that a failed statement does not abort that transaction.
+    As with a worker, writes, saved steps, and waits of the handler persist even if the handler raises."""
     within = raw is not None and raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
     came: "tuple[outcome.Outcome, Any]"
     with raw.transaction() if raw is not None and within else contextlib.nullcontext():
         try:
             value = plain_result(job.kind, handler(job))
             came = outcome.of_return(value, job.ended), value
-        except BaseException as error:   # noqa: B902: what a handler throws is its job's
+        except BaseException as error:   # noqa: B902: a handler's exception is its job's outcome
             if isinstance(error, (KeyboardInterrupt, AssertionError)):
                 raise
             came = outcome.of_error(error, job.cancelled, job.ended), None

@@ -1,5 +1,5 @@
-"""Spans by OpenTelemetry's conventions for messaging, where its API can be imported; else nothing. The context of the
-enqueue travels in the job's metadata, as traceparent and tracestate (W3C)."""
+"""Spans that follow OpenTelemetry's conventions for messaging, if its API is installed. The trace context of the enqueue is
+stored in the job's metadata as traceparent and tracestate (W3C)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OUTCOMES = {COMPLETE: "completed", FAIL: "failed", SNOOZE: "snoozed", RELEASE: "
 
 
 def context_of(metadata: Optional[Mapping[str, Any]]) -> Dict[str, str]:
-    """What of a trace a job's metadata has."""
+    """Returns the trace context in a job's metadata."""
     if not isinstance(metadata, Mapping):
         return {}
     return {key: metadata[key] for key in KEYS if isinstance(metadata.get(key), str)}
 
 
 def with_context(metadata: Optional[Mapping[str, Any]], carrier: Mapping[str, str]) -> Optional[Mapping[str, Any]]:
-    """The caller's own keys win. What is no object has no place for it."""
+    """Returns the metadata with the context added. The caller's own keys win. Metadata that is no object stays unchanged."""
     if not carrier or metadata is not None and (not isinstance(metadata, Mapping) or "traceparent" in metadata):
         return metadata
     return {**carrier, **(metadata or {})}
@@ -38,7 +38,8 @@ def with_context(metadata: Optional[Mapping[str, Any]], carrier: Mapping[str, st
 
 @contextlib.contextmanager
 def sending(queue: Optional[str], count: Optional[int] = None) -> Iterator["Sending"]:
-    """A span of an enqueue, within another one only: nobody wants a trace of a lonely INSERT. queue: None for several."""
+    """Opens a span for an enqueue, but only inside another span, because a trace of a single INSERT is useless. queue: None for
+    several."""
     if trace is None or not trace.get_current_span().get_span_context().is_valid:
         yield Sending({}, None)
         return
@@ -51,7 +52,7 @@ def sending(queue: Optional[str], count: Optional[int] = None) -> Iterator["Send
         TraceContextTextMapPropagator().inject(carrier)
         try:
             yield Sending(carrier, span)
-        except BaseException as error:   # which the API records
+        except BaseException as error:   # recorded by the API, then raised again
             _set_error_type(span, error)
             raise
 
@@ -66,13 +67,13 @@ class Sending:
 
 
 class Span:
-    """Of an attempt."""
+    """The span of an attempt."""
 
     def __init__(self, span: Any = None) -> None:
         self.span = span
 
     def ended(self, outcome: Outcome, error: Optional[BaseException]) -> None:
-        """error: what the handler has thrown."""
+        """Ends the span. error: the exception that the handler raised."""
         if self.span is None:
             return
         failed = outcome.what == FAIL and (error is None or is_failure(error))
@@ -87,7 +88,7 @@ class Span:
 def _name(outcome: Outcome, failed: bool) -> str:
     if outcome.what == FAIL and not failed:
         return "cancelled"
-    if outcome.what == VERIFY:   # in a transaction of the caller's, which the handler is done with
+    if outcome.what == VERIFY:   # the handler has finished, and the job is completed in a transaction of the caller
         return "uncertain" if outcome.text else "completed"
     return OUTCOMES.get(outcome.what, outcome.text)
 
@@ -110,7 +111,7 @@ class Tracer:
         if trace is None:
             yield Span()
             return
-        links, parent = [], Context()   # of its own, whatever its thread or task has inherited
+        links, parent = [], Context()   # its own trace, instead of the context that the thread or task has inherited
         carrier = context_of(job.metadata)
         if carrier:
             sent = TraceContextTextMapPropagator().extract(carrier, Context())

@@ -1,4 +1,4 @@
-"""A worker whose handlers are plain functions, each in a thread."""
+"""A worker whose handlers are plain functions that run in threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Handler = Callable[["Job"], Any]
 
 
 class Job(BaseJob):
-    """What a handler is given. The columns of the claim are its properties: id, kind, payload, attempt, metadata ..."""
+    """The job that a handler receives. Its properties are the columns of the claim: id, kind, payload, attempt, metadata, and so
+    on."""
 
     def __init__(self, row: statements.Row, connections: "Connections", heartbeat_timeout: Optional[float] = None) -> None:
         super().__init__(row, heartbeat_timeout)
@@ -34,13 +35,14 @@ class Job(BaseJob):
         self._when_stopped = self._stopped.set
 
     def pause(self, seconds: float) -> None:
-        """Sleeps, and throws as check() does when the handler should stop meanwhile."""
+        """Sleeps. Raises the same exceptions as check() if the handler should stop while it sleeps."""
         self._stopped.wait(seconds)
         self.check()
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of its own, in autocommit mode. Those of ended handlers are used again."""
+        """Provides the handler with its own connection in autocommit mode, reusing the connection of a finished handler if
+        possible."""
         connection = self._connections.take()
         try:
             yield connection
@@ -49,22 +51,23 @@ class Job(BaseJob):
 
     @contextlib.contextmanager
     def completing(self, result: Any = None) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction in which the block's SQL and the completion of the job commit together, or neither. The result of
-        the job is the argument, or what the block assigns to job.result."""
+        """Opens a transaction in which the block's SQL and the completion of the job commit together, or not at all. The result
+        of the job is the argument, or the value that the block assigns to job.result."""
         with self._completed_with(result), self.connection() as connection, connection.transaction():
             yield connection
             self.complete_in(connection, self.result)
 
     def complete_in(self, connection: Any, result: Any = None) -> None:
-        """Completes the job in a transaction of the caller's, such as Django's or SQLAlchemy's, which throws when the lease is
-        lost. Whether that transaction has committed is asked when the handler has returned: until then nothing is certain."""
+        """Completes the job in the caller's transaction, such as Django's or SQLAlchemy's. Raises Lost if the lease is lost. When
+        the handler has returned, the worker asks the server whether that transaction has committed; until then the outcome is
+        unknown."""
         call = self._completion(result)
         with self._completed_in():
             run_on(connection, *call)
 
     def step(self, name: str, function: Callable[[psycopg.Connection[Any]], Any]) -> Any:
-        """Calls the function once, however often the job is tried: what it writes on the connection that it is given is
-        committed with its result. Later attempts get the result."""
+        """Calls the function once, even if the job is retried. The function's writes on the given connection commit together with
+        its result. Later attempts return the saved result without calling the function."""
         with self.connection() as connection:
             done, result = self._step_result(*self._ask(connection, *self._step(name)))
             if done:
@@ -73,22 +76,24 @@ class Job(BaseJob):
                 return self._ask(connection, *self._step_done(name, function(connection)))[1]
 
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
-        """Ends the handler, and the job goes on then, from its start, past what is saved of it."""
+        """Suspends the job until the time, and ends this call of the handler. Then the handler starts again from the beginning;
+        finished steps and sleeps are skipped."""
         with self.connection() as connection:
             self._ready(*self._ask(connection, *self._sleep(name, delay, until)))
 
     def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
-        """The payload of a signal, for which no worker waits; or TimedOut, which is false."""
+        """Returns the payload of a signal, or TimedOut, which is false in a condition. The job occupies no worker while it waits."""
         with self.connection() as connection:
             return self._ready(*self._ask(connection, *self._await(event, timeout, name)))
 
     def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
-        """What became of other jobs, a list of {"job_id": ..., "status": ..., "result": ...}; or TimedOut, which is false."""
+        """Returns the outcomes of other jobs, a list of {"job_id": ..., "status": ..., "result": ...}, or TimedOut, which is
+        false in a condition. The job occupies no worker while it waits."""
         with self.connection() as connection:
             return self._ready(*self._ask(connection, *self._await_jobs(ids, name, mode, timeout)))
 
     def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
-        """Enqueues jobs once, however often the job is tried; their ids."""
+        """Enqueues jobs once, even if this job is retried, and returns their IDs."""
         with self._lease_held(), self.connection() as connection:
             return list(self._ask(connection, *self._spawn(name, specs))[1])
 
@@ -99,7 +104,7 @@ class Job(BaseJob):
 
 
 class Connections:
-    """Those of the handlers."""
+    """The connections of the handlers."""
 
     def __init__(self, conninfo: connect.Conninfo, options: Mapping[str, Any], name: str) -> None:
         self.conninfo, self.options, self.name = conninfo, options, name
@@ -128,7 +133,7 @@ class Connections:
 
 
 class Worker(BaseWorker[Handler]):
-    """Serves one queue. handlers: a function for each kind; or register them with @worker.handler("kind")."""
+    """Serves one queue. handlers maps each kind to a function; @worker.handler("kind") registers a handler, too."""
 
     def _set_up(self, name: str) -> None:
         self._work: SimpleQueue[Tuple[Job, Core]] = SimpleQueue()
@@ -136,9 +141,9 @@ class Worker(BaseWorker[Handler]):
         self._connections = Connections(self.conninfo, self.connect_options, name)
 
     def start(self) -> None:
-        """Connects, and works in threads until stop(). Signals are the caller's."""
+        """Connects and starts working in threads, until stop() is called. Installs no signal handlers."""
         core = self._new_core()
-        self._core = core   # its threads use it at once
+        self._core = core   # before start(), because the threads use it at once
         try:
             core.start()
         except BaseException:
@@ -147,7 +152,8 @@ class Worker(BaseWorker[Handler]):
         self._started()
 
     def join(self, timeout: Optional[float] = None) -> bool:
-        """Until it has stopped; whether it has. An error that ended it is thrown."""
+        """Waits until the worker has stopped, at most timeout seconds. Returns whether it has stopped, and raises the error that
+        ended it."""
         if self._core is None:
             return True
         if not self._core.over.wait(timeout):
@@ -158,7 +164,8 @@ class Worker(BaseWorker[Handler]):
         return True
 
     def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-        """Works until one of the signals; for sys.exit(). To be called in the main thread. 0: everything has been reported."""
+        """Works until one of the signals arrives, and returns the exit status: 0 if everything has been reported. Must be called
+        in the main thread."""
         return run_all([self], signals)
 
     def _register(self, kind: str, function: Handler) -> None:
@@ -166,7 +173,7 @@ class Worker(BaseWorker[Handler]):
             raise OptionError(f"the handler of kind {kind!r} must be a plain function, since coroutines are for AsyncWorker; it is {function!r}")
         super()._register(kind, function)
 
-    # ---- called by the thread that claims
+    # ---- called by the claiming thread
 
     def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> Job:
         return Job(row, self._connections, heartbeat_timeout)
@@ -179,7 +186,7 @@ class Worker(BaseWorker[Handler]):
             self._threads.append(thread)
         self._work.put((job, core))
 
-    # ---- a slot
+    # ---- in the thread of a slot
 
     def _handle_all(self) -> None:
         while True:
@@ -191,14 +198,14 @@ class Worker(BaseWorker[Handler]):
                 with Attempt(job, span, core.collisions) as attempt:
                     attempt.value = plain_result(job.kind, self._handler_of(job)(job))
                 ended = attempt.outcome
-        except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
+        except BaseException as error:   # noqa: B902: includes errors of the tracer, because the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
         core.job_ended(job, ended)
 
 
 def run_all(workers: Sequence[Worker], signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-    """As Worker.run(). A worker that cannot start, or that ends with an error, stops the others, which have their grace; then its error
-    is thrown."""
+    """Runs several workers as Worker.run() does. If a worker cannot start or ends with an error, the others stop gracefully, and
+    then the error is raised."""
     with _Bell(signals) as bell:
         end = RunsEnd(workers)
         started: List[Worker] = []
@@ -230,7 +237,7 @@ def run_all(workers: Sequence[Worker], signals: Sequence[int] = (signal.SIGTERM,
 
 
 class _Bell:
-    """Signals and threads wake the main thread by a pipe: a lock must not be taken in a signal's handler."""
+    """Wakes the main thread with a pipe after signals and from other threads, because a signal handler must not take a lock."""
 
     def __init__(self, signals: Sequence[int]) -> None:
         self.signals = signals
@@ -248,7 +255,7 @@ class _Bell:
     def __exit__(self, *_: Any) -> None:
         for number, before in self.before.items():
             signal.signal(number, before)
-        # The pipe stays: threads that end late may still ring.
+        # The pipe stays open, because threads that end late may still write to it.
 
     def _signalled(self, number: int, _: Any) -> None:
         self.pending.append(number)
@@ -259,7 +266,7 @@ class _Bell:
             os.write(self.writer, b".")
 
     def wait(self, timeout: Optional[float]) -> bool:
-        """Whether a signal has come."""
+        """Waits up to timeout seconds, and returns whether a signal has arrived."""
         if not self.pending:
             select.select([self.reader], [], [], timeout)
             with contextlib.suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""The extension, in the database of JOBQ_DATABASE. Where the role may not create it, somebody else has to do so before."""
+"""Creates the extension in the database JOBQ_DATABASE. If the role may not create extensions, a superuser must create it before."""
 
 from django.contrib.postgres.operations import CreateExtension
 from django.db import migrations
@@ -7,7 +7,7 @@ from jobq_django.database import alias
 
 
 class CreateJobq(CreateExtension):
-    """Backwards it leaves the extension, and with it all jobs."""
+    """Creates the extension. Reversing the migration keeps the extension, because dropping it would delete all jobs."""
 
     def database_forwards(self, app_label, schema_editor, from_state, to_state):
         if schema_editor.connection.alias == alias():
