@@ -1,4 +1,4 @@
-// The worker that the scenarios of clients/scenarios want: its handlers, by the library.
+// The worker for the scenarios in clients/scenarios: handlers that run in the library's Worker.
 import process from 'node:process';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,7 +6,7 @@ import { Cancelled, Fail, Snooze, Worker, optionsOfEnvironment, run } from './sr
 
 const pg = createRequire(import.meta.url)('pg');
 
-// What handlers write and look at: a connection of their own each time one is needed, until it works.
+// A separate connection for the writes and checks of handlers, opened when needed and opened again until it works.
 let shared = null;
 async function query(text, values) {
     for (;;) {
@@ -119,7 +119,7 @@ const handlers = {
 
 let status = 1;
 try {
-    // A pooler in transaction mode knows no prepared statements.
+    // No prepared statements through a pooler in transaction mode, because it does not support them.
     status = await run(new Worker({ ...optionsOfEnvironment(), handlers, prepare: process.env.JOBQ_WAY === 'direct' }));
 } catch (error) {
     process.stderr.write(`scenario_worker: ${error.message}\n`);

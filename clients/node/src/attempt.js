@@ -1,26 +1,27 @@
-// A claimed job in the worker's hand: why it shall stop, what was reported of it, what it ended with. job.js is the handler's side.
+// The worker's view of a claimed job: why the handler should stop, what was reported, and the outcome. job.js is the handler's
+// view.
 import { Cancelled } from './errors.js';
 import { toJson } from './values.js';
 
 export class Attempt {
-    outcome = null;         // when the handler has ended, or was given up
-    running = true;         // the handler has not ended
+    outcome = null;         // set when the handler has ended or was given up
+    running = true;         // whether the handler is running
     cancelled = undefined;  // why the handler should stop
-    state = undefined;      // completed, waiting, lost: there is nothing to report
-    completing = false;     // its own transaction is about to complete it: what heartbeats hear is no news
-    progress = undefined;   // JSON that no heartbeat has told the server
+    state = undefined;      // completed, waiting, or lost: no report is needed
+    completing = false;     // the handler's transaction is about to complete the job, so heartbeat answers do not matter
+    progress = undefined;   // JSON that no heartbeat has reported yet
     progressNumber = 0;
-    client = undefined;     // a promise of the connection of its slot
+    client = undefined;     // promise of the connection of the slot
     connected = undefined;  // that connection
-    abandoned = false;      // the handler had not ended when the grace was over
-    freed = false;          // its slot is another one's
-    exclusive = undefined;  // when the last of the handler's transactions has ended
-    lost = false;           // its report has found that the lease is
-    result = undefined;     // of what its own transaction has completed it with
+    abandoned = false;      // the handler was still running when the grace period ended
+    freed = false;          // the slot has been freed for another job
+    exclusive = undefined;  // promise that resolves after the last transaction of the handler
+    lost = false;           // a report has found the lease lost
+    result = undefined;     // the result with which the handler's transaction has completed the job
     span = undefined;
     #abort = null;
 
-    /** row: as jobq_claim returned it. host: connections and reports, of the worker or of the test kit. */
+    /** row: a row of jobq_claim. host: connections and reports, provided by the worker or the test kit. */
     constructor(row, host) {
         this.row = row;
         this.host = host;
@@ -32,7 +33,7 @@ export class Attempt {
         return this.#abort.signal;
     }
 
-    /** The first reason stays, but lost replaces the others. */
+    /** Asks the handler to stop. The first reason is kept, except that "lost" replaces any other. */
     stop(reason) {
         if (this.cancelled && reason !== 'lost') return;
         this.cancelled = reason;
@@ -40,7 +41,7 @@ export class Attempt {
         this.#abort?.abort(new Cancelled(reason));
     }
 
-    /** Throws when the handler should stop. */
+    /** Throws Cancelled if the handler should stop. */
     check() {
         if (this.cancelled) throw new Cancelled(this.cancelled);
     }

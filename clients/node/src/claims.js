@@ -1,4 +1,5 @@
-// The claims of a worker: one connection that claims, completes on the way, and sleeps in the server while there is nothing to do.
+// The claims of a worker. A single connection claims jobs, completes finished jobs with the next claim, and waits in the server
+// for jobs.
 import { Connection, isAgain, isBroken, isCanceled, isLostLease, isPooled } from './connection.js';
 import { SHORT_WAIT } from './pace.js';
 import { CLAIM, COMPLETE_AND_CLAIM, MAY_LOOK, OTHER_KINDS, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
@@ -6,20 +7,20 @@ import { now, pauseAfter, sleep } from './timing.js';
 import { messageOf } from './values.js';
 
 const FIRST_POLL = 0.05;
-const LOOK_EVERY = 600;     // seconds between looks for jobs of other kinds
+const LOOK_EVERY = 600;     // seconds between checks for jobs of other kinds
 
 export class Claims {
-    away = false;       // it waits for jobs or for a connection: what has ended is reported over the other one
-    over = null;        // when no claim is made any more
+    away = false;       // waiting for jobs or for a connection, so the other connection reports finished jobs
+    over = null;        // promise that resolves when no more claims are made
     #stopping = new AbortController();
     #wait;
     #hasToldOfTimeout = false;
-    #lookAt = 0;        // when it looks for jobs of other kinds
+    #lookAt = 0;        // time of the next check for jobs of other kinds
     #otherKinds = '';
-    #collisions = 0;    // since a statement has worked
-    #lost = [];         // ids, of the warning of jobq_complete_and_claim
+    #collisions = 0;    // number of collisions since the last successful statement
+    #lost = [];         // job IDs from a warning of jobq_complete_and_claim
 
-    /** hand: what the worker has in hand (hand.js). */
+    /** hand: the jobs that the worker has in hand (hand.js). */
     constructor({ options, hand, configuration, log, pace, lookEvery = LOOK_EVERY }) {
         Object.assign(this, { options, hand, log, pace, lookEvery });
         this.#wait = options.waitTimeout;
@@ -35,7 +36,7 @@ export class Claims {
         if (this.pace.pooled) this.waitShortly(SHORT_WAIT);
     }
 
-    /** Nobody can wake it: waits are short. */
+    /** Limits the length of waits, because they cannot be woken. */
     waitShortly(longest) {
         this.#wait = Math.min(this.#wait, longest);
     }
@@ -45,7 +46,7 @@ export class Claims {
         return this.over;
     }
 
-    /** No claim is begun from now on. A wait is ended by jobq_wake. */
+    /** Starts no more claims. A wait in the server must be ended with jobq_wake. */
     stop() {
         this.#stopping.abort();
         this.hand.wake();
@@ -54,7 +55,7 @@ export class Claims {
     async #run() {
         let polls = 0;
         while (!this.#stopping.signal.aborted) {
-            // Handlers that end in the same moment are reported together.
+            // Report handlers that end at the same moment together.
             await new Promise(setImmediate);
             if (this.#stopping.signal.aborted) return;
             const room = Math.min(this.options.batch, this.hand.room());
@@ -69,7 +70,7 @@ export class Claims {
         }
     }
 
-    // The jobs; undefined: claim again, the cause has been dealt with.
+    // Returns the claimed jobs, or undefined if the claim must be repeated after an error that has been handled.
     async #claim(done, room) {
         const values = claimValues(this.options, room);
         this.#lost = [];
@@ -89,13 +90,14 @@ export class Claims {
 
     async #failed(error, done) {
         if (!isAgain(error) && !done.length) throw error;
-        // Which of the results is refused, or whether it is the claim, turns out one by one.
+        // Report each completion alone to find out whether the server rejects one of them or the claim itself.
         for (const { outcome } of done) isBroken(error) ? (outcome.sent = true) : (outcome.alone = !isAgain(error));
         this.hand.report(done);
         if (isAgain(error)) await this.#absent(() => this.#again(error));
     }
 
-    // What has broken pauses where it connects, what has collided here.
+    // Handles an error after which the claim can be repeated. A broken connection pauses in reopen(), and a collision pauses
+    // here.
     async #again(error) {
         if (isBroken(error)) {
             await this.#reconnect();
@@ -112,7 +114,7 @@ export class Claims {
                 await this.connection.reopen();
                 return;
             } catch {
-                // It has said so, and waits longer the next time.
+                // After the first message, pause longer from time to time.
             }
         }
     }
@@ -138,7 +140,7 @@ export class Claims {
         }
     }
 
-    // As any wait ends. Why, is said once.
+    // Treats a canceled wait like one that has ended, and logs the reason once.
     async #endedByServer(error) {
         if (this.#hasToldOfTimeout) return;
         this.#hasToldOfTimeout = true;
@@ -151,7 +153,7 @@ export class Claims {
         return this.connection.query(statement, values);
     }
 
-    // Says which kinds of waiting jobs this worker leaves to others, when there is something new to say.
+    // Logs which kinds of waiting jobs this worker leaves to others, if that has changed.
     async #lookForOtherKinds() {
         if (now() < this.#lookAt) return;
         this.#lookAt = Infinity;
@@ -165,7 +167,7 @@ export class Claims {
             }
             this.#otherKinds = kinds;
         } catch (error) {
-            // A router has other tables. A broken connection is found by the wait.
+            // A router has other tables. The next wait notices a broken connection.
             if (isAgain(error)) this.#lookAt = now() + this.lookEvery;
         }
     }

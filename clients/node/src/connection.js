@@ -1,31 +1,31 @@
-// A connection to the server that is made anew when it breaks. One statement at a time, in the order of the calls.
+// A connection that is opened again after it breaks. Runs one statement at a time, in the order of the calls.
 import { pg } from './driver.js';
 import { pauseAfter, milliseconds, now, sleep } from './timing.js';
 import { messageOf, types } from './values.js';
 
 const CONNECT_TIMEOUT = 10;
 const KEEPALIVE = 10;
-const ANSWER_TIMEOUT = 60;  // a server that is gone without a word
+const ANSWER_TIMEOUT = 60;  // seconds without an answer after which the server is considered unreachable
 
-/** The five characters of an error of the server; undefined for all that did not come from it. */
+/** Returns the SQLSTATE of a server error, or undefined for any other error. */
 export const sqlstate = (error) => (error?.severity === undefined ? undefined : error.code);
 
-/** The connection is of no use any more, and so are answers that have not come. */
+/** Returns whether the error makes the connection unusable, including answers that have not arrived. */
 export function isBroken(error) {
     const state = sqlstate(error);
     return state === undefined || state === '25006' || (['08', '53', '57', '58'].includes(state.slice(0, 2)) && !isCanceled(error));
 }
 
-/** The statement was ended, by a timeout or a request. */
+/** Returns whether the statement was canceled by a timeout or a request. */
 export const isCanceled = (error) => sqlstate(error) === '57014';
 
-/** Its transaction was rolled back because of another one. */
+/** Returns whether the transaction was rolled back because of another transaction. */
 export const isCollision = (error) => ['40001', '40P01'].includes(sqlstate(error));
 
-/** The same statement may well work a moment later. */
+/** Returns whether the same statement may succeed a moment later. */
 export const isAgain = (error) => isBroken(error) || isCollision(error) || isCanceled(error) || sqlstate(error) === '55P03';
 
-/** Whether a pooler is in between: the process ID that it tells the client is one of its own. */
+/** Returns whether the connection passes through a pooler, which tells the client a process ID other than the server's. */
 export async function isPooled(client) {
     const { rows: [{ pid }] } = await client.query({ text: 'SELECT pg_backend_pid() AS pid', types });
     return pid !== client.processID;
@@ -33,7 +33,7 @@ export async function isPooled(client) {
 
 export const isLostLease = (error) => sqlstate(error) === 'JQ001';
 
-/** What pg wants to connect, of what a caller gave: its names win. */
+/** Returns the configuration for pg from the caller's connection option, whose values take precedence. */
 export async function configurationOf(connection, applicationName) {
     const given = typeof connection === 'function' ? await connection() : connection;
     const configuration = typeof given === 'string' ? { connectionString: given } : given;
@@ -46,7 +46,7 @@ export async function configurationOf(connection, applicationName) {
     };
 }
 
-/** A connected client. Its errors are those of its statements; one that comes between them is handed to broken. */
+/** Returns a connected client. Errors of statements reject the statements; other errors of the connection are passed to broken. */
 export async function connect(configuration, broken = () => {}) {
     const client = new pg.Client(configuration);
     client.on('error', broken);
@@ -59,12 +59,13 @@ export async function connect(configuration, broken = () => {}) {
     return client;
 }
 
-// What the server says to who wants in (28P01, 3D000, 55000 ...) answers no statement: it may let him in later.
+// Hides the SQLSTATE of a rejected connection (28P01, 3D000, 55000 ...), because it does not answer a statement and may be
+// temporary.
 function unanswered(error) {
     throw sqlstate(error) === undefined ? error : Object.assign(new Error(error.message, { cause: error }), { code: error.code, hint: error.hint });
 }
 
-/** At once, whatever it does. */
+/** Closes the connection at once, even during a statement. */
 export const destroy = (client) => client.connection?.stream?.destroy();
 
 export class Connection {
@@ -75,20 +76,20 @@ export class Connection {
     #closed = new AbortController();
 
     /**
-     * configuration: a function that returns what pg connects with; name and log: for lines on breaks and returns; answered(seconds): called
-     * after each answer but those of waits.
+     * configuration: function that returns the configuration for pg. name and log: used in log messages about breaks.
+     * answered(seconds): called after each answer, except answers to waits.
      */
     constructor({ name, configuration, log, prepare = false, notice = () => {}, answered = () => {} }) {
         Object.assign(this, { name, configuration, log, prepare, notice, answered });
     }
 
-    /** Once; an error is thrown. Later breaks are mended by query(). */
+    /** Connects once, and throws if that fails. After later breaks, query() connects again. */
     async open() {
         if (!this.#client) await (this.#opening ??= this.#connect().finally(() => { this.#opening = null; }));
         return this.#client;
     }
 
-    /** After a break: connects again, after a pause, which is a longer one each time until a statement works. */
+    /** Connects again after a break. The pause before each try grows until a statement succeeds. */
     async reopen() {
         if (this.#failures > 0 && !this.#client) await sleep(pauseAfter(this.#failures), this.#closed.signal);
         try {
@@ -99,7 +100,7 @@ export class Connection {
         }
     }
 
-    /** The rows. After a break the next call connects again. */
+    /** Returns the rows. If the connection breaks, the next call connects again. */
     async query(statement, values, timeout = 0) {
         const client = await this.reopen();
         try {
@@ -124,7 +125,7 @@ export class Connection {
         clearTimeout(timer);
     }
 
-    /** At once, in the middle of a statement. */
+    /** Closes the connection at once, even during a statement. */
     abandon() {
         this.#closed.abort();
         if (this.#client) destroy(this.#client);
@@ -173,7 +174,7 @@ export class Connection {
 
 const names = new Map();
 
-// The name of a prepared statement: the same for the same text.
+// Returns the name of a prepared statement, which is always the same for the same text.
 function nameOf(text) {
     if (!names.has(text)) names.set(text, `jobq_${names.size + 1}`);
     return names.get(text);

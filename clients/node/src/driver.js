@@ -1,5 +1,5 @@
-// What is loaded by require alone: node-postgres, since the modules that Debian installs are found by nothing else, and the API
-// of OpenTelemetry, which may not be there.
+// Modules that are loaded with require(): node-postgres, because the packages of Debian are found by no other means, and the
+// OpenTelemetry API, which may be missing.
 import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);

@@ -1,13 +1,16 @@
-// What handlers throw to say what shall become of a job, and what is thrown at them.
+// Errors that handlers throw to decide the outcome of a job, and errors that are thrown in handlers that should stop.
 
-// Where the handler throws it: a report with anything else could not be sent.
+// Rejects an invalid delay when the handler creates the error, because the worker could not report it later.
 function checkDelay(name, delay) {
     if (!['number', 'string'].includes(typeof (delay ?? 0))) {
         throw new TypeError(`${name} must be a number of seconds or an interval's text, but is a ${typeof delay}`);
     }
 }
 
-/** The attempt has failed: retried after retryIn (seconds or an interval's text) or its backoff; with retry false not at all. */
+/**
+ * The attempt has failed. The job is retried after retryIn (seconds or interval text), by default after its backoff; with retry:
+ * false, never.
+ */
 export class Fail extends Error {
     /** @param {string} message @param {{retryIn?: number | string, retry?: boolean, cause?: unknown}} [how] */
     constructor(message, { retryIn, retry = true, ...options } = {}) {
@@ -20,9 +23,11 @@ export class Fail extends Error {
     }
 }
 
-/** The job is given back for later; the attempt is not counted. */
+/** Gives the job back, to run again after the delay. The attempt is not counted. */
 export class Snooze extends Error {
-    /** @param {number | string} delay seconds, or an interval's text */
+    /**
+     * @param {number | string} delay seconds, or interval text
+     */
     constructor(delay) {
         checkDelay('delay', delay);
         super(`for ${delay}${typeof delay === 'number' ? ' s' : ''}`);
@@ -31,7 +36,7 @@ export class Snooze extends Error {
     }
 }
 
-/** The job is given back, claimable at once; the attempt is not counted. */
+/** Gives the job back, to run again at once, for example on another worker. The attempt is not counted. */
 export class Release extends Error {
     constructor() {
         super('the job is given back');
@@ -45,7 +50,7 @@ const REASONS = {
     stopping: 'the worker stops',
 };
 
-/** The handler shall stop; reason says why. Also the reason of the job's AbortSignal. */
+/** The handler should stop; reason contains the cause. Also the abort reason of the job's AbortSignal. */
 export class Cancelled extends Error {
     /** @param {'cancel' | 'lost' | 'stopping'} reason */
     constructor(reason) {
@@ -55,7 +60,10 @@ export class Cancelled extends Error {
     }
 }
 
-/** The server has given the job back, and it is claimed anew when what it waits for is there. Not to be caught: who does is told again. */
+/**
+ * The server has given the job back, and it is claimed again when it can continue. Do not catch this error; later calls throw it
+ * again.
+ */
 export class Suspended extends Error {
     constructor(what) {
         super(`the job waits for ${what}, without a worker`);
@@ -63,7 +71,7 @@ export class Suspended extends Error {
     }
 }
 
-/** A wrong option; the message names it, its value, and what is allowed. */
+/** An invalid option. The message contains the option's name, its value, and the allowed values. */
 export class OptionError extends Error {
     constructor(message) {
         super(message);

@@ -1,17 +1,21 @@
-// The jobs that a worker has in hand: claimed, and not reported yet. Where claims, handlers, heartbeats and reports meet. No server.
+// The jobs that a worker has in hand: claimed, but not yet reported. Connects claims, handlers, heartbeats, and reports. Needs no
+// server.
 import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { Attempt } from './attempt.js';
 import { Collisions } from './collisions.js';
 import { nameOf } from './logger.js';
 
 export class Hand {
-    #attempts = new Map();  // by lease: a job may come again before its first handler has ended
-    #done = [];             // completions that wait for the next claim
-    #busy = 0;              // slots that are taken
+    #attempts = new Map();  // keyed by lease, because a job may come again before its first handler has ended
+    #done = [];             // completions to send with the next claim
+    #busy = 0;              // number of slots in use
     #waiters = [];
     #collisions = new Collisions();
 
-    /** heartbeats, reports: theirs; away(): claims will not take completions along; run(attempt): starts the handler. */
+    /**
+     * heartbeats, reports: the worker's objects. away(): whether no claim will send completions. run(attempt): starts the
+     * handler.
+     */
     constructor({ slots, log, heartbeats, reports, away, run, every }) {
         Object.assign(this, { slots, log, heartbeats, reports, away, run, every });
     }
@@ -32,12 +36,12 @@ export class Hand {
         return this.attempts.filter((attempt) => attempt.running);
     }
 
-    /** Slots that are free, those of completions that the next claim takes along included. */
+    /** Returns the number of free slots, including the slots of completions that the next claim sends. */
     room() {
         return this.slots - this.#busy + this.#done.length;
     }
 
-    /** When something has ended, or somebody calls wake(). */
+    /** Resolves when a job has ended or wake() is called. */
     changed() {
         return new Promise((resolve) => this.#waiters.push(resolve));
     }
@@ -54,7 +58,10 @@ export class Hand {
         return done;
     }
 
-    /** done: what was completed on the way. stopping: what was claimed goes back at once. */
+    /**
+     * Adds claimed jobs. done: completions sent with the claim. stopping: whether the worker is stopping, so that the jobs are
+     * given back.
+     */
     claimed(rows, done, stopping) {
         const attempts = rows.map((row) => new Attempt(row, this.host));
         this.#heartbeat(done, rows);
@@ -70,12 +77,12 @@ export class Hand {
         else attempts.forEach(this.run);
     }
 
-    /** Claims are away: completions go the other way, behind heartbeats or before them. */
+    /** Called when no claim can send completions. They are then sent over the heartbeat connection. */
     goAway() {
         this.reports.add(this.#done.splice(0));
     }
 
-    /** What a claim was to take along. */
+    /** Reports completions that a claim should have sent. */
     report(attempts) {
         this.#told(attempts, false);
         this.reports.add(attempts);
@@ -91,17 +98,20 @@ export class Hand {
         this.#end(attempt, this.#collisions.decide(attempt.row.id, ofError(error, attempt.cancelled, attempt.state)));
     }
 
-    /** Its own transaction is about to lock its row; false: has come to its end. */
+    /**
+     * Notes that the handler's transaction is about to lock the job's row (told = true), or that this transaction has ended
+     * (false).
+     */
     told(attempt, told) {
         this.#told([attempt], told);
     }
 
-    /** In its own transaction, or by waiting: no heartbeats any more, though the handler still runs. */
+    /** Ends heartbeats of a job that the handler's transaction has completed, or that waits. The handler may still run. */
     ended(attempt) {
         this.#heartbeat([attempt], []);
     }
 
-    /** The handler goes on, whoever listens: its job is given back. */
+    /** Gives the job back although its handler still runs. */
     abandon(attempt) {
         attempt.abandoned = true;
         if (attempt.over) {
@@ -113,21 +123,21 @@ export class Hand {
         this.reports.add([attempt]);
     }
 
-    // ---- answers
+    // ---- answers of the server
 
-    /** To reports: slots are free. */
+    /** Called when the attempts have been reported: their slots are free. */
     reported(attempts) {
         this.#heartbeat(attempts, []);
         this.#answered(attempts);
     }
 
-    /** To a report: the lease is lost, and so is what the handler has done. */
+    /** Called when a report finds the lease lost, so the handler's outcome is discarded. */
     lost(attempt) {
         this.log.warn(`${nameOf(attempt.row)}: the lease is lost, and so is its report`);
         attempt.lost = true;
     }
 
-    /** To a heartbeat. One whose report was handed over is told by that. */
+    /** Called with the answer to a heartbeat. If the attempt's report has been sent, the answer to the report decides instead. */
     heard(lease, state) {
         const attempt = this.#attempts.get(lease);
         if (!attempt || attempt.outcome || attempt.completing || attempt.over) return;
@@ -142,12 +152,12 @@ export class Hand {
         this.#attempts.get(lease)?.progressReported(number);
     }
 
-    /** For what an attempt ends with, when that is known. */
+    /** Called with each outcome when it is known. The worker replaces this function. */
     settled() {}
 
     #end(attempt, outcome) {
         attempt.running = false;
-        if (attempt.outcome) {          // abandoned: its job is another worker's by now
+        if (attempt.outcome) {          // an abandoned job may already run on another worker
             this.#free(attempt);
             this.wake();
             return;
@@ -171,7 +181,7 @@ export class Hand {
         this.reported([attempt]);
     }
 
-    // One message for both: it goes to another thread.
+    // Sends both changes in one message, because it may go to another thread.
     #heartbeat(ended, rows) {
         if (!ended.length && !rows.length) return;
         this.heartbeats.change(ended.map(({ row }) => row.lease),

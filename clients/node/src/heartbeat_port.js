@@ -1,4 +1,4 @@
-// The worker's end of the thread that heartbeats: it looks like Heartbeats.
+// The worker's side of the heartbeat thread, with the interface of Heartbeats.
 import { Worker as Thread } from 'node:worker_threads';
 import { configurationOf } from './connection.js';
 import { OptionError } from './errors.js';
@@ -9,7 +9,7 @@ export class HeartbeatPort {
     #number = 0;
     #dead = null;
 
-    /** died(error): the thread has ended, which it does not of itself. */
+    /** died(error): called when the thread ends, which happens only after an error. */
     constructor({ connection, applicationName, interval, prepare, log, heard, progressed, answered, died }) {
         Object.assign(this, { connection, applicationName, log, heard, progressed, answered, died });
         this.settings = { interval, prepare };
@@ -64,7 +64,7 @@ export class HeartbeatPort {
             try {
                 this.#thread.postMessage([name, this.#number, ...values]);
             } catch (error) {
-                // A value that no thread can be given: refused, as by the server.
+                // A value that cannot be passed to a thread rejects the call, as if the server had rejected it.
                 this.#calls.delete(this.#number);
                 reject(Object.assign(new TypeError(error.message, { cause: error }), { severity: 'ERROR', code: '22000' }));
             }

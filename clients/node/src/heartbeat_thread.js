@@ -1,11 +1,12 @@
-// The thread in which heartbeats live: what handlers do in theirs, it goes on. Started by heartbeat_port.js, and ends with it.
+// The thread that sends heartbeats even if handlers block the main thread. heartbeat_port.js starts it, and it ends with its
+// parent.
 import { parentPort, workerData } from 'node:worker_threads';
 import { Heartbeats } from './heartbeats.js';
 import { LEAST_LATE } from './pace.js';
 
 const tell = (name, ...values) => parentPort.postMessage([name, ...values]);
 
-const wanted = [];  // who waits for a configuration that only a function of the caller's knows
+const wanted = [];  // calls that wait for a configuration, because only a function of the caller in the main thread can return it
 
 const heartbeats = new Heartbeats({
     ...workerData,
@@ -21,7 +22,7 @@ const heartbeats = new Heartbeats({
     answered: (seconds) => seconds > LEAST_LATE && tell('answered', seconds),
 });
 
-// Of an error only its name and message would arrive.
+// Copies an error into a plain object, because a message between threads would keep only its name and message.
 const plain = ({ message, code, severity, detail, hint, where }) => ({ message, code, severity, detail, hint, where });
 
 async function call(number, work) {

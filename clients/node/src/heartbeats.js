@@ -1,14 +1,17 @@
-// Heartbeats of all jobs in hand, by one connection, which other reports share. Lives in a thread that no handler can block
-// (heartbeat_thread.js), or where it is told to in the worker's own.
+// Sends heartbeats of all jobs in hand over one connection, which reports share. Runs in a thread that no handler can block
+// (heartbeat_thread.js), or in the worker's own thread if the option heartbeatThread is false.
 import { Connection, isBroken } from './connection.js';
 import { HEARTBEAT, HEARTBEAT_MANY } from './statements.js';
 import { milliseconds, now } from './timing.js';
 import { messageOf } from './values.js';
 
-const PROGRESS_EVERY = 1;   // seconds: progress is not reported later than that
+const PROGRESS_EVERY = 1;   // maximum number of seconds until new progress is reported
 const ENDS = ['lost', 'gone', 'finished'];
 
-/** When the next heartbeat of all jobs is due: the shortest interval after the one that waits longest. Those that are told have none. */
+/**
+ * Returns when the next heartbeat of all jobs is due: the shortest interval after the oldest heartbeat. Skips jobs that are being
+ * reported.
+ */
 export function dueAt(jobs, longest = Infinity) {
     let [oldest, every] = [Infinity, longest];
     for (const job of jobs) if (!job.told) [oldest, every] = [Math.min(oldest, job.at), Math.min(every, job.every)];
@@ -16,12 +19,15 @@ export function dueAt(jobs, longest = Infinity) {
 }
 
 export class Heartbeats {
-    #jobs = new Map();      // by lease: a job may come again before its first handler has ended
+    #jobs = new Map();      // keyed by lease, because a job may come again before its first handler has ended
     #timer = null;
     #beating = false;
     #closed = false;
 
-    /** heard(lease, state), progressed(lease, number): what the server has answered. answered(seconds): how soon. */
+    /**
+     * heard(lease, state), progressed(lease, number): called with answers. answered(seconds): called with the duration of each
+     * answer.
+     */
     constructor({ configuration, interval, prepare, log, heard, progressed, answered }) {
         Object.assign(this, { interval, log, heard, progressed });
         this.connection = new Connection({ name: 'heartbeats and reports', configuration, log, prepare, answered });
@@ -31,7 +37,7 @@ export class Heartbeats {
         return this.connection.open();
     }
 
-    /** Leases that are not held any more, and jobs {id, lease, every} that are from now on. */
+    /** Removes leases that are no longer held, and adds jobs {id, lease, every}. */
     change(dropped, held) {
         for (const lease of dropped) this.#jobs.delete(lease);
         const fresh = () => ({ at: now(), progress: undefined, number: 0, progressAt: 0, told: false });
@@ -39,7 +45,10 @@ export class Heartbeats {
         this.#schedule();
     }
 
-    /** Leases whose jobs a statement elsewhere is about to lock; false: not any more. A heartbeat would wait, and all others with it. */
+    /**
+     * Pauses heartbeats of jobs whose rows another statement may lock, because all heartbeats would wait for the lock. false:
+     * resumes them.
+     */
     told(leases, told) {
         for (const lease of leases) {
             const job = this.#jobs.get(lease);
@@ -85,7 +94,8 @@ export class Heartbeats {
             const all = dueAt(this.#jobs.values(), this.interval) <= now();
             const held = [...this.#jobs.values()].filter((job) => !job.told);
             const progress = held.filter((job) => job.progress !== undefined && (all || job.progressAt + PROGRESS_EVERY <= now()));
-            // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+            // Sends the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not
+            // delay heartbeats.
             if (all && held.length) await this.#many(held);
             for (const job of progress) if (this.#jobs.get(job.lease) === job && !job.told) await this.#withProgress(job);
         } catch (error) {

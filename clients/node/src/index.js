@@ -1,4 +1,4 @@
-// What users of the package see. The test kit is testing.js.
+// The public API of the package, except for the test kit in testing.js.
 export { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from './errors.js';
 export { optionsOfEnvironment } from './options.js';
 export { enqueue, enqueueJobs, enqueueMany } from './producers.js';

@@ -1,4 +1,4 @@
-// A job as its handler sees it.
+// The handler's view of a job.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isBroken, isLostLease } from './connection.js';
 import { Cancelled, Suspended } from './errors.js';
@@ -30,33 +30,36 @@ export class Job {
         this.metadata = row.metadata;
     }
 
-    /** undefined, or why the handler should stop: cancel, lost, stopping. */
+    /** Why the handler should stop: cancel, lost, or stopping; otherwise undefined. */
     get cancelled() {
         return this.#attempt.cancelled;
     }
 
-    /** Aborted when the handler should stop; its reason is a Cancelled. */
+    /** Aborted when the handler should stop. Its reason is a Cancelled error. */
     get signal() {
         return this.#attempt.signal;
     }
 
-    /** Throws Cancelled when the handler should stop. */
+    /** Throws Cancelled if the handler should stop. */
     check() {
         this.#attempt.check();
     }
 
-    /** Reported with the next heartbeat, within a second; of several the last one. */
+    /** Reports progress with the next heartbeat, within a second; only the last value is sent. */
     setProgress(value) {
         if (!this.#attempt.over) this.#attempt.setProgress(value);
     }
 
-    /** A connection for the handler's own SQL, the same for all calls of this attempt: a pg.Client, in autocommit mode. */
+    /** Returns a pg.Client in autocommit mode for the handler's own SQL. All calls of an attempt return the same connection. */
     client() {
         this.#goesOn();
         return this.#attempt.host.client(this.#attempt);
     }
 
-    /** One transaction: what body(client) writes, and the completion with what it returns. Neither, when the lease is lost. */
+    /**
+     * Commits the writes of body(client) together with the completion of the job, whose result body returns. Neither, if the
+     * lease is lost.
+     */
     completing(body) {
         const attempt = this.#attempt;
         return this.#lastly(async (client) => {
@@ -74,7 +77,10 @@ export class Job {
         });
     }
 
-    /** A durable step: what body(client) writes commits with its result, once. Saved already: the result, without calling body. */
+    /**
+     * Runs a durable step: commits the writes of body(client) together with its result. If the result is already saved, only
+     * returns it.
+     */
     step(name, body) {
         return this.#exclusively(async (client) => {
             const [{ state, result }] = await this.#ask(client, STEP, name);
@@ -89,7 +95,7 @@ export class Job {
         });
     }
 
-    /** Goes on at a Date, or after a delay (seconds or an interval's text): the job is given back until then. */
+    /** Suspends the job until a Date or for a delay (seconds or interval text). The job occupies no worker while it sleeps. */
     sleep(name, time) {
         const [delay, until] = time instanceof Date ? [null, toTime(time, 'time')] : [toOwnInterval(time, 'time'), null];
         return this.#lastly(async (client) => {
@@ -98,7 +104,7 @@ export class Job {
         });
     }
 
-    /** {state: ready or timeout, payload} of a signal; until there is one of these the job is given back. */
+    /** Returns {state: ready or timeout, payload} of a signal. Until then the job is given back and occupies no worker. */
     waitFor(event, { timeout = null, name = null } = {}) {
         return this.#lastly(async (client) => {
             const [{ state, payload }] = await this.#ask(client, AWAIT, event, toOwnInterval(timeout, 'timeout'), name);
@@ -107,7 +113,7 @@ export class Job {
         });
     }
 
-    /** {state: ready or timeout, results: [{jobId, status, result}]} of other jobs; until then the job is given back. */
+    /** Returns {state: ready or timeout, results: [{jobId, status, result}]} of other jobs. Until then the job is given back. */
     waitForJobs(ids, name, { mode = 'all', timeout = null } = {}) {
         return this.#lastly(async (client) => {
             const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, texts(ids, 'ids'), name, mode, toOwnInterval(timeout, 'timeout'));
@@ -117,7 +123,7 @@ export class Job {
         });
     }
 
-    /** Enqueues jobs of this one, once, as enqueueJobs() takes them; their ids. */
+    /** Enqueues child jobs once, even if this job is retried, and returns their IDs. specs: as in enqueueJobs(). */
     spawn(name, specs) {
         return this.#exclusively(async (client) => {
             const [{ job_ids: ids }] = await this.#ask(client, SPAWN, name, toJson(specsOf(specs)));
@@ -125,9 +131,9 @@ export class Job {
         });
     }
 
-    // ---- how
+    // ---- implementation
 
-    /** What may end the attempt: its progress is reported before, for afterwards nobody takes it. */
+    /** Runs a call that may end the attempt. Reports progress first, because the server accepts none afterwards. */
     #lastly(work) {
         return this.#exclusively(async (client) => {
             await this.#attempt.host.flush(this.#attempt);
@@ -135,7 +141,7 @@ export class Job {
         });
     }
 
-    /** On the connection of the slot, one after the other: it has one transaction at a time. */
+    /** Runs calls on the slot's connection one after the other, because the connection has only one transaction at a time. */
     async #exclusively(work) {
         const attempt = this.#attempt;
         if (inTransaction.getStore() === attempt) {
@@ -162,7 +168,7 @@ export class Job {
         return this.#committed(client, body).finally(() => this.#attempt.host.told(this.#attempt, false));
     }
 
-    /** Commits what body has written. A commit without an answer is asked for: it throws if it has not happened. */
+    /** Commits the writes of body. If the commit gets no answer, asks the server, and throws if it did not commit. */
     async #committed(client, body) {
         const { begin, commit, rollback } = this.#attempt.host.transaction;
         await client.query(begin);
@@ -171,7 +177,8 @@ export class Job {
             value = await inTransaction.run(this.#attempt, body);
         } catch (error) {
             await client.query(rollback).catch(() => {});
-            // Lost with its answer, that transaction may have the job's row for a while: a report would wait, and heartbeats with it.
+            // If the answer was lost, the transaction may hold the job's row for a while, and a report or heartbeat would wait
+            // for the lock.
             if (this.#attempt.completing && isBroken(error)) await this.#find(error);
             throw error;
         }
@@ -194,7 +201,7 @@ export class Job {
         return this.#attempt.host.ask(client, text, [this.id, this.lease, ...values]);
     }
 
-    /** The last statement before the commit, which may come late: it locks the job's row. */
+    /** Sends the last statement before a commit. It locks the job's row until the commit, which may come late. */
     #change(client, text, ...values) {
         this.#attempt.host.told(this.#attempt, true);
         return this.#ask(client, text, ...values);

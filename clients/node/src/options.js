@@ -1,4 +1,4 @@
-// The options of a worker: names, defaults, what is allowed, and the environment variables of each. No server.
+// The options of a worker: names, defaults, allowed values, and environment variables. Needs no server.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import process from 'node:process';
@@ -19,7 +19,7 @@ const int32 = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
 const logger = (value) => ['info', 'warn', 'error'].every((level) => typeof value?.[level] === 'function');
 const connection = (value) => ['string', 'object', 'function'].includes(typeof value) && value !== null;
 
-// environment: the variable that optionsOfEnvironment() reads. Where nothing is given, and there is no otherwise, an option is undefined.
+// environment: the variable that optionsOfEnvironment() reads. otherwise: the default; without it, the option is undefined.
 const OPTIONS = {
     queue: { environment: 'JOBQ_QUEUE', allowed: name(63), says: 'a name of 1 to 63 bytes', otherwise: () => 'default' },
     slots: { environment: 'JOBQ_SLOTS', numeric: true, allowed: count, says: 'a whole number from 1 to 1000', otherwise: () => 1 },
@@ -51,14 +51,14 @@ const OPTIONS = {
     },
 };
 
-// As it is called here, in the contract of all languages, and in the environment.
+// Returns the option's name here, in the contract of all languages, and in the environment.
 function namesOf(option, variable) {
     if (!variable) return option;
     const common = variable.replace('JOBQ_', '').toLowerCase();
     return `${option} (${common === option ? '' : `${common}, `}${variable})`;
 }
 
-/** What environment variables say, as options. Numbers are checked with the others. */
+/** Returns the options in environment variables. Numbers are checked later, with the other options. */
 export function optionsOfEnvironment(environment = process.env) {
     const found = {};
     for (const [option, { environment: variable, numeric }] of Object.entries(OPTIONS)) {
@@ -69,7 +69,7 @@ export function optionsOfEnvironment(environment = process.env) {
     return found;
 }
 
-/** All options with their defaults; the first wrong one is an error. */
+/** Returns all options with their defaults, or throws for the first invalid option. */
 export function checkedOptions(given) {
     for (const option of Object.keys(given)) {
         if (!(option in OPTIONS)) {
@@ -80,7 +80,7 @@ export function checkedOptions(given) {
     for (const [option, { environment, allowed, says, otherwise }] of Object.entries(OPTIONS)) {
         const value = given[option] ?? otherwise?.(checked);
         if (value !== undefined || option === 'handlers') {
-            // What is secret in a connection stays out of the message.
+            // The message does not show a connection, because it may contain a password.
             const text = option === 'connection' ? typeof value : shown(value);
             if (value === undefined || !allowed(value)) {
                 throw new OptionError(`option ${namesOf(option, environment)} must be ${says}, but is ${text}`);

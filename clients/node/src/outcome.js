@@ -1,12 +1,12 @@
-// What becomes of a job, from what its handler returned or threw. No server, no clock.
+// Derives the report of a job from the value that its handler returned or the error that it threw. Needs no server and no clock.
 import { isCollision, isLostLease, sqlstate } from './connection.js';
 import { Cancelled, Fail, Release, Snooze, Suspended } from './errors.js';
 import { describe, toJson, toText } from './values.js';
 
 /**
- * The report of an attempt. what: complete, fail, snooze, release, or nothing, of which text says why: lost, waiting, completed.
- * sent: it was sent before, and the answer is unknown; alone: together with others it was refused, or collided; collision: the handler's
- * transaction was rolled back because of another one.
+ * The report of an attempt. what: complete, fail, snooze, release, or nothing; for nothing, text says why: lost, waiting,
+ * completed. sent: it was sent before, but the answer is unknown. alone: a batch with it was rejected or collided, so it is sent
+ * alone. collision: the handler's transaction was rolled back because of another transaction.
  */
 const outcome = (what, rest) => ({ what, text: '', sent: false, alone: false, ...rest });
 
@@ -14,7 +14,10 @@ export const nothing = (text) => outcome('nothing', { text });
 export const release = () => outcome('release');
 export const failed = (error, how) => outcome('fail', { text: describe(error), error, ...how });
 
-/** state: completed, waiting or lost, where the attempt has come to its end while the handler ran; else undefined. */
+/**
+ * Returns the outcome of a handler that returned. state: completed, waiting, or lost if the attempt ended earlier; otherwise
+ * undefined.
+ */
 export function ofReturn(value, state) {
     if (state) return nothing(state);
     if (value === undefined) return outcome('complete', { result: null });
@@ -25,14 +28,14 @@ export function ofReturn(value, state) {
     }
 }
 
-/** reason: why the handler was asked to stop, if it was. */
+/** Returns the outcome of a handler that threw. reason: why the handler was asked to stop, if it was. */
 export function ofError(error, reason, state) {
     if (state) return nothing(state);
     if (reason === 'lost') return nothing('lost');
     try {
         return ofThrown(error, reason);
     } catch {
-        // A Proxy or a getter that throws when it is looked at.
+        // For example a Proxy or an object with a getter that throws.
         return failed(new Error('the handler threw a value that cannot be converted to text'));
     }
 }
@@ -47,7 +50,7 @@ function ofThrown(error, reason) {
     return failed(error, causes(error).some(isCollision) ? { collision: true } : {});
 }
 
-/** What is reported in place of what the server has refused; null: nothing. */
+/** Returns the outcome to report instead of a rejected one, or null if there is nothing to report. */
 export function afterRefusal(refused, error) {
     const { what, text, retry, retryIn, sent } = refused;
     const delay = what === 'fail' ? retryIn : undefined;
@@ -62,17 +65,17 @@ const REPORTS = { complete: 'result', fail: 'failure', snooze: 'snooze', release
 const NOT_ASCII = /[^\0-\x7f]/u;
 const NOT_ASCII_ALL = /[^\0-\x7f]/gu;
 
-/** What a heartbeat answers after a report of ours: gone where the queue keeps nothing. */
+/** Returns whether a heartbeat's answer confirms that an earlier report has arrived. gone: the queue keeps no finished jobs. */
 export const isFinished = (state) => state === 'finished' || state === 'gone';
 
-// What an AbortSignal makes functions throw, also what a library has made of that.
+// Names and codes of errors that functions throw when their AbortSignal is aborted, including errors of libraries.
 const ABORTS = ['AbortError', 'CanceledError', 'ABORT_ERR', 'ERR_CANCELED'];
 const DEEPEST = 8;
 
 const isStop = (error) => causes(error)
     .some((cause) => cause instanceof Cancelled || ABORTS.includes(cause.name) || ABORTS.includes(cause.code));
 
-// The error and what has caused it.
+// Returns the error and its chain of causes.
 function causes(error) {
     const found = [];
     for (let cause = error; cause && found.length < DEEPEST; cause = cause.cause) found.push(cause);

@@ -1,24 +1,25 @@
-// Whether a worker waits in the server or polls. Behind a pooler that has fewer connections than there are workers, waits take the
-// connections from heartbeats: see "Small pools" in clients/README.md of the sources. No server.
+// Decides whether a worker waits in the server or polls. If a pooler has fewer connections than there are workers, waits occupy
+// the connections that heartbeats need: see "Small pools" in clients/README.md of the source tree. Needs no server.
 import { now } from './timing.js';
 
-export const SHORT_WAIT = 2;    // seconds: longest wait of a worker that cannot be woken, or that shares connections
+export const SHORT_WAIT = 2;    // seconds: longest wait of a worker that cannot be woken or that shares connections
 const LONGEST_POLL = 1;
 export const LEAST_LATE = 0.25;
 const MOST_LATE = 1;
-const CALM = 60;                // the worker waits again when no answer has been late for this time, or for up to twice as long
+const CALM = 60;                // seconds without a late answer until the worker waits in the server again; a random factor of 1
+                                // to 2 is applied
 
 export class Pace {
     pooled = false;
     #pollsUntil = null;
     #hasWarned = false;
 
-    /** interval(): seconds between heartbeats, Infinity if unknown. */
+    /** interval(): returns the seconds between heartbeats, or Infinity if unknown. */
     constructor({ log, interval, clock = now }) {
         Object.assign(this, { log, interval, clock });
     }
 
-    /** Called after each answer but that of a wait. */
+    /** Notes how long an answer took. Called after every statement except waits. */
     answered(seconds) {
         if (!this.pooled || seconds <= LEAST_LATE) return;
         if (seconds <= Math.max(LEAST_LATE, Math.min(this.interval() / 4, MOST_LATE))) return;
@@ -30,7 +31,7 @@ export class Pace {
         this.#pollsUntil = this.clock() + CALM * (1 + Math.random());
     }
 
-    /** The longest pause between polls; undefined: the worker waits in the server. */
+    /** Returns the longest pause between polls, or undefined if the worker waits in the server. */
     longestPoll() {
         if (this.#pollsUntil !== null && this.clock() >= this.#pollsUntil) {
             this.#pollsUntil = null;

@@ -1,10 +1,11 @@
-// Enqueues on a connection of the caller's: the jobs are part of its transaction, which is neither begun nor ended here.
+// Enqueues jobs on the caller's connection. The jobs are part of the caller's transaction; the functions neither begin nor end
+// one.
 import { OptionError } from './errors.js';
 import { sending } from './tracing.js';
 import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
 
-// The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value, told the option's name. Those without
-// a type are keys of its parameter options.
+// The options of enqueue(): the parameter of jobq_enqueue, its type, and a function (value, option name) that converts the value.
+// Entries without a type are keys of the parameter "options" of jobq_enqueue.
 const same = (value) => value;
 const json = (value) => toJson(value, 'the metadata');
 const list = (make) => (values, option) => {
@@ -16,9 +17,9 @@ const text = (value, option) => {
     if (['string', 'number', 'bigint', 'boolean'].includes(typeof value)) return String(value);
     throw new OptionError(`option ${option} must be an array of texts or numbers, but has ${shown(value)}`);
 };
-/** An array of texts, or of what is one as it is: ids. */
+/** Converts to an array of text; IDs can be numbers or bigints. */
 export const texts = list(text);
-// What is in them stays out of messages.
+// The message does not show the values, because they may be payloads.
 function mustBeArray(option, values) {
     if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is of type ${typeof values}`);
 }
@@ -55,7 +56,10 @@ const OPTIONS_OF_MANY = {
     priorities: ['priorities', 'int[]', list(same)],
 };
 
-/** One job; its id. connection: a client, pool or transaction of pg, Knex or TypeORM. Options that are left out are jobq_enqueue's. */
+/**
+ * Enqueues one job and returns its ID. connection: a client, pool, or transaction of pg, Knex, or TypeORM. Omitted options get
+ * the defaults of jobq_enqueue.
+ */
 export function enqueue(connection, queue = 'default', payload = {}, options = {}) {
     return sending({ queue }, async (send) => {
         const metadata = send.into(options.metadata);
@@ -67,7 +71,10 @@ export function enqueue(connection, queue = 'default', payload = {}, options = {
     });
 }
 
-/** A job for each payload, in one statement: [{id, isNew}]. It takes no metadata, hence no context of a trace: enqueueJobs() does. */
+/**
+ * Enqueues one job per payload, in one statement: [{id, isNew}]. Unlike enqueueJobs(), takes no metadata, so jobs carry no trace
+ * context.
+ */
 export async function enqueueMany(connection, queue, payloads, options = {}) {
     mustBeArray('payloads', payloads);
     return sending({ queue, count: payloads.length }, async () => {
@@ -78,7 +85,10 @@ export async function enqueueMany(connection, queue, payloads, options = {}) {
     });
 }
 
-/** A job for each object, whose keys are the options of enqueue(), queue, payload, and ref, a name for the dependsOn of others. */
+/**
+ * Enqueues one job per object. Keys: the options of enqueue(), queue, payload, and ref, a name for the dependsOn of other
+ * objects.
+ */
 export async function enqueueJobs(connection, specs) {
     mustBeSpecs(specs);
     const queues = new Set(specs.map(({ queue }) => queue ?? 'default'));
@@ -92,7 +102,7 @@ export async function enqueueJobs(connection, specs) {
 
 const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
 
-/** Specs as jobq_enqueue_jobs and jobq_spawn take them. */
+/** Returns specs in the format of jobq_enqueue_jobs and jobq_spawn. */
 export function specsOf(specs) {
     mustBeSpecs(specs);
     return specs.map((spec) => {
@@ -145,10 +155,10 @@ function argumentsOf(options, known, first) {
 
 const enqueued = ({ job_id: id, is_new: isNew }) => ({ id: String(id), isNew });
 
-// ---- whose connection it is
+// ---- kinds of connections
 
 async function run(connection, text, values) {
-    // Knex: its own placeholders, and the driver's result.
+    // Knex has placeholders of its own, and returns the driver's result.
     if (typeof connection?.raw === 'function') {
         const { rows } = await connection.raw(text.replaceAll(/\$\d+/g, '?'), values);
         return rows;
@@ -156,7 +166,7 @@ async function run(connection, text, values) {
     if (typeof connection?.query !== 'function') {
         throw new TypeError('the connection must be a client, a pool, or a transaction of pg, Knex, or TypeORM');
     }
-    // pg takes an object, and so nobody's parsers; others take a text and values.
+    // pg accepts an object, which avoids type parsers of the application. Other libraries accept text and values.
     const isPg = 'connectionParameters' in connection || 'totalCount' in connection;
     const result = await (isPg ? connection.query({ text, values, types }) : connection.query(text, values));
     return Array.isArray(result) ? result : result.rows;

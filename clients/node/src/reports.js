@@ -1,5 +1,5 @@
-// What has come of jobs, told to the server over the connection of the heartbeats: together what comes together, again after a
-// break, and one by one where a batch was refused.
+// Sends outcomes of jobs over the heartbeat connection. Outcomes that arrive together are sent together; they are sent again
+// after the connection breaks, and one by one after the server has rejected a batch.
 import { isAgain, isBroken } from './connection.js';
 import { nameOf } from './logger.js';
 import { afterRefusal, isFinished } from './outcome.js';
@@ -7,9 +7,9 @@ import { COMPLETE_MANY, FAIL, HEARTBEAT, HEARTBEAT_BRIEFLY, RELEASE_MANY, SNOOZE
 import { pauseAfter, sleep } from './timing.js';
 import { messageOf, toInterval } from './values.js';
 
-const LONGEST_PAUSE = 1;   // seconds: the last reports have four
+const LONGEST_PAUSE = 1;   // seconds; short, because the last reports have only four seconds
 
-// Reports that have a statement for many: its text and values, and the column of its answer.
+// Reports that can be sent in batches: the statement and its values, and the result column.
 const TOGETHER = {
     complete: { column: 'completed', ask: (many) => [COMPLETE_MANY, [...leasesOf(many), resultsOf(many)]] },
     release: { column: 'released', ask: (many) => [RELEASE_MANY, leasesOf(many)] },
@@ -20,7 +20,10 @@ export class Reports {
     #busy = false;
     #ended = new AbortController();
 
-    /** query: over the connection of the heartbeats. reported(attempts): the answer is there; lost(attempt): it says so. */
+    /**
+     * query: sends over the heartbeat connection. reported(attempts): called after the answer. lost(attempt): called if the lease
+     * is lost.
+     */
     constructor({ query, log, reported, lost }) {
         Object.assign(this, { query, log, reported, lost });
     }
@@ -35,13 +38,16 @@ export class Reports {
         this.#ended.abort();
     }
 
-    /** What a heartbeat says of an attempt now: asked until there is an answer, so briefly that others do not wait for it. */
+    /**
+     * Returns the state that a heartbeat finds. Repeats until there is an answer; each try waits only briefly for locks, to delay
+     * no others.
+     */
     async verify(attempt) {
         const [{ state }] = await this.#patiently(() => this.query(HEARTBEAT_BRIEFLY, [attempt.row.id, attempt.row.lease]));
         return state;
     }
 
-    /** The progress that no heartbeat has told yet. */
+    /** Sends progress that no heartbeat has reported. */
     async flush(attempt) {
         if (attempt.progress !== undefined) await this.#patiently(() => this.#progress(attempt));
     }
@@ -66,7 +72,7 @@ export class Reports {
         this.#busy = true;
         let failures = 0;
         while (this.#waiting.length && !this.#ended.signal.aborted) {
-            // What ends in the same moment goes along.
+            // Jobs that end at the same moment are reported together.
             await new Promise(setImmediate);
             const taken = this.#waiting.splice(0);
             const left = new Set(taken);
@@ -84,7 +90,8 @@ export class Reports {
         this.#busy = false;
     }
 
-    // Takes from left what has been answered. A break is thrown at once; what collides keeps nothing else, and is thrown at the end.
+    // Removes answered reports from left. Throws at once if the connection breaks. A collision delays no other report, and is
+    // thrown last.
     async #round(taken, left) {
         let collision = null;
         const collided = (error) => {
@@ -122,7 +129,7 @@ export class Reports {
         attempt.progressReported(progressNumber);
     }
 
-    // False: it was refused, though not each of them may be to blame.
+    // Returns false if the server rejected the batch, of which only some reports may be at fault.
     async #together(many, { column, ask }) {
         let rows;
         try {
@@ -156,7 +163,7 @@ export class Reports {
         return (await this.query(FAIL, values))[0].status !== null;
     }
 
-    // The lease is lost, unless it was an earlier report of ours that ended it, whose answer was lost with its connection.
+    // Determines whether the lease is lost, or an earlier report ended the job and only its answer was lost.
     async #taken(attempt, taken) {
         if (taken || (attempt.outcome.sent && isFinished(await this.verify(attempt)))) {
             if (attempt.outcome.what === 'release') this.log.info(`${nameOf(attempt.row)}: released`);

@@ -1,4 +1,4 @@
-// A process that is nothing but workers: signals, and the status that it ends with.
+// Runs a process that consists of workers only: handles signals and returns the exit status.
 import process from 'node:process';
 import { stderrLogger } from './logger.js';
 import { messageOf } from './values.js';
@@ -6,13 +6,13 @@ import { messageOf } from './values.js';
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 
 /**
- * Starts workers, stops them at a signal, and at once at the second one. If one of them cannot start or ends with an error, the others stop
- * and have their grace. The status: process.exit(await run(worker)).
+ * Starts workers. The first signal stops them, and the second ends the grace period. If a worker cannot start or ends with an
+ * error, the others stop gracefully. Returns the exit status: process.exit(await run(worker)).
  */
 export async function run(...workers) {
-    const asked = new Set();    // those that stop
+    const asked = new Set();    // workers that have been asked to stop
     let signalled = false;
-    // Those that stop already keep their grace.
+    // Workers that are stopping already keep their grace period.
     const stopTheOthers = () => {
         const others = workers.filter((worker) => !asked.has(worker));
         for (const worker of others) asked.add(worker);

@@ -1,11 +1,11 @@
-// Connections for handlers: one for each slot that wants one, opened at first use, kept for the next job, closed with the worker.
+// Connections for handlers: one per slot that needs it, opened at first use, reused for the next job, and closed with the worker.
 import { configurationOf, connect, destroy, isBroken } from './connection.js';
 import { pauseAfter, sleep } from './timing.js';
 import { messageOf } from './values.js';
 
 export class SlotConnections {
     #idle = [];
-    #all = new Map();   // client -> the state of its transaction, as the server tells it after each statement
+    #all = new Map();   // client -> transaction state, which the server sends after each statement
     #closed = false;
 
     constructor({ connection, applicationName, log }) {
@@ -16,12 +16,12 @@ export class SlotConnections {
         return this.#all.size;
     }
 
-    /** False: it is broken, or was closed. */
+    /** Returns false if the client is broken or was closed. */
     has(client) {
         return this.#all.has(client);
     }
 
-    /** Tries until there is one, or the signal says that nobody wants it any more. */
+    /** Returns a connection. Repeats until it succeeds or the signal is aborted. */
     async take(signal) {
         for (let failures = 1; ; failures += 1) {
             const kept = this.#idle.pop();
@@ -36,7 +36,7 @@ export class SlotConnections {
         }
     }
 
-    /** After the handler has ended. One that is broken, or left in a transaction, is closed. */
+    /** Takes a connection back after the handler has ended. Closes it if it is broken or still in a transaction. */
     give(client) {
         const state = this.#all.get(client);
         if (state === 'I' && !this.#closed) {

@@ -1,12 +1,12 @@
-// The statements of a worker: all that is sent but for what handlers send themselves. Values are parameters, arrays are typed.
+// The statements of a worker, that is, all SQL except the handlers' own. All values are parameters, and arrays are typed.
 import { toInterval } from './values.js';
 
 const FILTER = 'kinds => $K::text[], versions => $V::int[], capabilities => $C::text[]';
 
-// A statement by its parameters: each name stands for the number of its place in the values.
+// Replaces the parameter names in a statement with $1, $2, and so on.
 const numbered = (text, names) => names.reduce((sofar, name, place) => sofar.replaceAll(`$${name}`, `$${place + 1}`), text);
 
-// Times as milliseconds since 1970: pg reads 05/12/2030 as May, where the DateStyle of the database writes the day first.
+// Times are returned as milliseconds since 1970, because pg misreads dates if the database's DateStyle puts the day first.
 const CLAIMED = `id, lease, queue, kind, payload, attempt, max_attempts, priority, version,
     floor(extract(epoch FROM run_at) * 1000) AS run_at, floor(extract(epoch FROM created_at) * 1000) AS created_at, progress, metadata,
     heartbeat_seconds`;
@@ -22,7 +22,7 @@ export const WAIT = numbered(
     `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int)`,
     ['Q', 'W', 'B', 'T', 'K', 'V', 'C']);
 
-// Asked first, so that a role that may not read the tables leaves no error in the log of the server.
+// Checked first, so that a role that cannot read the tables causes no error in the server log.
 export const MAY_LOOK = `SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_table_privilege(c.oid, 'SELECT')`;
@@ -36,7 +36,8 @@ export const FAIL = 'SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::inte
 export const SNOOZE = 'SELECT jobq_snooze($1::bigint, $3::interval, $2::bigint) AS snoozed';
 export const RELEASE_MANY = 'SELECT * FROM jobq_release_many($1::bigint[], $2::bigint[])';
 export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb) AS state';
-// Not longer than so for a transaction that is open: heartbeats of others are behind it. Of this statement alone.
+// A short lock_timeout, for this statement only: an open transaction may lock the row, and heartbeats of other jobs must not
+// wait.
 export const HEARTBEAT_BRIEFLY = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
     SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) AS state FROM briefly`;
 export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])';
@@ -49,7 +50,7 @@ export const AWAIT = 'SELECT * FROM jobq_await($1::bigint, $2::bigint, $3::text,
 export const AWAIT_JOBS = 'SELECT * FROM jobq_await_jobs($1::bigint, $2::bigint, $3::bigint[], $4::text, $5::text, $6::interval)';
 export const SPAWN = 'SELECT * FROM jobq_spawn($1::bigint, $2::bigint, $3::text, $4::jsonb)';
 
-// jobq_tick(now) gives jobs back to workers when what they wait for is due by then, but they ask by the server's clock.
+// jobq_tick(now) gives jobs back to workers if the event they wait for is due by then, but the jobs use the server's clock.
 export const SLEEPERS = 'SELECT EXISTS (SELECT FROM jobq.jobs WHERE _due AND run_at <= $1::timestamptz AND _steps IS NOT NULL) AS found';
 export const WAKE_SLEEPERS = `UPDATE jobq.steps SET until = clock_timestamp()
     WHERE state = 'waiting' AND until > clock_timestamp() AND until <= $1::timestamptz`;
@@ -63,7 +64,7 @@ export const claimValues = (options, batch) =>
 export const waitValues = (options, batch, seconds) =>
     [options.queue, options.workerId, batch, toInterval(seconds), ...filter(options)];
 
-/** ids and leases of attempts, as arrays. */
+/** Returns the IDs and leases of attempts as two arrays. */
 export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];
 
 export const resultsOf = (attempts) => attempts.map(({ outcome }) => outcome.result ?? null);

@@ -1,4 +1,4 @@
-// The test kit: handlers in the caller's thread, on the caller's connection, without a worker.
+// The test kit: runs handlers in the caller's thread and on the caller's connection, without a worker.
 import { Attempt } from './attempt.js';
 import { configurationOf, connect, sqlstate } from './connection.js';
 import { Job } from './job.js';
@@ -17,8 +17,9 @@ const WITHIN = {
 };
 
 /**
- * Runs the jobs of a queue one by one until none is claimable: [{id, kind, attempt, outcome, result, error}]. Inside a transaction
- * of the caller's all of it is part of that. now: jobs, retries, sleeps and timeouts of waits that are due by then run too.
+ * Runs the jobs of a queue one by one until none is claimable: [{id, kind, attempt, outcome, result, error}]. If the connection
+ * is in a transaction, all changes are part of it. now sets the clock: jobs, retries, sleeps, and timeouts of waits that are due
+ * by then also run.
  */
 export async function drain(client, handlers, { queue = 'default', workerId = 'drain', versions, capabilities, now, limit = MANY } = {}) {
     const options = { queue, workerId, versions, capabilities, kinds: Object.keys(handlers), heartbeatTimeout: 86400 };
@@ -46,8 +47,8 @@ async function setClock(kit, now) {
 }
 
 /**
- * Calls a handler with a job that is in no table: {outcome, result, progress, error, steps, spawned}. signals: payloads by event;
- * jobs: results by the name of a wait for jobs; steps: results of steps that are done; others of the options: of the job.
+ * Calls a handler with a job that is in no table: {outcome, result, progress, error, steps, spawned}. signals: payloads by event.
+ * jobs: results by the name of a wait for jobs. steps: results of finished steps. Other options become properties of the job.
  */
 export async function runInline(handler, payload = {}, { client, signals = {}, jobs = {}, steps = {}, ...job } = {}) {
     const row = {
@@ -78,7 +79,7 @@ export async function runInline(handler, payload = {}, { client, signals = {}, j
 
 const NAMES = { complete: 'completed', fail: 'failed', snooze: 'snoozed', release: 'released' };
 
-// What the server would answer of a job without a row.
+// The answers that the server would give, for a job without a row.
 const ANSWERS = new Map([
     [COMPLETE_MUST_HOLD, () => ({})],
     [STEP, ({ steps }, name) => (steps.has(name) ? { state: 'done', result: steps.get(name) } : { state: 'run' })],
@@ -98,7 +99,7 @@ const ANSWERS = new Map([
     }],
 ]);
 
-// ---- a connection of the caller's
+// ---- the caller's connection
 
 async function isWithin(client) {
     try {
@@ -142,7 +143,7 @@ async function attemptOf(row, handler, { client, ask, within }) {
     }
 }
 
-// A statement that has failed has stopped the caller's transaction: it goes on from the savepoint.
+// Rolls back to the savepoint after a failed statement, so that the caller's transaction can continue.
 async function mend(client, savepoint) {
     try {
         await client.query(`RELEASE SAVEPOINT ${savepoint}`);
@@ -162,7 +163,7 @@ async function handle(handler, attempt) {
     }
 }
 
-// Reports, and says what has become of the job.
+// Sends the report, and returns the outcome of the job.
 async function report(outcome, { id, lease }, ask) {
     const one = async (text, ...values) => (await ask(text, values))[0];
     switch (outcome.what) {

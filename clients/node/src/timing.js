@@ -1,6 +1,6 @@
 // Sleeps and pauses. Times are seconds.
 
-const LONGEST = 86400;      // what setTimeout takes ends at 24 days; who sleeps looks again afterwards
+const LONGEST = 86400;      // setTimeout cannot exceed 24 days; callers of sleep() check again afterwards
 const FIRST_PAUSE = 0.1;
 const LONGEST_PAUSE = 5;
 
@@ -8,7 +8,7 @@ export const milliseconds = (seconds) => Math.max(0, Math.min(seconds, LONGEST))
 
 export const now = () => performance.now() / 1000;
 
-/** Until the time is over, or the signal is aborted: either way it resolves. */
+/** Resolves when the time is over or the signal is aborted. */
 export function sleep(seconds, signal) {
     return new Promise((resolve) => {
         if (signal?.aborted) return resolve();
@@ -22,11 +22,11 @@ export function sleep(seconds, signal) {
     });
 }
 
-/** How long to wait before the next try, after so many failures: twice as long each time, with jitter, up to 5 s. */
+/** Returns the seconds to wait after this number of failures in a row: each pause is twice as long, with jitter, up to 5 s. */
 export const pauseAfter = (failures, random = Math.random()) =>
     Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(failures - 1, 10)) * (0.5 + random / 2);
 
-/** True when the promise has settled within the time. */
+/** Resolves with true if the promise settles within the time. */
 export async function within(seconds, promise) {
     const ended = new AbortController();
     const settled = promise.then(() => true, () => true);

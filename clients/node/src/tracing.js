@@ -1,5 +1,5 @@
-// Spans by OpenTelemetry's conventions for messaging, where its API is installed; else nothing. The context of an enqueue travels in
-// the job's metadata, as traceparent and tracestate (W3C).
+// Spans that follow OpenTelemetry's conventions for messaging, if its API is installed. The trace context of the enqueue is
+// stored in the job's metadata as traceparent and tracestate (W3C).
 import { openTelemetry } from './driver.js';
 import { typeOf } from './values.js';
 
@@ -15,7 +15,7 @@ const attributesOf = (operation, queue) => ({
     'messaging.operation.name': operation,
 });
 
-/** Runs work(send) of an enqueue in a span, within another one only: nobody wants the trace of a lonely INSERT. */
+/** Runs work(send) of an enqueue in a span, but only inside another span, because a trace of a single INSERT is useless. */
 export async function sending({ queue, count }, work) {
     if (!openTelemetry?.trace.getActiveSpan?.()) return work(NO_SENDING);
     const { context, trace, SpanKind } = openTelemetry;
@@ -35,7 +35,7 @@ export async function sending({ queue, count }, work) {
     }
 }
 
-/** The metadata with the context of a span in it; the caller's own keys win. */
+/** Returns the metadata with the context of a span added. The caller's own keys win. */
 export function withContext(metadata, { traceId, spanId, traceFlags, traceState }) {
     if (metadata !== undefined && metadata !== null && (typeof metadata !== 'object' || Array.isArray(metadata))) return metadata;
     if (!openTelemetry.isSpanContextValid({ traceId, spanId }) || metadata?.traceparent !== undefined) return metadata;
@@ -47,7 +47,7 @@ export function withContext(metadata, { traceId, spanId, traceFlags, traceState 
     };
 }
 
-/** The context of the enqueue in a job's metadata; undefined where there is none. */
+/** Returns the context of the enqueue in a job's metadata, or undefined if there is none. */
 export function contextOf(metadata) {
     const found = TRACEPARENT.exec(metadata?.traceparent);
     if (!found) return undefined;
@@ -57,7 +57,10 @@ export function contextOf(metadata) {
     return isSpanContextValid(producer) ? producer : undefined;
 }
 
-/** The span of an attempt, and work in its context: {span, value}, or undefined for the span. ended() ends it. */
+/**
+ * Runs work in the context of a span for the attempt. Returns {span, value}; span is undefined without OpenTelemetry. ended()
+ * ends it.
+ */
 export function processing(row, { workerId, traceAsChild }, work) {
     if (!openTelemetry) return { span: undefined, value: work() };
     const { context, trace, ROOT_CONTEXT, SpanKind } = openTelemetry;
@@ -79,7 +82,7 @@ export function processing(row, { workerId, traceAsChild }, work) {
 
 const OUTCOMES = { complete: 'completed', fail: 'failed', snooze: 'snoozed', release: 'released' };
 
-/** What the attempt has come to. wrong: what of the worker is an error, though its outcome is none. */
+/** Ends the span of an attempt. wrong: an error of the worker that is not part of the outcome. */
 export function ended(span, { what, text, error, cancelled }, wrong = '') {
     if (!span) return;
     span.setAttribute('jobq.outcome', cancelled ? 'cancelled' : OUTCOMES[what] ?? text);

@@ -1,55 +1,55 @@
-// JavaScript values as the parameters of jobq's functions, and back. No server.
+// Converts JavaScript values to the parameters of jobq's functions, and back. Needs no server.
 import { inspect } from 'node:util';
 import { OptionError } from './errors.js';
 
-/** The value as JSON. What has none is an error, as is what JSON.stringify refuses. */
+/** Returns the value as JSON. Throws if it has no JSON form or JSON.stringify rejects it. */
 export function toJson(value, what = 'the value') {
     const text = JSON.stringify(value);
     if (text === undefined) throw new TypeError(`${what} cannot be written as JSON: a ${typeof value}`);
     return text;
 }
 
-/** Seconds or an interval's text, as an interval's text. */
+/** Returns interval text for seconds or interval text. */
 export function toInterval(value) {
     return typeof value === 'number' ? `${value.toFixed(6)} s` : value;
 }
 
-/** The same of a caller's option, which may be wrong. */
+/** Returns interval text for a caller's option, and throws if the option is invalid. */
 export function toOwnInterval(value, option) {
     if (value === undefined || value === null || typeof value === 'string' || Number.isFinite(value)) return toInterval(value);
     throw new OptionError(`option ${option} must be a number of seconds or an interval's text, but is ${shown(value)}`);
 }
 
-/** A time: a Date, or a timestamp's text. */
+/** Returns the text of a time: a Date, or timestamp text. */
 export function toTime(value, option = 'time') {
     if (value instanceof Date && !Number.isNaN(value.getTime())) return value.toISOString();
     if (value === undefined || value === null || typeof value === 'string') return value;
     throw new OptionError(`option ${option} must be a valid Date or a timestamp's text, but is ${shown(value)}`);
 }
 
-/** A text that PostgreSQL takes: no NUL. Lone surrogates become U+FFFD on their way to UTF-8. */
+/** Returns text that PostgreSQL accepts, without NUL. Lone surrogates become U+FFFD when they are encoded as UTF-8. */
 export const toText = (value) => String(value).replaceAll('\0', '\uFFFD');
 
-/** A value in a message. */
+/** Returns a value's representation for a message. */
 export function shown(value) {
     if (typeof value === 'string') return JSON.stringify(value);
     return typeof value === 'function' ? String(value) : inspect(value, { depth: 2, breakLength: Infinity });
 }
 
-/** TYPE: MESSAGE of whatever was thrown. */
+/** Returns "TYPE: MESSAGE" for any thrown value. */
 export function describe(error) {
     const type = typeOf(error);
     const message = error instanceof Error ? error.message : safely(() => String(error), 'something without a text');
     return toText(message ? `${type}: ${message}` : type);
 }
 
-/** The message of an error, for a line in the log, with the server's hint. */
+/** Returns the message of an error for the log, including the server's hint. */
 export function messageOf(error) {
     const text = error?.message || error?.code || describe(error);
     return error?.hint ? `${text} (HINT: ${error.hint})` : text;
 }
 
-/** The name of the type of whatever was thrown. */
+/** Returns the name of the type of any thrown value. */
 export function typeOf(error) {
     if (!(error instanceof Error)) return typeof error;
     return String((/^error$/i.test(error.name) && error.constructor?.name) || error.name || 'Error');
@@ -63,7 +63,10 @@ function safely(attempt, otherwise) {
     }
 }
 
-/** How answers are read, whatever the application has told pg. Bigints are strings, since a number may not hold them. */
+/**
+ * Parsers for answers, independent of the application's settings of pg. A bigint becomes a string because a number may be too
+ * small.
+ */
 const parsers = new Map([
     [16, (text) => text === 't'],
     [20, String],

@@ -1,4 +1,4 @@
-// A worker: what its parts are, how it begins, how it ends.
+// A worker: its parts, its start, and its end.
 import { Claims } from './claims.js';
 import { configurationOf, sqlstate } from './connection.js';
 import { Hand } from './hand.js';
@@ -16,13 +16,14 @@ import { ended, processing } from './tracing.js';
 import { messageOf, types } from './values.js';
 
 const LAST_LOOK = 1;        // seconds in which handlers may notice that the worker stops
-const LAST_REPORTS = 4;     // seconds in which what is left must arrive: with the grace, below the 30 of Kubernetes
-const WAKES_AFTER = 5;      // seconds after which a wait that nothing has woken is left behind
+const LAST_REPORTS = 4;     // seconds in which the last reports must be sent; with the grace period, less than the 30 s of
+                            // Kubernetes
+const WAKES_AFTER = 5;      // seconds after which a wait that could not be woken is abandoned
 
 const TRANSACTION = { begin: 'BEGIN', commit: 'COMMIT', rollback: 'ROLLBACK' };
 
 export class Worker {
-    #stopping = null;       // the first stop()
+    #stopping = null;       // true after the first stop()
     #hurry = new AbortController();
     #started = false;
     #error = null;
@@ -32,10 +33,10 @@ export class Worker {
     constructor(options) {
         this.options = checkedOptions(options);
         this.log = loggerOf(this.options);
-        /** Resolves with true when the worker has stopped and everything was reported; rejects with what has ended it. */
+        /** Resolves after the worker has stopped: true if everything was reported. Rejects with the error that ended the worker. */
         this.stopped = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
         this.stopped.catch(() => {});
-        /** Resolves as soon as an error ends the worker, whose handlers still have their grace then. */
+        /** Resolves as soon as an error ends the worker. Handlers may still use the grace period. */
         this.failed = new Promise((resolve) => { this.#hasFailed = resolve; });
         this.#assemble();
     }
@@ -74,7 +75,7 @@ export class Worker {
         this.claims = new Claims({ options, hand: this.hand, configuration, log, pace });
     }
 
-    // What attempts need of the worker.
+    // Returns the worker's functions that attempts need.
     #host() {
         return {
             transaction: TRANSACTION,
@@ -88,7 +89,7 @@ export class Worker {
         };
     }
 
-    // One that has broken between two calls is replaced.
+    // Returns the attempt's connection, and replaces it if it broke between two calls.
     #clientOf(attempt) {
         if (attempt.connected && !this.slotConnections.has(attempt.connected)) attempt.client = attempt.connected = undefined;
         attempt.client ??= this.slotConnections.take(attempt.signal).then(
@@ -100,7 +101,7 @@ export class Worker {
         return attempt.client;
     }
 
-    // Seconds between two heartbeats of a job.
+    // Returns the seconds between two heartbeats of a job.
     #every({ heartbeat_seconds: seconds }) {
         const { heartbeatTimeout = Infinity } = this.options;
         return Math.min(seconds, heartbeatTimeout / 3);
@@ -119,7 +120,7 @@ export class Worker {
             .finally(() => this.#giveBack(attempt));
     }
 
-    // After what the handler has begun on it without awaiting the end.
+    // Returns the connection after the handler has ended, including calls that the handler did not await.
     async #giveBack(attempt) {
         if (!attempt.client) return;
         await attempt.exclusive;
@@ -127,9 +128,9 @@ export class Worker {
         if (client) this.slotConnections.give(client);
     }
 
-    // ---- the beginning
+    // ---- start
 
-    /** Resolves when the worker is at work. The first connections must work. */
+    /** Resolves when the worker is running. Rejects if the first connections fail. */
     async start() {
         if (this.#started) throw new Error('the worker has already been started');
         this.#started = true;
@@ -163,9 +164,9 @@ export class Worker {
         }
     }
 
-    // ---- the end
+    // ---- end
 
-    /** No claims any more; handlers have the grace. A second call ends it. Resolves as stopped does. */
+    /** Stops claiming. Handlers may continue for the grace period, which a second call ends. Resolves like the property stopped. */
     stop() {
         if (this.#stopping) {
             if (!this.#hurry.signal.aborted) this.log.info('stopping at once');
@@ -222,7 +223,7 @@ export class Worker {
         while (this.hand.size) await this.hand.changed();
     }
 
-    // The grace is over.
+    // Called when the grace period ends.
     async #giveBackAll() {
         if (this.hand.size === 0) return;
         for (const attempt of this.hand.running) attempt.stop('stopping');

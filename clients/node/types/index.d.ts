@@ -1,14 +1,14 @@
 import type { Client, ClientConfig } from 'pg';
 
 export type Reason = 'cancel' | 'lost' | 'stopping';
-/** Seconds, or an interval's text. */
+/** Seconds, or interval text. */
 export type Interval = number | string;
 export type Time = Date | string;
-/** A bigint: a string as the library gives it. */
+/** A bigint, returned as a string because a number may be too small. */
 export type Id = string;
 export type IdLike = string | number | bigint;
 
-/** A job, as its handler sees it. */
+/** The handler's view of a job. */
 export interface Job<Payload = any> {
     readonly id: Id;
     readonly lease: string;
@@ -21,36 +21,40 @@ export interface Job<Payload = any> {
     readonly version: number;
     readonly runAt: Date;
     readonly createdAt: Date;
-    /** What an earlier attempt has reported last; null: nothing. */
+    /** The last progress that an earlier attempt reported, or null. */
     readonly progress: any;
     readonly metadata: any;
     /** Why the handler should stop. */
     readonly cancelled: Reason | undefined;
-    /** Aborted when the handler should stop; its reason is a Cancelled. */
+    /** Aborted when the handler should stop. Its reason is a Cancelled error. */
     readonly signal: AbortSignal;
-    /** Throws Cancelled when the handler should stop. */
+    /** Throws Cancelled if the handler should stop. */
     check(): void;
-    /** Reported with the next heartbeat, within a second; of several the last one. */
+    /** Reports progress with the next heartbeat, within a second; only the last value is sent. */
     setProgress(value: unknown): void;
-    /** A connection for the handler's own SQL, in autocommit mode: the same for all calls of this attempt. */
+    /** Returns a connection in autocommit mode for the handler's own SQL. All calls of an attempt return the same connection. */
     client(): Promise<Client>;
-    /** What body writes and the completion, with what it returns, commit together, or neither. */
+    /**
+     * Commits the writes of body together with the completion of the job, or neither. The result of the job is what body returns.
+     */
     completing<Result>(body: (client: Client) => Result | Promise<Result>): Promise<Result>;
-    /** A durable step: done once, and its result saved with what it writes. */
+    /**
+     * Runs a durable step once: commits the writes of body together with its result. Later attempts only return the saved result.
+     */
     step<Result>(name: string, body: (client: Client) => Result | Promise<Result>): Promise<Result>;
-    /** Goes on at a Date, or after a delay, without a worker meanwhile. */
+    /** Suspends the job until a Date or for a delay. The job occupies no worker while it sleeps. */
     sleep(name: string, time: Date | Interval): Promise<void>;
     waitFor<Payload = any>(event: string, options?: { timeout?: Interval | null, name?: string | null }):
         Promise<{ state: 'ready' | 'timeout', payload: Payload | null }>;
     waitForJobs<Result = any>(ids: readonly IdLike[], name: string, options?: { mode?: 'all' | 'any', timeout?: Interval | null }):
         Promise<{ state: 'ready' | 'timeout', results: { jobId: Id, status: string | null, result: Result | null }[] }>;
-    /** Enqueues jobs of this one, once; their ids. */
+    /** Enqueues child jobs once, even if this job is retried, and returns their IDs. */
     spawn(name: string, specs: readonly Spec[]): Promise<Id[]>;
 }
 
 export type Handler<Payload = any> = (job: Job<Payload>) => unknown;
 
-/** What pg connects with; a function is called for each connection, for passwords that expire. */
+/** The connection settings of pg. A function is called for each connection, for example because passwords expire. */
 export type Connection = string | ClientConfig | (() => string | ClientConfig | Promise<string | ClientConfig>);
 
 export interface Logger {
@@ -59,43 +63,43 @@ export interface Logger {
     error(line: string): void;
 }
 
-/** Times are seconds. */
+/** All times are in seconds. */
 export interface WorkerOptions {
-    /** A function for each kind. */
+    /** Maps each kind to a handler. */
     handlers: Record<string, Handler>;
     connection?: Connection;
-    /** default: 'default' */
+    /** Default: 'default'. */
     queue?: string;
-    /** Handlers at once; default: 1. */
+    /** Maximum number of handlers that run at the same time; default: 1. */
     slots?: number;
-    /** Most jobs of one claim; default: slots. */
+    /** Maximum number of jobs per claim; default: slots. */
     batch?: number;
     versions?: number[];
     capabilities?: string[];
-    /** Unique to this worker; default: HOST-PID-RANDOM. */
+    /** Must be unique to this worker; default: HOST-PID-RANDOM. */
     workerId?: string;
-    /** Of the leases of this worker. */
+    /** Heartbeat timeout of the leases of this worker. */
     heartbeatTimeout?: number;
-    /** Longest time between two heartbeats; cancellations are seen so soon. */
+    /** Maximum time between two heartbeats, and so until a cancellation is noticed. */
     heartbeatInterval?: number;
-    /** Of one jobq_wait; default: 30. */
+    /** Length of a wait in the server (jobq_wait); default: 30. */
     waitTimeout?: number;
-    /** Polls, with pauses up to this, instead of waiting in the server. */
+    /** Polls, with pauses up to this length, instead of waiting in the server. */
     pollInterval?: number;
-    /** How long handlers may go on when the worker stops; default: 25. */
+    /** How long handlers may continue when the worker stops; default: 25. */
     grace?: number;
-    /** Heartbeats from a thread, which goes on when a handler blocks the event loop; default: true. */
+    /** Sends heartbeats from a thread, which continues if a handler blocks the event loop; default: true. */
     heartbeatThread?: boolean;
-    /** Prepared statements: not behind a pooler that does not know them; default: false. */
+    /** Uses prepared statements. Keep false with a pooler that does not support them; default: false. */
     prepare?: boolean;
-    /** The span of an attempt is a child of that of its enqueue, beside being linked with it; default: false. */
+    /** Makes the span of an attempt a child of the enqueue's span, in addition to the link between them; default: false. */
     traceAsChild?: boolean;
-    /** default: standard error. */
+    /** Default: standard error. */
     logger?: Logger;
 }
 
 export declare class Worker {
-    // Its parts, whose names a class that extends it must not use.
+    // Internal parts. A subclass must not use these names.
     private options;
     private log;
     private heartbeats;
@@ -105,18 +109,18 @@ export declare class Worker {
     private claims;
     constructor(options: WorkerOptions);
     readonly id: string;
-    /** Resolves with whether everything was reported when the worker has stopped; rejects with what has ended it. */
+    /** Resolves after the worker has stopped: true if everything was reported. Rejects with the error that ended the worker. */
     readonly stopped: Promise<boolean>;
-    /** Resolves when the worker is at work. */
+    /** Resolves when the worker is running. */
     start(): Promise<void>;
-    /** No claims any more; handlers have the grace, which a second call ends. */
+    /** Stops claiming. Handlers may continue for the grace period, which a second call ends. */
     stop(): Promise<boolean>;
 }
 
-/** Runs workers until SIGTERM or SIGINT, the second of which ends the grace: process.exit(await run(worker)). */
+/** Runs workers until SIGTERM or SIGINT; a second signal ends the grace period. Usage: process.exit(await run(worker)). */
 export declare function run(...workers: Worker[]): Promise<0 | 1>;
 
-/** The options that JOBQ_QUEUE, JOBQ_SLOTS and the like give. */
+/** Returns the options in environment variables such as JOBQ_QUEUE and JOBQ_SLOTS. */
 export declare function optionsOfEnvironment(environment?: Record<string, string | undefined>): Partial<WorkerOptions>;
 
 export declare class Fail extends Error {
@@ -135,7 +139,7 @@ export declare class Cancelled extends Error {
     constructor(reason: Reason);
     readonly reason: Reason;
 }
-/** Ends a handler whose job waits without a worker. Not to be caught. */
+/** Ends a handler whose job waits without a worker. Do not catch this error. */
 export declare class Suspended extends Error {
     constructor(what: string);
 }
@@ -176,7 +180,7 @@ export interface EnqueueManyOptions {
     priorities?: readonly number[];
 }
 
-/** A job of several: ref is a name that the dependsOn of later ones may say as "@ref". */
+/** A job for enqueueJobs() or spawn(). ref: a name that the dependsOn of later objects can use as "@ref". */
 export interface Spec extends EnqueueOptions {
     queue?: string;
     payload?: unknown;
@@ -185,19 +189,19 @@ export interface Spec extends EnqueueOptions {
 
 export interface Enqueued {
     id: Id;
-    /** False: a job with this unique key was there already. */
+    /** False if a job with this unique key already existed. */
     isNew: boolean;
 }
 
-/** A client, pool or transaction of pg, Knex, or what has a query(text, values) like them. */
+/** A client, pool, or transaction of pg or Knex, or another object with a similar query(text, values). */
 export type Producer =
     | { query(text: string, values: any[]): Promise<any> }
     | { raw(sql: string, bindings: any): PromiseLike<any> };
 
-/** One job, in the caller's transaction; its id. */
+/** Enqueues one job in the caller's transaction, and returns its ID. */
 export declare function enqueue(connection: Producer, queue?: string, payload?: unknown, options?: EnqueueOptions): Promise<Id>;
-/** A job for each payload, in one statement. */
+/** Enqueues one job per payload, in one statement. */
 export declare function enqueueMany(connection: Producer, queue: string, payloads: readonly unknown[], options?: EnqueueManyOptions):
     Promise<Enqueued[]>;
-/** A job for each object, in one statement. */
+/** Enqueues one job per object, in one statement. */
 export declare function enqueueJobs(connection: Producer, specs: readonly Spec[]): Promise<Enqueued[]>;

@@ -19,17 +19,17 @@ export declare function drain(client: ClientBase, handlers: Record<string, Handl
     versions?: number[];
     capabilities?: string[];
     /**
-     * The fake clock: jobs, retries, sleeps and timeouts of waits that are due by then run too. Wants what an operator may; where jobs
-     * sleep or wait until then, what the owner of jobq may.
+     * Sets the clock: jobs, retries, sleeps, and timeouts of waits that are due by then also run. Needs the rights of an
+     * operator; if jobs sleep or wait until then, the rights of the owner of jobq.
      */
     now?: Time;
-    /** Attempts after which it ends with an error; default: 10,000. */
+    /** Maximum number of attempts, after which drain() rejects; default: 10,000. */
     limit?: number;
 }): Promise<Ran[]>;
 
 /** Calls a handler with a job that is in no table. */
 export declare function runInline(handler: Handler, payload?: unknown, options?: {
-    /** What the handler's SQL goes to; default: a connection of its own, by PGHOST and the like. */
+    /** Connection for the handler's SQL; default: a new connection that uses PGHOST and so on. */
     client?: ClientBase;
     queue?: string;
     kind?: string;
@@ -41,10 +41,10 @@ export declare function runInline(handler: Handler, payload?: unknown, options?:
     createdAt?: Date;
     progress?: unknown;
     metadata?: unknown;
-    /** Payloads by event; a handler that waits for others ends as waiting. */
+    /** Payloads by event. If the handler waits for another event, the outcome is waiting. */
     signals?: Record<string, unknown>;
     /** Results of jobs by the name of the wait for them. */
     jobs?: Record<string, unknown[]>;
-    /** Results of steps that are done. */
+    /** Results of finished steps. */
     steps?: Record<string, unknown>;
 }): Promise<{ outcome: string, result: any, progress: any, error: any, steps: Record<string, any>, spawned: Spec[] }>;
