@@ -1,4 +1,4 @@
-// The handlers of the scenarios: see clients/scenarios/README.md.
+// The handlers for the scenarios: see clients/scenarios/README.md.
 package main
 
 import (
@@ -31,7 +31,7 @@ func of(job *Job) (p payload) {
 
 type object map[string]interface{}
 
-// eye looks at the database whatever becomes of connections.
+// eye reads the database on a separate connection, which it opens again when it breaks.
 type eye struct {
 	job  *Job
 	conn *pgx.Conn
@@ -62,7 +62,7 @@ func (e *eye) tell(event string) {
 	e.ask("INSERT INTO scenario.events VALUES ($1, $2, $3) RETURNING 1", e.job.ID, e.job.Attempt, event)
 }
 
-// await until the gate is open, or the context is done.
+// await returns when the gate is open or the context is done.
 func (e *eye) await(ctx context.Context, gate string) error {
 	for gate != "" && e.ask("SELECT count(*)::int FROM scenario.gates WHERE name = $1", gate) == 0 {
 		select {

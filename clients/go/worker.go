@@ -1,7 +1,9 @@
-// A jobq worker in Go, with pgx v4. Copy this file, and register handlers as main in scenario.go does. Contract: clients/README.md.
+// A jobq worker in Go that uses pgx v4. Copy this file, and register handlers as main in scenario.go does. Contract:
+// clients/README.md.
 //
-// Connections: claims claims and waits, beats heartbeats and reports, one for each job that asks for it. Behind PgBouncer before
-// 1.21 pgx must not name prepared statements, nor prepare in one message and execute in the next: stmtcache.ModeDescribe.
+// The connection "claims" claims and waits, the connection "beats" sends heartbeats and reports, and each job that calls Conn has
+// a connection. With PgBouncer before 1.21, pgx must neither name prepared statements nor prepare and execute in separate
+// messages, so use stmtcache.ModeDescribe.
 package main
 
 import (
@@ -27,10 +29,11 @@ import (
 	"github.com/jackc/pgx/v4"
 )
 
-// Handler returns the result of the job, which is written as JSON. When ctx is done it should stop; job.Reason says why.
+// Handler returns the result of the job, which is stored as JSON. A handler should stop when ctx is done; job.Reason returns why.
 type Handler func(ctx context.Context, job *Job) (interface{}, error)
 
-// Fail is a failure that says when to retry, or not at all. Any other error is retried by the queue's backoff.
+// Fail is a failure that is retried after RetryIn, or never if Final is true. Any other error is retried after the queue's
+// backoff.
 type Fail struct {
 	Message string
 	RetryIn *time.Duration
@@ -39,7 +42,7 @@ type Fail struct {
 
 func (f *Fail) Error() string { return f.Message }
 
-// Snooze gives the job back for later; its attempt is not counted.
+// Snooze gives the job back, to run again after the delay. The attempt is not counted.
 type Snooze struct{ Delay time.Duration }
 
 func (s *Snooze) Error() string { return "snoozed" }
@@ -49,13 +52,13 @@ var (
 	errWaiting = errors.New("the job was given back and will run again")
 )
 
-// Job is what a handler is given.
+// Job is the job that a handler receives.
 type Job struct {
 	ID, Lease        int64
 	Kind             string
 	Payload          json.RawMessage
 	Attempt          int
-	Progress         json.RawMessage // what an earlier attempt reported last
+	Progress         json.RawMessage // the last progress that an earlier attempt reported
 	Metadata         json.RawMessage
 	heartbeatSeconds int
 
@@ -70,7 +73,7 @@ type Job struct {
 	conn      *pgx.Conn
 }
 
-// Reason is why the handler should stop: "", "cancel", "lost" or "stopping".
+// Reason returns why the handler should stop: "", "cancel", "lost" or "stopping".
 func (j *Job) Reason() string {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
@@ -92,7 +95,7 @@ func (j *Job) stop(reason string) {
 	j.cancel()
 }
 
-// SetProgress goes out with a heartbeat, within about a second.
+// SetProgress stores progress, which is sent with a heartbeat within about a second.
 func (j *Job) SetProgress(value interface{}) error {
 	text, err := json.Marshal(value)
 	if err == nil {
@@ -103,7 +106,7 @@ func (j *Job) SetProgress(value interface{}) error {
 	return err
 }
 
-// Conn is a connection of the job's own, closed when its handler has returned.
+// Conn returns a connection of the job's own. The worker closes it when the handler has returned.
 func (j *Job) Conn(ctx context.Context) (*pgx.Conn, error) {
 	if j.conn != nil && !j.conn.IsClosed() {
 		return j.conn, nil
@@ -113,7 +116,7 @@ func (j *Job) Conn(ctx context.Context) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// Completing commits what the function writes together with the completion of the job, or neither.
+// Completing commits the writes of the function together with the completion of the job, or neither.
 func (j *Job) Completing(ctx context.Context, function func(tx pgx.Tx) (interface{}, error)) error {
 	conn, err := j.Conn(ctx)
 	if err != nil {
@@ -127,7 +130,8 @@ func (j *Job) Completing(ctx context.Context, function func(tx pgx.Tx) (interfac
 	return err
 }
 
-// commitWith commits what the function writes together with what last does with its result, as JSON.
+// commitWith commits the writes of the function together with the statement of last, which receives the function's result as
+// JSON.
 func commitWith(ctx context.Context, conn *pgx.Conn, function func(tx pgx.Tx) (interface{}, error), last func(tx pgx.Tx, text string) error) error {
 	err := conn.BeginFunc(ctx, func(tx pgx.Tx) error {
 		result, err := function(tx)
@@ -147,7 +151,7 @@ func commitWith(ctx context.Context, conn *pgx.Conn, function func(tx pgx.Tx) (i
 	return err
 }
 
-// ask: what the server says of the step or the wait, and the JSON that comes with it.
+// ask returns the state of the step or wait, and its saved JSON.
 func (j *Job) ask(ctx context.Context, conn *pgx.Conn, statement, name string) (state string, text json.RawMessage, err error) {
 	var saved *string
 	if err = conn.QueryRow(ctx, statement, j.ID, j.Lease, name).Scan(&state, &saved); err != nil {
@@ -165,7 +169,7 @@ func (j *Job) ask(ctx context.Context, conn *pgx.Conn, statement, name string) (
 	return state, raw(saved), nil
 }
 
-// Step calls the function once, however often the job is tried: what it writes is committed with its result.
+// Step calls the function once, even if the job is retried: its writes commit together with its result.
 func (j *Job) Step(ctx context.Context, name string, function func(tx pgx.Tx) (interface{}, error)) (json.RawMessage, error) {
 	conn, err := j.Conn(ctx)
 	if err != nil {
@@ -183,8 +187,8 @@ func (j *Job) Step(ctx context.Context, name string, function func(tx pgx.Tx) (i
 	return raw(saved), err
 }
 
-// WaitFor returns the payload of a signal, for which no worker waits: until it has come the job is given back, by an error
-// that the handler returns as it is.
+// WaitFor returns the payload of a signal. The job occupies no worker while it waits: until the signal arrives, WaitFor returns
+// an error, which the handler must return unchanged, and the job is given back.
 func (j *Job) WaitFor(ctx context.Context, event string) (json.RawMessage, error) {
 	conn, err := j.Conn(ctx)
 	if err != nil {
@@ -207,29 +211,29 @@ func raw(text *string) json.RawMessage {
 type Worker struct {
 	Queue, WorkerID                     string
 	Slots                               int
-	HeartbeatTimeout, HeartbeatInterval time.Duration // 0: none
+	HeartbeatTimeout, HeartbeatInterval time.Duration // 0: the queue's default
 	WaitTimeout, Grace                  time.Duration
-	Handlers                            map[string]Handler // by kind; "" is the kind of jobs without one
+	Handlers                            map[string]Handler // by kind; the key "" handles jobs without a kind
 	ConnString                          string
 	kinds                               []string
 	mutex                               sync.Mutex
 	running                             map[int64]*Job // by lease
-	conflicts                           map[int64]int  // how often the job's own transaction has collided here, by id
+	conflicts                           map[int64]int  // number of collisions of the job's own transaction, by job ID
 	waitsCanceled                       bool
-	lookAt                              time.Time // for jobs of other kinds
+	lookAt                              time.Time // next check for jobs of other kinds
 	pooled, hasPolled                   bool
-	pollsUntil                          time.Time // zero: it waits
-	polls                               int       // in a row
+	pollsUntil                          time.Time // zero if the worker waits in the server
+	polls                               int       // number of polls in a row
 	slotFree                            chan struct{}
 	stopping, unreported                bool
-	giveUpAt                            time.Time // for the last reports
+	giveUpAt                            time.Time // deadline for the last reports
 	stopped                             context.Context
-	signals                             chan os.Signal // of RunAll
+	signals                             chan os.Signal // used by RunAll
 	claims, beats                       *pgx.Conn
 	beatsMutex                          sync.Mutex
 }
 
-// WorkerFromEnvironment has the options that JOBQ_QUEUE, JOBQ_SLOTS and so on say.
+// WorkerFromEnvironment returns a worker with the options in environment variables such as JOBQ_QUEUE and JOBQ_SLOTS.
 func WorkerFromEnvironment(handlers map[string]Handler) (*Worker, error) {
 	host, _ := os.Hostname()
 	w := &Worker{Queue: option("QUEUE", "default"), Slots: 1, Handlers: handlers,
@@ -266,7 +270,7 @@ func option(name, standard string) string {
 	return standard
 }
 
-// Run works until SIGTERM or SIGINT. The process should end when it returns: handlers that were given up still run.
+// Run works until SIGTERM or SIGINT. The process should end when Run returns, because abandoned handlers still run.
 func (w *Worker) Run() error {
 	w.running, w.conflicts, w.slotFree = map[int64]*Job{}, map[int64]int{}, make(chan struct{}, w.Slots)
 	for kind := range w.Handlers {
@@ -313,15 +317,15 @@ func (w *Worker) Run() error {
 		if err != nil {
 			return err
 		}
-	case <-time.After(10 * time.Second): // a pooler whose server is away lets us wait
+	case <-time.After(10 * time.Second): // a pooler without a server does not answer
 		return errors.New("jobs could not be released: there is no answer")
 	}
 	log.Printf("%s: stopped", w.WorkerID)
 	return failure
 }
 
-// RunAll runs several workers in one process. If one ends with an error, the others stop as by SIGTERM, so that the process does not
-// stay half alive. Returns the first error.
+// RunAll runs several workers in one process, and returns the first error. If a worker ends with an error, the others stop as
+// after SIGTERM, so that the process does not continue with only some of its workers.
 func RunAll(workers ...*Worker) (failure error) {
 	ended := make(chan error, len(workers))
 	for _, w := range workers {
@@ -341,14 +345,14 @@ func RunAll(workers ...*Worker) (failure error) {
 		for _, w := range workers {
 			select {
 			case w.signals <- syscall.SIGTERM:
-			default: // it has been told
+			default: // the worker has already been told
 			}
 		}
 	}
 	return failure
 }
 
-// await ends when there is nothing in hand, the grace is over, or another signal has come.
+// await returns when there are no jobs in hand, the grace period is over, or another signal arrives.
 func (w *Worker) await(signals chan os.Signal, claimed chan error) (failure error) {
 	grace := time.After(w.Grace)
 	look := time.NewTicker(20 * time.Millisecond)
@@ -383,8 +387,8 @@ func (w *Worker) held() []*Job {
 	return jobs
 }
 
-// giveBack: the grace is over. A second for those that look, then the others' jobs are released. Of those that have ended the reports
-// are waited for.
+// giveBack ends the handlers after the grace period. Handlers that check for cancellation get a second to stop; then the jobs of
+// the other handlers are released. The function waits for the reports of handlers that have ended.
 func (w *Worker) giveBack() (failure error) {
 	w.mutex.Lock()
 	w.giveUpAt = time.Now().Add(5 * time.Second)
@@ -436,7 +440,7 @@ func (w *Worker) couldNotReport(job *Job) {
 
 // ---- connections
 
-// A host that has vanished says nothing, and TCP sends what it was told for a quarter of an hour.
+// Maximum time for an answer, because a vanished host sends nothing, and TCP retransmits for about 15 minutes.
 const answeredWithin = 30 * time.Second
 
 func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
@@ -451,7 +455,7 @@ func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}
-	// A server that has vanished is noticed in two minutes, where nothing is on its way to it.
+	// Keepalives detect a vanished server within about two minutes if no data is in flight.
 	config.DialFunc = (&net.Dialer{KeepAlive: 10 * time.Second, Timeout: config.ConnectTimeout}).DialContext
 	return pgx.ConnectConfig(ctx, config)
 }
@@ -462,7 +466,7 @@ func closeSoon(conn *pgx.Conn) {
 	conn.Close(ctx)
 }
 
-// open: the first connections must work.
+// open opens the first connections, and fails if one of them fails.
 func (w *Worker) open() (err error) {
 	if w.claims, err = w.connect(context.Background()); err != nil {
 		return err
@@ -479,7 +483,7 @@ func (w *Worker) open() (err error) {
 	}
 	var refused *pgconn.PgError
 	_, err = w.beats.Exec(context.Background(), "SELECT jobq_wake($1)", w.WorkerID)
-	if errors.As(err, &refused) && refused.Code == "55000" { // not preloaded: nobody can wake it
+	if errors.As(err, &refused) && refused.Code == "55000" { // not preloaded: waits cannot be woken
 		err = nil
 		if w.WaitTimeout > shortWait {
 			w.WaitTimeout = shortWait
@@ -491,7 +495,8 @@ func (w *Worker) open() (err error) {
 	return err
 }
 
-// isBroken: it takes another connection, or only another try (40001, 40P01), for which another one is as good.
+// isBroken returns whether the error requires a new connection. Collisions (40001, 40P01) only need another try, which a new
+// connection also provides.
 func isBroken(conn *pgx.Conn, err error) bool {
 	var refused *pgconn.PgError
 	if err == nil {
@@ -511,7 +516,7 @@ func pause(tries int) time.Duration {
 	return longest/2 + time.Duration(rand.Int63n(int64(longest/2)))
 }
 
-// withBeats tries until there is a connection. Nobody has the mutex while it waits for one.
+// withBeats repeats the function until it gets a working connection. It does not hold the mutex while it waits for a connection.
 func (w *Worker) withBeats(function func(ctx context.Context, conn *pgx.Conn) error) error {
 	for tries := 0; ; tries++ {
 		err := w.tryBeats(function)
@@ -557,7 +562,7 @@ func (w *Worker) tryBeats(function func(ctx context.Context, conn *pgx.Conn) err
 // ---- small pools: see clients/README.md
 
 const (
-	shortWait   = 2 * time.Second // of a wait that cannot be woken, or behind a pooler
+	shortWait   = 2 * time.Second // length of a wait that cannot be woken or that uses a pooler
 	firstPoll   = 50 * time.Millisecond
 	longestPoll = time.Second
 )
@@ -667,7 +672,7 @@ func (w *Worker) claimOnce(room int) error {
 	if w.claims == nil {
 		return errBroken
 	}
-	// Not the one that ends with the worker: the answer of a claim must be read.
+	// Not derived from the worker's context, because the answer to a claim must be read.
 	ctx, cancel := context.WithTimeout(context.Background(), answeredWithin+w.WaitTimeout)
 	defer cancel()
 	w.lookForOthers(ctx)
@@ -682,7 +687,7 @@ func (w *Worker) claimOnce(room int) error {
 	if err != nil {
 		return err
 	}
-	// Their work begins when all of the answer is here: the server commits the claim behind its last row.
+	// Start the handlers only after the complete answer, because the server commits the claim after it has sent the last row.
 	var jobs []*Job
 	for rows.Next() {
 		job := &Job{worker: w, beatAt: time.Now()}
@@ -727,11 +732,11 @@ func (w *Worker) claimOnce(room int) error {
 	return nil
 }
 
-// Time between two looks for jobs of the queue that the worker does not claim.
+// Time between two checks for jobs of the queue that the worker does not claim.
 const looksEvery = 10 * time.Minute
 
-// lookForOthers logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each
-// lane at most. A role that may not read the tables looks once.
+// lookForOthers logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads at most a
+// thousand jobs of each lane. If the role cannot read the tables, only the first check runs.
 func (w *Worker) lookForOthers(ctx context.Context) {
 	if time.Now().Before(w.lookAt) {
 		return
@@ -744,7 +749,7 @@ func (w *Worker) lookForOthers(ctx context.Context) {
 		w.Queue, w.kinds).Scan(&found)
 	if sqlState(err) == "42501" {
 		w.lookAt = time.Now().Add(100 * 365 * 24 * time.Hour)
-	} else if found != nil { // the claim notices a broken connection
+	} else if found != nil { // the claim will notice a broken connection
 		log.Printf("%s: jobs that this worker does not claim are waiting in queue %q: %s", w.WorkerID, w.Queue, *found)
 	}
 }
@@ -796,7 +801,7 @@ func (w *Worker) end(job *Job) {
 
 // ---- reports
 
-// conclude: from what the handler returned to the report.
+// conclude reports the outcome of a handler.
 func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	job.mutex.Lock()
 	given, reason, progress := job.reporting, job.reason, job.progress
@@ -815,7 +820,7 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	var fail *Fail
 	var snooze *Snooze
 	var refused error
-	var text *string // nothing: NULL
+	var text *string // nil becomes NULL
 	if err == nil && result != nil {
 		var encoded []byte
 		encoded, err = json.Marshal(result)
@@ -851,7 +856,7 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 		*again = *fail
 	}
 	again.Message = fmt.Sprintf("the %s was refused: %v", what, refused)
-	if w.fail(job, again) != nil && again.RetryIn != nil { // the delay may be the reason
+	if w.fail(job, again) != nil && again.RetryIn != nil { // the server may have rejected the delay
 		again.RetryIn = nil
 		w.fail(job, again)
 	}
@@ -873,7 +878,7 @@ func (w *Worker) fail(job *Job, fail *Fail) (refused error) {
 		return w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, text, retryIn, !fail.Final)
 	}
 	refused = send(message)
-	if state := sqlState(refused); state == "22P05" || state == "22021" { // the database's encoding lacks a character
+	if state := sqlState(refused); state == "22P05" || state == "22021" { // not in the encoding of the database
 		refused = send(strings.Map(func(char rune) rune {
 			if char > 127 {
 				return '?'
@@ -884,11 +889,12 @@ func (w *Worker) fail(job *Job, fail *Fail) (refused error) {
 	return refused
 }
 
-// Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
-// collision is a failed attempt, so that a job that always collides ends.
+// Maximum number of times that the worker gives a job back because the job's own transaction collided with another one. The next
+// collision counts as a failed attempt, so that a job that always collides ends.
 const mostConflicts = 10
 
-// givesBack returns whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01.
+// givesBack returns whether the job runs again without counting the attempt, because its own transaction ended with 40001 or
+// 40P01.
 func (w *Worker) givesBack(job *Job, err error) bool {
 	state := sqlState(err)
 	w.mutex.Lock()
@@ -897,7 +903,7 @@ func (w *Worker) givesBack(job *Job, err error) bool {
 		delete(w.conflicts, job.ID)
 		return false
 	}
-	if len(w.conflicts) > 1000 { // forgets jobs that other workers have completed
+	if len(w.conflicts) > 1000 { // removes entries of jobs that other workers have completed
 		w.conflicts = map[int64]int{}
 	}
 	w.conflicts[job.ID]++
@@ -924,7 +930,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// report is tried until it has arrived, and the answer is believed. Returns what the server has refused it with.
+// report sends a report until the server answers, and returns the error with which the server rejects it.
 func (w *Worker) report(job *Job, what, statement string, values ...interface{}) (refused error) {
 	taken, state, tries := false, "", 0
 	err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {
@@ -932,7 +938,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 		if err := conn.QueryRow(ctx, statement, values...).Scan(&taken); err != nil || taken {
 			return err
 		}
-		// Perhaps an earlier try has arrived, whose answer was lost.
+		// Maybe an earlier try succeeded, but its answer was lost.
 		return conn.QueryRow(ctx, "SELECT jobq_heartbeat($1, $2)", job.ID, job.Lease).Scan(&state)
 	})
 	switch {
@@ -941,7 +947,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 	case err != nil:
 		log.Printf("%s: job %d: the report was refused: %s: %v%s", w.WorkerID, job.ID, what, err, hintOf(err))
 		return err
-	case taken || state == "finished" || state == "gone" && tries > 1: // gone: where nothing is kept
+	case taken || state == "finished" || state == "gone" && tries > 1: // gone: the queue keeps no finished jobs
 		if what == "released" {
 			log.Printf("%s: job %d of kind %q: released", w.WorkerID, job.ID, job.Kind)
 		}
@@ -965,8 +971,8 @@ func (w *Worker) heartbeatAll() {
 	}
 }
 
-// heartbeatDue ends with the first error: what has not been sent stays due. All together first: progress that does not arrive, perhaps
-// since its shard is away, keeps no heartbeat of others.
+// heartbeatDue returns the first error; heartbeats that were not sent stay due. Sends the heartbeats of all jobs before progress,
+// because progress may fail if its shard is down, and must not delay heartbeats.
 func (w *Worker) heartbeatDue() error {
 	var due, reported, progressed []*Job
 	for _, job := range w.held() {
@@ -1004,8 +1010,9 @@ func (w *Worker) heartbeatDue() error {
 	return nil
 }
 
-// heartbeatBriefly keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without
-// an answer may still lock the job's row, and heartbeats of others must not wait for that.
+// heartbeatBriefly keeps the lease of a job whose report is in flight, and ignores the answer, because the report finds out the
+// same. It waits only briefly, because an unanswered report may still lock the row, and the heartbeats of other jobs must not
+// wait.
 func (w *Worker) heartbeatBriefly(job *Job) error {
 	err := w.tryBeats(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
@@ -1030,7 +1037,7 @@ func (w *Worker) heartbeatTogether(due []*Job) error {
 		if err != nil {
 			return err
 		}
-		for place := 0; rows.Next(); place++ { // in the order of the ids
+		for place := 0; rows.Next(); place++ { // rows are in the order of the ids
 			var state string
 			if err := rows.Scan(&state); err != nil {
 				return err
@@ -1058,13 +1065,13 @@ func (w *Worker) interval(job *Job) time.Duration {
 	return shortest
 }
 
-// heartbeatWithProgress: an error is a broken connection.
+// heartbeatWithProgress returns an error only if the connection is broken.
 func (w *Worker) heartbeatWithProgress(job *Job) error {
 	state := "held"
 	var progress []byte
 	err := w.tryBeats(func(ctx context.Context, conn *pgx.Conn) error {
 		job.mutex.Lock()
-		progress = job.progress // now: a report that has come first has taken it along
+		progress = job.progress // read here, because an earlier report may have sent it
 		job.mutex.Unlock()
 		if progress == nil {
 			return nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A worker that cannot connect ends with an error; the others must not go on without it. Wants a server with jobq that PGHOST and the
-// like name.
+// If a worker cannot connect, it ends with an error, and the others must not continue without it. Needs a server with jobq,
+// selected by PGHOST and so on.
 func TestRunAllStopsAllWorkersWhenOneFails(t *testing.T) {
 	os.Setenv("JOBQ_GRACE", "0")
 	good, err := WorkerFromEnvironment(handlers)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The worker that the scenarios are played with: see clients/scenarios/README.md. With the argument async by AsyncWorker."""
+"""The worker for the scenarios: see clients/scenarios/README.md. With the argument "async", it is an AsyncWorker."""
 
 import asyncio
 import ctypes
@@ -22,7 +22,7 @@ EFFECT = "INSERT INTO scenario.effects (job_id, attempt, name) VALUES (%s, %s, %
 
 
 class Eye:
-    """Looks at the database whatever becomes of connections."""
+    """Reads the database on a separate connection, which it opens again when it breaks."""
 
     def __init__(self):
         self.connection = None
@@ -61,7 +61,7 @@ def snooze_once(job):
 
 
 def garbage_in(job, where):
-    """Whether that is where it is to be."""
+    """Returns whether the job has an unreadable value in this column."""
     if job.payload["in"] == "error":
         raise ValueError("bad \udcff\0 bytes")
     if job.payload["in"] == "progress":
@@ -108,7 +108,7 @@ def sleep(job):
 
 
 def block(job):
-    """Holds the lock of the interpreter, as a regular expression may."""
+    """Holds the GIL, as a slow regular expression may."""
     Eye().tell(job, "started")
     ctypes.PyDLL(None).sleep(job.payload["seconds"])
     return {}
@@ -161,10 +161,10 @@ HANDLERS = {"echo": echo, "fail": raise_if_early, "reject": reject, "snooze": sn
             "progress": progress, "transfer": transfer, "steps": steps, "garbage": garbage, "poison": poison}
 
 
-# ---- coroutines: what is other with them
+# ---- coroutines: handlers that differ from the plain functions
 
 async def in_thread(function, *arguments):
-    """Not interrupted: the connection of an eye serves one call at a time."""
+    """Runs the function in a thread and cannot be interrupted, because the connection of an Eye serves one call at a time."""
     return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, function, *arguments))
 
 
@@ -182,7 +182,7 @@ async def async_wait(job):
 
 
 async def async_deaf(job):
-    """A coroutine that blocks its loop would have the others wait, too: so it looks from a thread."""
+    """Checks the database in a thread, because a blocked event loop would also delay the other handlers."""
     task = asyncio.ensure_future(in_thread(deaf, job))
     while True:
         try:

@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
-# A jobq worker in Ruby, with pg. Copy this file. Contract: clients/README.md.
+# A jobq worker in Ruby that uses pg. Copy this file. Contract: clients/README.md.
 #
 #   worker = Jobq::Worker.new(queue: 'emails', slots: 4)
 #   worker.handle('welcome') { |job| job.completing { |conn| conn.exec_params('INSERT ...'); { sent: true } } }
 #   exit worker.run
 #
-# A process runs one worker, because run takes the signals: start a process for each queue.
+# A process can run only one worker, because run installs signal handlers. Start a process for each queue.
 #
-# Jobq::Worker.from_environment takes the options from JOBQ_QUEUE and so on, new from its arguments alone. Connects by PGHOST and the like, or
-# by connection: { host: ... }.
+# Jobq::Worker.from_environment reads the options from environment variables such as JOBQ_QUEUE; new uses only its arguments. Both
+# connect with PGHOST and so on, or with connection: { host: ... }.
 #
-# A handler runs in a thread. The thread that claims waits in the server, another one heartbeats and reports. exec_params names no
-# prepared statement, so PgBouncer in transaction mode needs no setting. While C code holds Ruby's lock, so that no thread runs, a child
-# process sends the heartbeats.
+# Each handler runs in a thread. One thread claims jobs and waits in the server; another sends heartbeats and reports. exec_params
+# creates no named prepared statement, so PgBouncer in transaction mode needs no setting. If C code holds Ruby's lock, no other
+# thread can run; then a child process sends the heartbeats.
 require 'json'
 require 'pg'
 require 'securerandom'
@@ -22,7 +22,8 @@ require 'socket'
 module Jobq
   class OptionError < ArgumentError; end
 
-  # The attempt has failed: retried after retry_in seconds, or the queue's backoff; with final: true not at all.
+  # The attempt has failed. The job is retried after retry_in seconds, by default after the queue's backoff; with final: true,
+  # never.
   class Fail < StandardError
     attr_reader :retry_in, :final
 
@@ -33,7 +34,7 @@ module Jobq
     end
   end
 
-  # The job comes again later, its attempt not counted.
+  # Gives the job back, to run again after the delay. The attempt is not counted.
   class Snooze < StandardError
     attr_reader :delay
 
@@ -43,7 +44,7 @@ module Jobq
     end
   end
 
-  # No StandardError, so that a rescue of a handler does not keep it from stopping. reason: cancel, lost, stopping.
+  # Not a StandardError, so that a rescue clause of a handler does not keep it from stopping. reason: cancel, lost, or stopping.
   class Stop < Exception # rubocop:disable Lint/InheritException
     attr_reader :reason
 
@@ -53,7 +54,7 @@ module Jobq
     end
   end
 
-  # The job sleeps or awaits something: it has been given back.
+  # The job sleeps or waits, and has been given back.
   class Waiting < Exception; end # rubocop:disable Lint/InheritException
 
   class Broken < StandardError; end
@@ -72,7 +73,7 @@ module Jobq
     text && JSON.parse(text, max_nesting: 0)
   end
 
-  # What a handler is given.
+  # The job that a handler receives.
   class Job
     attr_reader :id, :lease, :kind, :payload, :attempt, :progress, :metadata, :cancelled
     attr_accessor :beat_at, :reporting, :done, :new_progress
@@ -90,7 +91,7 @@ module Jobq
       @stopped = ConditionVariable.new
     end
 
-    # By the handler's thread: whatever the parser says of them is its job's.
+    # Parses the job's values. Called in the handler's thread, so that an error of the parser fails only this job.
     def read
       @payload, @progress, @metadata = @texts.values.map { |text| Jobq.read(text) }
       self
@@ -100,17 +101,17 @@ module Jobq
       [@heartbeat_seconds, *others.compact].min
     end
 
-    # Goes out with a heartbeat, within about a second.
+    # Reports progress with a heartbeat, within about a second.
     def report_progress(value)
       @new_progress = Jobq.json(value)
     end
 
-    # Raises Stop when the handler should stop.
+    # Raises Stop if the handler should stop.
     def check
       raise Stop, @cancelled if @cancelled
     end
 
-    # Sleeps, and raises when it should stop meanwhile.
+    # Sleeps. Raises Stop if the handler should stop while it sleeps.
     def pause(seconds)
       @mutex.synchronize { @stopped.wait(@mutex, seconds) unless @cancelled }
       check
@@ -123,12 +124,12 @@ module Jobq
       end
     end
 
-    # False: it is begun already.
+    # Returns false if a report has already begun.
     def begin_report
       @mutex.synchronize { !@reporting && (@reporting = true) }
     end
 
-    # A connection of the job's own, closed when its handler has ended.
+    # Returns a connection of the job's own, which is closed when the handler has ended.
     def connection
       @connection = nil if @connection&.finished?
       @connection ||= @worker.connect
@@ -138,7 +139,7 @@ module Jobq
       @connection&.close unless @connection&.finished?
     end
 
-    # What the block writes and the completion commit together, or neither. The block returns the result.
+    # Commits the writes of the block together with the completion of the job, or neither. The block returns the result.
     def completing
       believing_loss do
         connection.transaction do |conn|
@@ -150,7 +151,7 @@ module Jobq
       nil
     end
 
-    # Calls the block once, however often the job is tried: what it writes is committed with what it returns.
+    # Calls the block once, even if the job is retried: its writes commit together with its result.
     def step(name)
       state, result = connection.exec_params('SELECT state, result FROM jobq_step($1, $2, $3)', [id, lease, name]).values.first
       return Jobq.read(result) if state == 'done'
@@ -165,7 +166,7 @@ module Jobq
       end
     end
 
-    # The payload of a signal, for which no worker waits.
+    # Returns the payload of a signal. The job occupies no worker while it waits.
     def wait_for(event)
       state, payload = connection.exec_params('SELECT state, payload FROM jobq_await($1, $2, $3)', [id, lease, event]).values.first
       raise Waiting if state == 'waiting'
@@ -190,14 +191,14 @@ module Jobq
     end
   end
 
-  # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker tells it
-  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are a quarter of an interval late. It
-  # ends when the pipe ends, so with the worker.
+  # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker
+  # tells it through a pipe which jobs run and which heartbeats it has sent. The child sends heartbeats that are a quarter of an
+  # interval late. The child ends when the pipe is closed, and so together with the worker.
   class StandIn
-    LATE = 1.25 # intervals
+    LATE = 1.25 # in intervals
     IDLE = 60 # seconds after which the child closes its connection
     READY_WITHIN = 10 # seconds
-    # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
+    # The handler's transaction may lock the row, and the heartbeats of other jobs must not wait for it.
     BRIEFLY = <<~SQL
       WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) SELECT jobq_heartbeat($1, $2) FROM briefly
     SQL
@@ -209,11 +210,11 @@ module Jobq
       [reader, answer].each(&:close)
       @mutex = Mutex.new
       say(Jobq.json(settings))
-      ready.wait_readable(READY_WITHIN) # nothing is claimed before the child can heartbeat it
+      ready.wait_readable(READY_WITHIN) # claim nothing before the child can send heartbeats
       ready.close
     end
 
-    # Before the handler begins.
+    # Called before the handler begins.
     def begin(job, interval)
       say("+ #{job.lease} #{job.id} #{interval} #{job.beat_at}")
     end
@@ -226,12 +227,12 @@ module Jobq
       say("- #{job.lease}")
     end
 
-    # The child process. It ignores signals to the process group of the worker.
+    # Runs the child process. It ignores signals that are sent to the process group of the worker.
     def self.run(input)
       %w[TERM INT].each { |name| trap(name, 'IGNORE') }
       parent = Process.ppid
       settings = JSON.parse(input.gets || exit!, symbolize_names: true)
-      jobs = {} # by lease: id, interval, when it was beaten
+      jobs = {} # lease -> id, interval, time of the last heartbeat
       mutex = Mutex.new
       Thread.new { listen(input, jobs, mutex) }
       say_ready
@@ -265,17 +266,17 @@ module Jobq
     def self.say_ready
       $stdout.syswrite("ready\n")
     rescue SystemCallError
-      nil # the worker has not waited so long
+      nil # the worker has stopped waiting
     ensure
       $stdout.reopen(File::NULL)
     end
 
-    # Returns the connection if it is still good.
+    # Sends the heartbeats. Returns the connection if it still works.
     def self.beat(jobs, connection, settings)
       connection ||= PG.connect(settings)
       jobs.each do |lease, job|
         connection.exec_params(BRIEFLY, [job[0], lease])
-        job[2] = Worker.now - (LATE - 1) * job[1] # again after an interval
+        job[2] = Worker.now - (LATE - 1) * job[1] # due again after an interval
       rescue PG::LockNotAvailable
         next
       end
@@ -297,17 +298,17 @@ module Jobq
   end
 
   class Worker
-    # It takes another connection, or only another try (40001, 40P01), for which another one is as good.
+    # SQLSTATEs that require a new connection, or another try (40001, 40P01), which a new connection also provides.
     CONNECTION = /\A(08|53|57|58|25006|40001|40P01)/.freeze
 
-    # Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
-    # collision is a failed attempt, so that a job that always collides ends.
+    # Maximum number of times that the worker gives a job back because the job's own transaction collided with another one. The
+    # next collision counts as a failed attempt, so that a job that always collides ends.
     MOST_CONFLICTS = 10
     CONFLICT = %w[40001 40P01].freeze
 
-    # Seconds of a wait that cannot be woken, or behind a pooler.
+    # Length in seconds of a wait that cannot be woken or that uses a pooler.
     SHORT_WAIT = 2.0
-    # Seconds between two looks for jobs of the queue that the worker does not claim.
+    # Seconds between two checks for jobs of the queue that the worker does not claim.
     LOOKS_EVERY = 600
     OTHERS = <<~SQL
       SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind)
@@ -315,7 +316,7 @@ module Jobq
             FROM jobq.lane_directory d WHERE d.queue = $1 AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0
     SQL
 
-    # The encoding of the database lacks a character of the text.
+    # A character of the text does not exist in the encoding of the database.
     UNSTORABLE = %w[22P05 22021].freeze
 
     def self.now
@@ -365,19 +366,20 @@ module Jobq
       @mutex = Mutex.new
       @changed = ConditionVariable.new
       @running = {}
-      @look_at = 0 # for jobs of other kinds
-      @polls = 0 # in a row
-      @conflicts = {} # how often the job's own transaction has collided here, by id
+      @look_at = 0 # time of the next check for jobs of other kinds
+      @polls = 0 # number of polls in a row
+      @conflicts = {} # number of collisions of the job's own transaction, by job ID
       @beats_mutex = Mutex.new
       @asides = Queue.new
     end
 
-    # The kind '' stands for jobs without a kind.
+    # Registers the handler of a kind. The kind '' stands for jobs without a kind.
     def handle(kind, &block)
       @handlers[kind] = block
     end
 
-    # Works until SIGTERM or SIGINT; the exit status. The process should end then: handlers that were given up still run.
+    # Works until SIGTERM or SIGINT, and returns the exit status. The process should end then, because abandoned handlers still
+    # run.
     def run
       raise OptionError, 'option "handlers" must name at least one kind' if @handlers.empty?
 
@@ -415,7 +417,7 @@ module Jobq
       nil
     end
 
-    # The first connections must work.
+    # Opens the first connections, and fails if one of them fails.
     def open
       @claims = connect
       @beats = connect
@@ -423,7 +425,7 @@ module Jobq
       @wait_timeout = [@wait_timeout, SHORT_WAIT].min if @pooled
       @beats.exec_params('SELECT jobq_wake($1)', [@worker_id])
     rescue PG::ObjectNotInPrerequisiteState
-      @wait_timeout = [@wait_timeout, SHORT_WAIT].min # not preloaded: no call can end the wait
+      @wait_timeout = [@wait_timeout, SHORT_WAIT].min # not preloaded: waits cannot be woken
     rescue PG::UndefinedFunction => e
       raise "jobq is not in this database: #{e.message}"
     end
@@ -432,7 +434,7 @@ module Jobq
       @mutex.synchronize { @running.values }
     end
 
-    # Until there is nothing in hand, the grace is over, or another signal has come.
+    # Waits until there are no jobs in hand, the grace period is over, or another signal arrives.
     def await(signals)
       deadline = Worker.now + @grace
       until held.empty? && !@claimer.alive?
@@ -441,7 +443,8 @@ module Jobq
       end
     end
 
-    # A second for handlers that look, then the others' jobs are released. Of those that have ended the reports are waited for.
+    # Ends the handlers after the grace period. Handlers that check for cancellation get a second to stop; then the jobs of the
+    # other handlers are released. Waits for the reports of handlers that have ended.
     def give_back
       jobs = held
       jobs.each { |job| job.stop('stopping') }
@@ -464,7 +467,7 @@ module Jobq
       say "job #{job.id} of kind #{job.kind} could not be reported"
     end
 
-    # Whether the server has answered.
+    # Releases the job. Returns whether the server has answered.
     def release(job)
       answer = attempt { |conn| conn.exec_params('SELECT jobq_release($1, $2)', [job.id, job.lease]).getvalue(0, 0) }
       say "job #{job.id} of kind #{job.kind}: released, its handler has not stopped" if answer == 't'
@@ -474,8 +477,8 @@ module Jobq
       nil
     end
 
-    # What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from the
-    # beginning, since there may be no other when jobs have to be given back.
+    # Runs calls for which the caller must not wait, because a pooler without a server does not answer. The thread starts with the
+    # worker, because it may be impossible to start a thread when jobs must be given back.
     def run_asides
       loop do
         @asides.pop.call
@@ -508,12 +511,12 @@ module Jobq
       end
     end
 
-    # Half of it or more: those whose connections broke together do not come back together.
+    # Returns at least half of the pause, at random, so that workers whose connections broke together do not reconnect together.
     def about(pause)
       pause * rand(0.5..1.0)
     end
 
-    # Until it has arrived; nil: it was given up.
+    # Repeats the block until the server answers. Returns nil if it gives up.
     def attempt(&block)
       pause = 0.1
       begin
@@ -570,8 +573,8 @@ module Jobq
       PG::TextEncoder::Array.new.encode(texts)
     end
 
-    # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at
-    # most. A role that may not read the tables looks once.
+    # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. Reads at most a thousand jobs of each
+    # lane. If the role cannot read the tables, only the first check runs.
     def look_for_others(kinds)
       return if Worker.now < @look_at
 
@@ -581,7 +584,7 @@ module Jobq
     rescue PG::InsufficientPrivilege
       @look_at = Float::INFINITY
     rescue PG::Error
-      nil # the claim notices a broken connection
+      nil # the claim will notice a broken connection
     end
 
     def claim(room)
@@ -684,7 +687,7 @@ module Jobq
 
     # ---- reports
 
-    # From what the handler returned or raised to the report.
+    # Reports the outcome of a handler.
     def conclude(job, result, error)
       return if !job.begin_report || job.done || error.is_a?(Waiting)
       return say("job #{job.id} of kind #{job.kind}: the lease is lost") if job.cancelled == 'lost'
@@ -697,7 +700,7 @@ module Jobq
       text = "the #{what} was refused: #{refused.message}"
       return fail_job(job, text) unless error.is_a?(Fail)
 
-      # If the server refuses it twice, the delay may be the reason.
+      # If the server rejects the report twice, the delay may be the reason.
       fail_job(job, text, error.retry_in, error.final) && error.retry_in && fail_job(job, text, nil, error.final)
     end
 
@@ -715,14 +718,14 @@ module Jobq
       end
     end
 
-    # Whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01.
+    # Returns whether the job runs again without counting the attempt, because its own transaction ended with 40001 or 40P01.
     def gives_back?(job, error)
       state = [error, error.cause].filter_map { |one| Jobq.sqlstate(one) }.first
       @mutex.synchronize do
         times = @conflicts.delete(job.id).to_i
         return false unless CONFLICT.include?(state) && times < MOST_CONFLICTS
 
-        @conflicts.clear if @conflicts.size > 1000 # forgets jobs that other workers have completed
+        @conflicts.clear if @conflicts.size > 1000 # removes entries of jobs that other workers have completed
         @conflicts[job.id] = times + 1
       end
       say "job #{job.id} of kind #{job.kind}: its transaction collided with another one (SQLSTATE #{state}), so it is given back: " \
@@ -750,12 +753,12 @@ module Jobq
       state = attempt do |conn|
         tries += 1
         taken = conn.exec_params(statement, [job.id, job.lease, *values]).getvalue(0, 0) == 't'
-        # Perhaps an earlier try has arrived, whose answer was lost.
+        # Maybe an earlier try succeeded, but its answer was lost.
         taken ? 'finished' : conn.exec_params('SELECT jobq_heartbeat($1, $2)', [job.id, job.lease]).getvalue(0, 0)
       end
       return could_not_report(job) if state.nil?
 
-      # gone: where nothing is kept
+      # gone: the queue keeps no finished jobs
       arrived = state == 'finished' || (state == 'gone' && tries > 1)
       say "job #{job.id} of kind #{job.kind}: #{arrived ? what : 'the lease is lost'}" if !arrived || what == 'released'
     rescue PG::Error => e
@@ -771,7 +774,7 @@ module Jobq
       say "could not start the process that sends heartbeats while C code holds Ruby's lock: #{e.message}"
     end
 
-    # Without heartbeats the worker must not claim on.
+    # Without heartbeats the worker must not claim more jobs.
     def heartbeat_until_it_ends(sender)
       heartbeat_all
     rescue Exception => e # rubocop:disable Lint/RescueException
@@ -787,7 +790,8 @@ module Jobq
         reported, live = held.reject { |job| job.cancelled == 'lost' }.partition(&:reporting)
         due = live.select { |job| due?(job) }
         progressed = live.select { |job| job.new_progress && (Worker.now - job.beat_at > 0.5 || due?(job)) }
-        # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+        # Send the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not delay
+        # heartbeats.
         beat(due) if due.any?
         reported.each { |job| beat_briefly(job) if due?(job) }
         progressed.each { |job| beat_with_progress(job) unless job.cancelled == 'lost' }
@@ -817,8 +821,8 @@ module Jobq
       jobs.zip(rows.column_values(0)) { |job, state| heard(job, state) }
     end
 
-    # Keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without an answer may
-    # still lock the job's row, and heartbeats of others must not wait for that.
+    # Keeps the lease of a job whose report is in flight, and ignores the answer, because the report finds out the same. Waits
+    # only briefly, because an unanswered report may still lock the row, and the heartbeats of other jobs must not wait.
     def beat_briefly(job)
       job.beat_at = Worker.now
       beats { |conn| conn.exec_params(<<~SQL, [job.id, job.lease]) }
@@ -831,7 +835,7 @@ module Jobq
 
     def beat_with_progress(job)
       beats do |conn|
-        next if job.reporting # which takes it along
+        next if job.reporting # the report sends the progress
 
         progress = job.new_progress
         state = conn.exec_params('SELECT jobq_heartbeat($1, $2, $3::jsonb)', [job.id, job.lease, progress]).getvalue(0, 0)

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# The handlers of the scenarios: see clients/scenarios/README.md.
+# The handlers for the scenarios: see clients/scenarios/README.md.
 require 'fiddle'
 require_relative 'jobq_worker'
 
-# Looks at the database whatever becomes of connections.
+# Reads the database on a separate connection, which it opens again when it breaks.
 class Eye
   def initialize(job)
     @job = job

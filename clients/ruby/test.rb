@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# What no scenario shows: heartbeats go on while C code holds Ruby's lock, and a worker without heartbeats stops. Wants a server with jobq that PGHOST and the like name.
+# Tests two things that no scenario covers: heartbeats continue while C code holds Ruby's lock, and a worker without heartbeats
+# stops. Needs a server with jobq, selected by PGHOST and so on.
 require 'fiddle'
 require 'tmpdir'
 require_relative 'jobq_worker'
@@ -15,7 +16,7 @@ def becomes(what)
   end
 end
 
-# Reads from the pipe as C code does that does not release the lock: no other thread of the process runs until a byte is there.
+# Reads from the pipe like C code that does not release the lock: no other thread of the process runs until a byte arrives.
 def hold_lock(path)
   pipe = File.open(path, 'r+')
   buffer = Fiddle::Pointer.malloc(1, Fiddle::RUBY_FREE)

@@ -1,5 +1,5 @@
-"""The server and the pooler of the scenarios, which are killed and started again. The server is scripts/clients.sh's; the
-pooler is ours."""
+"""The server and the pooler of the scenarios, which are killed and restarted. scripts/clients.sh starts the server; this module
+starts the pooler."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ logfile = {directory}/pgbouncer.log
 
 
 class Place:
-    """Where a program connects to."""
+    """The address to which a program connects."""
 
     def __init__(self, host, port, password):
         self.host, self.port, self.password = host, port, password
@@ -39,7 +39,8 @@ class Place:
 
 
 class Server(Place):
-    """JOBQ_SERVER_DATA is its directory; it listens at the address of JOBQ_SERVER_PORT, and for its owner at a socket, PGHOST."""
+    """The server. JOBQ_SERVER_DATA is its data directory. It listens on the port JOBQ_SERVER_PORT, and for its owner on a socket
+    in PGHOST."""
 
     def __init__(self):
         super().__init__("127.0.0.1", int(os.environ["JOBQ_SERVER_PORT"]), os.environ["JOBQ_PASSWORD"])
@@ -86,7 +87,7 @@ class Pooler(Place):
 
 
 class Starving:
-    """A library before all others, by which a program can make no thread and no process once a file is there."""
+    """A preloaded library that prevents a program from creating threads and processes as soon as a certain file exists."""
 
     SOURCE = r'''
         #define _GNU_SOURCE
@@ -150,7 +151,7 @@ def becomes_true(condition, what, limit=120):
 
 
 def set_up(users, password):
-    """Databases, tables and roles, by the superuser that PGHOST and PGUSER name."""
+    """Creates databases, tables, and roles as the superuser that PGHOST and PGUSER select."""
     with psycopg.connect(dbname="postgres", autocommit=True) as connection:
         connection.execute("CREATE DATABASE work")
         connection.execute("CREATE DATABASE no_jobq")
@@ -201,7 +202,7 @@ def set_up(users, password):
             GRANT USAGE ON SCHEMA scenario TO workers;
             GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA scenario TO workers;
             SELECT jobq_grant('workers', 'worker')""")
-        # As where jobq is not preloaded.
+        # Behave like a server on which jobq is not preloaded.
         with psycopg.connect(dbname="unwoken", autocommit=True) as unwoken:
             unwoken.execute("""
                 CREATE EXTENSION jobq;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The Python worker with a defect, the argument. For selftest.py: every defect is of a kind that somebody writes some day."""
+"""The Python worker with a defect, which the argument names. For selftest.py: each defect is a mistake that a developer might
+make."""
 
 import sys
 from pathlib import Path
@@ -21,18 +22,18 @@ elif DEFECT == "heartbeats_end_with_term":
 elif DEFECT == "no_cover":
     cover.Cover.start = lambda self: None
 elif DEFECT == "cover_outlives":
-    # The program of the heartbeat process, after a change of what it finds to be its parent.
+    # Runs the heartbeat process with a fake parent process ID.
     cover.COMMAND[3:] = ["-c", f"import os; parent = os.getppid(); os.getppid = lambda: parent; __file__ = {cover.__file__!r}; "
                                "exec(compile(open(__file__).read(), __file__, 'exec'))"]
 elif DEFECT == "blind_completion":
-    # Takes the lease from the table, and does not mind what the heartbeats say.
+    # Removes the lease from the table, and ignores the answers to heartbeats.
     hand.Hand.lost = lambda self, job, state: None
     statements.COMPLETE_AND_CLAIM = statements.COMPLETE_AND_CLAIM.replace(
         "%(leases)s::bigint[]", "(SELECT array_agg(lease) FROM jobq.jobs WHERE id = ANY (%(ids)s::bigint[]))")
 elif DEFECT == "blind_transfer":
     statements.COMPLETE_HELD = statements.COMPLETE_HELD.replace("must_hold => true", "must_hold => false")
 elif DEFECT == "loose_transfer":
-    # Without a transaction: what the handler has written stays, whatever it throws.
+    # Runs without a transaction, so writes of a handler that raises are not rolled back.
     worker.psycopg.Connection.transaction = lambda self, *_, **__: worker.contextlib.nullcontext()
 elif DEFECT == "deaf_to_cancel":
     job.BaseJob.stop = lambda self, reason: None
@@ -61,7 +62,7 @@ elif DEFECT == "claims_after_term":
     hand.Hand.slots = property(lambda self: 5, lambda self, _: None)
     hand.Hand.claimed = lambda self, job: (self.jobs.update({job.lease: job}), self.running.add(job.lease), True)[2]
 elif DEFECT == "ignores_term":
-    # The flag alone: nobody wakes the wait.
+    # Sets the flag only, and does not wake the wait.
     core.Core._wake = lambda self: None
     hand.LAST_REPORTS = 3600.0
     base.LAST_REPORTS = 3600.0
@@ -98,7 +99,7 @@ elif DEFECT == "reports_anything":
 elif DEFECT == "reads_all_at_once":
     core.set_json_loads = lambda *_: None
 elif DEFECT == "repeats_refused_progress":
-    # Nobody is told of an error, the next round tries again; until it is taken its job has no other heartbeat.
+    # Ignores errors and lets the next round try again. Until the progress is accepted, its job has no other heartbeat.
     with_progress, together, heard = core.Core._heartbeat_with_progress, core.Core._heartbeat_together, core.Core._heard
 
     def insist(self, one):

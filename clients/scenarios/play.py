@@ -1,24 +1,24 @@
-"""Plays a scenario with a program. A step is an object; its first key says what is done:
+"""Plays a scenario with a program. A step is an object; its first key names the action:
 
-  enqueue: {as, kind, payload, count, ...}   with the parameters of jobq_enqueue; :as is its id, or their ids
-  sql: TEXT [as: NAME]        :NAME is the first column of its first row
-  start: [environment:, database:]   the program
-  crowd: N [database:]        N programs at once; signal and exits are for all of them, says: must be in the output of one
-  starve: true                it can make neither threads nor processes from now on
-  until: SQL                  true within the limit
-  check: SQL                  true now
-  changes: SQL, times: N      its value changes so often within the limit
-  open: GATE
-  signal: TERM | KILL
+  enqueue: {as, kind, payload, count, ...}   parameters of jobq_enqueue; :as becomes the job's ID or the jobs' IDs
+  sql: TEXT [as: NAME]        runs SQL; :NAME becomes the first column of the first row
+  start: [environment:, database:]   starts the program
+  crowd: N [database:]        starts N programs; signal and exits apply to all of them, says to the output of any of them
+  starve: true                prevents the program from creating threads and processes from now on
+  until: SQL                  waits until the condition is true, within the limit
+  check: SQL                  checks that the condition is true now
+  changes: SQL, times: N      waits until the value has changed N times, within the limit
+  open: GATE                  opens a gate for which a handler waits
+  signal: TERM | KILL         sends the signal to the program
   exits: STATUS | killed | failed  [says: TEXT in its output] [hushes: TEXT not in it]
-  expire: JOB                 the lease ends, as after silence
-  steal: JOB                  the lease ends, and a thief has the job, under the lease :JOB_lease
-  keep_running: SQL           until that is true the program is started again whenever it was killed, and its leases end
-  collide: true | false       jobs that say so collide (places.py), counted from 1 in scenario.collisions, or are refused
+  expire: JOB                 ends the lease, as if the worker had fallen silent
+  steal: JOB                  ends the lease, and claims the job for a thief, under the lease :JOB_lease
+  keep_running: SQL           until the condition is true, restarts the program whenever it was killed, and ends its leases
+  collide: true | false       makes jobs collide that ask for it (places.py), counted from 1 in scenario.collisions, or be rejected
   restart: pooler | server
-  stop: server, begin: server   it is away in between
-  outage: SECONDS             the server is away so long
-  lose_answer: GATE           is opened; the report that follows is committed, and its connection ends before the answer
+  stop: server, begin: server   stops and starts the server
+  outage: SECONDS             stops the server for this time
+  lose_answer: GATE           opens the gate; the report that follows is committed, but its connection ends before the answer
 """
 
 import json
@@ -37,12 +37,12 @@ import psycopg
 
 from places import Starving, becomes_true
 
-NAME = re.compile(r"""(?<![:\w"]):([a-z_]+)\b""")   # neither a cast nor a key of JSON
+NAME = re.compile(r"""(?<![:\w"]):([a-z_]+)\b""")   # neither a cast nor a JSON key
 DEATHS = 20
 
 
 class Failed(Exception):
-    """The program does not do what the scenario wants."""
+    """The program does not do what the scenario expects."""
 
 
 class Play:
@@ -51,14 +51,14 @@ class Play:
         self.server, self.pooler, self.user, self.limit = server, pooler, user, limit
         self.token = uuid.uuid4().hex
         self.queue = f"{scenario.name} {self.token[:8]}"
-        # What a pooler has left waiting for the user of an earlier play began before this one.
+        # Used to ignore connections that a pooler has left open for the user of an earlier play.
         self.names = {"queue": self.queue, "user": user, "begun": datetime.now(timezone.utc)}
         self.processes, self.starts, self.connection, self.stopped = [], 0, None, False
         self.output = tempfile.TemporaryFile()
         self.starving = Starving() if scenario.starves else None
 
     def run(self):
-        """None, or what went wrong."""
+        """Plays the scenario. Returns None, or a description of the failure."""
         try:
             settings = self.scenario.queue
             named = "".join(f", {name} => %({name})s" for name in settings)
@@ -94,7 +94,7 @@ class Play:
 
     @property
     def process(self):
-        """The last program that was started."""
+        """Returns the program that was started last."""
         return self.processes[-1]
 
     def do_start(self, start=None, environment=None, database="work"):
@@ -210,7 +210,7 @@ class Play:
             self.server.restart()
 
     def do_stop(self, stop):
-        """The server, until begin."""
+        """Stops the server until the step "begin"."""
         self.forget()
         self.server.stop()
         self.stopped = True
@@ -225,7 +225,7 @@ class Play:
         self.do_begin("server")
 
     def do_lose_answer(self, lose_answer):
-        """By a standby that is waited for and never comes: what commits has committed here, and has no answer yet."""
+        """Requires a synchronous standby that does not exist, so that the report commits locally but gets no answer."""
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE usename = :user AND wait_event = 'SyncRep'"
         try:
             self.ask("SET synchronous_commit = local", command=True)
@@ -241,10 +241,10 @@ class Play:
             self.ask("SELECT pg_reload_conf()")
             self.forget()
 
-    # ---- how
+    # ---- implementation
 
     def commits_wait(self):
-        """Whether one does now; it is ended."""
+        """Returns whether a commit is waiting for the standby, and ends its session."""
         with psycopg.connect(dbname="work", autocommit=True) as probe:
             pid = probe.info.backend_pid
 
@@ -272,7 +272,8 @@ class Play:
         return self.ask("SELECT coalesce(array_agg(id), '{}') FROM jobq.jobs WHERE queue = :queue AND status = 'processing'")
 
     def expire(self, jobs):
-        """Running or not: a worker that was killed may have had some more of them completed than it knew."""
+        """Expires the leases whether or not the jobs are running, because a killed worker may have completed more jobs than it
+        knew."""
         leases = self.ask("SELECT coalesce(array_agg(lease), '{}') FROM jobq.jobs WHERE id = ANY (%(jobs)s) AND status = 'processing'",
                           {"jobs": jobs}, literal=True)
 
@@ -297,7 +298,7 @@ class Play:
             time.sleep(0.05)
 
     def ask(self, statement, parameters=None, literal=False, command=False):
-        """The first column of the first row, if it is no command."""
+        """Returns the first column of the first row, unless the statement is a command."""
         if command:
             parameters = None
         elif not literal:
@@ -314,10 +315,10 @@ class Play:
             self.connection.close()
             self.connection = None
 
-    # ---- the end
+    # ---- end
 
     def end(self):
-        """No process of the program is left, and no job that another run might mind."""
+        """Ends all processes of the program, and removes jobs that could disturb another run."""
         for directory in Path("/proc").glob("[0-9]*"):
             try:
                 if f"JOBQ_SCENARIO_RUN={self.token}".encode() in (directory / "environ").read_bytes():
@@ -340,7 +341,7 @@ class Play:
         return self.output.read().decode(errors="replace")
 
     def state(self):
-        """For whoever looks for the reason."""
+        """Returns the state of the play, for the analysis of a failure."""
         with psycopg.connect(dbname="work", autocommit=True) as connection:
             jobs = connection.execute("""SELECT id, kind, status::text, attempts, lost_attempts, left(error, 100), left(result::text, 60), left(progress::text, 60),
                                          worker_id FROM jobq.jobs WHERE queue = %s ORDER BY id""", (self.queue,)).fetchall()

@@ -53,7 +53,7 @@ class Scenario:
 class Program:
     name: str
     title: str
-    command: list   # None: nothing but tests of its own
+    command: list   # None if the program has only tests of its own
     directory: Path
     build: list = None
     tests: list = None
@@ -88,7 +88,7 @@ def chosen(all_of, names, what):
 
 
 class Runs:
-    """What is to be played, some of it at once, each with a role of its own, and what came of it."""
+    """Plays scenarios, several at the same time, each with its own role, and collects the results."""
 
     def __init__(self, at_once, limit):
         self.limit, self.at_once = limit, at_once
@@ -106,7 +106,7 @@ class Runs:
         self.pooler.stop()
 
     def play(self, runs):
-        """runs: (program, scenario, way)."""
+        """Plays the runs, a list of (program, scenario, way)."""
         apart = [run for run in runs if not run[1].alone]
         with ThreadPoolExecutor(self.at_once) as executor:
             list(executor.map(self.one, apart))
@@ -122,7 +122,7 @@ class Runs:
         try:
             place = self.pooler if way == "pooler" else self.server
             wrong = Play(scenario, program, place, way, self.server, self.pooler, user, self.limit).run()
-        except Exception as error:   # of the runner or the server: no less a failure
+        except Exception as error:   # an error of the runner or the server is also a failure
             wrong = f"{type(error).__name__}: {error}"
         finally:
             with self.lock:
@@ -135,13 +135,13 @@ class Runs:
 
 
 def lacking(program, scenario, way):
-    """Why it is not played."""
+    """Returns why the scenario is not played, or None."""
     why = program.lacks.get(scenario)
     return why.get(way) if isinstance(why, dict) else why
 
 
 def build(programs):
-    """The programs that could be built."""
+    """Returns the programs that could be built."""
     built = []
     for program in programs:
         if program.build is not None:
@@ -154,7 +154,7 @@ def build(programs):
 
 
 def printed_results(log):
-    """Of several runs of one the last."""
+    """Returns the printed results; if a run was repeated, the last result counts."""
     found = {}
     for line in Path(log).read_text(encoding="utf-8").splitlines():
         if match := re.match(r"(ok|not ok) - (\w+), (\w+): (\w+):", line):
@@ -214,7 +214,7 @@ def show_speeds(runs, programs, given):
 
 
 def run_tests(programs):
-    """Those that a program has of its own, in a database of theirs, as its superuser."""
+    """Runs the tests of the programs, each in its own database and as its superuser."""
     wrong = 0
     for program in programs:
         if program.tests is None:

@@ -1,5 +1,5 @@
-"""Whether the scenarios find what they are there for: each defect below is planted into the Python worker, and a scenario that
-it names must fail with it, under a limit under which the worker as it is passes it."""
+"""Checks that the scenarios find defects. Each defect below is planted into the Python worker, and the scenario next to it must
+fail, within a time limit under which the unchanged worker passes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 
 LIMIT = 20
-# What is broken, by planted.py, and the scenario that finds it.
+# The defects in planted.py, each with the scenario that must find it.
 DEFECTS = {
     "no_heartbeats": "heartbeat",
     "heartbeats_end_with_term": "term",
@@ -41,7 +41,7 @@ DEFECTS = {
 
 
 def selftest(runs, scenarios, programs):
-    """With the defects that these scenarios find."""
+    """Plays the scenarios with the defects that they must find."""
     python = next(program for program in programs if program.name == "python")
     by_name = {scenario.name: scenario for scenario in scenarios}
     runs.limit = LIMIT
@@ -50,7 +50,8 @@ def selftest(runs, scenarios, programs):
     controls = {name for (_, name, _), wrong in runs.results.items() if wrong is None}
     planted = [(replace(python, name=defect, directory=Path(__file__).parent, command=["/usr/bin/python3", "planted.py", defect]),
                 by_name[name], "direct") for defect, name in defects.items()]
-    with psycopg.connect(dbname="work", autocommit=True) as connection:   # who completes under any lease must know it
+    with psycopg.connect(dbname="work", autocommit=True) as connection:   # a worker that completes jobs under any lease must be
+                                                                          # able to see the leases
         connection.execute("GRANT USAGE ON SCHEMA jobq TO workers; GRANT SELECT ON jobq.jobs TO workers")
     print("# what follows must fail")
     runs.play(planted)

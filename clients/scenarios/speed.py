@@ -1,6 +1,6 @@
-"""Jobs a second of each program with a handler that does nothing (the kind `echo`): one slot, and a hundred, whose claims are batches.
-In two classes of durability, which are not compared with one another: synchronous_commit off and on. Programs take turns, each round
-begins with another one; a figure is the median of the rounds."""
+"""Measures jobs per second of each program with a handler that does nothing (the kind `echo`), with one slot and with a hundred
+slots, where claims are batches. Runs with synchronous_commit off and on, which cannot be compared with each other. The programs
+take turns, each round starts with another program, and each figure is the median of the rounds."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from places import becomes_true
 
 SLOTS = (1, 100)
 DURABILITY = ("off", "on")
-WARM = 20   # jobs, before the clock begins
+WARM = 20   # number of jobs before the measurement begins
 FILL = {1: 20_000, 100: 200_000}
 
 
 def measure(place, user, program, slots, sync, seconds):
-    """Jobs a second, claimed and completed, while at least as many wait."""
+    """Returns the jobs claimed and completed per second while at least as many jobs as slots are waiting."""
     queue = f"speed {program.name} {slots}"
     with psycopg.connect(dbname="work", autocommit=True) as connection:
         connection.execute(f"ALTER ROLE {user} SET synchronous_commit = {sync}")
@@ -35,7 +35,7 @@ def measure(place, user, program, slots, sync, seconds):
                 becomes_true(lambda: done(connection, queue) >= WARM, f"{program.name} works")
                 begun, first = time.monotonic(), done(connection, queue)
                 deadline = begun + seconds
-                # What is left must not run short: the last claims would be smaller.
+                # Stop before the queue runs out of jobs, because the last claims would be smaller.
                 while time.monotonic() < deadline and done(connection, queue) < FILL[slots] * 0.9:
                     time.sleep(0.05)
                 took, count = time.monotonic() - begun, done(connection, queue) - first
@@ -59,7 +59,7 @@ def done(connection, queue):
 
 
 def speeds(place, user, programs, rounds, seconds):
-    """(program, slots, durability) -> jobs a second of each round."""
+    """Returns (program, slots, durability) -> jobs per second of each round."""
     found = {}
     for sync in DURABILITY:
         for number in range(rounds):

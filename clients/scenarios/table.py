@@ -1,4 +1,4 @@
-"""The table of scenarios and languages for clients/README.md."""
+"""Makes the table of scenarios and languages for clients/README.md."""
 
 
 def table(programs, scenarios, results):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Of the project of the tests."""
+"""Runs the management commands of the test project."""
 
 import os
 import sys

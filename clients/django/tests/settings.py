@@ -1,4 +1,4 @@
-"""Of the tests. The server is the one that PGHOST, PGPORT and PGUSER name; Django makes a database of its own there."""
+"""Settings of the test project. Django creates a test database on the server that PGHOST, PGPORT, and PGUSER select."""
 
 import os
 

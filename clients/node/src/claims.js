@@ -114,7 +114,7 @@ export class Claims {
                 await this.connection.reopen();
                 return;
             } catch {
-                // After the first message, pause longer from time to time.
+                // reopen() has logged the error, and pauses longer the next time.
             }
         }
     }

@@ -1,4 +1,4 @@
-// Modules that are loaded with require(): node-postgres, because the packages of Debian are found by no other means, and the
+// Modules that are loaded with require(): node-postgres, because only require() finds the modules that Debian installs, and the
 // OpenTelemetry API, which may be missing.
 import { createRequire } from 'node:module';
 

@@ -6,8 +6,7 @@ export const SHORT_WAIT = 2;    // seconds: longest wait of a worker that cannot
 const LONGEST_POLL = 1;
 export const LEAST_LATE = 0.25;
 const MOST_LATE = 1;
-const CALM = 60;                // seconds without a late answer until the worker waits in the server again; a random factor of 1
-                                // to 2 is applied
+const CALM = 60;                // seconds without a late answer, times 1 to 2 at random, until waits resume
 
 export class Pace {
     pooled = false;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tests, against the database that PGDATABASE and the like name: first as they are, without OpenTelemetry unless the system has it;
-# then those of spans, in a process of their own, with what JOBQ_OPENTELEMETRY names (scripts/opentelemetry.sh).
+# Runs the tests against the database that PGDATABASE and so on select, first without OpenTelemetry unless the system provides it.
+# The tracing tests follow in a process of their own, with the packages in JOBQ_OPENTELEMETRY (scripts/opentelemetry.sh).
 set -eu
 cd "$(dirname "$0")/.."
 PYTHONPATH=src /usr/bin/python3 -W ignore -m unittest discover -s tests

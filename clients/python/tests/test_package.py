@@ -1,4 +1,4 @@
-"""The package as the registry wants it: it is built, and what is in it can be imported from there alone."""
+"""Builds the package as the registry needs it, and checks that its modules can be imported from the package alone."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What decides, without a server: options, what becomes of an attempt, who does what next."""
+"""Tests decisions that need no server: options, the outcome of an attempt, and the next tasks of each thread."""
 
 import asyncio
 import functools
@@ -78,7 +78,7 @@ class CoverTest(unittest.TestCase):
         self.assertEqual(self.covering.late(141.0), [(7, 70)])
 
     def test_a_job_that_has_been_reported_has_no_heartbeats_and_makes_room(self):
-        for lease in (70, 80, 90):   # there is room for two
+        for lease in (70, 80, 90):   # only two free slots
             self.cover.hold(lease // 10, lease, 10.0, 100.0)
         self.assertCountEqual(self.covering.late(200.0), [(7, 70), (8, 80)])
         self.cover.drop(70)
@@ -119,7 +119,7 @@ class PaceTest(unittest.TestCase):
 
 
 class Index:
-    """As whole numbers of other libraries are."""
+    """Behaves like an integer type of another library."""
 
     def __init__(self, value):
         self.value = value
@@ -129,7 +129,7 @@ class Index:
 
 
 class ProducerTest(unittest.TestCase):
-    """Before anything is sent: there is no connection."""
+    """Checks arguments before anything is sent: there is no connection."""
 
     def refused(self, name, value, shown, call, *arguments, **options):
         with self.subTest(name=name, value=value):
@@ -201,7 +201,7 @@ class ProducerTest(unittest.TestCase):
                 self.refused("queue", value, shown, call, value)
             for call in (jobq.enqueue_many, jobq.aenqueue_many):
                 self.refused("queue", value, shown, call, value, [1])
-            if value is not None:   # of a spec: the default queue
+            if value is not None:   # a spec without a queue uses the default queue
                 self.refused("queue", value, shown, jobq.enqueue_jobs, [{"queue": value}])
 
     def test_what_is_right(self):
@@ -253,8 +253,8 @@ class HandlerTest(unittest.TestCase):
         made = []
         with self.assertRaisesRegex(Fail, "the handler of kind 'x' has returned a coroutine, which only an AsyncWorker awaits") as caught:
             run_inline(lambda job: made.append(handler(job)) or made[0], kind="x")
-        self.assertTrue(caught.exception.retry)   # the next deployment may mend it
-        self.assertRaises(RuntimeError, made[0].send, None)   # it is closed
+        self.assertTrue(caught.exception.retry)   # because the next deployment may fix the handler
+        self.assertRaises(RuntimeError, made[0].send, None)   # the coroutine has been closed
 
 
 class OutcomeTest(unittest.TestCase):
@@ -280,7 +280,7 @@ class OutcomeTest(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, "retry_in"):
                     Fail("no", retry_in=delay)
         self.assertEqual([Snooze(delay).delay for delay in (0, 1.5, timedelta(days=1), "1 h")], [0, 1.5, timedelta(days=1), "1 h"])
-        for delay in (Decimal("1.5"), Fraction(3, 2)):   # numbers of SQL, and those of other libraries
+        for delay in (Decimal("1.5"), Fraction(3, 2)):   # SQL numeric, and number types of other libraries
             self.assertEqual(statements.interval(Snooze(delay).delay), timedelta(seconds=1.5))
             self.assertEqual(statements.interval(Fail("no", retry_in=delay).retry_in), timedelta(seconds=1.5))
 
@@ -326,11 +326,11 @@ class OutcomeTest(unittest.TestCase):
                 with self.assertRaises(type(error)), job._completed_with(None):
                     with job._completed_in():
                         pass
-                    raise error   # of the commit
+                    raise error   # raised by the commit
                 self.assertEqual(job.ended, expected)
         job = make_job(1)
         with self.assertRaises(psycopg.OperationalError), job._completed_with(None):
-            raise lost   # before anything of it was sent
+            raise lost   # raised before a statement was sent
         self.assertIsNone(job.ended)
 
     def test_lost_lease_of_an_orm(self):
@@ -378,7 +378,7 @@ class LineTest(unittest.TestCase):
 
     def test_pauses_double_until_a_statement_works(self):
         with unittest.mock.patch.object(psycopg, "connect"):
-            for _ in range(8):   # as a standby does, which lets everybody in
+            for _ in range(8):   # like a standby, which accepts connections but rejects the statements
                 self.line.reconnect()
                 self.line.close()
             self.assertTrue(2.5 <= self.rests[-1] <= 5, self.rests)
@@ -388,7 +388,7 @@ class LineTest(unittest.TestCase):
 
     def test_a_conninfo_that_cannot_be_had_is_asked_for_again(self):
         self.core.conninfo = unittest.mock.Mock(side_effect=OSError("the keeper of passwords is away"))
-        with self.assertRaises(OSError):   # the first connection must work
+        with self.assertRaises(OSError):   # the first connection must work, so this is an error
             self.line.open()
         self.line.opened = 1
         with self.assertLogs("jobq", "WARNING") as logs, self.assertRaises(core.Broken):
@@ -398,7 +398,7 @@ class LineTest(unittest.TestCase):
 
 class ClaimTest(unittest.TestCase):
     def test_pauses_while_it_collides_and_goes_on(self):
-        """Whatever it was about: a claim, completions on the way, a wait."""
+        """The same for a claim, a claim with completions, and a wait."""
         made = core.Core(Options(slots=2), ["x"], "", {}, lambda row: None, lambda job: None)
         rests, sent = [], []
         made.hand.rest = rests.append
@@ -440,7 +440,7 @@ class BeatTest(unittest.TestCase):
         self.assertRegex(parameters[2], "^the snooze was refused: OptionError: ")
 
     def broken_by(self, call, *statements_that_break):
-        """What is sent until that."""
+        """Returns the statements that are sent until one of these breaks the connection."""
         sent = []
 
         def send(statement, parameters):
@@ -535,7 +535,7 @@ class HandTest(unittest.TestCase):
         self.now += seconds
 
     def blocks(self, call):
-        """What it returns once this thread has done something; it must not return before."""
+        """Returns the value of the call, which must return only after this thread has acted."""
         result = []
         thread = threading.Thread(target=lambda: result.append(call()), daemon=True)
         thread.start()
@@ -581,7 +581,7 @@ class HandTest(unittest.TestCase):
         quick, = self.claimed(2, heartbeat_seconds=3)
         returned = self.blocks(self.hand.next_beat)
         self.pass_time(3)
-        self.hand.progressed()   # looks again
+        self.hand.progressed()   # wakes the thread, which checks again
         self.assertEqual(returned().jobs, [slow, quick])
 
     def test_progress_goes_out_at_once_and_then_once_a_second(self):
@@ -602,7 +602,7 @@ class HandTest(unittest.TestCase):
     def test_progress_under_way_is_waited_for(self):
         job, _ = self.claimed(1, 2)
         job.set_progress(1)
-        self.assertEqual(job.take_progress(), "1")   # a heartbeat with it has no answer yet
+        self.assertEqual(job.take_progress(), "1")   # a heartbeat with progress is still waiting for an answer
         self.hand.ended(job, Outcome(COMPLETE))
         self.assertEqual(self.hand.next_claim(), ([], 1))
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
@@ -679,7 +679,7 @@ class HandTest(unittest.TestCase):
         job, = self.claimed(1)
         self.hand.stop()
         self.assertIsNone(self.hand.next_claim())
-        self.assertFalse(self.hand.claimed(make_job(9)))   # the answer of a claim that was under way
+        self.assertFalse(self.hand.claimed(make_job(9)))   # from a claim that was in flight
         beat = self.hand.next_beat()
         self.assertTrue(beat.wake)
         self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(9, RELEASE)])
@@ -693,7 +693,7 @@ class HandTest(unittest.TestCase):
         self.hand.progressed()
         beat = returned()
         self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(1, RELEASE)])
-        self.hand.ended(job, Outcome(COMPLETE))   # too late
+        self.hand.ended(job, Outcome(COMPLETE))   # too late to count
         self.hand.reported([job])
         beat = self.hand.next_beat()
         self.assertFalse(beat)

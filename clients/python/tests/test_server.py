@@ -1,5 +1,5 @@
-"""Against a server with jobq, in the database that PGDATABASE and the like name: enqueue on connections of the caller's, the
-test kit, what a worker does that no scenario looks at. Django and SQLAlchemy are tried where they are installed."""
+"""Tests against a server with jobq, in the database that PGDATABASE and so on select: enqueue on the caller's connections, the
+test kit, and worker behavior that no scenario covers. Django and SQLAlchemy are tested if they are installed."""
 
 import asyncio
 import datetime as dt
@@ -39,7 +39,7 @@ LAST_HEARTBEAT = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
 
 
 def after_a_heartbeat(job):
-    """The next one is not due yet."""
+    """Waits for a heartbeat, so that the next one is not due yet."""
     with job.connection() as connection:
         before = connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone()
         while connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone() == before:
@@ -378,7 +378,7 @@ class DrainTest(Base):
                 raise ValueError("no")
             if job.payload == "sleep":
                 job.sleep("a day", 86400)
-            job.pause(3600)   # nothing sleeps
+            job.pause(3600)   # does not actually sleep
             return job.payload
 
         with psycopg.connect() as connection:
@@ -388,12 +388,12 @@ class DrainTest(Base):
             self.assertEqual(row.fetchone(), ("scheduled", True))
             ended = drain(connection, {"x": handler}, self.queue, now=dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1))
             self.assertEqual([(one.job.id, one.status, one.result) for one in ended], [(failed, "completed", "fail")])
-            self.assertEqual(done, ["charge", "charge"])   # once for each
+            self.assertEqual(done, ["charge", "charge"])   # once per job
             connection.rollback()
 
     def test_the_fake_clock(self):
         now = dt.datetime.now(dt.timezone.utc)
-        with psycopg.connect() as connection:   # by itself: the tick of another would find nothing
+        with psycopg.connect() as connection:   # ticks in its own transaction, because a concurrent tick would find nothing
             jobq.enqueue(connection, self.queue, "tomorrow", kind="x", run_at=now + dt.timedelta(days=1))
             jobq.enqueue(connection, self.queue, "next year", kind="x", run_at=now + dt.timedelta(days=365))
             handlers = {"x": lambda job: job.payload}
@@ -492,7 +492,7 @@ class InlineTest(unittest.TestCase):
 
 
 class WorkerTest(Base):
-    """What no scenario looks at."""
+    """Worker behavior that no scenario covers."""
 
     def start(self, handlers, **options):
         worker = jobq.Worker(self.queue, handlers, **{"grace": LIMIT, **options})
@@ -779,7 +779,7 @@ jobq.serve(first, second)
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.02)
         self.beats_on(jobs[1])
-        quick = jobq.enqueue(self.connection, self.queue, kind="quick")   # nor a report
+        quick = jobq.enqueue(self.connection, self.queue, kind="quick")   # the blocked event loop must not delay a report either
         self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", quick)
         self.assertEqual(self.status(jobs[0]), "processing")
         left[0].commit()
@@ -833,7 +833,7 @@ jobq.serve(first, second)
         self.assertEqual(self.value("SELECT status::text FROM jobq.jobs WHERE queue = %s AND id <> %s", self.queue, job), "pending")
 
     def test_a_start_that_is_cancelled_leaves_a_handler_to_its_end(self):
-        """Its core has begun to claim when the one who waits for that is cancelled; its end is not that of the next one."""
+        """The caller that waits for start() is canceled after claims have begun. The end of this start must not end the next one."""
         release = threading.Event()
         begin, begun = jobq.core.Core.start, []
 
@@ -879,7 +879,7 @@ jobq.serve(first, second)
             worker.start()
 
     def test_a_finished_job_whose_answer_was_lost(self):
-        """The connection of the claims breaks behind a completion that has arrived: nothing is reported as lost."""
+        """The claim connection breaks after a completion has arrived. The job must not be reported as lost."""
         first = threading.Event()
 
         def handler(job):

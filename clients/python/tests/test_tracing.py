@@ -1,4 +1,5 @@
-"""Spans, as the SDK of OpenTelemetry collects them. In a process of its own: elsewhere it is tried that all works without."""
+"""Tests spans with the OpenTelemetry SDK. Runs in a process of its own, because other tests check that everything works without
+it."""
 
 import asyncio
 import time
@@ -161,7 +162,7 @@ class ProcessTest(TracingTest):
             with self.subTest(as_child=as_child):
                 EXPORTER.clear()
                 job = self.enqueue_traced()
-                # What is current where the worker is started is no parent of its attempts.
+                # The span that is current when the worker starts must not be the parent of its attempts.
                 with TRACER.start_as_current_span("main"):
                     worker_id = self.work_async({"x": handler}, [job], trace_as_child=as_child)
                 self.check_attempt(job, worker_id, as_child)
@@ -229,7 +230,7 @@ class ProcessTest(TracingTest):
         worker.start()
         self.becomes(1, cancelled, jobs[0])
         self.wait_for(jobs, "cancelled")
-        deadline = time.monotonic() + LIMIT   # of a lost job nobody waits for the handler
+        deadline = time.monotonic() + LIMIT   # the worker does not wait for the handler of a lost job
         while len(self.outcomes()) < len(jobs) and time.monotonic() < deadline:
             time.sleep(0.02)
         worker.stop()

@@ -1,4 +1,4 @@
-"""The tasks of the tests."""
+"""Tasks for the tests."""
 
 import os
 import signal
@@ -52,14 +52,14 @@ def patient(job):
 
 @task
 def break_connection():
-    """The server ends this thread's connection; the next task must have another."""
+    """Makes the server end this thread's connection, so that the next task needs a new one."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         pid = cursor.fetchone()[0]
     other = connection.copy()
     with other.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
-    other.close()   # else DROP DATABASE meets it
+    other.close()   # otherwise DROP DATABASE fails because of this connection
     Order.objects.count()
 
 
@@ -73,7 +73,7 @@ def steal(job):
 
 @task(takes_job=True, atomic=True)
 def killed(job, _):
-    """Its process is killed when the completion has been sent, before the commit."""
+    """Kills its process after the completion has been sent, but before the commit."""
     Order.objects.create(name=f"killed {job.attempt}")
     if job.attempt == 1:
         connection.execute_wrappers.append(kill_after_completion)

@@ -1,4 +1,4 @@
-"""With Django's own test runner: tests/manage.py test."""
+"""Run with Django's own test runner: tests/manage.py test."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def ask(statement, *parameters, on=connection):
 
 
 class EnqueueTest(TestCase):
-    """In the transaction of a TestCase."""
+    """Enqueues inside the transaction of a TestCase."""
 
     def setUp(self):
         self.queue = uuid.uuid4().hex
@@ -97,7 +97,7 @@ class EnqueueTest(TestCase):
 
 
 class CommittedTest(TransactionTestCase):
-    """Transactions that commit, and workers."""
+    """Tests with transactions that commit, and with workers."""
 
     def setUp(self):
         self.queue = f"committed {uuid.uuid4().hex[:8]}"
