@@ -1,13 +1,13 @@
 #!/usr/bin/env ruby
 # frozen_string_literal: true
 
-# The worker that the scenarios are played with: see clients/scenarios/README.md.
+# The worker for the scenarios: see clients/scenarios/README.md.
 
 $LOAD_PATH.unshift(File.join(__dir__, "lib"))
 require "fiddle"
 require "jobq"
 
-# Looks at the database whatever becomes of connections.
+# Reads the database on a separate connection, which it opens again when it breaks.
 class Eye
   EVENT = "INSERT INTO scenario.events (job_id, attempt, event) VALUES ($1::bigint, $2::int, $3::text)"
   OPEN = "SELECT count(*) FROM scenario.gates WHERE name = $1::text"

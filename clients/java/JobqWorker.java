@@ -1,15 +1,15 @@
-// A jobq worker in Java, with JDBC (17 and newer). Copy this file. Contract: clients/README.md.
+// A jobq worker in Java that uses JDBC (Java 17 and newer). Copy this file. Contract: clients/README.md.
 //
 //     var worker = new JobqWorker(JobqWorker.Options.fromEnvironment(), "jdbc:postgresql://host/db", properties);
 //     worker.handle("welcome", job -> job.completing(conn -> { ...; return "{\"sent\": true}"; }));
 //     System.exit(worker.run());
 //
-// A process runs one worker, because run() takes the signals: start a process for each queue.
+// A process can run only one worker, because run() installs signal handlers. Start a process for each queue.
 //
-// Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and is interrupted
-// when it should stop. Settings of the driver that jobq needs: autocommit for claims (the standard), prepareThreshold=0 behind PgBouncer
-// before 1.21, and casts ("?::jsonb"), or stringtype=unspecified. run() takes SIGTERM and SIGINT by
-// sun.misc.Signal: a shutdown hook could not end the process with status 0, nor hear a second signal.
+// Payloads, results, and progress are JSON text, for a JSON library of your choice. Each handler runs in a thread, which is
+// interrupted when the handler should stop. jobq needs these settings of the driver: autocommit for claims (the default),
+// prepareThreshold=0 with PgBouncer before 1.21, and casts ("?::jsonb") or stringtype=unspecified. run() handles SIGTERM and
+// SIGINT with sun.misc.Signal, because a shutdown hook could neither end the process with status 0 nor notice a second signal.
 
 import java.io.InterruptedIOException;
 import java.net.InetAddress;
@@ -49,26 +49,29 @@ public final class JobqWorker {
 
     private interface Statement<T> { T on(Connection connection) throws SQLException; }
 
-    /** The attempt has failed: retried after retryIn seconds, or the queue's backoff (null); with isFinal not at all. */
+    /**
+     * The attempt has failed. The job is retried after retryIn seconds, or after the queue's backoff if it is null; with isFinal,
+     * never.
+     */
     public static final class Fail extends Exception {
         final Double retryIn;
         final boolean isFinal;
         public Fail(String message, Double retryIn, boolean isFinal) { super(message); this.retryIn = retryIn; this.isFinal = isFinal; }
     }
 
-    /** The job comes again later, its attempt not counted. */
+    /** Gives the job back, to run again after the delay. The attempt is not counted. */
     public static final class Snooze extends Exception {
         final double delay;
         public Snooze(double delay) { super("snoozed"); this.delay = delay; }
     }
 
-    /** The handler should stop. An Error, so that a "catch (Exception e)" does not keep it from that. */
+    /** The handler should stop. An Error, so that "catch (Exception e)" in a handler does not keep it from stopping. */
     public static final class Stop extends Error {
         public final String reason;
         Stop(String reason) { super("the handler should stop: " + reason); this.reason = reason; }
     }
 
-    /** The job awaits something: it has been given back. */
+    /** The job waits, and has been given back. */
     public static final class Waiting extends Error { }
 
     private static final class Broken extends Exception { }
@@ -116,7 +119,7 @@ public final class JobqWorker {
         }
     }
 
-    /** What a handler is given. */
+    /** The job that a handler receives. */
     public final class Job {
         public final long id, lease;
         public final String kind, payload, progress, metadata;
@@ -140,12 +143,12 @@ public final class JobqWorker {
             heartbeatSeconds = row.getInt("heartbeat_seconds");
         }
 
-        /** Why the handler should stop: null, "cancel", "lost" or "stopping". */
+        /** Returns why the handler should stop: null, "cancel", "lost" or "stopping". */
         public String cancelled() { return reason; }
 
         public void check() { if (reason != null) throw new Stop(reason); }
 
-        /** Goes out with a heartbeat, within about a second. */
+        /** Reports progress with a heartbeat, within about a second. */
         public void setProgress(String json) { newProgress = json; }
 
         private void stop(String why) {
@@ -155,7 +158,7 @@ public final class JobqWorker {
             }
         }
 
-        /** False: it is begun already. */
+        /** Returns false if a report has already begun. */
         private boolean beginReport() {
             synchronized (lock) {
                 boolean first = !reporting;
@@ -164,20 +167,20 @@ public final class JobqWorker {
             }
         }
 
-        /** A connection of the job's own, closed when its handler has ended. */
+        /** Returns a connection of the job's own, which is closed when the handler has ended. */
         public Connection connection() throws SQLException {
             if (connection == null || connection.isClosed()) connection = connect();
             return connection;
         }
 
-        /** What the work writes and the completion commit together, or neither. The work returns the result. */
+        /** Commits the writes of the work together with the completion of the job, or neither. The work returns the result. */
         public String completing(Work work) throws Exception {
             transaction(work, (conn, result) -> one(conn, "SELECT jobq_complete(?, ?, ?::jsonb, must_hold => true)", id, lease, result));
             done = true;
             return null;
         }
 
-        /** Does the work once, however often the job is tried: what it writes is committed with what it returns. */
+        /** Does the work once, even if the job is retried: its writes commit together with its result. */
         public String step(String name, Work work) throws Exception {
             String[] state = pair(connection(), "SELECT state, result FROM jobq_step(?, ?, ?)", id, lease, name);
             if (state[0].equals("done")) return state[1];
@@ -186,7 +189,7 @@ public final class JobqWorker {
                 one(conn, "SELECT result FROM jobq_step_done(?, ?, ?, ?::jsonb)", id, lease, name, result));
         }
 
-        /** The payload of a signal, for which no worker waits. */
+        /** Returns the payload of a signal. The job occupies no worker while it waits. */
         public String waitFor(String event) throws SQLException {
             String[] state = pair(connection(), "SELECT state, payload FROM jobq_await(?, ?, ?)", id, lease, event);
             if (state[0].equals("waiting")) throw new Waiting();
@@ -216,7 +219,10 @@ public final class JobqWorker {
             }
         }
 
-        /** What goes wrong with it hides no error. A connection that could not roll back is used no more: autocommit would commit. */
+        /**
+         * Rolls back, and keeps the original error. If the rollback fails, closes the connection, because autocommit would commit
+         * the writes.
+         */
         private void undo(Connection conn, Throwable error) {
             try {
                 conn.rollback();
@@ -230,23 +236,24 @@ public final class JobqWorker {
 
     private static final String LOST = "JQ001";
     private static final double ANSWERED_WITHIN = 30;
-    private static final double SHORT_WAIT = 2;   // seconds of a wait that cannot be woken, or behind a pooler
+    private static final double SHORT_WAIT = 2;   // length in seconds of a wait that cannot be woken or that uses a pooler
     private static final List<String> CONFLICT = List.of("40001", "40P01");
     /**
-     * Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
-     * collision is a failed attempt, so that a job that always collides ends.
+     * Maximum number of times that the worker gives a job back because the job's own transaction collided with another one. The
+     * next collision counts as a failed attempt, so that a job that always collides ends.
      */
     private static final int MOST_CONFLICTS = 10;
     private final Options options;
     private final String url;
     private final Properties properties = new Properties();
     private final Map<String, Handler> handlers = new HashMap<>();
-    private final Map<Long, Job> running = new HashMap<>();   // by lease; guarded by itself
-    private final Map<Long, Integer> conflicts = new HashMap<>();   // how often the job's own transaction has collided here; guarded by itself
+    private final Map<Long, Job> running = new HashMap<>();   // by lease; its own lock
+    private final Map<Long, Integer> conflicts = new HashMap<>();   // number of collisions of the job's own transaction, by job
+                                                                    // ID; its own lock
     private boolean waitsCanceled, pooled, polling;
     private volatile boolean hasPolled;
     private long pollsUntil;
-    private int polls;   // in a row
+    private int polls;   // number of polls in a row
     private final ExecutorService threads = Executors.newCachedThreadPool(JobqWorker::daemon);
     private final Object beatsLock = new Object();
     private Connection claims, beats;
@@ -265,10 +272,13 @@ public final class JobqWorker {
         this.properties.putAll(properties);
     }
 
-    /** The kind "" stands for jobs without a kind. */
+    /** Registers the handler of a kind. The kind "" stands for jobs without a kind. */
     public void handle(String kind, Handler handler) { handlers.put(kind, handler); }
 
-    /** Works until SIGTERM or SIGINT; the exit status. The process should end then: handlers that were given up still run. */
+    /**
+     * Works until SIGTERM or SIGINT, and returns the exit status. The process should end then, because abandoned handlers still
+     * run.
+     */
     public int run() throws Exception {
         if (handlers.isEmpty()) throw new IllegalArgumentException("option \"handlers\" must name at least one kind");
         open();
@@ -314,7 +324,10 @@ public final class JobqWorker {
         synchronized (running) { return new ArrayList<>(running.values()); }
     }
 
-    /** A second for handlers that look, then the others' jobs are released. Of those that have ended the reports are waited for. */
+    /**
+     * Ends the handlers after the grace period. Handlers that check for cancellation get a second to stop; then the jobs of the
+     * other handlers are released. Waits for the reports of handlers that have ended.
+     */
     private boolean giveBack() throws InterruptedException {
         for (Job job : held()) job.stop("stopping");
         long deadline = System.nanoTime() + 1_000_000_000L;
@@ -353,8 +366,8 @@ public final class JobqWorker {
     }
 
     /**
-     * What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from the
-     * beginning, since there may be no other when jobs have to be given back.
+     * Runs calls for which the caller must not wait, because a pooler without a server does not answer. The thread starts with
+     * the worker, because it may be impossible to start a thread when jobs must be given back.
      */
     private void runAsides() {
         while (true) {
@@ -370,7 +383,10 @@ public final class JobqWorker {
 
     private Connection connect() throws SQLException { return DriverManager.getConnection(url, properties); }
 
-    /** For calls that are answered within that time: a host that has vanished says nothing, and TCP believes in it for two hours. */
+    /**
+     * Returns a connection on which answers must arrive within this time, because TCP notices a vanished host only after two
+     * hours.
+     */
     private Connection connect(double patience) throws SQLException {
         Properties own = new Properties();
         own.putAll(properties);
@@ -380,7 +396,7 @@ public final class JobqWorker {
 
     private Connection connectClaims() throws SQLException { return connect(ANSWERED_WITHIN + options.waitTimeout); }
 
-    /** The first connections must work. */
+    /** Opens the first connections, and fails if one of them fails. */
     private void open() throws SQLException {
         claims = connectClaims();
         beats = connect(ANSWERED_WITHIN);
@@ -392,11 +408,14 @@ public final class JobqWorker {
         } catch (SQLException error) {
             if ("42883".equals(error.getSQLState())) throw new SQLException("jobq is not in this database: " + error.getMessage(), error);
             if (!"55000".equals(error.getSQLState())) throw error;
-            waitTimeout = Math.min(waitTimeout, SHORT_WAIT);   // not preloaded: no call can end the wait
+            waitTimeout = Math.min(waitTimeout, SHORT_WAIT);   // not preloaded: waits cannot be woken
         }
     }
 
-    /** It takes another connection, or only another try (40001, 40P01), for which another one is as good. */
+    /**
+     * Returns whether the error requires a new connection. Collisions (40001, 40P01) only need another try, which a new
+     * connection provides.
+     */
     private static boolean isBroken(Connection connection, SQLException error) {
         String state = error.getSQLState();
         try {
@@ -410,7 +429,7 @@ public final class JobqWorker {
         try {
             if (connection != null) connection.close();
         } catch (SQLException error) {
-            // It is gone, one way or another.
+            // The connection is closed in any case.
         }
     }
 
@@ -428,7 +447,7 @@ public final class JobqWorker {
                 close(beats);
                 beats = null;
                 throw new Broken();
-            } catch (Error error) {   // perhaps in the middle of an answer
+            } catch (Error error) {   // the connection may be in the middle of an answer
                 close(beats);
                 beats = null;
                 throw error;
@@ -436,7 +455,7 @@ public final class JobqWorker {
         }
     }
 
-    /** Until it has arrived; null: refused, or given up. */
+    /** Repeats the statement until the server answers. Returns null if the server rejects it or the worker gives up. */
     private String attempt(Statement<String> statement) {
         for (long pause = 100; ; pause = Math.min(pause * 2, 5000)) {
             try {
@@ -451,14 +470,16 @@ public final class JobqWorker {
         }
     }
 
-    /** Half of it or more: those whose connections broke together do not come back together. */
+    /**
+     * Returns at least half of the pause, at random, so that workers whose connections broke together do not reconnect together.
+     */
     private static long about(long pause) { return ThreadLocalRandom.current().nextLong(pause / 2, pause + 1); }
 
     private static void rest(long millis) {
         try {
             Thread.sleep(millis);
         } catch (InterruptedException again) {
-            // An interrupt is for a handler, and this is none any more.
+            // Interrupts are only for handlers, and the handler of this thread has ended.
         }
     }
 
@@ -536,14 +557,14 @@ public final class JobqWorker {
         }
     }
 
-    /** Nanoseconds between two looks for jobs of the queue that the worker does not claim. */
+    /** Nanoseconds between two checks for jobs of the queue that the worker does not claim. */
     private static final long LOOKS_EVERY = 600_000_000_000L;
     private long lookedAt = System.nanoTime() - LOOKS_EVERY;
     private boolean mayLook = true;
 
     /**
-     * Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
-     * A role that may not read the tables looks once.
+     * Logs which jobs wait in the queue that have no kind, or a kind without a handler here. Reads at most a thousand jobs of
+     * each lane. If the role cannot read the tables, only the first check runs.
      */
     private void lookForOthers() {
         if (!mayLook || System.nanoTime() - lookedAt < LOOKS_EVERY) return;
@@ -555,7 +576,7 @@ public final class JobqWorker {
                       FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?) GROUP BY d.kind) counted WHERE n > 0""",
                 options.queue, handlers.keySet());
             if (found != null) say("jobs that this worker does not claim are waiting in queue \"" + options.queue + "\": " + found);
-        } catch (SQLException error) {   // the claim notices a broken connection
+        } catch (SQLException error) {   // the claim will notice a broken connection
             mayLook = !"42501".equals(error.getSQLState());
         }
     }
@@ -685,7 +706,7 @@ public final class JobqWorker {
 
     // ---- reports
 
-    /** From what the handler returned or threw to the report. */
+    /** Reports the outcome of a handler. */
     private void conclude(Job job, String result, Throwable error) {
         if (!job.beginReport() || job.done || error instanceof Waiting) return;
         String reason = job.reason;
@@ -709,11 +730,11 @@ public final class JobqWorker {
         String what = error == null ? "result" : error instanceof Snooze ? "snooze" : "failure";
         String text = "the " + what + " was refused: " + refused.getMessage();
         if (!(error instanceof Fail fail)) fail(job, text, null, false);
-        // If the server refuses it twice, the delay may be the reason.
+        // If the server rejects the report twice, the delay may be the reason.
         else if (fail(job, text, fail.retryIn, fail.isFinal) != null && fail.retryIn != null) fail(job, text, null, fail.isFinal);
     }
 
-    /** Also where what the handler called has made another exception of the interrupt. */
+    /** Returns whether the handler was stopped, even if its code has wrapped the interrupt in another exception. */
     static boolean isStop(Throwable error) {
         Throwable cause = error;
         for (int depth = 0; cause != null && depth < 8; depth++, cause = cause.getCause()) {
@@ -723,7 +744,7 @@ public final class JobqWorker {
         return false;
     }
 
-    /** Whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01. */
+    /** Returns whether the job runs again without counting the attempt, because its own transaction ended with 40001 or 40P01. */
     private boolean givesBack(Job job, Throwable error) {
         String state = "";
         Throwable cause = error;
@@ -732,7 +753,7 @@ public final class JobqWorker {
         }
         int times;
         synchronized (conflicts) {
-            if (conflicts.size() > 1000) conflicts.clear();   // forgets jobs that other workers have completed
+            if (conflicts.size() > 1000) conflicts.clear();   // removes entries of jobs that other workers have completed
             times = state.isEmpty() ? MOST_CONFLICTS + 1 : conflicts.merge(job.id, 1, Integer::sum);
             if (times > MOST_CONFLICTS) {
                 conflicts.remove(job.id);
@@ -749,7 +770,7 @@ public final class JobqWorker {
         say("job " + job.id + " of kind " + job.kind + ", attempt " + job.attempt + (text.equals("cancelled") ? ": " : ", has failed: ") + text);
         SQLException refused = sendFailure(job, text, retryIn, isFinal);
         if (refused == null || !List.of("22P05", "22021").contains(String.valueOf(refused.getSQLState()))) return refused;
-        // The encoding of the database lacks a character of the text.
+        // A character of the text does not exist in the encoding of the database.
         return sendFailure(job, text.replaceAll("[^\\x00-\\x7f]", "?"), retryIn, isFinal);
     }
 
@@ -772,7 +793,7 @@ public final class JobqWorker {
                 refused[0] = error;
                 return "refused";
             }
-            // Perhaps an earlier try has arrived, whose answer was lost.
+            // Maybe an earlier try succeeded, but its answer was lost.
             return one(conn, "SELECT jobq_heartbeat(?, ?)", job.id, job.lease);
         });
         if (state == null) {
@@ -780,7 +801,7 @@ public final class JobqWorker {
         } else if (state.equals("refused")) {
             say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
             return refused[0];
-        } else if (!state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
+        } else if (!state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: the queue keeps no finished jobs
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
         } else if (what.equals("released")) {
             say("job " + job.id + " of kind " + job.kind + ": released");
@@ -797,7 +818,7 @@ public final class JobqWorker {
         return shortest;
     }
 
-    /** Nothing is claimed any more when they have ended, as they do when there is no memory even to go on. */
+    /** Sends heartbeats until the worker ends. If it fails, for example because memory runs out, the worker claims nothing more. */
     private void heartbeatAll() {
         try {
             for (long pause = 100; ; rest(50)) {
@@ -821,7 +842,10 @@ public final class JobqWorker {
         }
     }
 
-    /** All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. */
+    /**
+     * Sends the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not delay
+     * heartbeats.
+     */
     private void heartbeatDue() throws SQLException, Broken {
         List<Job> due = new ArrayList<>(), reported = new ArrayList<>(), progressed = new ArrayList<>();
         for (Job job : held()) {
@@ -841,7 +865,7 @@ public final class JobqWorker {
             if ("lost".equals(job.reason)) continue;
             heard(job, onBeats(conn -> {
                 String progress = job.newProgress;
-                if (job.reporting) return "held";   // a report takes it along
+                if (job.reporting) return "held";   // the report sends the progress
                 String state = heartbeatWithProgress(conn, job, progress);
                 if (progress.equals(job.newProgress)) job.newProgress = null;
                 return state;
@@ -849,7 +873,7 @@ public final class JobqWorker {
         }
     }
 
-    /** What is refused of it is said once, and no reason to be silent. */
+    /** Sends a heartbeat with progress. Rejected progress is logged once, and the heartbeat still counts. */
     private String heartbeatWithProgress(Connection conn, Job job, String progress) throws SQLException {
         try {
             return one(conn, "SELECT jobq_heartbeat(?, ?, ?::jsonb)", job.id, job.lease, progress);
@@ -861,8 +885,8 @@ public final class JobqWorker {
     }
 
     /**
-     * Keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without an answer may
-     * still lock the job's row, and heartbeats of others must not wait for that.
+     * Keeps the lease of a job whose report is in flight, and ignores the answer, because the report finds out the same. Waits
+     * only briefly, because an unanswered report may still lock the row, and the heartbeats of other jobs must not wait.
      */
     private void beatBriefly(Job job) throws SQLException, Broken {
         job.beatAt = System.nanoTime();

@@ -1,4 +1,4 @@
-// The handlers of the scenarios: see clients/scenarios/README.md. The server reads their JSON, so that no library is needed.
+// The handlers for the scenarios: see clients/scenarios/README.md. The server parses their JSON, so that no library is needed.
 
 import java.sql.Connection;
 import java.sql.DriverManager;
@@ -20,7 +20,7 @@ public final class Scenario {
         return properties;
     }
 
-    /** Looks at the database whatever becomes of connections. */
+    /** Reads the database on a separate connection, which it opens again when it breaks. */
     static final class Eye {
         private final JobqWorker.Job job;
         private Connection connection;
@@ -29,7 +29,7 @@ public final class Scenario {
 
         String ask(String sql, Object... values) {
             while (true) {
-                boolean interrupted = Thread.interrupted();   // it is for the wait, not for this look
+                boolean interrupted = Thread.interrupted();   // the interrupt is meant for the handler's wait, not for this query
                 try {
                     if (connection == null) connection = DriverManager.getConnection(URL, properties());
                     return query(connection, sql, values);

@@ -1,4 +1,5 @@
-// What no scenario shows of the worker. Wants no server: its driver gives connections that break at the rollback.
+// Tests behavior of the worker that no scenario covers. Needs no server: its driver returns connections that break at the
+// rollback.
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
@@ -41,7 +42,7 @@ public final class WorkerTest {
         };
     }
 
-    /** Of heartbeats: the first one finds no memory. */
+    /** Returns a fake statement for heartbeats, of which the first runs out of memory. */
     static Object statement(String method, Object[] arguments) {
         if (!method.equals("executeQuery")) return null;
         if (beaten.incrementAndGet() == 1) throw new OutOfMemoryError("none left");

@@ -1,14 +1,15 @@
 package JobqWorker;
 
-# A jobq worker in Perl, with DBD::Pg. Copy this file. Contract: clients/README.md.
+# A jobq worker in Perl that uses DBD::Pg. Copy this file. Contract: clients/README.md.
 #
 #   my $worker = JobqWorker->from_environment;
 #   $worker->handle(welcome => sub { my $job = shift; ...; return { sent => JSON::PP::true } });
 #   exit $worker->run;
 #
-# A handler runs in a process of its own; this one claims, heartbeats all jobs and reports. While it waits for jobs the call is under way
-# in the server (pg_async), so nothing is blocked. Texts are Unicode, to the database and from it: JSON::PP->new->encode of a payload, not
-# encode_json, whose bytes would be encoded once more. Behind PgBouncer before 1.21: pg_server_prepare => 0.
+# Each handler runs in a process of its own. This process claims jobs, sends the heartbeats of all jobs, and reports. The wait for
+# jobs is an asynchronous statement (pg_async), so it blocks nothing. Text to and from the database is Unicode: encode a payload
+# with JSON::PP->new->encode, not with encode_json, whose bytes would be encoded twice. With PgBouncer before 1.21, set
+# pg_server_prepare => 0.
 use strict;
 use warnings;
 
@@ -23,14 +24,14 @@ use Time::HiRes qw(sleep time);
 
 use constant ANSWERED_WITHIN => 5;
 
-# Seconds of a wait that cannot be woken, or behind a pooler.
+# Length in seconds of a wait that cannot be woken or that uses a pooler.
 use constant SHORT_WAIT => 2;
 
-# Seconds between two looks for jobs of the queue that the worker does not claim.
+# Seconds between two checks for jobs of the queue that the worker does not claim.
 use constant LOOKS_EVERY => 600;
 
-# Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
-# collision is a failed attempt, so that a job that always collides ends.
+# Maximum number of times that the worker gives a job back because the job's own transaction collided with another one. The next
+# collision counts as a failed attempt, so that a job that always collides ends.
 use constant MOST_CONFLICTS => 10;
 
 my $json = JSON::PP->new->allow_nonref->utf8(0);
@@ -55,11 +56,11 @@ sub from_environment
     return bless { option => \%option, handlers => {}, jobs => {} }, $class;
 }
 
-# The kind '' stands for jobs without a kind.
+# Registers the handler of a kind. The kind '' stands for jobs without a kind.
 sub handle { my ($self, $kind, $handler) = @_; $self->{handlers}{$kind} = $handler; return; }
 sub say_it { my ($self, $text) = @_; chomp $text; print STDERR "$self->{option}{worker_id}: $text\n"; return; }
 
-# A connection by PGHOST and the like. Those of a parent are left alone by its children.
+# Returns a connection that uses PGHOST and so on. A child process does not close the connections of its parent.
 sub connect_now
 {
     my $alive = 'client_encoding=UTF8;connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
@@ -69,7 +70,7 @@ sub connect_now
 
 sub one { my ($dbh, $statement, @values) = @_; my $row = rows($dbh, $statement, @values)->[0]; return $row && $row->[0]; }
 
-# For calls that are answered at once: a pooler whose server is away lets us wait for minutes, in which nothing else would happen.
+# Returns the rows of a statement that must be answered soon, because a pooler without a server can delay an answer for minutes.
 sub rows
 {
     my ($dbh, $statement, @values) = @_;
@@ -85,7 +86,8 @@ sub rows
     return $sth->fetchall_arrayref;
 }
 
-# It takes another connection, or only another try (40001, 40P01), for which another one is as good.
+# Returns whether the error requires a new connection. Collisions (40001, 40P01) only need another try, which a new connection
+# provides.
 sub is_broken
 {
     my ($dbh) = @_;
@@ -95,7 +97,7 @@ sub is_broken
 
 # ---- the worker
 
-# Works until SIGTERM or SIGINT; the exit status.
+# Works until SIGTERM or SIGINT, and returns the exit status.
 sub run
 {
     my ($self) = @_;
@@ -110,7 +112,7 @@ sub run
         my $state = $self->{beats}->state;
         die "jobq is not in this database: $@" if $state eq '42883';
         die $@ if $state ne '55000';
-        $option->{wait_timeout} = SHORT_WAIT if $option->{wait_timeout} > SHORT_WAIT;    # not preloaded: no call can end the wait
+        $option->{wait_timeout} = SHORT_WAIT if $option->{wait_timeout} > SHORT_WAIT;    # not preloaded: waits cannot be woken
     }
     $self->say_it(qq(serves queue "$option->{queue}", kinds @{ $self->{kinds} }; leaves jobs of other kinds to other workers));
     my $signals = 0;
@@ -140,7 +142,7 @@ sub run
             last if $released_at && $now >= $released_at + 6;
         }
         my $begun = $self->claim($stop_at);
-        # One that cannot be reported, perhaps since its shard is away, keeps no others from it.
+        # A job whose report fails, perhaps because its shard is down, must not delay the reports of other jobs.
         $self->report($_) for sort { ($a->{reports} || 0) <=> ($b->{reports} || 0) } grep { $_->{outcome} } values %{ $self->{jobs} };
         $self->heartbeat;
         $self->sleep_until_something unless $begun;
@@ -151,7 +153,8 @@ sub run
     return @left || $self->{failure} ? 1 : 0;
 }
 
-# Until a handler has said something, the wait has ended, a signal has come; a twentieth of a second at most, since heartbeats are due then.
+# Waits for output of a handler, the end of the wait in the server, or a signal, at most 0.05 s, because heartbeats may be due
+# then.
 sub sleep_until_something
 {
     my ($self) = @_;
@@ -164,7 +167,7 @@ sub sleep_until_something
 
 # ---- claims
 
-# postponed: what pauses for that.
+# Handles a broken connection. postponed: the activities that pause because of it.
 sub broken
 {
     my ($self, $name, $error, @postponed) = @_;
@@ -175,14 +178,14 @@ sub broken
     {
         my $pause = $self->{pause}{$what} = $self->{pause}{$what} ? $self->{pause}{$what} * 2 : 0.1;
         $self->{pause}{$what} = 5 if $pause > 5;
-        # Half of it or more: those whose connections broke together do not come back together.
+        # At least half of the pause, at random, so that workers whose connections broke together do not reconnect together.
         $self->{retry_at}{$what} = time + $self->{pause}{$what} * (0.5 + rand(0.5));
     }
     return;
 }
 
-# Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
-# A role that may not read the tables looks once.
+# Logs which jobs wait in the queue that have no kind, or a kind without a handler here. Reads at most a thousand jobs of each
+# lane. If the role cannot read the tables, only the first check runs.
 sub look_for_others
 {
     my ($self, $dbh) = @_;
@@ -194,7 +197,7 @@ sub look_for_others
               FROM jobq.lane_directory d WHERE d.queue = ? AND d.kind <> ALL (?::text[]) GROUP BY d.kind) counted WHERE n > 0},
         $self->{option}{queue}, $self->{kinds}) };
     $self->say_it(qq(jobs that this worker does not claim are waiting in queue "$self->{option}{queue}": $found)) if defined $found;
-    $self->{look_at} = 9e99 if $@ && ($dbh->state || '') eq '42501';    # the claim notices a broken connection
+    $self->{look_at} = 9e99 if $@ && ($dbh->state || '') eq '42501';    # the claim will notice a broken connection
     return;
 }
 
@@ -227,7 +230,7 @@ sub polls
     return 0;
 }
 
-# Whether jobs have begun.
+# Claims jobs. Returns whether jobs have begun.
 sub claim
 {
     my ($self, $stopping) = @_;
@@ -243,7 +246,7 @@ sub claim
             my $ended = eval { $dbh->pg_result; 1 };
             die $@ if !$ended && ($dbh->state || '') ne '57014';
             my $canceled = $ended ? undef : $dbh->errstr;
-            $self->{waiting} = 0;    # not before: a statement that goes away cancels its query
+            $self->{waiting} = 0;    # set last, because destroying a statement cancels its query
             $self->say_it("the server canceled a wait: $canceled. The setting statement_timeout of this role or database is "
                 . one($dbh, 'SHOW statement_timeout') . ", and wait_timeout is $option->{wait_timeout} s.")
                 if $canceled && !$self->{waits_canceled}++;
@@ -279,7 +282,7 @@ sub claim
     return 0;
 }
 
-# It is no use claiming on: stops as by SIGTERM, with another status.
+# Stops as after SIGTERM, but with another exit status, because the worker cannot claim any more.
 sub fail
 {
     my ($self, $why) = @_;
@@ -289,7 +292,8 @@ sub fail
     return;
 }
 
-# The handler's process says lines of JSON: {"progress": ...} and at the end its outcome. A job without one is given back.
+# Starts the handler's process. It writes lines of JSON: {"progress": ...}, and its outcome at the end. Without an outcome, the
+# job is given back.
 sub begin
 {
     my ($self, $row) = @_;
@@ -308,7 +312,7 @@ sub begin
         $SIG{$_} = 'DEFAULT' for qw(TERM INT);
         my $parent = getppid;
         $self->{$_} and $self->{$_}{InactiveDestroy} = 1 for qw(claims beats);
-        # Whatever happens, it must not go on as its parent does.
+        # The child must never continue with the parent's code, whatever happens.
         my $ended = eval { JobqWorker::Job->new($row, $writer, $parent)->run($self->{handlers}{ $row->{kind} }); 1 };
         $self->say_it("job $row->{id}: $@") if !$ended;
         _exit($ended ? 0 : 1);
@@ -322,7 +326,8 @@ sub begin
 sub hear_handler
 {
     my ($self, $job) = @_;
-    # The process ends the job, not the pipe: what it has forked may hold that open. First, so that all it has said is read.
+    # The job ends with its process, not with the pipe, which children of the process may hold open. Checked before the last read,
+    # so that no output is missed.
     my $ended = waitpid($job->{pid}, WNOHANG) == $job->{pid};
     my $status = $?;
     my $count;
@@ -333,7 +338,7 @@ sub hear_handler
         if (exists $said->{progress}) { $job->{progress_new} = $said->{progress}; }
         else                          { $job->{outcome} = $said; }
     }
-    return if !$ended && !defined $count;    # nothing more now
+    return if !$ended && !defined $count;    # nothing to read at the moment
     if (!$ended) { waitpid $job->{pid}, 0; $status = $?; }
     delete @$job{qw(pid pipe)};
     $job->{outcome} ||= { what => 'fail', text => "the handler's process ended with status $status" };
@@ -361,8 +366,9 @@ sub abandon
 
 # ---- heartbeats and reports
 
-# What the function returns, undef: not now. A report that breaks the connection, perhaps since its shard is away, keeps no heartbeat
-# of others, nor do they keep reports: unless there is no connection at all, each pauses by itself.
+# Returns the value of the function, or undef if it cannot run now. A report that breaks the connection, perhaps because its shard
+# is down, must not delay heartbeats, and heartbeats must not delay reports, so each pauses separately unless there is no
+# connection at all.
 sub beats
 {
     my ($self, $function, $what) = @_;
@@ -377,7 +383,7 @@ sub beats
     return undef;
 }
 
-# Whether that is done with: where jobq is not preloaded nobody can wake a wait, and it is short.
+# Wakes the wait. Returns true when done, or when waits cannot be woken because jobq is not preloaded, and are short.
 sub wake
 {
     my ($self) = @_;
@@ -400,10 +406,10 @@ sub heartbeat
     my ($self) = @_;
     my $now  = time;
     my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
-    my @told = grep { $_->{outcome} && ($_->{reason} || '') ne 'lost' } values %{ $self->{jobs} };    # until their reports have arrived
+    my @told = grep { $_->{outcome} && ($_->{reason} || '') ne 'lost' } values %{ $self->{jobs} };    # heartbeats go on until the report
     my @progressed = grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live;
-    # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. Nor does a job that
-    # has ended, whose row a completion without an answer may still lock.
+    # Send the heartbeats of running jobs before progress, and separately from jobs that have ended, because an unanswered
+    # completion may still lock the row of such a job, and the heartbeats of other jobs must not wait.
     for my $jobs (\@live, \@told)
     {
         my @due = grep { $now - $_->{beat_at} >= $self->interval($_) } @$jobs;
@@ -434,20 +440,20 @@ sub heard
 {
     my ($self, $job, $state) = @_;
     $job->{beat_at} = time;
-    return if $state eq 'held' || $state eq 'finished' || $job->{outcome};    # its report finds out
+    return if $state eq 'held' || $state eq 'finished' || $job->{outcome};    # the report will find out
     $self->say_it("job $job->{id} of kind $job->{kind}: the lease is lost") if $state ne 'cancel';
     $self->stop_job($job, $state eq 'cancel' ? 'cancel' : 'lost');
     return;
 }
 
-# Makes a failure a release, because the job's own transaction ended in 40001 or 40P01, so that the attempt is not counted.
+# Turns a failure into a release, because the job's own transaction ended with 40001 or 40P01, so that the attempt is not counted.
 sub give_back
 {
     my ($self, $job) = @_;
     my $state = $job->{outcome}{state} // '';
     my $times = delete $self->{conflicts}{ $job->{id} } // 0;
     return if $job->{outcome}{what} ne 'fail' || $state !~ /^(40001|40P01)$/ || $times >= MOST_CONFLICTS;
-    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 1000;    # forgets jobs that other workers have completed
+    $self->{conflicts} = {} if keys %{ $self->{conflicts} } > 1000;    # removes entries of jobs that other workers have completed
     $self->{conflicts}{ $job->{id} } = ++$times;
     $self->say_it("job $job->{id} of kind $job->{kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
         . "$times of ${\MOST_CONFLICTS} times");
@@ -455,11 +461,11 @@ sub give_back
     return;
 }
 
-# From what the handler said to the report; tried again until it has arrived, and the answer is believed.
+# Reports the outcome of a handler. Repeated until the server answers.
 sub report
 {
     my ($self, $job) = @_;
-    return if $job->{pid};    # its process has not ended
+    return if $job->{pid};    # the handler's process has not ended
     my $outcome = $job->{outcome};
     $self->give_back($job) if !$job->{given_back}++;
     my $what = $outcome->{what};
@@ -476,9 +482,9 @@ sub report
         $self->report_progress($dbh, $job) if defined $job->{progress_new};
         $job->{tries}++;
         return 'finished' if one($dbh, $statement, @$job{qw(id lease)}, @values);
-        # Perhaps an earlier try has arrived, whose answer was lost.
+        # Maybe an earlier try succeeded, but its answer was lost.
         my $state = one($dbh, 'SELECT jobq_heartbeat(?, ?)', @$job{qw(id lease)});
-        return $state eq 'gone' && $job->{tries} > 1 ? 'finished' : $state;    # gone: where nothing is kept
+        return $state eq 'gone' && $job->{tries} > 1 ? 'finished' : $state;    # gone: the queue keeps no finished jobs
     }, 'reports') };
     if (my $error = $@)
     {
@@ -486,7 +492,7 @@ sub report
         $self->say_it("job $job->{id}: the report was refused: $error");
         if ($what eq 'fail' && $state =~ /^(22P05|22021)$/ && $outcome->{text} =~ s/[^\x00-\x7f]/?/g) { return; }    # not in the database's encoding
         my $rejected = { complete => 'result', snooze => 'snooze', release => 'release' }->{$what} || 'failure';
-        # If the server refuses it twice, the delay may be the reason.
+        # If the server rejects the report twice, the delay may be the reason.
         if    (!$outcome->{refused})          { $job->{outcome} = { %$outcome, what => 'fail', text => "the $rejected was refused: $error", refused => 1 }; }
         elsif (defined $outcome->{retry_in})  { delete $outcome->{retry_in}; }
         else                                  { $job->{outcome} = { what => 'nothing' }; }
@@ -499,7 +505,7 @@ sub report
     return;
 }
 
-# Progress that is refused is none.
+# Sends a heartbeat with progress. If the server rejects the progress, it is discarded.
 sub report_progress
 {
     my ($self, $dbh, $job) = @_;
@@ -513,7 +519,7 @@ sub report_progress
     return;
 }
 
-# ---- a job, in the process of its handler
+# ---- a job, in its handler's process
 
 package JobqWorker::Job;
 
@@ -528,7 +534,7 @@ sub tell_parent
 {
     my ($self, $said) = @_;
     my $line = JSON::PP->new->encode($said) . "\n";
-    $line =~ s/[\x{d800}-\x{dfff}]/\x{fffd}/g;    # halves of surrogate pairs are no text
+    $line =~ s/[\x{d800}-\x{dfff}]/\x{fffd}/g;    # halves of surrogate pairs are not valid in text
     utf8::encode($line);
     while (length $line)
     {
@@ -539,16 +545,16 @@ sub tell_parent
     return;
 }
 
-# Goes out with a heartbeat, within about a second.
+# Reports progress with a heartbeat, within about a second.
 sub set_progress { my ($self, $value) = @_; $self->tell_parent({ progress => $json->encode($value) }); return; }
 
-# Why the handler should stop: undef, cancel, lost or stopping. A worker that was killed has lost its jobs.
+# Returns why the handler should stop: undef, cancel, lost, or stopping. If the worker was killed, its jobs are lost.
 sub cancelled { my ($self) = @_; return getppid() == $self->{parent} ? $self->{cancelled} : 'lost'; }
 
-# An outcome that the functions below throw; whatever else a handler throws is an error.
+# Returns an outcome that the functions below throw. Anything else that a handler throws is an error.
 sub thrown { return bless {@_}, 'JobqWorker::Thrown'; }
 
-# What PostgreSQL can keep of an error: a text without NUL.
+# Returns an error as text that PostgreSQL can store, without NUL.
 sub text_of
 {
     my ($error) = @_;
@@ -561,13 +567,13 @@ sub text_of
 
 sub check { my ($self) = @_; my $reason = $self->cancelled; die thrown(stop => $reason) if $reason; return; }
 
-# What a handler dies with.
+# Functions with which a handler ends with another outcome.
 sub fail   { my ($self, $message, %given) = @_; die thrown(what => 'fail', text => text_of($message), %given); }
 sub snooze { my ($self, $delay) = @_; die thrown(what => 'snooze', delay => $delay); }
 
 sub dbh { my ($self) = @_; return $self->{dbh} ||= JobqWorker::connect_now(); }
 
-# What the function writes and the completion commit together, or neither. The function returns the result.
+# Commits the writes of the function together with the completion of the job, or neither. The function returns the result.
 sub completing
 {
     my ($self, $function) = @_;
@@ -579,7 +585,7 @@ sub completing
     die thrown(what => 'nothing');
 }
 
-# Calls the function once, however often the job is tried: what it writes is committed with what it returns.
+# Calls the function once, even if the job is retried: its writes commit together with its result.
 sub step
 {
     my ($self, $name, $function) = @_;
@@ -593,7 +599,7 @@ sub step
     }));
 }
 
-# The payload of a signal, for which no worker waits.
+# Returns the payload of a signal. The job occupies no worker while it waits.
 sub wait_for
 {
     my ($self, $event) = @_;
@@ -628,7 +634,7 @@ sub run
     my $read = sub { $self->{$_} = defined $self->{texts}{$_} ? $json->decode($self->{texts}{$_}) : undef for qw(payload progress metadata) };
     if (eval { $read->(); $value = $handler->($self); $outcome = { what => 'complete', result => defined $value ? $json->encode($value) : undef }; 1 })
     {
-        # as it says
+        # the handler's outcome
     }
     elsif (ref $@ eq 'JobqWorker::Thrown' && $@->{stop})
     {
@@ -638,7 +644,7 @@ sub run
     elsif (ref $@ eq 'JobqWorker::Thrown') { $outcome = { %{$@} }; }
     else
     {
-        # The SQLSTATE of the job's own transaction, or of the last statement of the handler.
+        # The SQLSTATE of the job's own transaction, or else of the handler's last statement.
         $outcome = { what => 'fail', text => text_of($@), state => $self->{state} || $DBI::state };
     }
     $self->tell_parent($outcome);

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# The handlers of the scenarios: see clients/scenarios/README.md.
+# The handlers for the scenarios: see clients/scenarios/README.md.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use lib $FindBin::Bin;
 use JobqWorker;
 use Time::HiRes qw(sleep);
 
-# Looks at the database whatever becomes of connections.
+# Reads the database on a separate connection, which it opens again when it breaks.
 my $eye;
 sub ask
 {

@@ -1,13 +1,13 @@
 <?php
-// A jobq worker in PHP (8, command line, pcntl), with PDO. Copy this file. Contract: clients/README.md.
+// A jobq worker in PHP (8, command line, pcntl) that uses PDO. Copy this file. Contract: clients/README.md.
 //
 //     $worker = JobqWorker::fromEnvironment();
 //     $worker->handle('welcome', function (JobqJob $job) { ...; return ['sent' => true]; });
 //     exit($worker->run());
 //
-// A handler runs in a process of its own, and so does the call that waits for jobs; this one claims, heartbeats all jobs and
-// reports. Behind PgBouncer before 1.21: PDO::PGSQL_ATTR_DISABLE_PREPARES, which sends values beside the statement and names nothing
-// (PDO::ATTR_EMULATE_PREPARES does as well: it writes them into the statement).
+// Each handler runs in a process of its own, and so does the call that waits for jobs. This process claims jobs, sends the
+// heartbeats of all jobs, and reports. With PgBouncer before 1.21, set PDO::PGSQL_ATTR_DISABLE_PREPARES, which sends values
+// separately from the statement without naming it, or PDO::ATTR_EMULATE_PREPARES, which writes values into the statement.
 declare(strict_types=1);
 
 class JobqFail extends Exception
@@ -26,7 +26,7 @@ class JobqSnooze extends Exception
     }
 }
 
-/** No Exception, so that a "catch (Exception $e)" does not keep a handler from stopping. */
+/** Not an Exception, so that "catch (Exception $e)" in a handler does not keep it from stopping. */
 class JobqStop extends Error
 {
     public function __construct(public readonly string $reason)
@@ -35,16 +35,16 @@ class JobqStop extends Error
     }
 }
 
-/** There is nothing to report: the job has been completed, or given back. */
+/** No report is needed, because the job has been completed or given back. */
 class JobqNothing extends Error
 {
 }
 
 final class JobqSql
 {
-    public const DEPTH = 100000;   // of JSON; the server's own limit is lower
+    public const DEPTH = 100000;   // nesting of JSON; the server's own limit is lower
 
-    /** By PGHOST and the like. */
+    /** Returns a connection that uses PGHOST and so on. */
     public static function connect(): PDO
     {
         $alive = 'client_encoding=UTF8;connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
@@ -68,8 +68,8 @@ final class JobqSql
     }
 
     /**
-     * It takes another connection, or only another try (40001, 40P01), for which another one is as good. What is not the server's to
-     * say the driver calls HY000: then the connection is asked.
+     * Returns whether the error requires a new connection. Collisions (40001, 40P01) only need another try, which a new
+     * connection provides. HY000 is an error of the driver, so the function tests whether the connection still works.
      */
     public static function isBroken(?PDO $pdo, PDOException $error): bool
     {
@@ -99,7 +99,7 @@ final class JobqSql
         return $text === null ? null : json_decode($text, true, self::DEPTH, JSON_THROW_ON_ERROR);
     }
 
-    /** A heartbeat; progress that is refused is none. */
+    /** Sends a heartbeat. If the server rejects the progress, sends the heartbeat without progress. */
     public static function heartbeat(PDO $pdo, object $job): string
     {
         try {
@@ -119,7 +119,7 @@ final class JobqSql
     }
 }
 
-/** What a handler is given, in its process. */
+/** The job that a handler receives, in the handler's process. */
 final class JobqJob
 {
     public readonly int $id, $lease, $attempt;
@@ -139,13 +139,13 @@ final class JobqJob
         $this->texts = ['payload' => $row['payload'], 'progress' => $row['progress'], 'metadata' => $row['metadata']];
     }
 
-    /** Goes out with a heartbeat, within about a second. */
+    /** Reports progress with a heartbeat, within about a second. */
     public function setProgress(mixed $value): void
     {
         $this->tell(['progress' => JobqSql::json($value)]);
     }
 
-    /** Why the handler should stop: null, cancel, lost or stopping. A worker that was killed has lost its jobs. */
+    /** Returns why the handler should stop: null, cancel, lost, or stopping. If the worker was killed, its jobs are lost. */
     public function cancelled(): ?string
     {
         pcntl_signal_dispatch();
@@ -164,7 +164,7 @@ final class JobqJob
         return $this->pdo ??= JobqSql::connect();
     }
 
-    /** What the function writes and the completion commit together, or neither. The function returns the result. */
+    /** Commits the writes of the function together with the completion of the job, or neither. The function returns the result. */
     public function completing(callable $function): never
     {
         $this->transaction(function (PDO $pdo) use ($function) {
@@ -174,7 +174,7 @@ final class JobqJob
         throw new JobqNothing();
     }
 
-    /** Calls the function once, however often the job is tried: what it writes is committed with what it returns. */
+    /** Calls the function once, even if the job is retried: its writes commit together with its result. */
     public function step(string $name, callable $function): mixed
     {
         $row = JobqSql::rows($this->pdo(), 'SELECT state, result FROM jobq_step(?, ?, ?)', [$this->id, $this->lease, $name])[0];
@@ -191,7 +191,7 @@ final class JobqJob
         )));
     }
 
-    /** The payload of a signal, for which no worker waits. */
+    /** Returns the payload of a signal. The job occupies no worker while it waits. */
     public function waitFor(string $event): mixed
     {
         $row = JobqSql::rows($this->pdo(), 'SELECT state, payload FROM jobq_await(?, ?, ?)', [$this->id, $this->lease, $event])[0];
@@ -214,7 +214,7 @@ final class JobqJob
             try {
                 $pdo->rollBack();
             } catch (PDOException) {
-                // The connection is gone, and the transaction with it.
+                // The connection broke, and the transaction was rolled back.
             }
             throw $error instanceof PDOException && ($error->errorInfo[0] ?? '') === 'JQ001' ? new JobqStop('lost') : $error;
         }
@@ -252,7 +252,7 @@ final class JobqJob
         $this->tell($outcome);
     }
 
-    /** The SQLSTATE of the error, or of what caused it. */
+    /** Returns the SQLSTATE of the error, or of the error that caused it. */
     private static function stateOf(Throwable $error): string
     {
         for ($cause = $error; $cause !== null; $cause = $cause->getPrevious()) {
@@ -269,7 +269,7 @@ final class JobqJob
         while ($line !== '') {
             $count = @fwrite($this->writer, $line);
             if ($count === false || $count === 0) {
-                posix_kill(posix_getpid(), SIGKILL);   // nobody listens any more
+                posix_kill(posix_getpid(), SIGKILL);   // the worker no longer reads
             }
             $line = substr($line, $count);
         }
@@ -280,14 +280,14 @@ final class JobqWorker
 {
     private array $handlers = [], $jobs = [], $pause = [], $retryAt = ['claims' => 0.0, 'beats' => 0.0, 'reports' => 0.0], $pdo = [];
     /**
-     * Maximum number of times that a worker gives a job back because the job's own transaction has collided with another one. The next
-     * collision is a failed attempt, so that a job that always collides ends.
+     * Maximum number of times that the worker gives a job back because the job's own transaction collided with another one. The
+     * next collision counts as a failed attempt, so that a job that always collides ends.
      */
     private const MOST_CONFLICTS = 10;
-    /** Seconds between two looks for jobs of the queue that the worker does not claim. */
+    /** Seconds between two checks for jobs of the queue that the worker does not claim. */
     private const LOOKS_EVERY = 600;
     private float $lookAt = 0;
-    /** Seconds of a wait that cannot be woken, or behind a pooler. */
+    /** Length in seconds of a wait that cannot be woken or that uses a pooler. */
     private const SHORT_WAIT = 2;
     private bool $pooled = false, $hasPolled = false;
     private ?float $pollsUntil = null;
@@ -323,13 +323,13 @@ final class JobqWorker
         return new self($option);
     }
 
-    /** The kind '' stands for jobs without a kind. */
+    /** Registers the handler of a kind. The kind '' stands for jobs without a kind. */
     public function handle(string $kind, callable $handler): void
     {
         $this->handlers[$kind] = $handler;
     }
 
-    /** Works until SIGTERM or SIGINT; the exit status. */
+    /** Works until SIGTERM or SIGINT, and returns the exit status. */
     public function run(): int
     {
         $this->pdo = ['claims' => JobqSql::connect(), 'beats' => JobqSql::connect()];
@@ -346,7 +346,7 @@ final class JobqWorker
             if ($error->errorInfo[0] !== '55000') {
                 throw $error;
             }
-            $this->option['wait_timeout'] = min(self::SHORT_WAIT, $this->option['wait_timeout']);   // not preloaded: no call can end the wait
+            $this->option['wait_timeout'] = min(self::SHORT_WAIT, $this->option['wait_timeout']);   // not preloaded: waits cannot be woken
         }
         $this->say("serves queue \"{$this->option['queue']}\", kinds " . implode(', ', array_keys($this->handlers))
             . '; leaves jobs of other kinds to other workers');
@@ -385,7 +385,7 @@ final class JobqWorker
                 }
             }
             $begun = $this->claim($stopAt !== null);
-            // One that cannot be reported, perhaps since its shard is away, keeps no others from it.
+            // A job whose report fails, perhaps because its shard is down, must not delay the reports of other jobs.
             $ended = array_filter($this->jobs, fn ($job) => $job->outcome !== null && !$job->pid);
             uasort($ended, fn ($one, $other) => $one->reports <=> $other->reports);
             array_walk($ended, fn ($job) => $this->report($job));
@@ -407,7 +407,7 @@ final class JobqWorker
         fwrite(STDERR, "{$this->option['worker_id']}: " . trim($text) . "\n");
     }
 
-    /** Until a handler has said something, or a signal has come; a twentieth of a second at most. */
+    /** Waits for output of a handler or a signal, at most 0.05 s. */
     private function sleepUntilSomething(): void
     {
         $readers = array_map(fn ($job) => $job->pipe, array_filter($this->jobs, fn ($job) => $job->pid));
@@ -438,8 +438,8 @@ final class JobqWorker
     }
 
     /**
-     * A child has none of its parent's connections: it must end without closing them, also by exit() or a fatal error. By SIGKILL, where
-     * its work has thrown nothing.
+     * Starts a child process, which must end without closing the connections that it shares with its parent, even after exit() or
+     * a fatal error. If its work throws nothing, it ends with SIGKILL.
      */
     private function fork(callable $work): int
     {
@@ -465,7 +465,7 @@ final class JobqWorker
 
     // ---- claims
 
-    /** postponed: what pauses for that. */
+    /** Handles a broken connection. postponed: the activities that pause because of it. */
     private function broken(string $name, PDOException $error, array $postponed): void
     {
         $this->say("the connection for $name is broken, trying again: " . $error->getMessage());
@@ -473,7 +473,10 @@ final class JobqWorker
         array_walk($postponed, fn ($one) => $this->postpone($one, $one));
     }
 
-    /** Longer each time, until what has failed works. Half of it or more: those whose connections broke together do not come back together. */
+    /**
+     * Doubles the pause until the failed activity works. Uses at least half of it, at random, so that workers do not reconnect
+     * together.
+     */
     private function postpone(string $name, string $failed): void
     {
         $this->pause[$failed] = min(5.0, ($this->pause[$failed] ?? 0.05) * 2);
@@ -481,8 +484,8 @@ final class JobqWorker
     }
 
     /**
-     * Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
-     * A role that may not read the tables looks once.
+     * Logs which jobs wait in the queue that have no kind, or a kind without a handler here. Reads at most a thousand jobs of
+     * each lane. If the role cannot read the tables, only the first check runs.
      */
     private function lookForOthers(string $kinds): void
     {
@@ -499,7 +502,7 @@ final class JobqWorker
             if ($found !== null) {
                 $this->say("jobs that this worker does not claim are waiting in queue \"{$this->option['queue']}\": $found");
             }
-        } catch (PDOException $error) {   // the claim notices a broken connection
+        } catch (PDOException $error) {   // the claim will notice a broken connection
             if (($error->errorInfo[0] ?? '') === '42501') {
                 $this->lookAt = INF;
             }
@@ -539,7 +542,7 @@ final class JobqWorker
         return false;
     }
 
-    /** Whether jobs have begun. */
+    /** Claims jobs. Returns whether jobs have begun. */
     private function claim(bool $stopping): bool
     {
         $room = $this->option['slots'] - count($this->jobs);
@@ -596,7 +599,7 @@ final class JobqWorker
         return (bool) $rows;
     }
 
-    /** It is no use claiming on: stops as by SIGTERM, with another status. */
+    /** Stops as after SIGTERM, but with another exit status, because the worker cannot claim any more. */
     private function fail(string $why): void
     {
         $this->say($why);
@@ -604,7 +607,10 @@ final class JobqWorker
         $this->signals = max(1, $this->signals);
     }
 
-    /** The handler's process says lines of JSON: {"progress": ...} and at the end its outcome. A job without one is given back. */
+    /**
+     * Starts the handler's process. It writes lines of JSON: {"progress": ...}, and its outcome at the end. Without an outcome,
+     * the job is given back.
+     */
     private function begin(array $row): void
     {
         $job = (object) ['id' => $row['id'], 'lease' => $row['lease'], 'kind' => $row['kind'], 'pid' => 0, 'pipe' => null, 'said' => '',
@@ -627,7 +633,9 @@ final class JobqWorker
         }
     }
 
-    /** It has ended when its process has: what that has started may hold the other end of the pipe for longer. */
+    /**
+     * Reads the handler's output. A job ends with its process, because children of the process may hold the pipe open for longer.
+     */
     private function hear(object $job): void
     {
         $ended = pcntl_waitpid($job->pid, $status, WNOHANG) === $job->pid;
@@ -671,8 +679,9 @@ final class JobqWorker
     // ---- heartbeats and reports
 
     /**
-     * What the function returns; null: not now. A report that breaks the connection, perhaps since its shard is away, keeps no heartbeat
-     * of others, nor do they keep reports: unless there is no connection at all, each pauses by itself.
+     * Returns the value of the function, or null if it cannot run now. A report that breaks the connection, perhaps because its
+     * shard is down, must not delay heartbeats, and heartbeats must not delay reports, so each pauses separately unless there is
+     * no connection at all.
      */
     private function beats(callable $function, string $what = 'beats'): mixed
     {
@@ -695,7 +704,7 @@ final class JobqWorker
         }
     }
 
-    /** Whether that is done with: where jobq is not preloaded nobody can wake a wait, and it is short. */
+    /** Wakes the wait. Returns true when done, or when waits cannot be woken because jobq is not preloaded, and are short. */
     private function wake(): bool
     {
         try {
@@ -709,7 +718,7 @@ final class JobqWorker
     private function heartbeat(): void
     {
         $now = microtime(true);
-        // Also those that have ended, until their reports have arrived.
+        // Includes jobs that have ended, until their reports have arrived.
         $live = array_filter($this->jobs, fn ($job) => ($job->pid || $job->outcome !== null) && $job->reason !== 'lost');
         $others = array_filter([(float) $this->option['heartbeat_interval'], (float) $this->option['heartbeat_timeout'] / 3]);
         $due = $ended = $progressed = [];
@@ -725,8 +734,8 @@ final class JobqWorker
             }
         }
         try {
-            // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. Nor does a
-            // job that has ended, whose row a completion without an answer may still lock.
+            // Send the heartbeats of running jobs before progress, and separately from jobs that have ended, because an
+            // unanswered completion may still lock the row of such a job, and the heartbeats of other jobs must not wait.
             foreach (array_filter([$due, $ended]) as $jobs) {
                 $rows = $this->beats(fn (PDO $pdo) => JobqSql::rows(
                     $pdo,
@@ -753,7 +762,7 @@ final class JobqWorker
     private function heard(object $job, string $state): void
     {
         $job->beatAt = microtime(true);
-        // Whose handler has ended: its report finds out.
+        // If the handler has ended, the report will find out.
         if ($state === 'held' || $state === 'finished' || $job->outcome !== null) {
             return;
         }
@@ -763,7 +772,10 @@ final class JobqWorker
         $this->stopJob($job, $state === 'cancel' ? 'cancel' : 'lost');
     }
 
-    /** Makes a failure a release, because the job's own transaction ended in 40001 or 40P01, so that the attempt is not counted. */
+    /**
+     * Turns a failure into a release, because the job's own transaction ended with 40001 or 40P01, so that the attempt is not
+     * counted.
+     */
     private function giveBack(object $job): void
     {
         $state = $job->outcome['state'] ?? '';
@@ -773,7 +785,7 @@ final class JobqWorker
             return;
         }
         if (count($this->conflicts) > 1000) {
-            $this->conflicts = [];   // forgets jobs that other workers have completed
+            $this->conflicts = [];   // removes entries of jobs that other workers have completed
         }
         $this->conflicts[$job->id] = $times;
         $this->say("job {$job->id} of kind {$job->kind}: its transaction collided with another one (SQLSTATE $state), so it is given back: "
@@ -781,7 +793,7 @@ final class JobqWorker
         $job->outcome = ['what' => 'release'];
     }
 
-    /** Tried again until it has arrived, and the answer is believed. */
+    /** Sends a report. Repeated until the server answers. */
     private function report(object $job): void
     {
         if ($job->reports === 0) {
@@ -811,7 +823,7 @@ final class JobqWorker
                 if (JobqSql::one($pdo, $statement, [...$lease, ...$values])) {
                     return 'finished';
                 }
-                // Perhaps an earlier try has arrived, whose answer was lost. gone: where nothing is kept.
+                // Maybe an earlier try succeeded, but its answer was lost. gone: the queue keeps no finished jobs.
                 $state = JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?)', $lease);
                 return $state === 'gone' && $job->tries > 1 ? 'finished' : $state;
             }, 'reports');
@@ -819,7 +831,7 @@ final class JobqWorker
             $this->say("job {$job->id}: the report was refused: " . $error->getMessage());
             $ascii = preg_replace('/[^\x00-\x7f]/u', '?', $outcome['text'] ?? '');
             if (in_array($error->errorInfo[0] ?? '', ['22P05', '22021'], true) && $ascii !== ($outcome['text'] ?? '')) {
-                $job->outcome['text'] = $ascii;   // the encoding of the database lacks a character of the text
+                $job->outcome['text'] = $ascii;   // a character of the text does not exist in the encoding of the database
                 return;
             }
             $rejected = ['complete' => 'result', 'snooze' => 'snooze', 'release' => 'release'][$outcome['what']] ?? 'failure';
@@ -827,7 +839,7 @@ final class JobqWorker
                 $text = "the $rejected was refused: " . $error->getMessage();
                 $job->outcome = ['what' => 'fail', 'text' => $text, 'refused' => true] + $outcome;
             } elseif (isset($outcome['retryIn'])) {
-                $job->outcome['retryIn'] = null;   // the delay may be the reason
+                $job->outcome['retryIn'] = null;   // the server may have rejected the delay
             } else {
                 $job->outcome = ['what' => 'nothing'];
             }

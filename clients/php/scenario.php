@@ -1,10 +1,10 @@
 <?php
-// The handlers of the scenarios: see clients/scenarios/README.md.
+// The handlers for the scenarios: see clients/scenarios/README.md.
 declare(strict_types=1);
 
 require __DIR__ . '/JobqWorker.php';
 
-/** Looks at the database whatever becomes of connections. */
+/** Reads the database on a separate connection, which it opens again when it breaks. */
 function ask(string $statement, array $values): mixed
 {
     static $pdo = null;

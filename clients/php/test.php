@@ -1,5 +1,6 @@
 <?php
-// Which errors take another connection, and what becomes of a wait that gets none. Wants a server that PGHOST and the like name.
+// Tests which errors require a new connection, and what happens to a wait that cannot get one. Needs a server selected by PGHOST
+// and so on.
 declare(strict_types=1);
 
 require __DIR__ . '/JobqWorker.php';

@@ -1,4 +1,4 @@
-# The handlers of the scenarios, for worker.sh: see clients/scenarios/README.md. Payloads are read by psql, as jq may not be there.
+# The handlers for the scenarios, for worker.sh: see clients/scenarios/README.md. psql parses payloads, because jq may be missing.
 
 tell() { surely event="$1" job="$JOB_ID" attempt="$JOB_ATTEMPT" <<<"INSERT INTO scenario.events VALUES (:job, :attempt, :'event')"; }
 of_payload() { sql <<<"\\set payload \`cat payload\`

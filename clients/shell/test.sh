@@ -1,6 +1,6 @@
 #!/bin/bash
-# The own tests of worker.sh, in the database of the environment: no program that it starts has a lease, a result, or an error as an
-# argument, because every user of the machine can see the arguments.
+# Tests of worker.sh in the database that the environment selects: no program that it starts has a lease, a result, or an error as
+# an argument, because every user of the machine can see the arguments.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD

@@ -1,19 +1,21 @@
 #!/bin/bash
-# A jobq worker in shell: one job at a time, by psql.     usage: worker.sh HANDLERS.sh
+# A jobq worker in shell that uses psql and runs one job at a time.     usage: worker.sh HANDLERS.sh
 #
-# HANDLERS.sh defines a function handle_KIND for each kind, handle_ for jobs without one. It runs in a process group of its own, in the directory $JOB_DIR,
-# with JOB_ID, JOB_LEASE, JOB_KIND, JOB_ATTEMPT, the payload in the file "payload" and what an earlier attempt reported in
-# "progress_before". What it prints is the result, as JSON. Exit status 0 completes the job, any other fails it with the end of its
-# standard error. It may call
-#     progress JSON         goes out with a heartbeat
-#     snooze SECONDS        the job comes again then, its attempt not counted
-#     retry_in SECONDS MESSAGE      the attempt has failed, and the job is retried then
-#     reject MESSAGE        fails permanently
-#     completing SQL [name=value...]     the SQL and the completion in one transaction; the result is in the file "result"
-#     step NAME SQL RESULT  once, however often the job is tried: the SQL and its result, JSON, in one transaction; prints the result
-# and gets SIGTERM when it shall stop; the file "stopped" says why: cancel, lost or stopping.
+# HANDLERS.sh defines a function handle_KIND for each kind, and handle_ for jobs without a kind. A handler runs in a process group
+# of its own, in the directory $JOB_DIR, with the variables JOB_ID, JOB_LEASE, JOB_KIND, and JOB_ATTEMPT. The file "payload"
+# contains the payload, and "progress_before" the last progress that an earlier attempt reported. A handler prints the result as
+# JSON. Exit status 0 completes the job; any other status fails it, with the end of the standard error as the message. A handler
+# may call
+#     progress JSON         reports progress with a heartbeat
+#     snooze SECONDS        gives the job back, to run again after this time; the attempt is not counted
+#     retry_in SECONDS MESSAGE      fails the attempt; the job is retried after this time
+#     reject MESSAGE        fails the job permanently
+#     completing SQL [name=value...]     runs the SQL and completes the job in one transaction; the result is in the file "result"
+#     step NAME SQL RESULT  runs the SQL and saves the result (JSON) in one transaction, once even if the job is retried; prints the result
+# A handler gets SIGTERM when it should stop; then the file "stopped" contains the reason: cancel, lost, or stopping.
 #
-# Options by their environment variables, JOBQ_QUEUE and so on; connects as psql does. Contract: clients/README.md. One slot.
+# Options are environment variables, such as JOBQ_QUEUE. The worker connects as psql does, and has one slot. Contract:
+# clients/README.md.
 set -u
 export PSQLRC=/dev/null PGCONNECT_TIMEOUT=${PGCONNECT_TIMEOUT-10} PGCLIENTENCODING=UTF8
 die() { echo "worker.sh: $*" >&2; exit 1; }
@@ -22,8 +24,8 @@ log() { echo "$worker: $*" >&2; }
 queue=${JOBQ_QUEUE:-default}
 worker=${JOBQ_WORKER_ID:-$(hostname)-$$-$RANDOM$RANDOM}
 grace=${JOBQ_GRACE:-25} wait_timeout=${JOBQ_WAIT_TIMEOUT:-30}
-# Maximum number of times that the worker gives a job back because the job's own transaction has collided with another one. The next
-# collision is a failed attempt, so that a job that always collides ends.
+# Maximum number of times that the worker gives a job back because the job's own transaction collided with another one. The next
+# collision counts as a failed attempt, so that a job that always collides ends.
 most_conflicts=10
 heartbeat_timeout=${JOBQ_HEARTBEAT_TIMEOUT:-} heartbeat_interval=${JOBQ_HEARTBEAT_INTERVAL:-}
 number='^[0-9]{1,9}(\.[0-9]+)?$'
@@ -40,8 +42,8 @@ done
 kinds=$(compgen -A function | sed -n 's/^handle_\(.*\)/"\1"/p' | paste -sd, -)
 [ -n "$kinds" ] || die "$1 defines no function handle_KIND"
 
-# SQL from standard input; its values are :'name'. Status 2: no connection, 3: the server has refused it. psql reads the values from
-# its environment, because every user of the machine can see the arguments of a program.
+# Runs SQL from standard input, which refers to values as :'name'. Status 2: no connection; 3: the server rejected the SQL. psql
+# reads the values from its environment, because every user of the machine can see the arguments of a program.
 sql() (
     text=$(cat)
     for value; do
@@ -52,7 +54,7 @@ sql() (
         -v timeout="${heartbeat_timeout:+$heartbeat_timeout s}" <<<"$text"
 )
 
-# The same; status 2 also for what may work a moment later, on another connection or on any.
+# Runs SQL like sql(), but also returns status 2 for errors that may go away, on another connection or on the same one.
 try_sql() {
     local status=0 begun=${EPOCHREALTIME/[^0-9]/}
     {
@@ -67,7 +69,7 @@ error='' passing='(ERROR|FATAL|PANIC):  (08|53|57|58|25006|40001|40P01)'
 
 # Makes the worker poll for a while if an answer was late, because waits may hold all connections of a pooler: see "Small pools" in
 # clients/README.md. psql does not say whether there is a pooler.
-answered() {  # when it was asked for, in microseconds
+answered() {  # time of the request, in microseconds
     local took=$((${EPOCHREALTIME/[^0-9]/} - $1))
     [ -n "$jobs" ] && [ $took -gt "$late_after" ] || return 0
     if [ ! -e "$jobs/polls_until" ]; then
@@ -78,8 +80,8 @@ answered() {  # when it was asked for, in microseconds
     fi
     echo $((EPOCHSECONDS + 60 + RANDOM % 61)) >"$jobs/polls_until"
 }
-# Sets late_after: half of the heartbeat interval, at least 2 s and at most 3 s. More than in the libraries, because the time includes
-# that in which psql starts, which is a second on a busy machine.
+# Sets late_after: half of the heartbeat interval, at least 2 s and at most 3 s. The limits are higher than in the libraries,
+# because the time includes the start of psql, which takes a second on a busy machine.
 limit_answers() {  # heartbeat interval of the job in hand, or nothing
     late_after=$(awk -v a="${1:-6}" -v b="${heartbeat_interval:-6}" -v c="${heartbeat_timeout:-18}" 'BEGIN {
         s = a / 2; if (b / 2 < s) s = b / 2; if (c / 6 < s) s = c / 6
@@ -87,13 +89,13 @@ limit_answers() {  # heartbeat interval of the job in hand, or nothing
 }
 late_after=3000000
 
-# A pause, and a longer one the next time.
+# Sleeps, and makes the next pause longer.
 rest_longer() {
     sleep "$(awk -v p="$pause" -v r=$RANDOM 'BEGIN { print p * (0.5 + r / 65536) }')"
     pause=$(awk -v p="$pause" 'BEGIN { print p < 2.5 ? 2 * p : 5 }')
 }
 
-# Tries until it works or is refused.
+# Repeats the SQL until it succeeds or the server rejects it.
 surely() {
     local input status pause=0.1
     input=$(cat)
@@ -125,7 +127,7 @@ COMMIT;" || status=$?
     [ $status != 0 ] || echo done >"$JOB_DIR/outcome"
     exit $status
 }
-# Runs SQL as a transaction of the job's. If the transaction collides with another one (40001, 40P01), the outcome is "conflict".
+# Runs SQL as the job's transaction. If the transaction collides with another one (40001, 40P01), the outcome is "conflict".
 transaction() {  # name=value...
     local status=0
     sql VERBOSITY=verbose job="$JOB_ID" lease="$JOB_LEASE" attempt="$JOB_ATTEMPT" "$@" 2>"$JOB_DIR/transaction.error" || status=$?

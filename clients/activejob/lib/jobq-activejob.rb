@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The adapter of ActiveJob for jobq, and its worker.
+# Loads the ActiveJob adapter for jobq and its worker.
 require "active_job"
 require "active_record"
 require "jobq"

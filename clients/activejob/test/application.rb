@@ -16,7 +16,7 @@ class EchoJob < ActiveJob::Base
   end
 end
 
-# Is retried once after it has been lost; killed when a statement of the retry has been executed, before its transaction commits.
+# Retried once after the job is lost. Killed when a statement of the retry has been executed, but before its transaction commits.
 class KilledJob < ActiveJob::Base
   class Busy < StandardError; end
   retry_on Busy, wait: 1.hour, attempts: 9

@@ -2,7 +2,7 @@
 
 require_relative "helper"
 
-# What the threads of a worker do next, without a server.
+# Tests the decisions of a worker's threads, without a server.
 class CoreTest < Minitest::Test
   def setup
     @said = StringIO.new
@@ -10,7 +10,7 @@ class CoreTest < Minitest::Test
     @hand = @core.hand
   end
 
-  # What the connection for claims or beats answers; the block may raise. All that is asked of it.
+  # Replaces the statements of a connection with the block, which may raise. Returns all statements.
   def answers(line, &answer)
     asked = []
     @core.instance_variable_get("@#{line}").tap do |fake|

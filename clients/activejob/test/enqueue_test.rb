@@ -60,7 +60,7 @@ class EnqueueTest < JobqTest
     assert_equal(1, count)
   end
 
-  # The payload has the time in it: equal statements want a clock that stands still.
+  # The payload contains the time, so the clock must stand still to get identical statements.
   def test_the_query_cache_answers_no_enqueue
     job = PlainJob.new(1).tap { |one| one.queue_name = @queue }
     ActiveRecord::Base.cache do
@@ -74,7 +74,7 @@ class EnqueueTest < JobqTest
     assert_equal(2, count)
   end
 
-  # As a job of its own, with the payload of the first.
+  # Enqueues the payload of the first job as a new job.
   def enqueue_anew(job)
     job.provider_job_id = nil
     job.enqueue.provider_job_id
@@ -124,7 +124,7 @@ class EnqueueTest < JobqTest
     assert_equal([%w[2 KeyedJob pending], %w[1 PlainJob pending], %w[1 KeyedJob pending], %w[2 PlainJob scheduled]], found)
   end
 
-  # Until 7.0 a number.
+  # Before ActiveJob 7.1, scheduled_at is a number.
   def in_an_hour
     ActiveJob.version < Gem::Version.new("7.1") ? Time.now.to_f + 3600 : 1.hour.from_now
   end

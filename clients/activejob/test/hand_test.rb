@@ -2,7 +2,7 @@
 
 require_relative "helper"
 
-# Who does what next, without a server.
+# Tests the next task of each thread, without a server.
 class HandTest < Minitest::Test
   def setup
     @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2, heartbeat_interval: 0.01))

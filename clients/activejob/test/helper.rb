@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Wants a database with jobq, which PGHOST, PGPORT, PGUSER and PGDATABASE name, preloaded, as a superuser.
+# Needs a database with jobq preloaded, selected by PGHOST, PGPORT, PGUSER, and PGDATABASE, and a superuser.
 
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "minitest"
@@ -20,7 +20,7 @@ ActiveJob::Base.queue_adapter = :jobq
 
 class Effect < ActiveRecord::Base; end
 
-# A line for each test, and the counts.
+# Prints a line per test, and the totals.
 class Lines < Minitest::AbstractReporter
   attr_reader :failed
 
@@ -70,7 +70,7 @@ class JobqTest < Minitest::Test
     ActiveRecord::Base.connection_handler.clear_active_connections!
   end
 
-  # As others see it.
+  # Queries the database on another connection.
   def ask(statement, *parameters)
     @server.value(statement, *parameters.map { |one| one&.to_s })
   end
@@ -108,7 +108,7 @@ class JobqTest < Minitest::Test
     becomes(status, "SELECT status FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id)
   end
 
-  # Jobs for later are due now, until the condition is there.
+  # Makes jobs that are scheduled for later due now, until the expected state is reached.
   def finish_all(expected)
     deadline = now + LIMIT
     until statuses == expected || now > deadline
@@ -131,7 +131,7 @@ class JobqTest < Minitest::Test
   end
 end
 
-# An error of the server's, where there is none.
+# An error that looks like a server error, without a server.
 class Refusal < PG::Error
   Result = Struct.new(:sqlstate) do
     def error_field(_field)

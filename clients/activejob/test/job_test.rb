@@ -2,9 +2,9 @@
 
 require_relative "helper"
 
-# What a job does with the connection that it is lent, without a server.
+# Tests how a job uses the connection that it borrows, without a server.
 class JobTest < Minitest::Test
-  # Fails at the statement or at the commit; broken: without an answer.
+  # Fails at the statement or at the commit. broken: the server does not answer.
   Own = Struct.new(:fails_at, :broken) do
     def transaction
       yield(self).tap { fail_at(:commit) }

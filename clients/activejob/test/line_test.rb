@@ -2,9 +2,9 @@
 
 require_relative "helper"
 
-# A connection that is made anew.
+# Tests a connection that is opened again after it breaks.
 class LineTest < JobqTest
-  # Its rests take no time.
+  # Records rests instead of sleeping.
   RestlessHand = Struct.new(:rests) do
     def stopping?
       false
@@ -27,7 +27,7 @@ class LineTest < JobqTest
 
   def test_pauses_double_until_a_statement_works
     line = line()
-    8.times do   # as a standby does, which lets everybody in
+    8.times do   # like a standby, which accepts connections but rejects the statements
       line.reconnect
       line.close
     end

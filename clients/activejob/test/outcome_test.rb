@@ -2,7 +2,7 @@
 
 require_relative "helper"
 
-# What becomes of an attempt, without a server.
+# Tests the outcome of an attempt, without a server.
 class OutcomeTest < Minitest::Test
   def test_delays_that_cannot_be_sent_are_the_handlers_error
     [:soon, Time.now, Date.today, 1.hour.from_now, [5], Object.new].each do |delay|

@@ -2,7 +2,7 @@
 
 require_relative "helper"
 
-# Whether a worker waits or polls, without a server.
+# Tests whether a worker waits or polls, without a server.
 class PaceTest < Minitest::Test
   Clock = Struct.new(:now, :interval_in_hand)
 

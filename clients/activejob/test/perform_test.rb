@@ -86,7 +86,7 @@ class PatientJob < Recording
 end
 
 module Thief
-  # The lease goes to somebody else.
+  # Ends the lease and claims the job for another worker.
   def self.steal(id)
     other = Jobq::Connection.new({}, "thief")
     other.rows("UPDATE jobq.jobs SET status = 'pending' WHERE id = $1::bigint", id.to_s)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# The adapter with a defect, which JOBQ_PLANTED names. For planted_test.rb: each is one that somebody writes some day.
+# Plants the defect named in JOBQ_PLANTED into the adapter, for planted_test.rb. Each defect is a mistake that a developer might
+# make.
 
 module Planted
   Adapter = ActiveJob::QueueAdapters::JobqAdapter
@@ -9,7 +10,7 @@ module Planted
   Handlers = Jobq::ActiveJob::Handlers
 
   DEFECTS = {
-    # The new job commits, and the completion later.
+    # Commits the new job before the completion.
     "retry_in_two_transactions" => lambda do
       Performance.prepend(Module.new do
         def completing(complete_first: false)
@@ -19,7 +20,7 @@ module Planted
         end
       end)
     end,
-    # The completion commits, and the new job later.
+    # Commits the completion before the new job.
     "retry_after_completion" => lambda do
       Performance.prepend(Module.new do
         def completing(complete_first: false)

@@ -3,7 +3,7 @@
 require "open3"
 require_relative "helper"
 
-# Whether the tests find what they are there for.
+# Tests whether the tests find planted defects.
 class PlantedTest < Minitest::Test
   FOUND_BY = {
     "retry_in_two_transactions" => "test_killed_between_enqueue_and_commit_of_a_retry",

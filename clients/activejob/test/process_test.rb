@@ -4,7 +4,7 @@ require "open3"
 require "tmpdir"
 require_relative "helper"
 
-# The program, killed and stopped.
+# Tests the program jobq-activejob when it is killed and stopped.
 class ProcessTest < JobqTest
   APPLICATION = File.expand_path("application.rb", __dir__)
   PROGRAM = File.expand_path("../exe/jobq-activejob", __dir__)
@@ -84,7 +84,7 @@ class ProcessTest < JobqTest
     ask("SELECT jobq_drop_queue($1::text, force => true)", other)
   end
 
-  # Two workers in a process: the second one finds no server when the first one works.
+  # Two workers in a process: the second worker cannot connect while the first works.
   SECOND_FAILS = <<~RUBY
     require "jobq"
     queue, eye = ARGV.first, PG.connect
@@ -105,7 +105,7 @@ class ProcessTest < JobqTest
     assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
   end
 
-  # The claims of the second worker fail when the first one works.
+  # The claims of the second worker fail while the first works.
   SECOND_ENDS = <<~RUBY
     require "jobq"
     queue = ARGV.first
@@ -130,7 +130,7 @@ class ProcessTest < JobqTest
     assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
   end
 
-  # Reads from the pipe as C code does that does not release the lock: no other thread of the process runs until a byte is there.
+  # Reads from the pipe like C code that does not release the lock: no other thread of the process runs until a byte arrives.
   HOLDS = <<~RUBY
     require "jobq"
     require "fiddle"

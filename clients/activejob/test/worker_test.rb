@@ -2,7 +2,7 @@
 
 require_relative "helper"
 
-# The worker without ActiveJob: what no scenario looks at.
+# Tests behavior of the worker without ActiveJob that no scenario covers.
 class WorkerTest < JobqTest
   def work(handlers, **options)
     @said = StringIO.new
@@ -43,7 +43,7 @@ class WorkerTest < JobqTest
     end
   end
 
-  # Completes its job in a transaction that it leaves open, and returns.
+  # Returns a handler that completes its job in a transaction, and returns while the transaction is open.
   def leaving(left)
     lambda do |job|
       other = Jobq::Connection.new({}, "left")
@@ -61,7 +61,7 @@ class WorkerTest < JobqTest
     other = Timeout.timeout(LIMIT) { left.pop }
     Timeout.timeout(LIMIT) { sleep(0.02) until @said.string.scan("collide").size >= 2 }
     beats_on(waits)
-    becomes_status("completed", enqueue("quick"))   # nor a report
+    becomes_status("completed", enqueue("quick"))   # the blocked heartbeat must not delay a report either
     becomes_status("processing", leaves)
     other.rows("COMMIT")
     gate << nil

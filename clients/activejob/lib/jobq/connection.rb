@@ -4,8 +4,8 @@ require "json"
 require "pg"
 
 module Jobq
-  # A connection in autocommit mode. Parameters are texts or nil, each statement casts them; results are texts. No session state
-  # and no prepared statement: a pooler may hand each statement to another server connection.
+  # A connection in autocommit mode. Parameters are strings or nil, which the statements cast, and results are strings. Uses no
+  # session state and no prepared statements, because a pooler may send each statement to another server connection.
   class Connection
     DEFAULTS = {
       client_encoding: "UTF8", connect_timeout: 10, keepalives: 1, keepalives_idle: 30, keepalives_interval: 10,
@@ -15,7 +15,7 @@ module Jobq
     AGAIN = %w[40001 40P01 55P03].freeze
     READ_ONLY = "25006"
 
-    # given: a Hash of libpq's parameters, or something with call that returns one.
+    # given: libpq's parameters as a Hash, or a callable that returns them.
     def initialize(given, name, &on_notice)
       parameters = given.respond_to?(:call) ? given.call : given
       @raw = PG.connect(DEFAULTS.merge(fallback_application_name: name.byteslice(0, 63).scrub(""), **parameters))
@@ -24,7 +24,7 @@ module Jobq
 
     attr_reader :raw
 
-    # The rows, as hashes of texts.
+    # Returns the rows as hashes of strings.
     def rows(statement, *parameters)
       @raw.exec_params(statement, parameters).to_a
     end
@@ -48,7 +48,7 @@ module Jobq
       nil
     end
 
-    # Whether the error takes another connection.
+    # Returns whether the error requires a new connection.
     def broken?(error)
       return true if @raw.finished? || @raw.status != PG::CONNECTION_OK
 
@@ -56,19 +56,19 @@ module Jobq
       code.nil? || code == READ_ONLY || NEW_CONNECTION_CLASSES.include?(code[0, 2])
     end
 
-    # Whether nobody knows what has become of it: of what the server answers it has done, or undone, one does.
+    # Returns whether the outcome of a statement is unknown because the server did not answer.
     def self.unanswered?(error)
       code = Jobq.sqlstate(error)
       code.nil? || code.start_with?("08")
     end
 
-    # Whether the same statement may succeed next time.
+    # Returns whether the same statement may succeed if it is repeated.
     def self.again?(error)
       AGAIN.include?(Jobq.sqlstate(error))
     end
   end
 
-  # Values as parameters.
+  # Converts values to parameters.
   module Parameters
     ARRAY = PG::TextEncoder::Array.new(name: "text[]").freeze
 
@@ -84,7 +84,7 @@ module Jobq
       format("%.6f seconds", delay.to_f)
     end
 
-    # Raises JSON::GeneratorError for what is no JSON.
+    # Returns the value as JSON. Raises JSON::GeneratorError if JSON cannot represent it.
     def json(value)
       JSON.generate(value, max_nesting: 0)
     end
@@ -93,7 +93,8 @@ module Jobq
       text && JSON.parse(text, max_nesting: 0)
     end
 
-    # What PostgreSQL takes as a text: valid UTF-8 without NUL. Bytes are taken for that, but for those of encodings as UTF-16.
+    # Returns text that PostgreSQL accepts: valid UTF-8 without NUL. Strings are read as UTF-8, unless their encoding is one such
+    # as UTF-16.
     def text(message)
       text = message.to_s
       text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace) unless text.encoding.ascii_compatible?
@@ -101,13 +102,13 @@ module Jobq
     end
   end
 
-  # Whether a worker waits in the server or polls. Behind a pooler that has fewer connections than there are workers, waits take the
-  # connections from heartbeats: see "Small pools" in clients/README.md of the sources.
+  # Decides whether a worker waits in the server or polls. If a pooler has fewer connections than there are workers, waits occupy
+  # the connections that heartbeats need: see "Small pools" in clients/README.md of the source tree.
   class Pace
-    SHORT_WAIT = 2.0    # seconds of a wait that cannot be woken, or behind a pooler
+    SHORT_WAIT = 2.0    # length in seconds of a wait that cannot be woken or that uses a pooler
     LONGEST_POLL = 1.0
     LATE = (0.25..1.0).freeze
-    CALM = (60.0..120.0).freeze   # the worker waits again if no answer has been late for so long
+    CALM = (60.0..120.0).freeze   # seconds without a late answer, at random in this range, until waits resume
     attr_accessor :pooled
 
     def initialize(options, hand, log)
@@ -115,7 +116,7 @@ module Jobq
       @lock = Mutex.new
     end
 
-    # After each answer but that of a wait.
+    # Notes how long an answer took. Called after every statement except waits.
     def answered(took)
       return unless pooled && took > LATE.begin && took > limit
 
@@ -130,7 +131,7 @@ module Jobq
       @has_polled = true
     end
 
-    # The longest pause between two polls, or nil if the worker waits.
+    # Returns the longest pause between two polls, or nil if the worker waits in the server.
     def longest_poll
       over = @lock.synchronize do
         return nil if @polls_until.nil?
@@ -145,7 +146,7 @@ module Jobq
 
     private
 
-    # Seconds after which an answer is late.
+    # Returns the number of seconds after which an answer is late.
     def limit
       timeout = @options.heartbeat_timeout
       known = [@hand.interval_in_hand, @options.heartbeat_interval, timeout && timeout / 3.0].compact.min
@@ -153,12 +154,12 @@ module Jobq
     end
   end
 
-  # How long to wait before the next try.
+  # Computes the pauses before retries.
   class Pause
     FIRST = 0.1
     LONGEST = 5.0
 
-    # After so many failures: twice as long each time, with jitter.
+    # Returns the pause after this number of failures in a row: each is twice as long, with jitter.
     def self.after(failures, longest = LONGEST)
       [FIRST * 2**[failures - 1, 10].min, longest].min * rand(0.5..1.0)
     end

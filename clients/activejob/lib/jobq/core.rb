@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 module Jobq
-  # What a worker does besides running handlers: one thread claims and waits, one heartbeats and reports.
+  # Everything a worker does except running handlers. One thread claims and waits; another thread sends heartbeats and reports.
   class Core
     FIRST_POLL = 0.05
-    LOOKS_EVERY = 600   # seconds between two looks for jobs of the queue that the worker does not claim
+    LOOKS_EVERY = 600   # seconds between two checks for jobs of the queue that the worker does not claim
     NOT_PRELOADED = "55000"
     attr_reader :hand, :error
 
-    # begin_job makes a job of a row, run_job starts its handler; both are called by the thread that claims.
+    # begin_job makes a job from a row, and run_job starts its handler. The claiming thread calls both.
     def initialize(options, kinds, given, log, begin_job:, run_job:, when_over:)
       @options, @kinds, @given, @log = options, kinds.sort, given, log
       @begin_job, @run_job, @when_over = begin_job, run_job, when_over
@@ -20,18 +20,18 @@ module Jobq
       @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log, @pace) }
     end
 
-    # The first connections must work.
+    # Connects and starts the threads. Raises an error if the first connections fail.
     def start
       @claims.open
       look_at_the_server
       @hand.stand_in = StandIn.new(@given, Connection::DEFAULTS, @log)
-      beats = thread("beats") { beat_all }   # first: nothing is claimed that nobody heartbeats
+      beats = thread("beats") { beat_all }   # started first, so that no job is claimed without heartbeats
       @threads = [thread("claims") { claim_all }, beats]
     rescue Broken, PG::Error, ThreadError
       @hand.stop
       @hand.no_more_claims
       @claims.close
-      @beats.close unless beats   # else that thread does
+      @beats.close unless beats   # otherwise the heartbeat thread closes it
       @hand.stand_in&.close
       raise
     end
@@ -44,7 +44,7 @@ module Jobq
       @log.info("#{@options.worker_id}: #{what}, #{@hand.in_hand.size} jobs in hand")
     end
 
-    # Whether it has ended within that time.
+    # Returns whether the worker ends within this time.
     def join(timeout = nil)
       !@threads[1].join(timeout).nil?
     end
@@ -91,11 +91,12 @@ module Jobq
       @wait_timeout = [@wait_timeout, Pace::SHORT_WAIT].min
     end
 
-    # ---- the thread that claims
+    # ---- the claiming thread
 
     def claim_all
       claim_until_stopped
-    rescue Exception => e # rubocop:disable Lint/RescueException -- whatever it is, the worker must not go on without claims
+    rescue Exception => e # rubocop:disable Lint/RescueException -- the worker must not continue without claims, whatever the
+                          # error
       @log.error("#{@options.worker_id}: claims have ended: #{e.message.strip}")
       @error = e
       @hand.stop
@@ -122,14 +123,14 @@ module Jobq
           raise unless Connection.again?(e)
 
           @log.warn("#{@options.worker_id}: claims collide with others, trying again: #{e.message.strip}")
-          @hand.disconnected   # what has ended meanwhile is reported by the other thread
+          @hand.disconnected   # jobs that ended in the meantime are reported by the other thread
           @hand.rest(@claims.pause.take)
         end
       end
     end
 
-    # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. A role that may not read the tables looks
-    # once.
+    # Logs which jobs wait in the queue that have no kind, or a kind without a handler here. If the role cannot read the tables,
+    # only the first check runs.
     def look_for_others
       return if @hand.now < @look_at
 
@@ -142,7 +143,7 @@ module Jobq
       @log.info("#{@options.worker_id}: could not count the jobs of other kinds: #{e.message.strip}")
     end
 
-    # Whether there may be more.
+    # Claims jobs. Returns whether there may be more.
     def claim(completions, room)
       rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room)) or return true
       @hand.reported(completions.map(&:job))
@@ -150,7 +151,7 @@ module Jobq
       rows.any?
     end
 
-    # Where no thread can be made the job goes back, and so do those beside it: the worker stops.
+    # Starts the handler. If no thread can be started, this job and the other claimed jobs are given back, and the worker stops.
     def begin_job(job)
       return unless @hand.claimed(job)
 
@@ -163,7 +164,8 @@ module Jobq
       @hand.stop unless @hand.stopping?
     end
 
-    # nil: which of the completions is refused, or whether it is the claim, turns out one by one.
+    # Returns the claimed rows, or nil after an error. Then each completion is reported alone, to find out which statement was
+    # rejected.
     def ask_for_jobs(completions, parameters)
       return @claims.rows(Statements::CLAIM, *parameters) if completions.empty?
 
@@ -196,11 +198,11 @@ module Jobq
                 "database is #{setting}, and wait_timeout is #{@wait_timeout} s.")
     end
 
-    # ---- the thread that heartbeats
+    # ---- the heartbeat thread
 
     def beat_all
       beat_until_over
-    rescue Exception => e # rubocop:disable Lint/RescueException -- nobody would heartbeat what is claimed from now on
+    rescue Exception => e # rubocop:disable Lint/RescueException -- newly claimed jobs would get no heartbeats
       @error = e
       @hand.stop
       @log.error("#{@options.worker_id}: heartbeats have ended: #{e.full_message(highlight: false)}")
@@ -236,7 +238,7 @@ module Jobq
         wake if beat.wake
         report_all(beat.reports)
       ensure
-        heartbeat(beat)   # also where a report has found its connection broken: that may be its shard, which is away
+        heartbeat(beat)   # even if a report broke the connection, because perhaps only that report's shard is down
       end
     end
 
@@ -248,10 +250,11 @@ module Jobq
       @log.warn("#{@options.worker_id}: the wait could not be woken: #{e.message.strip}")
     end
 
-    # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+    # Sends the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not delay
+    # heartbeats.
     def heartbeat(beat)
       heartbeat_together(beat.jobs) if beat.jobs.any?
-    ensure   # broken, perhaps by one shard: the others take their progress
+    ensure   # even if the heartbeats failed, perhaps because one shard is down: other shards can accept progress
       beat.progress.each { |job| heartbeat_with_progress(job) if @hand.goes_on?(job) }
     end
 
@@ -290,7 +293,7 @@ module Jobq
 
     # ---- reports
 
-    # Takes from the list what has been reported.
+    # Sends the reports, and removes each from the list when it is done.
     def report_all(reports)
       %i[complete release].each do |what|
         together = reports.select { |report| report.outcome.what == what && !report.outcome.alone }
@@ -321,7 +324,7 @@ module Jobq
       Connection.again?(e) ? collided(reports, e) : @hand.not_reported(reports, alone: true)
     end
 
-    # Somebody's transaction is in the way: they are sent again in a moment, while heartbeats go on.
+    # Schedules the reports for another try, because a transaction of another session collided with them. Heartbeats continue.
     def collided(reports, error)
       @log.warn("#{@options.worker_id}: reports of jobs #{reports.map { |report| report.job.id }.join(', ')} collide with others, " \
                 "trying again: #{error.message.strip}")
@@ -337,17 +340,17 @@ module Jobq
 
     def report_alone(report)
       job, outcome = report.job, report.outcome
-      heartbeat_with_progress(job) if job.progress_is_new? && job.ended.nil? && !job.committing   # else its row may be locked
+      heartbeat_with_progress(job) if job.progress_is_new? && job.ended.nil? && !job.committing   # otherwise its row may be locked
       report_or_fail(job, outcome)
     end
 
-    # refused: the failure of one that was refused, which says so.
+    # Sends the report, or a failure if the server rejects the report. refused: whether the outcome already is such a failure.
     def report_or_fail(job, outcome, refused: false)
       find_out(job, outcome) unless taken?(job, outcome)
       @hand.reported([job])
     rescue Broken
       raise
-    rescue StandardError => e   # also of a value that is no parameter
+    rescue StandardError => e   # includes values that cannot be converted to parameters
       return collided([Hand::Report.new(job, outcome)], e) if Connection.again?(e)
 
       text = Outcome.describe(e)
@@ -356,7 +359,7 @@ module Jobq
       return @hand.reported([job]) if refused && (outcome.what != :fail || outcome.retry_in.nil?)
 
       failed = outcome.refused(text)
-      failed.retry_in = nil if refused   # perhaps the server refuses the delay
+      failed.retry_in = nil if refused   # the server may have rejected the delay
       report_or_fail(job, failed, refused: true)
     end
 
@@ -374,8 +377,8 @@ module Jobq
       end
     end
 
-    # The handler completed the job in a transaction of its own: has that committed? One that it has left open is waited for so
-    # briefly that no other job misses a heartbeat, and again (55P03).
+    # Finds out whether the transaction in which the handler completed the job has committed. If that transaction is still open,
+    # the statement waits only briefly (55P03) and is repeated, so that no other job misses a heartbeat.
     def verified?(job, outcome)
       state = ask_briefly(job)
       return Outcome.finished?(state) unless %w[held cancel].include?(state)
@@ -383,7 +386,7 @@ module Jobq
       taken?(job, Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed"))
     end
 
-    # The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection.
+    # Marks the lease as lost, unless an earlier report of this worker ended the job and only its answer was lost.
     def find_out(job, outcome)
       state = ask_briefly(job)
       log_lost(job) unless state == "finished" || outcome.sent && Outcome.finished?(state)

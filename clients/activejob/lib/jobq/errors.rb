@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
-# What a handler throws to say what shall become of its job, and what it is thrown when it shall stop.
+# Exceptions that a handler raises to decide the outcome of its job, and exceptions that are raised in a handler that should stop.
 module Jobq
   LEASE_LOST = "JQ001"
 
   class OptionError < ArgumentError; end
 
-  # The attempt has failed: retried after retry_in seconds, or the queue's backoff; with retry: false for good.
+  # The attempt has failed. The job is retried after retry_in seconds, by default after the queue's backoff; with retry: false,
+  # never.
   class Fail < StandardError
     attr_reader :retry_in, :retry
 
@@ -18,9 +19,9 @@ module Jobq
     end
   end
 
-  # Those below are no StandardError: neither a rescue of a handler nor a rescue_from keeps them from it.
+  # The following exceptions are not StandardErrors, so that neither a handler's rescue clause nor rescue_from catches them.
 
-  # Not now: the job is given back for later, and the attempt is not counted.
+  # Gives the job back, to run again after the delay. The attempt is not counted.
   class Snooze < Exception # rubocop:disable Lint/InheritException
     attr_reader :delay
 
@@ -30,22 +31,22 @@ module Jobq
     end
   end
 
-  # Not here: the job is given back at once, and the attempt is not counted.
+  # Gives the job back, to run again at once, for example on another worker. The attempt is not counted.
   class Release < Exception; end # rubocop:disable Lint/InheritException
 
-  # The handler shall stop.
+  # The handler should stop.
   class Stop < Exception; end # rubocop:disable Lint/InheritException
-  # Somebody asked to cancel the job.
+  # Cancellation of the job was requested.
   class Cancelled < Stop; end
-  # The lease is gone: another worker may have the job by now.
+  # The lease is lost. Another worker may be running the job.
   class Lost < Stop; end
-  # The worker stops, and its grace is over.
+  # The worker is stopping, and its grace period has ended.
   class Stopping < Stop; end
 
   STOPS = { cancel: Cancelled, lost: Lost, stopping: Stopping }.freeze
 
-  # Where the handler throws it: a report with anything else could not be sent. Durations of ActiveSupport are numbers; points in
-  # time are none, though they have to_f.
+  # Rejects an invalid delay when the handler raises the exception, because the worker could not report it later. ActiveSupport
+  # durations count as numbers; points in time do not, although they respond to to_f.
   def self.checked_delay(name, delay)
     return delay if delay.nil? || delay.is_a?(String)
     return delay if delay.respond_to?(:to_f) && !delay.respond_to?(:to_time)
@@ -53,10 +54,10 @@ module Jobq
     raise ArgumentError, "#{name} must be a number of seconds, or an interval's text; it is #{delay.inspect}"
   end
 
-  # nil: the server has not said anything. Of pg, or of an ORM that has wrapped it.
+  # Returns the SQLSTATE of an error of pg, or of an ORM that wraps it, or nil if the error did not come from the server.
   def self.sqlstate(error)
     [error, error.cause].compact.each do |one|
-      next unless one.is_a?(PG::Error) && one.result   # others may have a result of another kind
+      next unless one.is_a?(PG::Error) && one.result   # errors of other libraries may have a result of another type
 
       return one.result.error_field(PG::PG_DIAG_SQLSTATE)
     end

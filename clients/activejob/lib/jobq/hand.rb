@@ -3,19 +3,19 @@
 require "monitor"
 
 module Jobq
-  # The jobs that a worker has in hand: claimed, and not reported yet. Threads meet here, and nowhere else. No server: what is to
-  # be done next is told to the thread that claims and to the thread that heartbeats.
+  # The jobs that a worker has in hand: claimed, but not yet reported. All data that threads share is here, under one lock. Needs
+  # no server: this class tells the claiming thread and the heartbeat thread what to do next.
   class Hand
     LAST_LOOK = 1.0      # seconds in which handlers may notice that the worker stops
-    LAST_REPORTS = 5.0   # seconds in which the last reports must arrive
+    LAST_REPORTS = 5.0   # seconds in which the last reports must be sent
     LONGEST_PAUSE = 1.0  # seconds between two tries of a report that collides
     PROGRESS_EVERY = 1.0
     NEVER = Float::INFINITY
 
     Report = Struct.new(:job, :outcome)
-    # What the thread that heartbeats does next; nothing of it: it ends.
-    #   jobs       to be heartbeated, all together
-    #   progress   jobs to be heartbeated with what is new of it
+    # The next task of the heartbeat thread. An empty beat ends the thread.
+    #   jobs       jobs whose heartbeats are due, sent together
+    #   progress   jobs whose heartbeat is sent with new progress
     Beat = Struct.new(:wake, :reports, :jobs, :progress) do
       def nothing?
         !wake && reports.empty? && jobs.empty? && progress.empty?
@@ -23,31 +23,31 @@ module Jobq
     end
 
     attr_reader :gave_up
-    attr_accessor :stand_in   # is told of jobs that are in hand no more
+    attr_accessor :stand_in   # is told about jobs that are no longer in hand
 
     def initialize(options)
       @slots, @most, @longest, @grace = options.slots, options.most_claimed, options.heartbeat_interval, options.grace
       @lock = Monitor.new
       @changed = @lock.new_cond
-      @jobs = {}          # by lease: a job may come a second time before its first handler has ended
+      @jobs = {}          # keyed by lease, because a job may come a second time before its first handler has ended
       @running = {}       # leases whose handlers have not ended
-      @completions = []   # for the thread that claims, unless it is away
+      @completions = []   # completions to send with the next claim, unless the claiming thread is away
       @reports = []
       @in_flight = {}     # leases that are being reported
-      @claiming = true    # that thread has not ended
-      @away = false       # it waits for jobs, or for a connection
+      @claiming = true    # whether the claiming thread is still running
+      @away = false       # whether the claiming thread waits for jobs or for a connection
       @must_wake = @abandoned = @gave_up = false
-      @stopped_at = @stop_at = @released_at = nil   # stop_at: the end of the grace
+      @stopped_at = @stop_at = @released_at = nil   # stop_at: end of the grace period
     end
 
     def now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    # ---- the thread that claims
+    # ---- the claiming thread
 
-    # Blocks until a slot is free, and no more reports are outstanding than there are slots. The reports to complete on the way,
-    # and the room; nil: no claim any more.
+    # Waits until a slot is free and there are no more outstanding reports than slots. Returns the reports to complete with the
+    # claim and the number of jobs to claim, or nil if nothing may be claimed any more.
     def next_claim
       @lock.synchronize do
         @away = false
@@ -65,7 +65,7 @@ module Jobq
       end
     end
 
-    # False: the worker is stopping, and the job goes back.
+    # Adds a claimed job. Returns false if the worker is stopping, so that the job is given back.
     def claimed(job)
       @lock.synchronize do
         job.beat_at = now

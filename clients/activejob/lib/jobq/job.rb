@@ -4,15 +4,15 @@ require "monitor"
 require "time"
 
 module Jobq
-  # What a handler is given: what the claim returned, and what to do with it.
+  # The job that a handler receives: the columns of the claim, and methods that work on the job.
   class Job
     NUMBERS = %w[id lease attempt max_attempts priority version].freeze
     TEXTS = %w[queue kind].freeze
     VALUES = %w[payload progress metadata].freeze
     TIMES = %w[run_at created_at].freeze
     attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every, :committing)
-    # For the worker: beat_at, progress_at; ended: what it came to, if its handler or the server has seen to that. committing: a step
-    # of its is about to lock its row until the commit.
+    # For the worker. ended: outcome, if the handler or the server has already ended the job. committing: a step is about to lock
+    # the job's row until its commit.
     attr_accessor :beat_at, :progress_at, :progress_under_way, :abandoned, :ended, :result
 
     def initialize(row, connections, heartbeat_timeout, &progressed)
@@ -28,32 +28,32 @@ module Jobq
       @stopped = @changed.new_cond
     end
 
-    # By the thread of its slot: whatever the parser says of them is its job's.
+    # Parses the job's values. Called in the slot's thread, so that an error of the parser fails only this job.
     def read
       @texts.each { |name, text| set(name, Parameters.parsed(text)) }
       self
     end
 
-    # Goes out with a heartbeat, within about a second; of several the last one. The next attempt finds it.
+    # Reports progress with the next heartbeat, within about a second; only the last value is sent. The next attempt can read it.
     def set_progress(value)
       text = Parameters.json(value)
       @changed.synchronize { @unreported = text }
       @progressed.call
     end
 
-    # Throws Cancelled, Lost or Stopping when the handler should stop.
+    # Raises Cancelled, Lost, or Stopping if the handler should stop.
     def check
       reason = cancelled
       raise STOPS.fetch(reason), reason.to_s if reason
     end
 
-    # Sleeps, and throws as check does when the handler should stop meanwhile.
+    # Sleeps. Raises the same exceptions as check if the handler should stop while it sleeps.
     def pause(seconds)
       @changed.synchronize { @stopped.wait(seconds) unless @cancelled }
       check
     end
 
-    # A connection of its own. Those of ended handlers are used again.
+    # Provides the handler with its own connection, reusing the connection of a finished handler if possible.
     def connection
       connection = @connections.take
       begin
@@ -63,34 +63,35 @@ module Jobq
       end
     end
 
-    # A transaction in which the block's SQL and the completion of the job commit together, or neither. The result of the job is
-    # the argument, or what the block assigns to job.result.
+    # Opens a transaction in which the block's SQL and the completion of the job commit together, or not at all. The result of the
+    # job is the argument, or the value that the block assigns to job.result.
     def completing(result = nil)
       @result = result
       connection do |own|
         own.transaction do
           value = yield own
           statement = completion(@result)
-          @ended = :verify   # until the commit has been answered; from before, so that no heartbeat waits for that
+          @ended = :verify   # set before the statement, so that no heartbeat waits for its row lock, until the commit is answered
           own.rows(*statement)
           value
         end.tap { @ended = :completed }
       rescue PG::Error => e
-        @ended = nil unless Connection.unanswered?(e)   # else nobody knows whether that transaction still has the job's row
+        @ended = nil unless Connection.unanswered?(e)   # without an answer, the transaction may still hold the job's row
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message
       end
     end
 
-    # The statement that completes it, with its parameters, for a transaction of the caller's. Who runs it says so before: job.ended =
-    # :verify. Whether that transaction has committed is asked when the handler has ended.
+    # Returns the statement that completes the job, and its parameters, for the caller's transaction. The caller must set
+    # job.ended to :verify before running it. When the handler has ended, the worker asks the server whether that transaction has
+    # committed.
     def completion(result = nil)
       [Statements::COMPLETE_HELD, id.to_s, lease.to_s, result.nil? ? nil : Parameters.json(result)]
     end
 
-    # Calls the block once, however often the job is tried: what it writes on the connection that it is given is committed with
-    # its result. Later attempts get the result.
+    # Calls the block once, even if the job is retried. The block's writes on the given connection commit together with its
+    # result. Later attempts return the saved result without calling the block.
     def step(name)
       connection do |own|
         saved = own.rows(Statements::STEP, id.to_s, lease.to_s, name).first
@@ -100,7 +101,7 @@ module Jobq
         own.transaction do
           value = yield own
           text = value.nil? ? nil : Parameters.json(value)
-          @beaten_at, @committing = @beat_at, true   # no heartbeat waits for the commit, which may come late
+          @beaten_at, @committing = @beat_at, true   # no heartbeat may wait for the commit, which may come late
           Parameters.parsed(own.rows(Statements::STEP_DONE, id.to_s, lease.to_s, name, text).first["result"])
         end
       rescue PG::Error => e
@@ -114,7 +115,7 @@ module Jobq
 
     # ---- for the worker
 
-    # The first reason stays, except that :lost replaces the others.
+    # Asks the handler to stop. The first reason is kept, except that :lost replaces any other.
     def stop(reason)
       @changed.synchronize do
         @cancelled = reason if @cancelled.nil? || reason == :lost
@@ -126,7 +127,7 @@ module Jobq
       !@unreported.nil?
     end
 
-    # What is to be reported, once.
+    # Returns progress that has not been reported, at most once.
     def take_progress(now)
       @changed.synchronize do
         taken, @unreported = @unreported, nil
@@ -135,7 +136,7 @@ module Jobq
       end
     end
 
-    # It has not arrived; a newer one replaces it.
+    # Keeps progress whose report failed, unless there is newer progress.
     def give_progress_back(text)
       @changed.synchronize { @unreported ||= text }
     end
@@ -146,13 +147,13 @@ module Jobq
 
     private
 
-    # What has passed the job over comes at once.
+    # Ends the commit of a step. A heartbeat that was skipped is sent now.
     def committed
       committing, @committing = @committing, false
       return unless committing
 
       @beat_at = -Float::INFINITY if @beat_at != @beaten_at
-      @progressed.call   # its progress may have waited, too
+      @progressed.call   # progress may have been delayed, too
     end
 
     def set(name, value)

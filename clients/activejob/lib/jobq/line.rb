@@ -1,24 +1,25 @@
 # frozen_string_literal: true
 
 module Jobq
-  # The connection is gone, and has been closed.
+  # The connection is broken and has been closed.
   class Broken < StandardError; end
 
-  # A connection of a worker that is opened again when it is gone.
+  # A connection of a worker that is opened again after it breaks.
   class Line
     attr_reader :pause
 
     def initialize(name, options, given, hand, log, pace)
       @name, @options, @given, @hand, @log, @pace = name, options, given, hand, log, pace
       @opened = 0
-      @pause = Pause.new   # until a statement works: a server may let us in and refuse what is asked, as a standby does
+      @pause = Pause.new   # until a statement succeeds, because a server such as a standby may accept the connection but reject
+                           # statements
     end
 
     def open
       @connection ||= connect
     end
 
-    # The rows. Broken: it may have been done, or not.
+    # Returns the rows. Raises Broken if the connection breaks; then the outcome of the statement is unknown.
     def rows(statement, *parameters)
       connection = open
       begin
@@ -36,7 +37,7 @@ module Jobq
       end
     end
 
-    # Whether there is a pooler, which invents the PID that it tells its clients.
+    # Returns whether the connection passes through a pooler, which tells its clients an invented process ID.
     def pooled?
       rows("SELECT pg_backend_pid() AS pid").first["pid"].to_i != open.raw.backend_pid
     end
@@ -60,7 +61,7 @@ module Jobq
 
     private
 
-    # Of a canceled wait, as by statement_timeout, the connection is still good.
+    # Returns whether only a wait was canceled, for example by statement_timeout, so that the connection still works.
     def canceled_wait?(statement, error)
       statement == Statements::WAIT && error.is_a?(PG::QueryCanceled)
     end
@@ -70,7 +71,7 @@ module Jobq
       @opened += 1
       @log.info("#{@options.worker_id}: connected again for #{@name}") if @opened > 1
       connection
-    rescue StandardError => e   # also of what is called for the parameters
+    rescue StandardError => e   # includes errors from the callable that returns the parameters
       raise if @opened.zero?
 
       @log.warn("#{@options.worker_id}: no connection for #{@name}, trying again: #{e.message.strip}")
@@ -85,9 +86,9 @@ module Jobq
     end
   end
 
-  # Connections of the handlers. Those used last are taken first, so that the others grow old together.
+  # Connections of the handlers. The most recently used connection is taken first, so that the rest age together.
   class Connections
-    UNSEEN = 1.0   # seconds after which one may have broken
+    UNSEEN = 1.0   # seconds of idle time after which a connection may be broken
 
     def initialize(given, name)
       @given, @name, @idle, @lock = given, name, [], Mutex.new

@@ -4,7 +4,7 @@ require "securerandom"
 require "socket"
 
 module Jobq
-  # The options of a worker, and what they may be. The names and their meaning: clients/README.md of the sources.
+  # The options of a worker and their valid values. Their meaning is described in clients/README.md of the source tree.
   class Options
     MOST = 1000
     LONGEST = 365 * 86_400
@@ -19,7 +19,7 @@ module Jobq
       "#{Socket.gethostname[0, 200]}-#{Process.pid}-#{SecureRandom.hex(4)}"
     end
 
-    # What JOBQ_QUEUE, JOBQ_SLOTS and so on say, for Worker.new(**).
+    # Returns the options in environment variables such as JOBQ_QUEUE and JOBQ_SLOTS, for Worker.new(**).
     def self.of_environment(environment = ENV)
       DEFAULTS.keys.each_with_object({}) do |name, found|
         text = environment["JOBQ_#{name.to_s.upcase}"].to_s
@@ -90,7 +90,7 @@ module Jobq
       wrong(name, "be a text of 1 to #{most} bytes") unless fits
     end
 
-    # Seconds, or a duration of ActiveSupport.
+    # Accepts seconds, or an ActiveSupport duration.
     def check_seconds(name, least)
       given = value(name)
       return if given.nil? && DEFAULTS[name].nil?

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Jobq
-  # The report of an attempt: from what its handler returned or threw. No server, no clock.
+  # The report of an attempt, derived from the value that its handler returned or the exception that it raised. Needs no server.
   #   what       :complete, :fail, :snooze, :release; :verify: the handler has completed the job in a transaction that may not have
-  #              committed, the server knows; :nothing: there is nothing to report, text says why
-  #   alone      a batch with it was refused, or collided
-  #   sent       it was sent before, and the answer is unknown
-  #   collisions so often somebody's transaction was in its way; hence not_before, by the worker's clock
-  #   conflict   the SQLSTATE if the handler's own transaction ended in 40001 or 40P01
+  #              committed, so the worker asks the server; :nothing: no report is needed, and text says why
+  #   alone      send without other reports, because a batch with it was rejected or collided
+  #   sent       sent before, but the answer is unknown
+  #   collisions number of times the report collided with another transaction; not_before: earliest time of the next try
+  #   conflict   the SQLSTATE if the handler's own transaction ended with 40001 or 40P01
   Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, :collisions, :not_before, :conflict,
                        keyword_init: true) do
     def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true)
@@ -25,7 +25,7 @@ module Jobq
       of(:fail, Parameters.text("the result is no JSON: #{e.message}"))
     end
 
-    # reason: why the handler was asked to stop, if it was.
+    # Returns the outcome for an exception. reason: why the handler was asked to stop, if it was.
     def self.of_error(error, reason, ended)
       return of(:verify, describe(error)) if ended == :verify
       return of(:nothing, ended.to_s) if ended
@@ -45,53 +45,54 @@ module Jobq
       message.empty? ? error.class.to_s : "#{error.class}: #{message}"
     end
 
-    # Empty where it cannot be had: whatever an error does when it is asked, its job must not hang.
+    # Returns the error's message, or an empty string if reading the message fails, because the job must not hang.
     def self.message_of(error)
       Parameters.text(error.message)
     rescue Exception # rubocop:disable Lint/RescueException
       ""
     end
 
-    # To be reported another time.
+    # Returns the outcome, marked for another try.
     def again(alone:, sent:)
       dup.tap { |again| again.alone, again.sent = self.alone || alone, self.sent || sent }
     end
 
-    # By itself, so that those beside it do not wait for what it collides with.
+    # Returns the outcome for another try after a collision. It is sent alone, so that other reports do not wait for the same
+    # lock.
     def collided(not_before)
       again(alone: true, sent: false).tap { |again| again.collisions, again.not_before = collisions + 1, not_before }
     end
 
-    # The failure to report in its place after the server has refused it. A failure keeps its delay.
+    # Returns the failure to report after the server has rejected this outcome. A failure keeps its delay.
     def refused(why)
       noun = { complete: "result", snooze: "snooze", release: "release" }.fetch(what, "failure")
       failed = Outcome.of(:fail, "the #{noun} was refused: #{why}", retry_in: what == :fail ? retry_in : nil, retry_again: self.retry)
       failed.again(alone: true, sent: sent)
     end
 
-    # Whether the error says that the encoding of the database lacks a character of the text (22P05, 22021).
+    # Returns whether a character of the text does not exist in the encoding of the database (22P05, 22021).
     def unstorable?(error)
       what == :fail && !text.ascii_only? && %w[22P05 22021].include?(Jobq.sqlstate(error))
     end
 
-    # The same failure with "?" in the place of each character that is not ASCII.
+    # Returns the same failure with "?" instead of each character that is not ASCII.
     def in_ascii
       dup.tap { |ascii| ascii.text = text.gsub(/[^[:ascii:]]/, "?") }
     end
 
-    # What a heartbeat answers behind a report that has arrived. gone: where the queue keeps nothing.
+    # Returns whether a heartbeat's answer confirms that an earlier report has arrived. gone: the queue keeps no finished jobs.
     def self.finished?(state)
       %w[finished gone].include?(state)
     end
   end
 
   # Jobs whose own transaction has collided with another one (SQLSTATE 40001 or 40P01). The worker gives such a job back without
-  # counting the attempt, up to MOST times in a row, so that a job that always collides ends.
+  # counting the attempt, at most MOST times in a row, so that a job that always collides ends.
   class Conflicts
     MOST = 10
     REMEMBERED = 1000
 
-    # The SQLSTATE of the error, or nil.
+    # Returns the SQLSTATE of a collision, or nil for other errors.
     def self.of(error)
       state = Jobq.sqlstate(error)
       state if %w[40001 40P01].include?(state)
@@ -101,13 +102,13 @@ module Jobq
       @times, @lock = {}, Mutex.new
     end
 
-    # The outcome to report in the place of this one.
+    # Returns the outcome to report for an attempt that had this outcome.
     def judge(job, outcome)
       @lock.synchronize do
         times = @times.delete(job.id).to_i
         return outcome unless outcome.conflict && times < MOST
 
-        @times.clear if @times.size >= REMEMBERED   # forgets jobs that other workers have completed
+        @times.clear if @times.size >= REMEMBERED   # removes entries of jobs that other workers have completed
         @times[job.id] = times + 1
       end
       Outcome.of(:release, outcome.text).tap { |release| release.conflict = outcome.conflict }

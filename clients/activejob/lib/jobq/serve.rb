@@ -1,13 +1,14 @@
 # frozen_string_literal: true
 
 module Jobq
-  # A whole process that is one worker or several.
+  # Runs a process that consists of one or more workers.
   class Serve
     SIGNALS = %w[TERM INT].freeze
-    LOOK = 1.0   # seconds between two looks: the thread that rings when a worker is over ends a moment later
+    LOOK = 1.0   # seconds between two checks, because a worker's thread ends a moment after it has signaled its end
 
-    # Works until SIGTERM or SIGINT, and ends the process: with status 0 when everything has been reported. Handlers that were
-    # given up when the grace was over do not keep it; without them it ends as any other, with what at_exit has.
+    # Works until SIGTERM or SIGINT, then ends the process, with status 0 if everything has been reported. Handlers that still run
+    # after the grace period do not keep the process alive, and then at_exit blocks do not run; otherwise the process exits
+    # normally.
     def self.call(*workers, logger: Worker.standard_logger)
       new(workers, logger).run
     end
@@ -28,7 +29,7 @@ module Jobq
 
     private
 
-    # What kept one of them from it. Those that have begun have jobs in hand by then.
+    # Starts all workers. Returns the error if one cannot start; the others may have jobs in hand by then.
     def start_all
       @begun = []
       @workers.each do |worker|
@@ -41,17 +42,17 @@ module Jobq
       e
     end
 
-    # A lock must not be taken in a signal's handler.
+    # Wakes the main thread through a pipe, because a signal handler must not take a lock.
     def ring(what)
       @writer.write_nonblock(what)
     rescue IO::WaitWritable
       nil
     end
 
-    # False: the server does not answer.
+    # Returns false if the server does not answer before the deadline.
     def wait_until_over(deadline)
       until @workers.all? { |worker| ended?(worker) }
-        # A worker that has ended with an error takes the others along.
+        # A worker that has ended with an error stops the others.
         deadline ||= stop_all(true) if @workers.any? { |worker| ended?(worker) }
         left = deadline && deadline - now
         if left && left <= 0
@@ -73,7 +74,7 @@ module Jobq
 
     def ended?(worker)
       worker.join(0)
-    rescue Exception # rubocop:disable Lint/RescueException -- whatever it has ended by
+    rescue Exception # rubocop:disable Lint/RescueException -- whatever error has ended it
       true
     end
 

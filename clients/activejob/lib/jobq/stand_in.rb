@@ -4,18 +4,18 @@ require "json"
 require "pg"
 
 module Jobq
-  # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker tells it
-  # through a pipe which jobs run and which heartbeats it has sent; the child sends heartbeats that are a quarter of an interval late. It
-  # ends when the pipe ends, so with the worker. This file is the program of the child.
+  # A child process that sends heartbeats while C code holds Ruby's lock (GVL), so that no thread of the worker runs. The worker
+  # tells it through a pipe which jobs run and which heartbeats it has sent. The child sends heartbeats that are a quarter of an
+  # interval late. The child ends when the pipe is closed, and so together with the worker. This file is the program of the child.
   class StandIn
-    LATE = 1.25         # intervals
+    LATE = 1.25         # in intervals
     IDLE = 60           # seconds after which the child closes its connection
     READY_WITHIN = 10   # seconds
-    # A transaction of the handler's may lock the row, and the heartbeats of other jobs must not wait for that.
+    # The handler's transaction may lock the row, and the heartbeats of other jobs must not wait for it.
     BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true)) " \
               "SELECT jobq_heartbeat($1::bigint, $2::bigint) FROM briefly"
 
-    # given: libpq's parameters, or something with call that returns them.
+    # given: libpq's parameters, or a callable that returns them.
     def initialize(given, defaults, log)
       reader, @pipe = IO.pipe
       @lock = Mutex.new
@@ -23,14 +23,14 @@ module Jobq
       Process.detach(spawn(RbConfig.ruby, __FILE__, in: reader, out: answer, pgroup: true))
       [reader, answer].each(&:close)
       say(JSON.generate(defaults.merge(given.respond_to?(:call) ? given.call : given)))
-      ready.wait_readable(READY_WITHIN)   # nothing is claimed before the child can heartbeat it
+      ready.wait_readable(READY_WITHIN)   # claim nothing before the child can send heartbeats
       ready.close
     rescue SystemCallError => e
       log.warn("could not start the process that sends heartbeats while C code holds Ruby's lock: #{e.message}")
       @pipe = nil
     end
 
-    # Before the handler begins.
+    # Called before the handler begins.
     def begin(job, interval)
       say("+ #{job.lease} #{job.id} #{interval} #{StandIn.now}")
     end
@@ -47,12 +47,12 @@ module Jobq
       @lock.synchronize { @pipe&.close.tap { @pipe = nil } }
     end
 
-    # The child process. It ignores signals to the process group of the worker.
+    # Runs the child process. It ignores signals that are sent to the process group of the worker.
     def self.run(input)
       %w[TERM INT].each { |name| trap(name, "IGNORE") }
       parent = Process.ppid
       settings = JSON.parse(input.gets || exit!, symbolize_names: true)
-      jobs, lock = {}, Mutex.new   # by lease: id, interval, when it was beaten
+      jobs, lock = {}, Mutex.new   # lease -> id, interval, time of the last heartbeat
       Thread.new { listen(input, jobs, lock) }
       say_ready
       connection = used_at = nil
@@ -92,17 +92,17 @@ module Jobq
       def say_ready
         $stdout.syswrite("ready\n")
       rescue SystemCallError
-        nil   # the worker has not waited so long
+        nil   # the worker has stopped waiting
       ensure
         $stdout.reopen(File::NULL)
       end
 
-      # Returns the connection if it is still good.
+      # Sends the heartbeats. Returns the connection if it still works.
       def beat(jobs, connection, settings)
         connection ||= PG.connect(settings)
         jobs.each do |lease, job|
           connection.exec_params(BRIEFLY, [job[0], lease])
-          job[2] = now - (LATE - 1) * job[1]   # again after an interval
+          job[2] = now - (LATE - 1) * job[1]   # due again after an interval
         rescue PG::LockNotAvailable
           next
         end

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Jobq
-  # The SQL of workers and steps.
+  # SQL statements of workers and steps.
   module Statements
-    # Times as seconds since 1970: what the DateStyle of the database makes of them Ruby may read as another day, or another zone.
+    # Times are returned as seconds since 1970, because Ruby may misread the day or the time zone in the database's DateStyle.
     CLAIMED = "id, lease, queue, kind, payload, attempt, max_attempts, priority, version, extract(epoch FROM run_at) AS run_at, " \
               "extract(epoch FROM created_at) AS created_at, progress, metadata, heartbeat_seconds"
     CLAIM = <<~SQL
@@ -14,7 +14,7 @@ module Jobq
                                                      $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
     SQL
     WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int)"
-    # Of each lane a thousand jobs at most are counted.
+    # Counts at most a thousand jobs of each lane.
     OTHERS = <<~SQL
       SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind) AS found
       FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
@@ -23,7 +23,8 @@ module Jobq
     WAKE = "SELECT jobq_wake($1::text)"
 
     HEARTBEAT = "SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb)"
-    # Waits not longer than so for a transaction that is open: heartbeats of others are behind it. Of the statement alone.
+    # A short lock_timeout, for this statement only: an open transaction may lock the row, and heartbeats of other jobs must not
+    # wait.
     BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"
     HEARTBEAT_BRIEFLY = "#{BRIEFLY} SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) FROM briefly"
     HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])"
@@ -40,7 +41,7 @@ module Jobq
 
     module_function
 
-    # $1 to $7 of a claim.
+    # Returns the parameters $1 to $7 of a claim.
     def claim_parameters(options, kinds, batch)
       [options.queue, options.worker_id, batch.to_s, Parameters.array(kinds), Parameters.array(options.versions),
        Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout)]

@@ -3,10 +3,10 @@
 require "logger"
 
 module Jobq
-  # Serves one queue. Handlers are threads.
-  #   handlers     { "kind" => proc of a job }, "" is the kind of jobs without one; or one that answers to keys and fetch
-  #   connection   libpq's parameters, a Hash, or something with call that returns one; without, PGHOST and the like
-  #   options      those of Options
+  # Serves one queue. Each handler runs in a thread.
+  #   handlers     { "kind" => proc that takes a job }, where the kind "" handles jobs without a kind; or an object with keys and fetch
+  #   connection   libpq's parameters as a Hash, or a callable that returns them; default: PGHOST and so on
+  #   options      the options in class Options
   class Worker
     attr_reader :options
 
@@ -21,14 +21,15 @@ module Jobq
       Logger.new($stderr, progname: "jobq")
     end
 
-    # Connects, and works in threads until stop. Signals are the caller's. when_over is called by a thread when all has ended.
+    # Connects and starts working in threads, until stop is called. Installs no signal handlers. A thread calls when_over at the
+    # end.
     def start(&when_over)
       raise "the worker has already been started" if @core
       raise OptionError, 'option "handlers" must name at least one kind' if @handlers.keys.empty?
 
       core = Core.new(@options, @handlers.keys, @given, @log, begin_job: method(:begin_job), run_job: method(:run_job),
                                                               when_over: when_over || -> {})
-      @core = core   # its threads use it at once
+      @core = core   # before start, because the threads use it at once
       begin
         core.start
       rescue StandardError
@@ -39,7 +40,7 @@ module Jobq
                 "#{@handlers.keys.sort.join(', ')}; leaves jobs of other kinds to other workers")
     end
 
-    # No claims any more; handlers have their grace. Called again: the grace is over.
+    # Stops claiming. Handlers may continue for the grace period. A second call ends the grace period.
     def stop
       @core&.stop
     end
@@ -48,7 +49,8 @@ module Jobq
       !@core.nil? && @core.hand.stopping?
     end
 
-    # Until it has stopped; whether it has. An error that ended it is thrown.
+    # Waits until the worker has stopped, at most timeout seconds. Returns whether it has stopped, and raises the error that ended
+    # it.
     def join(timeout = nil)
       return true unless @core
       return false unless @core.join(timeout)
@@ -59,19 +61,19 @@ module Jobq
       true
     end
 
-    # Everything has been reported.
+    # Returns whether everything has been reported.
     def clean?
       @core.nil? || @core.clean?
     end
 
-    # Whether some were given up when the grace was over, and still run.
+    # Returns whether handlers that were given up when the grace period ended are still running.
     def left_handlers?
       !@core.nil? && @core.hand.running?
     end
 
     private
 
-    # ---- called by the thread that claims
+    # ---- called by the claiming thread
 
     def begin_job(row)
       Job.new(row, @connections, @options.heartbeat_timeout) { @core.hand.progressed }

@@ -431,8 +431,7 @@ class Core:
                 if not self._report(job, outcome):
                     self._find_out(job, outcome)
                 break
-            except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # all but psycopg.Error come from values that cannot
-                                                                                     # be converted to parameters
+            except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # the others: a value that cannot be a parameter
                 if connect.is_again(error):
                     self._collided([(job, outcome)], error)
                     return

@@ -2,11 +2,11 @@
 
 module ActiveJob
   module QueueAdapters
-    # Enqueues on ActiveRecord's connection: a job is part of the transaction that is open there.
+    # Enqueues jobs on ActiveRecord's connection, as part of its open transaction.
     #   config.active_job.queue_adapter = :jobq
     #   config.active_job.queue_adapter = ActiveJob::QueueAdapters::JobqAdapter.new(record: "QueueRecord")   # another database
     class JobqAdapter < (const_defined?(:AbstractAdapter) ? const_get(:AbstractAdapter) : Object)
-      # A retry depends on nothing any more. A key that outlives its job would answer the retry with the job that it replaces.
+      # Options that a retry does not keep, because its dependencies are already met.
       SETTLED = %w[depends_on on_dependency_failure].freeze
       KEPT_KEY = %w[unique_key on_conflict unique_for].freeze
       attr_reader :database
@@ -20,25 +20,26 @@ module ActiveJob
         put([job])
       end
 
-      # The time is the job's scheduled_at.
+      # Enqueues a job for later. The time is taken from the job's scheduled_at.
       def enqueue_at(job, _timestamp)
         put([job])
       end
 
-      # For perform_all_later; how many there are.
+      # Enqueues the jobs of perform_all_later, and returns their number.
       def enqueue_all(jobs)
         put(jobs)
         jobs.size
       end
 
-      # The job is to commit and to roll back with the transaction.
+      # Returns false, because jobs commit and roll back together with the transaction.
       def enqueue_after_transaction_commit?
         false
       end
 
       private
 
-      # A job that enqueues itself while it is performed, as retry_on does, is replaced: both or neither.
+      # Enqueues the jobs. If a job enqueues itself while it is performed, as retry_on does, its completion and the new job commit
+      # together.
       def put(jobs)
         performance = jobs.filter_map { |job| Jobq::ActiveJob::Performance.of(job) }.first
         if performance
@@ -65,7 +66,7 @@ module ActiveJob
                         "priority" => job.priority, "run_at" => time_of(job.scheduled_at) }.compact)
       end
 
-      # Until 7.0 a number.
+      # Returns the time as text. Before ActiveJob 7.1, scheduled_at is a number.
       def time_of(at)
         at && (at.is_a?(Numeric) ? Time.at(at) : at).utc.iso8601(6)
       end

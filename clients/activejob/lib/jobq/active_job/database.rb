@@ -2,12 +2,12 @@
 
 module Jobq
   module ActiveJob
-    # ActiveRecord's own connection: what is done here is part of the transaction that is open there.
+    # ActiveRecord's own connection. Statements are part of its open transaction.
     class Database
-      # libpq's names of what a database configuration calls otherwise.
+      # libpq's names for settings that have other names in a database configuration.
       RENAMED = { username: :user, database: :dbname }.freeze
 
-      # record: the class whose connection it is, or its name.
+      # record: the class whose connection is used, or its name.
       def initialize(record)
         @record = record
       end
@@ -16,7 +16,8 @@ module Jobq
         @record.is_a?(String) ? @record.constantize : @record
       end
 
-      # Past the query cache, which would answer an enqueue with the job of an equal one; it forgets what it knows, too.
+      # Returns the rows. Bypasses the query cache, which would answer an enqueue with the ID of an earlier identical one, and
+      # clears it.
       def rows(statement, *texts)
         binds = texts.each_with_index.map do |text, index|
           ::ActiveRecord::Relation::QueryAttribute.new("$#{index + 1}", text, ::ActiveModel::Type::Value.new)
@@ -32,7 +33,7 @@ module Jobq
         rows(statement, *texts).first.values.first
       end
 
-      # Joins one that is open.
+      # Runs the block in a transaction, or in the open one.
       def transaction(&block)
         record.transaction(&block)
       end
@@ -41,12 +42,12 @@ module Jobq
         with_connection(&:transaction_open?)
       end
 
-      # After a job: threads of a worker keep no connection while they are idle.
+      # Releases the connection after a job, so that idle threads of a worker hold no connection.
       def release
         ::ActiveRecord::Base.connection_handler.clear_active_connections!
       end
 
-      # For connections of a worker.
+      # Returns the libpq parameters for the connections of a worker.
       def parameters
         known = PG::Connection.conndefaults_hash.keys
         record.connection_db_config.configuration_hash.compact.transform_keys { |key| RENAMED.fetch(key, key) }.slice(*known)

@@ -2,11 +2,11 @@
 
 module Jobq
   module ActiveJob
-    # The handlers of a Jobq::Worker: each kind is the name of a job class.
+    # The handlers of a Jobq::Worker. Each kind is the name of a job class.
     class Handlers
       attr_reader :keys
 
-      # Without kinds: all job classes that are loaded, and that this adapter enqueues.
+      # kinds: names of job classes; default: all loaded job classes that this adapter enqueues.
       def initialize(database, kinds = nil)
         @database = database
         @keys = kinds || Handlers.loaded
@@ -22,7 +22,7 @@ module Jobq
         method(:perform)
       end
 
-      # What perform returns is none of jobq's results.
+      # Performs the job. The return value of perform is not stored as a result.
       def perform(job)
         data = Handlers.job_data(job)
         Performance.new(job, data["job_id"], @database).run { ::ActiveJob::Base.execute(data) }
@@ -31,9 +31,10 @@ module Jobq
         @database.release
       end
 
-      # Returns what ActiveJob deserializes. Attempts of jobq count as executions. The payload of a job that SQL or a schedule has enqueued
-      # needs only "arguments". The class and the queue are those of the job, whatever the payload says, because roles are granted queues
-      # and workers claim kinds: a producer must not choose another class, or the queue of the retry.
+      # Returns the data that ActiveJob deserializes. Earlier attempts in jobq count as executions. The payload of a job that SQL
+      # or a schedule has enqueued needs only "arguments". The class and the queue always come from the job, not from its payload,
+      # because roles are granted queues and workers claim kinds: a producer must not choose another class, or the queue of the
+      # retry.
       def self.job_data(job)
         payload = job.payload.is_a?(Hash) ? job.payload : { "arguments" => Array(job.payload) }
         defaults = {

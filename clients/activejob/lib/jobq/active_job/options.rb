@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 module Jobq
-  # What makes ActiveJob's jobs jobq's, and back.
+  # Converts between ActiveJob's jobs and jobq's.
   module ActiveJob
-    # In every job class: parameters of jobq_enqueue. A value may be a proc, which is called on the job when it is enqueued:
+    # Lets job classes set parameters of jobq_enqueue. A value may be a proc, which is called on the job when the job is enqueued:
     #   jobq unique_key: -> { "invoice #{arguments.first.id}" }, max_attempts: 5
-    # For one job: MyJob.set(jobq: { group_key: "a" }).perform_later
-    # A retry has those of the first enqueue: they travel in the payload.
+    # For a single job: MyJob.set(jobq: { group_key: "a" }).perform_later A retry uses the parameters of the first enqueue, which
+    # are stored in the payload.
     module Options
       extend ActiveSupport::Concern
 
@@ -33,12 +33,13 @@ module Jobq
         raise ArgumentError, "unknown option #{unknown.join(', ')}; the options are #{NAMES.sort.join(', ')}"
       end
 
-      # Whether a job with its unique key was there already: provider_job_id is that job's.
+      # Returns whether a job with the unique key already existed. Then provider_job_id is the ID of the existing job.
       def jobq_duplicate?
         @jobq_duplicate == true
       end
 
-      # The Jobq::Job that is performed: check, set_progress ...; nil where there is none, as with perform_now.
+      # Returns the Jobq::Job that is being performed, with check, set_progress and so on, or nil outside a worker, as with
+      # perform_now.
       def jobq_job
         Performance.of(self)&.job
       end
@@ -67,7 +68,8 @@ module Jobq
 
       private
 
-      # wait_until must name one moment. ActiveJob takes a number or a text for seconds since 1970, and a date has no time zone.
+      # Rejects a wait_until that is ambiguous: ActiveJob takes numbers and text for seconds since 1970, and a date has no time
+      # zone.
       def check_time(at)
         return if at.nil? || at.is_a?(Time) || at.is_a?(DateTime) || at.is_a?(ActiveSupport::TimeWithZone)
 
@@ -82,7 +84,7 @@ module Jobq
         @jobq_options = nil
       end
 
-      # From 7.1 on jobs have a set, which enqueue and perform_all_later go by.
+      # Adds "set" to jobs. ActiveJob 7.1 and later use it in enqueue and perform_all_later.
       module Set
         def set(options = {})
           take_jobq_options(options)

@@ -2,12 +2,12 @@
 
 module Jobq
   module ActiveJob
-    # A job of jobq while ActiveJob performs it, in this thread: what completes it in a transaction of ActiveRecord's.
+    # A job that ActiveJob is performing in this thread. Completes the job in a transaction of ActiveRecord.
     class Performance
       KEY = :jobq_performance
       attr_reader :job
 
-      # nil, or that of this job: jobs that it performs in passing are none.
+      # Returns the performance of this job, or nil, for example for another job that runs inside it with perform_now.
       def self.of(active_job)
         current = Thread.current.thread_variable_get(KEY)
         current if current&.performs?(active_job)
@@ -29,8 +29,8 @@ module Jobq
         active_job.job_id == @active_job_id
       end
 
-      # A transaction in which the block and the completion commit together, or neither. complete_first: what the block enqueues
-      # may need the unique key of this job.
+      # Commits the block together with the completion of the job, or neither. complete_first: completes the job before the block,
+      # because the block may enqueue a job with the same unique key.
       def completing(complete_first: false)
         within = @database.transaction_open?
         done = false
@@ -49,15 +49,16 @@ module Jobq
 
       private
 
-      # Unless it is already, by a retry_job in the same transaction or before.
+      # Completes the job, unless it is already completed, for example by a retry_job in the same transaction.
       def complete
         before = @job.ended
         return if before && finished?
 
-        @job.ended = :verify   # until the commit has been answered; from before, so that no heartbeat waits for that
+        @job.ended = :verify   # set before the statement, so that no heartbeat waits for its row lock, until the commit is
+                               # answered
         @database.rows(*@job.completion)
       rescue ::ActiveRecord::ActiveRecordError => e
-        @job.ended = before unless Connection.unanswered?(e)   # else nobody knows whether that transaction still has the job's row
+        @job.ended = before unless Connection.unanswered?(e)   # without an answer, the transaction may still hold the job's row
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message

@@ -2,8 +2,8 @@
 
 module Jobq
   module ActiveJob
-    # For a job class: perform and the completion of the job are one transaction of ActiveRecord's. What it writes there is
-    # written exactly once. An error rolls it back before retry_on, discard_on and rescue_from see it.
+    # For job classes: runs perform and completes the job in one ActiveRecord transaction, so that writes in it happen exactly
+    # once. An error rolls the transaction back before retry_on, discard_on, and rescue_from see the error.
     module Transactional
       extend ActiveSupport::Concern
 
