@@ -27,17 +27,19 @@ except ImportError as error:
 WORKER_ID = f"forward-{socket.gethostname()}-{os.getpid()}"
 KEEP = os.environ.get("JOBQ_KEEP", "1 day")
 BATCH = 500
-# Seconds for which the jobs of a batch are tried one by one, where each may take some: their leases, of a minute, outlast that.
+# Maximum number of seconds in which the jobs of a batch are tried one by one, less than their leases of a minute.
 PATIENCE = 15
-# What another try may mend: connections, conflicts, resources, a server that starts, stops or is a standby.
+# SQLSTATE classes of errors that another try may fix: connections, conflicts, resources, a server that starts, stops, or is a
+# standby.
 PASSING = ("08", "40", "53", "57", "58", "25006")
 
-# Whatever they require.
+# Claims jobs with any required capabilities.
 CLAIM = """SELECT id, lease FROM jobq_claim(%s, %s, %s,
     capabilities => ARRAY(SELECT DISTINCT unnest(l.requires) FROM jobq.lane_directory l WHERE l.queue = %s))"""
 
-# Before it is sent a job gets a note of when that was first: what the target remembers is counted from there. Who must not be sent
-# again: sent for the first time longer ago than the target is sure to keep the key, with a tenth for clocks that differ.
+# Notes in each job when it was first sent, before it is sent, because the target keeps the unique key for a limited time. A job
+# must not be sent again if it was first sent longer ago than the target surely keeps the key, with a tenth as reserve for clocks
+# that differ.
 NOTE = """SELECT count(*) FROM jobq.jobs j,
     jobq_heartbeat(j.id, j.lease, jsonb_build_object('first_sent', clock_timestamp()))
     WHERE j.id = ANY (%(ids)s) AND j.lease = ANY (%(leases)s) AND NOT coalesce(j.progress ? 'first_sent', false)"""
@@ -69,17 +71,17 @@ class Forwarder:
     def connect(self):
         if self.here is None or self.here.closed:
             self.here = psycopg.connect(autocommit=True, client_encoding="utf8")
-            self.here.execute("SET jobq.async_heartbeats = off")    # the note is there before anything is sent
+            self.here.execute("SET jobq.async_heartbeats = off")    # so that the note is durable before anything is sent
         if self.there is None or self.there.closed:
             self.there = psycopg.connect(self.target, autocommit=True, client_encoding="utf8", connect_timeout=5)
 
     def send(self, jobs):
-        """The ids there, in the order of the jobs."""
+        """Enqueues the jobs in the target, and returns their IDs there in the same order."""
         specs = ", ".join(spec for *_, spec in jobs)
         return [row[0] for row in self.there.execute("SELECT job_id FROM jobq_enqueue_jobs(%s)", (f"[{specs}]",))]
 
     def forward(self):
-        """A batch. Returns how many jobs there were."""
+        """Forwards a batch, and returns the number of jobs."""
         claimed = self.here.execute(CLAIM, (self.queue, WORKER_ID, BATCH, self.queue)).fetchall()
         if not claimed:
             return 0
@@ -92,8 +94,8 @@ class Forwarder:
         return len(claimed)
 
     def deliver(self, jobs):
-        """All at once; when that does not work each by itself, so that none has to suffer for another. What is left when that takes too long
-        comes again, before those that have just failed."""
+        """Sends all jobs together. If that fails, sends each alone, so that an error affects only its own job. If that takes too
+        long, releases the rest, which are claimed again before the jobs that have just failed."""
         try:
             self.complete(jobs, self.send(jobs) if jobs else [])
             return
@@ -114,7 +116,8 @@ class Forwarder:
                     raise
                 state = error.sqlstate or "08"
                 if self.there.closed or state.startswith(PASSING):
-                    # No attempt is used up. What a shard of a cluster has kept us waiting for makes room for the others.
+                    # The attempt is not counted. A shard that did not answer has delayed the batch, so its jobs wait longer than
+                    # others.
                     delay = "30 s" if state.startswith("08") and not self.there.closed else "1 s"
                     self.here.execute("SELECT jobq_snooze(%s, %s, %s)", (row[0], delay, row[1]))
                 else:
@@ -128,11 +131,11 @@ class Forwarder:
         say(f"job {job}: {message}")
         try:
             self.here.execute("SELECT jobq_fail(%s, %s, %s)", (job, lease, message))
-        except psycopg.errors.UntranslatableCharacter:   # the encoding of the database here lacks a character
+        except psycopg.errors.UntranslatableCharacter:   # a character does not exist in the encoding of this database
             self.here.execute("SELECT jobq_fail(%s, %s, %s)", (job, lease, message.encode("ascii", "replace").decode()))
 
     def give_up(self, job, lease, message):
-        """For good. Whoever retries it has looked there: so the note goes, with the failure."""
+        """Fails the job permanently, and removes the note, because an operator who retries the job has checked the target."""
         say(f"job {job}: {message}")
         self.here.execute("SELECT jobq_heartbeat(%s, %s, '{}'), jobq_fail(%s, %s, %s, retry => false)", (job, lease, job, lease, message))
 
@@ -143,7 +146,7 @@ class Forwarder:
                 self.connect()
                 if self.forward() == 0:
                     self.here.execute("CALL jobq_wait(%s, '1 s')", (self.queue,))
-            except psycopg.errors.QueryCanceled as error:   # of a wait: as any wait ends
+            except psycopg.errors.QueryCanceled as error:   # canceled by statement_timeout: treated as the end of the wait
                 say(f"the server ended a statement (see the setting statement_timeout): {error}")
             except psycopg.OperationalError as error:
                 say(f"trying again: {error}")

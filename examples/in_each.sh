@@ -1,13 +1,13 @@
 #!/bin/bash
-# Runs statements in each database of a server that has jobq, with the server and the role of the environment, as psql does:
+# Runs statements in each database of a server that has jobq. Connects with the environment variables that psql uses:
 #
 #   in_each.sh 'ALTER EXTENSION jobq UPDATE'
 #
-# Prints for each database its name and the answer of psql. If the statements fail in one database, they change nothing there, the other
-# databases still run them, and the exit status is 1. Databases that allow no connections are left out.
+# For each database, prints its name and the output of psql. If the statements fail in a database, they change nothing there, the
+# other databases still run them, and the exit status is 1. Databases that allow no connections are skipped.
 #
-# The owner of a database can set its search_path and put functions and operators of its own there, which a superuser must not run. So
-# the script searches pg_catalog, which is always first, the schema of the extension, and pg_temp.
+# The owner of a database can set its search_path and put functions and operators of its own there, which a superuser must not
+# run. So the script sets search_path to pg_catalog, which is always first, the schema of the extension, and pg_temp.
 set -uo pipefail
 
 [ $# -eq 1 ] || { echo "usage: in_each.sh STATEMENTS" >&2; exit 2; }

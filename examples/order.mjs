@@ -1,22 +1,22 @@
 #!/usr/bin/env node
-// The order of order.py in Node: charge, ship, wait for the carrier, and refund when it does not deliver in time. Its tables and
-// what it promises are there.
+// The order of order.py in Node: charge, ship, wait for the carrier, and refund if the carrier does not deliver in time. See
+// order.py for its tables and its guarantees.
 //
 //     node order.mjs [QUEUE]          connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
 //
-// Wants node-postgres: npm install pg.
+// Needs node-postgres: npm install pg.
 import os from 'node:os';
 import process from 'node:process';
 import { pathToFileURL } from 'node:url';
 import { createRequire } from 'node:module';
 
 const pg = createRequire(import.meta.url)('pg');
-const collided = ['40001', '40P01'];    // its transaction, with one that is not at fault either
+const collided = ['40001', '40P01'];    // collided with another transaction, without a fault of the handler
 const mostCollisions = 10;
 const collisions = new Map();
 const workerId = `${os.hostname()}-${process.pid}`;
 
-// This worker is done with the job: it waits, was cancelled, or is another worker's by now.
+// Thrown when this worker is done with the job: it waits, was canceled, or belongs to another worker.
 class Stop extends Error {}
 
 class Workflow {
@@ -25,7 +25,7 @@ class Workflow {
     this.held = [job.id, job.lease];
   }
 
-  // effect(client) writes, and returns the result: once, however often the job is claimed.
+  // Runs effect(client), which writes and returns the result, once, even if the job is claimed again.
   async step(name, effect) {
     const { client, held } = this;
     const { rows: [asked] } = await client.query('SELECT * FROM jobq_step($1, $2, $3)', [...held, name]);
@@ -34,7 +34,7 @@ class Workflow {
     await client.query('BEGIN');
     try {
       const result = await effect(client);
-      // The last statement of the transaction. A lost lease is an error, which rolls back what effect() has written.
+      // The last statement of the transaction. If the lease is lost, it fails, and the writes of effect() are rolled back.
       await client.query('SELECT jobq_step_done($1, $2, $3, $4)', [...held, name, result]);
       await client.query('COMMIT');
       return result;
@@ -44,7 +44,7 @@ class Workflow {
     }
   }
 
-  // { state: ready or timeout, payload }; throws Stop while there is neither.
+  // Returns { state: ready or timeout, payload }, or throws Stop while neither has happened.
   async wait(event, timeout) {
     const { rows: [answer] } = await this.client.query('SELECT * FROM jobq_await($1, $2, $3, $4)', [...this.held, event, timeout]);
     if (!['ready', 'timeout'].includes(answer.state)) throw new Stop(answer.state);
@@ -74,12 +74,12 @@ async function fail(client, { id, lease }, message) {
   try {
     await client.query('SELECT jobq_fail($1, $2, $3)', [id, lease, message]);
   } catch (error) {
-    if (error.code !== '22P05') throw error;   // the encoding of the database lacks a character
+    if (error.code !== '22P05') throw error;   // a character does not exist in the encoding of the database
     await client.query('SELECT jobq_fail($1, $2, $3)', [id, lease, message.replace(/[^\x20-\x7e\n]/gu, '?')]);
   }
 }
 
-// False: there is no job.
+// Returns false if there is no job.
 export async function serveOne(client, queue, patience = '3 days') {
   const { rows: [job] } = await client.query('SELECT * FROM jobq_claim($1, $2)', [queue, workerId]);
   if (!job) return false;
@@ -91,7 +91,7 @@ export async function serveOne(client, queue, patience = '3 days') {
       outcome = error.message;
       if (outcome.startsWith('cancel')) await client.query('SELECT jobq_release($1, $2)', [job.id, job.lease]);
     } else {
-      // Of whatever kind: one bad order must not end the worker. One whose connection is gone ends here.
+      // Any error fails only this order. If the connection is broken, the error ends the worker.
       const count = collisions.get(job.id) ?? 0;
       if (collided.includes(error.code) && count < mostCollisions) {
         outcome = 'collided';
@@ -115,7 +115,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
   for (;;) {
     if (await serveOne(client, queue)) continue;
     await client.query("CALL jobq_wait($1, '2 s', worker_id => $2)", [queue, workerId]).catch((error) => {
-      if (error.code !== '57014') throw error;   // by statement_timeout: as any wait ends
+      if (error.code !== '57014') throw error;   // canceled by statement_timeout: treated as the end of the wait
       console.error(`a wait was ended by the server (see the setting statement_timeout): ${error.message}`);
     });
   }

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""An order as a job of several steps: charge, ship, wait for the carrier, and refund when it does not deliver in time.
+"""An order as a job of several steps: charge, ship, wait for the carrier, and refund if the carrier does not deliver in time.
 
     python3 order.py [QUEUE]          connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
 
-Wants psycopg 3. Its tables:
+Needs psycopg 3. Its tables:
 
     CREATE TABLE charges (order_id bigint NOT NULL, cents int NOT NULL);
     CREATE TABLE shipments (order_id bigint NOT NULL);
     CREATE TABLE refunds (order_id bigint NOT NULL, cents int NOT NULL);
 
-An order: SELECT jobq_enqueue('orders', '{"order": 1, "cents": 1299}'). It has been delivered: SELECT jobq_signal_job(ID, 'delivered').
+Place an order with SELECT jobq_enqueue('orders', '{"order": 1, "cents": 1299}'). Report its delivery with SELECT
+jobq_signal_job(ID, 'delivered').
 
-Kill it whenever you like: each step is saved in the transaction of what it writes, and the next worker goes on behind the last one.
-What a step does outside of this database, a call to a bank, may happen twice: give it a key, such as "order 1 charge".
+You may kill the worker at any time: each step is saved in the transaction that contains its writes, and the next worker continues
+after the last saved step. An effect outside of this database, such as a call to a bank, may happen twice: give the call an
+idempotency key, such as "order 1 charge".
 """
 import collections
 import os
@@ -35,17 +37,17 @@ COLLISIONS = collections.Counter()
 
 
 class Stop(Exception):
-    """This worker is done with the job: it waits, was cancelled, or is another worker's by now."""
+    """Raised when this worker is done with the job: it waits, was canceled, or belongs to another worker."""
 
 
 class Workflow:
-    """A job that is held, step by step."""
+    """A claimed job that runs step by step."""
 
     def __init__(self, conn, job):
         self.conn, self.id, self.lease = conn, job["id"], job["lease"]
 
     def step(self, name, effect):
-        """effect(conn) writes, and returns the result: once, however often the job is claimed."""
+        """Runs effect(conn), which writes and returns the result, once, even if the job is claimed again."""
         state, result = self.conn.execute("SELECT * FROM jobq_step(%s, %s, %s)", (self.id, self.lease, name)).fetchone()
         if state == "done":
             return result
@@ -53,12 +55,12 @@ class Workflow:
             raise Stop(state)
         with self.conn.transaction():
             result = effect(self.conn)
-            # The last statement of the transaction. A lost lease is an error, which rolls back what effect() has written.
+            # The last statement of the transaction. If the lease is lost, it fails, and the writes of effect() are rolled back.
             self.conn.execute("SELECT jobq_step_done(%s, %s, %s, %s)", (self.id, self.lease, name, Jsonb(result)))
         return result
 
     def wait(self, event, timeout):
-        """(ready or timeout, what came with the signal); raises Stop while there is neither."""
+        """Returns (ready or timeout, payload of the signal), or raises Stop while neither has happened."""
         state, payload = self.conn.execute("SELECT * FROM jobq_await(%s, %s, %s, %s)",
                                            (self.id, self.lease, event, timeout)).fetchone()
         if state not in ("ready", "timeout"):
@@ -93,12 +95,12 @@ def fail(conn, workflow, message):
     message = message.encode("utf-8", "replace").decode().replace("\0", "?")
     try:
         conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, message))
-    except psycopg.errors.UntranslatableCharacter:   # the encoding of the database lacks a character
+    except psycopg.errors.UntranslatableCharacter:   # a character does not exist in the encoding of the database
         conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, message.encode("ascii", "replace").decode()))
 
 
 def serve_one(conn, queue, patience=PATIENCE):
-    """False: there is no job."""
+    """Returns False if there is no job."""
     with conn.cursor(row_factory=dict_row) as cursor:
         job = cursor.execute("SELECT id, lease, payload FROM jobq_claim(%s, %s)", (queue, WORKER_ID)).fetchone()
     if job is None:
@@ -110,7 +112,7 @@ def serve_one(conn, queue, patience=PATIENCE):
         outcome = str(stop)
         if outcome in ("cancel", "cancelled"):
             conn.execute("SELECT jobq_release(%s, %s)", (workflow.id, workflow.lease))
-    except Exception as error:  # of whatever kind: one bad order must not end the worker
+    except Exception as error:  # any error fails only this order, not the worker
         if conn.closed:
             raise
         state = getattr(error, "sqlstate", None)
@@ -135,7 +137,7 @@ def main():
                 continue
             try:
                 conn.execute("CALL jobq_wait(%s, '2 s', worker_id => %s)", (queue, WORKER_ID))
-            except psycopg.errors.QueryCanceled as error:   # by statement_timeout: as any wait ends
+            except psycopg.errors.QueryCanceled as error:   # canceled by statement_timeout: treated as the end of the wait
                 print(f"a wait was ended by the server (see the setting statement_timeout): {error}", file=sys.stderr)
 
 

@@ -1,10 +1,11 @@
--- jobq top: the queues of a database in a terminal, the busiest first, every two seconds until Ctrl-C.
+-- jobq top: shows the queues of a database in a terminal, the busiest first, every two seconds until Ctrl-C.
 --
 --   psql -X -f examples/top.sql
 --   psql -X -v every=10 -v rows=40 -f examples/top.sql
 --   psql -X -v once=1 -f examples/top.sql
 --
--- An operator or a monitor may run it (jobq_grant). It costs the same however many jobs are kept, if jobq is preloaded.
+-- Needs the rights of an operator or a monitor (jobq_grant). If jobq is preloaded, the cost does not depend on the number of kept
+-- jobs.
 \set QUIET 1
 \if :{?rows} \else \set rows 20 \endif
 \if :{?every} \else \set every 2 \endif

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A jobq worker in Python, with psycopg 3. Run it as often as you like, on as many machines as you like.
+"""A jobq worker in Python that uses psycopg 3. You can run any number of copies, on any number of machines.
 
     python3 worker.py [QUEUE]         connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
 
-Wants psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary]".
+Needs psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary]".
 
-It claims one job at a time, heartbeats from a thread while the job runs, stops when the job is cancelled or its lease
-is lost, and completes the job in the transaction that stores its effect: exactly once in this database. SIGTERM and
-SIGINT end it after the job in hand, at once when it waits for one. Replace KINDS by your own work: it claims jobs of these
-kinds only, leaves others, those without a kind among them, to other workers, and says so when it finds some. The kind '' is that of
-jobs without a kind.
+The worker claims one job at a time, and sends heartbeats from a thread while the job runs. It stops the job if the job is
+canceled or its lease is lost. It completes the job in the transaction that stores the job's effect, so the effect happens exactly
+once in this database. After SIGTERM or SIGINT it finishes the current job and exits; while it waits for a job, it exits at once.
+Replace KINDS with your own work. The worker claims only jobs of these kinds, leaves other jobs to other workers, and logs when it
+finds some. The kind '' stands for jobs without a kind.
 
-Work that does not release the GIL, such as a regular expression that backtracks, stops the thread that heartbeats: run such work in a
+Work that does not release the GIL, such as a regular expression that backtracks, stops the heartbeat thread. Run such work in a
 process of its own, or use the library in clients/python.
 """
 import collections
@@ -37,14 +37,14 @@ MOST_COLLISIONS = 10
 
 
 class Cancelled(Exception):
-    """Somebody asked to cancel the job."""
+    """Cancellation of the job was requested."""
 
 
 class Lost(Exception):
-    """The lease is gone: another worker may have the job by now."""
+    """The lease is lost. Another worker may be running the job."""
 
 
-# ---- the work: what takes long runs outside a transaction, what is stored runs in the one that completes the job
+# ---- the work: slow parts run outside a transaction, and the result is stored in the transaction that completes the job
 
 def hash_text(job):
     time.sleep(job.payload.get("seconds", 0))
@@ -58,8 +58,8 @@ def store_hash(conn, job, digest):
 def count_slowly(job):
     for step in range(1, job.payload["steps"] + 1):
         time.sleep(1)
-        job.progress = {"step": step}  # goes out with the next heartbeat
-        job.check()                    # raises when the job was cancelled or lost
+        job.progress = {"step": step}  # sent with the next heartbeat
+        job.check()                    # raises if the job was canceled or lost
     return step
 
 
@@ -69,15 +69,15 @@ KINDS = {"hash": (hash_text, store_hash), "count": (count_slowly, None)}
 # ---- the worker
 
 class Pace:
-    """Whether the worker waits in the server or polls. Behind a pooler that has fewer connections than there are workers, waits take the
-    connections from heartbeats. Answers that take longer than a second show that; then the worker polls for a minute or two."""
+    """Decides whether the worker waits in the server or polls. If a pooler has fewer connections than there are workers, waits
+    occupy the connections that heartbeats need. Then answers take longer than a second, and the worker polls for a minute or two."""
 
     def __init__(self):
         self.pooled = self.warned = False
         self.polls_until = 0.0
 
     def look(self, conn):
-        """A pooler tells the client another process ID than that of the server's process."""
+        """Detects a pooler, which tells the client a process ID other than the server's."""
         self.pooled = conn.execute("SELECT pg_backend_pid()").fetchone()[0] != conn.info.backend_pid
 
     def ask(self, cursor, statement, parameters):
@@ -116,7 +116,7 @@ class Job:
 
 
 def heartbeat(job):
-    """Runs in a thread, with a connection of its own, until the job is done or its lease is lost."""
+    """Sends heartbeats in a thread with its own connection, until the job is done or its lease is lost."""
     conn = None
     while not job.done.wait(job.heartbeat_seconds):
         try:
@@ -142,7 +142,7 @@ def run(conn, job):
         with conn.transaction():
             if store is not None:
                 store(conn, job, result)
-            # must_hold: an error when the lease is lost, which rolls back what store() wrote
+            # must_hold raises an error if the lease is lost, which rolls back the writes of store()
             conn.execute("SELECT jobq_complete(%s, %s, %s, must_hold => true)", (job.id, job.lease, Jsonb(result)))
         COLLISIONS.pop(job.id, None)
         return "completed"
@@ -157,7 +157,7 @@ def run(conn, job):
         if getattr(error, "sqlstate", None) == "JQ001":
             return "lost"
         if getattr(error, "sqlstate", None) in COLLIDED and COLLISIONS[job.id] < MOST_COLLISIONS:
-            COLLISIONS[job.id] += 1   # with a transaction that is not at fault either: the attempt is not counted
+            COLLISIONS[job.id] += 1   # a collision without a fault of the handler: the attempt is not counted
             return "collided" if conn.execute("SELECT jobq_release(%s, %s)", (job.id, job.lease)).fetchone()[0] else "lost"
         return fail(conn, job, f"{type(error).__name__}: {error}")
     finally:
@@ -170,14 +170,14 @@ def fail(conn, job, message):
     message = message.encode("utf-8", "replace").decode().replace("\0", "?")
     try:
         status = conn.execute("SELECT jobq_fail(%s, %s, %s)", (job.id, job.lease, message)).fetchone()[0]
-    except psycopg.errors.UntranslatableCharacter:   # the encoding of the database lacks a character
+    except psycopg.errors.UntranslatableCharacter:   # a character does not exist in the encoding of the database
         message = message.encode("ascii", "replace").decode()
         status = conn.execute("SELECT jobq_fail(%s, %s, %s)", (job.id, job.lease, message)).fetchone()[0]
     return status or "lost"
 
 
 def wake(stop):
-    """Runs in a thread: once the worker shall stop, ends its wait in the server, also one that is only about to begin."""
+    """Runs in a thread. When the worker should stop, ends its wait in the server, even a wait that is just about to begin."""
     stop.wait()
     while True:
         try:
@@ -191,18 +191,18 @@ def wake(stop):
 
 
 def longest_wait(conn):
-    """Long where it can be ended, and where no other worker needs the connection."""
+    """Returns the longest wait: long if it can be ended early and no other worker needs the connection."""
     if PACE.pooled:
         return "2 s"
     try:
-        conn.execute("SELECT jobq_wake(%s)", (WORKER_ID,))  # nobody waits yet: the first wait ends at once
+        conn.execute("SELECT jobq_wake(%s)", (WORKER_ID,))  # no wait is running yet, so this ends the first wait at once
         return "1 min"
     except psycopg.errors.ObjectNotInPrerequisiteState:
         return "2 s"
 
 
 def others(conn, queue):
-    """Kinds of waiting jobs that this worker does not claim, where its role may read the table."""
+    """Returns the kinds of waiting jobs that this worker does not claim, if its role may read the table."""
     try:
         rows = conn.execute("""SELECT kind, count(*) FROM (SELECT kind FROM jobq.jobs WHERE _ready AND queue = %s
                                AND kind <> ALL (%s) LIMIT 10000) j GROUP BY kind ORDER BY kind""",
@@ -233,8 +233,8 @@ def serve(conn, queue, stop):
     wait, left, pause = longest_wait(conn), "", 0.05
     while not stop.is_set():
         with conn.cursor(row_factory=dict_row) as cursor:
-            # autocommit: the claim is committed before the work begins. What is not needed is not asked for: psycopg reads
-            # times in the DateStyle ISO only, and of the years 1 to 9999.
+            # autocommit, so the claim is committed before the work begins. Only needed columns are selected, because psycopg
+            # cannot read times in a DateStyle other than ISO, or outside the years 1 to 9999.
             row = PACE.ask(cursor, "SELECT id, lease, kind, payload, attempt, heartbeat_seconds FROM jobq_claim(%s, %s, kinds => %s)",
                            (queue, WORKER_ID, list(KINDS)))
         if row is None:
@@ -246,9 +246,9 @@ def serve(conn, queue, stop):
                 pause = min(2 * pause, 1)
                 continue
             try:
-                # Sleeps in the server until there may be a job, or wake() ends it.
+                # Waits in the server until there may be a job, or wake() ends the wait.
                 conn.execute("CALL jobq_wait(%s, %s, %s, worker_id => %s)", (queue, wait, list(KINDS), WORKER_ID))
-            except psycopg.errors.QueryCanceled as error:   # by statement_timeout: as any wait ends
+            except psycopg.errors.QueryCanceled as error:   # canceled by statement_timeout: treated as the end of the wait
                 print(f"a wait was ended by the server (see the setting statement_timeout): {error}", file=sys.stderr)
             continue
         pause = 0.05

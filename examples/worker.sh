@@ -1,15 +1,15 @@
 #!/bin/bash
-# A jobq worker in shell: runs a command for each job of a queue, the payload on its standard input.
-# usage: worker.sh QUEUE COMMAND [ARGUMENT...]      connects by PGHOST, PGPORT, PGUSER, PGDATABASE
+# A jobq worker in shell that runs a command for each job of a queue, with the payload on its standard input.
+# usage: worker.sh QUEUE COMMAND [ARGUMENT...]      connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
 #
-# Exit status 0 completes the job, what the command printed is the result; any other fails it, and it is retried.
-# A cancelled job and one whose lease is lost have their command killed. SIGTERM ends it after the job in hand, at once
-# when it waits for one.
+# Exit status 0 completes the job, with the output of the command as the result. Any other status fails the job, and it is
+# retried. The worker kills the command of a job that is canceled or whose lease is lost. After SIGTERM the worker finishes the
+# current job and exits; while it waits for a job, it exits at once.
 set -u
 queue=$1
 shift
 worker=$(hostname)-$$
-files=$(mktemp -d) || exit 1   # only our user may enter it
+files=$(mktemp -d) || exit 1   # accessible to our user only
 trap 'rm -rf "$files"' EXIT
 stop=
 waiting=
@@ -26,11 +26,11 @@ sql() (  # sql TEXT name=value...
     exec psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 <<<"$text"
 )
 
-# What the server takes as a text: valid UTF-8 without NUL, also where a character was cut.
+# Converts its input to text that the server accepts: valid UTF-8 without NUL, even if a character was cut off.
 text() { iconv -f UTF-8 -t UTF-8 -c 2>/dev/null | tr -d '\000'; }
 
-# In the background, while the command runs. $$ is the worker: when that was killed, nobody will report on the job,
-# so the heartbeats end, and the command with them.
+# Sends heartbeats in the background while the command runs. $$ is the worker. If the worker was killed, no process can report on
+# the job, so the heartbeats end and the command is killed.
 heartbeat() {  # job lease seconds pid-of-command
     local answer
     while sleep "$3"; do
@@ -44,7 +44,7 @@ heartbeat() {  # job lease seconds pid-of-command
     done
 }
 
-run() {  # job lease seconds payload; the command gets a process group of its own
+run() {  # job lease seconds payload; runs the command in a process group of its own
     local job=$1 lease=$2 status command beats
     : >"$files/state"
     set -m
@@ -53,7 +53,7 @@ run() {  # job lease seconds payload; the command gets a process group of its ow
     heartbeat "$job" "$lease" "$3" "$command" &
     beats=$!
     set +m
-    # A signal for us interrupts the wait, and the command goes on.
+    # A signal to the worker interrupts "wait", but the command continues.
     while kill -0 "$command" 2>/dev/null; do wait "$command"; done
     wait "$command"
     status=$?
@@ -67,13 +67,13 @@ run() {  # job lease seconds payload; the command gets a process group of its ow
         echo "job $job: completed: $(sql "SELECT jobq_complete(:job, :lease, to_jsonb(:'out'::text))" \
             job="$job" lease="$lease" out="$(head -c 10000 "$files/output" | text)")"
     else
-        # After a cancellation this makes it cancelled, else it is retried or failed.
+        # If the job was canceled, this makes it canceled; otherwise the job is retried or has failed.
         echo "job $job: $(sql "SELECT jobq_fail(:job, :lease, :'error')" \
             job="$job" lease="$lease" error="exit status $status: $(tail -c 1000 "$files/errors" | text)")"
     fi
 }
 
-# Sleeps in the server until there may be a job, in a psql of its own: a signal interrupts our wait for that.
+# Waits in the server until there may be a job, in a separate psql, so that a signal can interrupt the worker's wait for psql.
 await_job() {
     sql "CALL jobq_wait(:'queue', '1 min', worker_id => :'worker')" queue="$queue" worker="$worker" >/dev/null &
     waiting=$!
@@ -81,7 +81,7 @@ await_job() {
     waiting=
 }
 
-# jobq_wake ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
+# jobq_wake ends the wait, even a wait that is just about to begin. If jobq is not preloaded, the wait is abandoned.
 end() {
     stop=1
     sql "SELECT jobq_wake(:'worker')" worker="$worker" >/dev/null 2>&1 || { [ -z "$waiting" ] || kill "$waiting" 2>/dev/null; }

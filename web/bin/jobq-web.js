@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The dashboard: reads its options, serves until SIGTERM or SIGINT.
+// Starts the dashboard: reads the options, and serves until SIGTERM or SIGINT.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serve } from '@hono/node-server';
 import { createApp } from '../lib/app.js';
@@ -22,7 +22,7 @@ if (options.help) {
 
 const database = new Database(options);
 const sampler = new Sampler(database, options);
-// The first page has numbers, unless reading them takes longer than a query of a page may.
+// Wait for the first sample, so that the first page has numbers, but not longer than a page's query may take.
 await Promise.race([sampler.start(), sleep(options.statementTimeout)]);
 const { fetch, listening } = createApp({ database, sampler, options });
 const server = serve({ fetch, hostname: options.host, port: options.port }, (address) => {

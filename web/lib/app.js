@@ -1,5 +1,5 @@
-// The routes: a page is a function of what was asked and of one read-only transaction; a change is a POST that ends with a
-// redirect to the page it came from.
+// The routes. A page is a function of the request and of one read-only transaction. A change is a POST that ends with a redirect
+// to the page from which it came.
 import { readFile } from 'node:fs/promises';
 import { Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
@@ -19,21 +19,21 @@ import { workersPage } from './pages/workers.js';
 import { Sessions, checkHost, setHeaders } from './security.js';
 import { View } from './view.js';
 
-// path, page, the entry of the navigation that it belongs to
+// path, page, navigation entry
 const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
   ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'],
   ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
 const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };
 const MOST_POSTED = 256 * 1024;
 
-// The names under which browsers reach it: those it was told, and where it listens itself.
+// Returns the origins under which browsers may reach the dashboard: the configured origins, and the address on which it listens.
 function ownOrigins(options, port) {
   const origins = new Set(options.origins);
   if (options.local) for (const name of ['127.0.0.1', 'localhost', '[::1]']) origins.add(`http://${name}:${port}`);
   return origins;
 }
 
-// Back to a page of ours, never to another site.
+// Returns an address of the dashboard to go back to, never of another site.
 function localAddress(options, back) {
   const fallback = `${options.basePath}/`;
   if (typeof back !== 'string' || !back.startsWith(fallback) || /^\/[/\\]/.test(back) || /[\0-\x1f\\]/.test(back)) return fallback;
@@ -72,7 +72,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
     });
   }
   app.get('/job', (c) => c.redirect(`${options.basePath}/job/${encodeURIComponent(c.req.query('id') ?? '')}`, 303));
-  // For whoever watches the process: whether it reaches the database.
+  // For monitoring: tests whether the database can be reached.
   app.get('/health', async (c) => {
     await database.read((query) => query('SELECT 1'));
     return c.text('ok\n');
@@ -86,11 +86,11 @@ export function createApp({ database, sampler, options, log = console.log }) {
     });
   }
 
-  // `said` is missing if the change was refused before its form was trusted.
+  // Logs a change. `said` is missing if the change was rejected before its form was trusted.
   const logChange = (c, outcome) => log(JSON.stringify({ at: new Date().toISOString(), change: c.req.path.slice(options.basePath.length + 1, 200),
     user: user(c), role: database.known?.role, said: c.get('said'), ...outcome }));
   const posted = async (c, work) => {
-    // Text only: nothing here is a file.
+    // Keep text fields only, because the dashboard accepts no files.
     const body = Object.fromEntries(Object.entries(await c.req.parseBody()).filter(([, value]) => typeof value === 'string'));
     sessions.checkPost(c, origins, body);
     if (!options.allowChanges) throw new Problem('read-only', 'the dashboard was started without --allow-changes', { status: 403 });
@@ -118,7 +118,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
     if (c.req.path.endsWith('/health')) return c.text(`${problem.message}\n`, 503);
     setHeaders(c);
     if (problem.status === 503) c.header('Retry-After', '5');
-    // Not from a new query: the database may be what is missing.
+    // Uses the cached rights instead of a query, because the database may be unreachable.
     const view = new View({ options, rights: database.known, path: '', address: `${options.basePath}/` });
     return show(c, problemPage(view, problem), problem.status);
   }

@@ -1,11 +1,11 @@
-// The database: connections, transactions with their timeouts, and what the role that we are may read and call. The only
-// file that knows node-postgres.
+// The database: connections, transactions with their timeouts, and the rights of the dashboard's role. The only file that uses
+// node-postgres.
 import pg from 'pg';
 
-// How long what a role may do is believed.
+// How long the rights of a role are cached.
 const RIGHTS_MS = 5000;
 
-// Why a page cannot be shown; `kind` is for pages/problems.js.
+// An error that explains why a page cannot be shown. `kind` selects the text in pages/problems.js.
 export class Problem extends Error {
   constructor(kind, message, { cause, hint, status = 500 } = {}) {
     super(message, { cause });
@@ -24,7 +24,7 @@ function isLost(error) {
     /Connection terminated|Query read timeout|timeout exceeded when trying to connect|Client has encountered a connection error|not queryable/.test(error.message);
 }
 
-// What a reader can do about an error of the server or of the network.
+// Converts an error of the server or the network to a Problem with advice for the reader.
 export function toProblem(error) {
   if (error instanceof Problem) return error;
   const more = { cause: error, hint: error.hint };
@@ -41,7 +41,7 @@ export function toProblem(error) {
     case '28000':
     case '28P01':
       return new Problem('login', error.message, { ...more, status: 503 });
-    default:   // class 22: of what was asked for, such as a text that the server takes for none
+    default:   // class 22: invalid input, such as text that the server cannot convert
       return new Problem('error', error.message, { ...more, status: /^22/.test(error.code ?? '') ? 400 : 500 });
   }
 }
@@ -62,7 +62,7 @@ SELECT current_user AS role, current_database() AS database, pg_is_in_recovery()
                AND has_function_privilege(p.oid, 'EXECUTE')) AS functions
 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'jobq'`;
 
-// What runs in every transaction of ours: nothing of the role's own settings may change what a query means or costs.
+// Begins a transaction. Overrides the role's own settings that could change what a query means or costs.
 function beginning(mode, timeout) {
   return `BEGIN ISOLATION LEVEL READ COMMITTED ${mode};
     SET LOCAL statement_timeout = ${timeout}; SET LOCAL lock_timeout = 0;
@@ -81,15 +81,16 @@ export class Database {
       connectionTimeoutMillis: 5000,
       idleTimeoutMillis: 30000,
     });
-    // A server that goes away ends idle connections: the pool drops them, and there is nothing else to do.
+    // When a server stops, it ends idle connections. The pool removes them, so there is nothing else to do.
     this.pool.on('error', () => {});
-    // A connection can end between two queries, even before the pool hands it out. An error without a listener would end the process.
+    // A connection can break between two queries, even before the pool returns it. Without a listener, the error would end the
+    // process.
     this.pool.on('connect', (client) => client.on('error', () => {}));
     this.known = undefined;
     this.knownAt = 0;
   }
 
-  // Runs `work(query)` in a transaction; the error of a server or network becomes a Problem.
+  // Runs `work(query)` in a transaction. Throws a Problem for an error of the server or the network.
   async transaction(mode, timeout, work) {
     let client;
     try {
@@ -126,7 +127,7 @@ export class Database {
     return this.transaction('READ WRITE', this.options.actionTimeout, work);
   }
 
-  // Who we are and what we may do, in a transaction of its own unless it is known.
+  // Returns the role and its rights, from the cache or from a separate transaction.
   async rights() {
     if (this.known && Date.now() - this.knownAt < RIGHTS_MS) return this.known;
     const [row] = await this.read((query) => query(GET_RIGHTS));
@@ -137,7 +138,7 @@ export class Database {
       ...row,
       reads: (...names) => names.every((name) => tables.has(name)),
       calls: (...names) => names.every((name) => functions.has(name)),
-      // Functions stand in the schema that CREATE EXTENSION named.
+      // The functions are in the schema in which the extension was created.
       call: (name) => `${row.schema}.${name}`,
     };
     this.knownAt = Date.now();
@@ -149,7 +150,7 @@ export class Database {
   }
 }
 
-// For parts of a page that cannot be shown without.
+// Throws a Problem unless the role may read these tables. For pages that need them.
 export function mustRead(rights, ...names) {
   const missing = names.filter((name) => !rights.reads(name));
   if (missing.length === 0) return;

@@ -1,4 +1,4 @@
-// The dependency graph of a job: what jobq_dot says, laid out in layers and drawn. No database here.
+// The dependency graph of a job: arranges the output of jobq_dot in layers, and draws it. Needs no database.
 import { html } from './html.js';
 
 const NODE = /^  (-?\d+) \[label="((?:[^"\\]|\\.)*)"\];$/;
@@ -24,8 +24,8 @@ export function parseDot(dot) {
   return { nodes, edges: edges.filter(([from, to]) => nodes.has(from) && nodes.has(to)), cut };
 }
 
-// A job stands one column to the right of the last that it depends on. An edge leads from a lower id to a higher one, so ids in
-// order are an order of dependencies as well.
+// Puts each job one column to the right of its rightmost dependency. An edge always leads from a lower to a higher ID, so the
+// order of IDs is also an order of dependencies.
 export function layout({ nodes, edges }) {
   const ids = [...nodes.keys()].sort((a, b) => (BigInt(a) < BigInt(b) ? -1 : 1));
   const before = new Map(ids.map((id) => [id, []]));

@@ -1,4 +1,4 @@
-// HTML by templates that escape. What is not made by `html` itself is text, whatever it contains.
+// HTML templates that escape their values. Every value that `html` itself did not make is escaped as text.
 class Safe {
   constructor(text) {
     this.text = text;
@@ -26,7 +26,7 @@ export function html(strings, ...values) {
   return new Safe(strings.raw.reduce((all, part, i) => all + written(values[i - 1]) + part));
 }
 
-// ---- pieces that several pages have
+// ---- elements that several pages use
 
 export function number(value) {
   if (value === null || value === undefined) return '';
@@ -41,7 +41,7 @@ export function rate(value) {
 
 const SPANS = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
 
-// A span of seconds with its two largest units.
+// Formats seconds with their two largest units.
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return '';
   let left = Math.abs(Number(seconds));
@@ -78,7 +78,7 @@ export function badge(status, text = status) {
 // "1 job", "2 jobs"
 export const plural = (count, noun) => `${number(count)} ${noun}${Number(count) === 1 ? '' : 's'}`;
 
-// Whether a cell has a word that may be broken, because a column as wide as the word would leave no room for the others.
+// Returns whether a cell contains a long word that may be broken, because otherwise it would leave no room for other columns.
 const LONG_WORD = /\S{25}/;
 const MARKUP = /<span class="hidden">.*?<\/span>|<[^>]*>/gs;
 function classOf(column, content) {
@@ -93,8 +93,8 @@ function cell(column, row) {
   return html`<td role="cell" data-label="${column.label}"${name ? html` class="${name}"` : ''}>${content}</td>`;
 }
 
-// Columns: { label, cell(row), number, wide }. On a narrow screen a row becomes a card, with the labels beside the cells;
-// the roles say that it is a table all the same.
+// Makes a table. Columns: { label, cell(row), number, wide }. On a narrow screen a row becomes a card with a label next to each
+// cell, so ARIA roles keep it a table for screen readers.
 export function table(caption, columns, rows, { empty = 'None.', id } = {}) {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
   return html`<table role="table"${id ? html` id="${id}"` : ''}><caption>${caption}</caption>
@@ -113,7 +113,7 @@ export function notice(kind, ...content) {
   return html`<p class="notice ${kind}">${content}</p>`;
 }
 
-// A long text that scrolls by itself, also by keyboard.
+// Makes a block for long text that scrolls by itself, also with the keyboard.
 export function block(label, text) {
   return html`<pre tabindex="0" role="region" aria-label="${label}">${text}</pre>`;
 }

@@ -1,11 +1,12 @@
-// The search for jobs: what a filter means, along which index it walks, where the next page begins. Whatever is kept, a page
-// looks at `scan` jobs at most, and says when it stopped there. No database here: only the SQL and what to make of its rows.
+// The search for jobs: the meaning of a filter, the index that a search walks along, and the start of the next page. However many
+// jobs are kept, a page examines at most `scan` jobs, and says if it stopped there. Needs no database: this file only makes SQL
+// and interprets rows.
 import { STATUSES } from './sampler.js';
 
 export const AGES = { '1m': '1 minute', '10m': '10 minutes', '1h': '1 hour', '1d': '1 day', '7d': '7 days' };
 export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'dead', 'metadata'];
 
-// A filter of what a form or an address says; `problems` are for the reader. Empty fields are absent.
+// Returns the filter in a form or an address. `problems` are messages for the reader. Empty fields are omitted.
 export function parseFilter(given) {
   const filter = {};
   const problems = [];
@@ -44,12 +45,12 @@ export function parseFilter(given) {
 }
 
 const BIGINT = /^-?\d{1,19}$/;
-// In a cursor: no text has this character.
+// Stands for NULL in a cursor, because no text in PostgreSQL contains this character.
 const NULL = '\0';
 const TEXT_OR_NULL = /^(?:\0|[^\0]*)$/;
 const ID_DOWN = [['id', 'bigint', BIGINT]];
 
-// Along which index a search walks. keys: columns and types of its order; `along` says it to the reader.
+// The indexes along which a search can walk. keys: columns of the order and their types. `along`: description for the reader.
 export const WALKS = {
   newest: {
     along: 'newest first',
@@ -58,7 +59,7 @@ export const WALKS = {
     from: () => 'jobq.jobs j',
     where: () => 'true',
   },
-  // Of failed jobs each has an attempt that did not complete; far fewer jobs than are kept do.
+  // Every failed job has an attempt that did not complete, and there are far fewer such attempts than kept jobs.
   attempts: {
     along: 'newest first, along the attempts that did not complete',
     keys: ID_DOWN,
@@ -95,7 +96,8 @@ export const WALKS = {
   running: {
     along: 'worker by worker; those claimed within the last second may be missing',
     keys: [['worker_id', 'text', TEXT_OR_NULL], ['id', 'bigint', BIGINT]],
-    // Who was made to run by hand may have no worker: those come last. Each part of what is behind a cursor is one range of the index.
+    // Jobs that were made to run manually may have no worker and come last. Each part of the condition after a cursor is one
+    // index range.
     from: ({ before: [worker, id] = [], add, scan }) => {
       const part = (condition) => `(SELECT r.* FROM jobq.jobs r WHERE r._rescue_indexed AND ${condition} ORDER BY r.worker_id, r.id LIMIT ${scan})`;
       if (id === undefined) return 'jobq.jobs j';
@@ -105,7 +107,7 @@ export const WALKS = {
     fromCursor: true,
     where: ({ filter, add }) => `j._rescue_indexed${filter.worker === undefined ? '' : ` AND j.worker_id = ${add(filter.worker)}`}`,
   },
-  // Those that wait for others, for a signal, or in the line of their group.
+  // Jobs that wait for dependencies, for a signal, or for their turn in a group.
   blocked: {
     along: 'newest first; not all jobs of very long groups',
     keys: ID_DOWN,
@@ -153,7 +155,7 @@ export function encodeCursor(walk, values) {
   return Buffer.from(JSON.stringify([walk, ...values])).toString('base64url');
 }
 
-// The values of a cursor of this walk; undefined for anything else.
+// Returns the values of a cursor of this walk, or undefined if the text is not such a cursor.
 export function decodeCursor(walk, text) {
   if (typeof text !== 'string' || text.length > 2000) return undefined;
   let values;
@@ -168,13 +170,13 @@ export function decodeCursor(walk, text) {
   return fits ? values.slice(1) : undefined;
 }
 
-// What the filter says of a row. `add` takes a value and returns its place holder.
+// Returns the SQL conditions for the filter. `add` takes a value and returns its placeholder.
 export function conditionsOf(filter, add) {
   const conditions = [];
   if (filter.status !== undefined) conditions.push(`j.status = ${add(filter.status)}::jobq.job_status`);
   if (filter.queue !== undefined) {
     const queue = add(filter.queue);
-    // A dead letter is of the queue it lies in and of the one it came from.
+    // A dead letter matches its present queue and its original queue.
     conditions.push(filter.dead ? `(j.queue = ${queue} OR j.dead_from = ${queue})` : `j.queue = ${queue}`);
   }
   if (filter.nokind) conditions.push("j.kind = ''");
@@ -193,9 +195,9 @@ export function parameters() {
   return { values, add: (value) => `$${values.push(value)}` };
 }
 
-// The statement for one page of `limit` jobs that shows `columns` of j. Its rows carry `matches`, `n` and the keys k0, k1 ...:
-// the last job that it looks at comes in any case, so that the next page can begin behind it. No ORDER BY outside: it would read
-// all `scan` jobs where the first few match; what the server filters and limits keeps the order of what is below.
+// Returns the statement for one page of `limit` jobs with `columns` of j. Its rows contain `matches`, `n`, and the keys k0, k1
+// ... The last examined job is always included, so that the next page can start after it. The outer query has no ORDER BY,
+// because sorting would read all `scan` jobs even if the first few match; filters and limits keep the order of the inner query.
 export function searchStatement(filter, { before, columns, limit, scan }) {
   const name = walkOf(filter);
   const walk = WALKS[name];
@@ -222,7 +224,8 @@ LIMIT ${limit + 2}`;
   return { text, values, walk: name, most, limit };
 }
 
-// What the rows of that statement are: the jobs of the page, where the next one begins, and whether the bound ended it.
+// Interprets the rows of that statement: the jobs of the page, the start of the next page, and whether the limit ended the
+// search.
 export function searchResult({ walk, most, limit }, rows) {
   const keysOf = (row) => WALKS[walk].keys.map((_, i) => row[`k${i}`] ?? NULL);
   rows.sort((a, b) => a.n - b.n);

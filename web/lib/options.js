@@ -1,4 +1,4 @@
-// The command line. Where the database is and who connects say PGHOST, PGUSER and the like, or --database.
+// The command-line options. The database and the role are selected by PGHOST, PGUSER, and so on, or by --database.
 import { parseArgs } from 'node:util';
 
 export class OptionError extends Error {}

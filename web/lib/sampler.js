@@ -1,6 +1,6 @@
-// What the small graphs show: the numbers of jobq.queue_stats every few seconds, in the memory of this process, for the busiest
-// queues and for all queues together. Bounded in queues and points. If reading the numbers takes long, the sampler rests a hundred
-// times as long as that took, and may take longer than a query of a page.
+// The data of the small graphs: samples the numbers of jobq.queue_stats every few seconds, for the busiest queues and for all
+// queues together, and keeps a limited number of queues and points in memory. If reading the numbers takes long, the sampler
+// rests 100 times as long as the reading took. It has more time than the query of a page.
 export const POINTS = 180;
 export const MAX_QUEUES = 500;
 export const SERIES = ['pending', 'processing', 'failed', 'enqueued', 'claimed', 'completed', 'errors'];
@@ -14,8 +14,8 @@ SELECT s.queue, s.paused, s.source, ${STATUSES.map((status) => `s.${status}::flo
        s.failed_per_second AS failures, s.lost_per_second AS losses
 FROM jobq.queue_stats s`;
 
-// The busiest queues, and one row without a queue: the totals of all queues. The server adds them up, so that the size of the
-// answer does not depend on the number of queues.
+// Selects the busiest queues, and a row without a queue: the totals of all queues. The server calculates the totals, so that the
+// size of the answer does not depend on the number of queues.
 const GET_BUSIEST = `
 WITH stats AS MATERIALIZED (${STATS}),
      busiest AS (SELECT NULL::float8 AS queues, s.* FROM stats s
@@ -26,7 +26,7 @@ SELECT count(*), NULL, NULL, max(s.source), ${STATUSES.map((status) => `coalesce
        ${RATES.map((name) => `sum(s.${name})`).join(', ')}
 FROM stats s`;
 
-// What a page has before the first sample.
+// The values for a page before the first sample.
 const UNREAD = { rows: [], total: Object.fromEntries(['queues', ...STATUSES, ...RATES].map((name) => [name, null])), at: undefined, counts: true };
 
 async function readBusiest(query) {
@@ -48,12 +48,12 @@ export class Sampler {
     this.queues = new Map();
     this.total = [];
     this.last = undefined;   // { rows, total, at, counts }: the busiest queues, and the totals of all queues
-    // Reading the numbers takes long, or has not been tried: pages show the last sample, and read nothing.
+    // True if reading the numbers takes long or has not been tried. Then pages show the last sample instead of reading.
     this.slow = true;
     this.rest = sampleInterval;   // milliseconds until the next sample
   }
 
-  // Returns after the first sample.
+  // Starts sampling, and returns after the first sample.
   start() {
     this.stopped = false;
     const round = async () => {
@@ -79,13 +79,13 @@ export class Sampler {
       }
       const reading = Date.now();
       this.last = await this.database.transaction('READ ONLY', wasSlow ? this.timeouts.patient : this.timeouts.quick, readBusiest);
-      // With very many queues even the counters take long to read, and a page has little time.
+      // With very many queues even reading the counters takes long, and a page has little time.
       this.slow = this.last.counts || (this.last.total.queues > MAX_QUEUES && Date.now() - reading > this.timeouts.quick / 4);
       this.rest = this.slow ? this.restAfter(began) : this.interval;
       this.keep(this.last);
     } catch (problem) {
-      // The pages tell of it by themselves; what is left is a gap in the graphs. What takes so long counts rows, reads very many
-      // queues, or waits for a lock. The next sample has more time, so it comes soon.
+      // Pages report the problem themselves; the graphs only get a gap. A reading that times out counts rows, reads very many
+      // queues, or waits for a lock. The next sample has a longer timeout, so it is taken soon.
       this.rest = problem.kind === 'timeout' && wasSlow ? this.restAfter(began) : this.interval;
       if (problem.kind === 'timeout') this.slow = true;
     }
@@ -108,19 +108,21 @@ export class Sampler {
     if (this.total.length > POINTS) this.total.shift();
   }
 
-  // The points of a series, oldest first; of all queues together without a queue.
+  // Returns the points of a series, oldest first, for a queue or, without a queue, for all queues together.
   series(name, queue) {
     const points = queue === undefined ? this.total : this.queues.get(queue) ?? [];
     const i = SERIES.indexOf(name);
     return points.map((values) => values[i]);
   }
 
-  // The numbers of the busiest queues and the totals of all queues: fresh ones, unless reading them takes long.
+  // Returns the numbers of the busiest queues and the totals of all queues: current numbers, or the last sample if reading takes
+  // long.
   async stats(query) {
     return this.slow ? { ...(this.last ?? UNREAD), slow: true } : readBusiest(query);
   }
 
-  // The numbers of these queues. `some`: a queue without a row may have jobs, because the sampler keeps only the busiest queues.
+  // Returns the numbers of these queues. `some`: a queue without a row may have jobs, because the sampler keeps only the busiest
+  // queues.
   async statsOf(query, queues) {
     if (this.slow) {
       const stats = await this.stats(query);

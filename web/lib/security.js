@@ -1,11 +1,11 @@
-// What stands between a browser and the pages: whom we answer, who may post, what a page may load.
+// Protects the pages in a browser: which host names are answered, who may post, and what a page may load.
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { getCookie, setCookie } from 'hono/cookie';
 import { Problem } from './database.js';
 
 const COOKIE = 'jobq_web';
 
-// Nothing from elsewhere, nothing inline, in no frame; forms go nowhere else.
+// Allows nothing from other sites, nothing inline, no frames, and forms only to the dashboard itself.
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
   "base-uri 'none'; frame-ancestors 'none'";
 
@@ -18,7 +18,7 @@ export function setHeaders(c) {
   c.header('Cross-Origin-Resource-Policy', 'same-origin');
 }
 
-// A page of somebody else's may resolve its name to our address (DNS rebinding): we answer to our own names only.
+// Accepts requests to the dashboard's own names only, because a foreign page may resolve its name to our address (DNS rebinding).
 export function checkHost(c, origins) {
   const host = c.req.header('host') ?? '';
   if (![...origins].some((origin) => new URL(origin).host === host.toLowerCase())) {
@@ -34,7 +34,7 @@ export class Sessions {
     this.told = new Map();
   }
 
-  // The session of a browser: a random number in a cookie, made when there is none.
+  // Returns the ID of the browser's session, a random number in a cookie, and creates it if it is missing.
   of(c) {
     let id = getCookie(c, COOKIE);
     if (id === undefined || !/^[\w-]{43}$/.test(id)) {
@@ -48,7 +48,7 @@ export class Sessions {
     return createHmac('sha256', this.secret).update(id).digest('base64url');
   }
 
-  // A change comes from one of our own pages: the browser says so by Origin, the form by a token that only it was told.
+  // Accepts a change only from the dashboard's own pages: Origin must match, and the form must contain the token of the session.
   checkPost(c, origins, body) {
     const origin = c.req.header('origin');
     if (origin === undefined || !origins.has(origin)) {
@@ -63,7 +63,7 @@ export class Sessions {
     }
   }
 
-  // What the next page of this session begins with.
+  // Stores a message to show on the next page of this session.
   tell(id, kind, text) {
     this.told.delete(id);
     this.told.set(id, { kind, text });

@@ -1,11 +1,11 @@
-// A small graph without axes: the shape of the last minutes, with its numbers in words for who cannot see it.
+// A small graph without axes that shows the last minutes, with its numbers as text for screen readers.
 import { html, number, rate, span } from './html.js';
 import { POINTS } from './sampler.js';
 
 const WIDTH = 120;
 const HEIGHT = 28;
 
-// Lines through the points that there are; a gap is none. Oldest left, the newest at the right edge.
+// Returns lines through the points, oldest at the left and newest at the right edge. Missing points leave a gap.
 export function polylines(points, most) {
   const lines = [];
   let line = [];

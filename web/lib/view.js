@@ -1,10 +1,10 @@
-// What all pages share: the frame around them, links, forms that change something.
+// Elements that all pages share: the page frame, links, and forms that change something.
 import { html, notice } from './html.js';
 
 export const PAGES = [['/', 'Overview'], ['/queues', 'Queues'], ['/jobs', 'Jobs'], ['/failures', 'Failures'],
   ['/schedules', 'Schedules'], ['/workers', 'Workers'], ['/handlers', 'Handlers']];
 
-// One for each request: it knows the address of the dashboard, the session, and whether anything may be changed.
+// The view of a single request: knows the address of the dashboard, the session, and whether changes are allowed.
 export class View {
   constructor({ options, rights, token, told, path, address }) {
     Object.assign(this, { options, rights, token, told, path, address });
@@ -28,19 +28,19 @@ export class View {
     return id === null ? '' : this.link(id, `/job/${id}`);
   }
 
-  // Whether the buttons of these functions are shown: else the reader is told why not, once, in the footer.
+  // Returns whether the buttons that call these functions are shown. If not, the footer tells the reader why, once per page.
   mayCall(...functions) {
     return this.options.allowChanges && !this.rights.standby && this.rights.calls(...functions);
   }
 
-  // A form that posts; `fields` hold what the reader says, `hidden` what the page says.
+  // Makes a form that posts. `fields` are filled in by the reader, and `hidden` by the page.
   form(action, { label, hidden = {}, fields = '', danger = false, back = this.address }) {
     return html`<form method="post" action="${this.href(action)}"><input type="hidden" name="token" value="${this.token}">
 <input type="hidden" name="back" value="${back}">${Object.entries(hidden).map(([name, value]) =>
       html`<input type="hidden" name="${name}" value="${value}">`)}${fields}<button${danger ? html` class="danger"` : ''}>${label}</button></form>`;
   }
 
-  // The same for what cannot be taken back: it is opened first.
+  // Makes a form for a change that cannot be undone. The reader must open it first.
   confirmed(action, { ask, ...form }) {
     return html`<details class="confirm"><summary>${form.label} ...</summary>${this.form(action, { ...form, danger: true, fields: html`<p>${ask}</p>${form.fields}` })}</details>`;
   }

@@ -1,5 +1,5 @@
-// The one thing that needs a script: a page that refreshes itself. A button turns it on; it rests while the page is hidden, while
-// somebody is in a form of it, has written or opened something there, or marks text.
+// The only script: a button makes the page refresh itself. The refresh pauses while the page is hidden, and while the reader has
+// the focus in a form, has entered or opened something, or has selected text.
 'use strict';
 (() => {
   const PAUSE = 5000;
@@ -40,7 +40,7 @@
       main.dataset.refreshed = String(Number(main.dataset.refreshed ?? 0) + 1);
       state.textContent = '';
     } catch {
-      // What is shown stays, and says that it is old.
+      // Keeps the page, and marks it as stale.
       main.classList.add('stale');
       state.textContent = 'The dashboard does not answer, so this page is out of date.';
     }

@@ -1,5 +1,5 @@
-// How long pages take beside many kept jobs: BENCH_JOBS (ten million), most of them completed, some failed, and a queue at work.
-// Prints a table in Markdown; ends with an error when a page takes longer than 100 ms in the median.
+// Measures how long pages take with many kept jobs: BENCH_JOBS (default: ten million), most of them completed, some failed, and
+// an active queue. Prints a Markdown table. Exits with an error if the median of a page exceeds 100 ms.
 import { loadavg, cpus } from 'node:os';
 import { encodeCursor } from '../lib/jobs_search.js';
 import { connect, dashboard, endAll, request } from './harness.mjs';
@@ -16,7 +16,7 @@ async function fill({ sql, value }) {
     await sql('SELECT jobq_create_queue($1, keep_completed => \'365 days\', keep_failed => \'365 days\')', [queue]);
   }
   const began = Date.now();
-  // One in 101 has failed, in each queue, with two attempts; four queues, twelve kinds.
+  // In each of four queues with twelve kinds, 1 of 101 jobs has failed, with two attempts.
   for (let first = 1; first <= JOBS; first += CHUNK) {
     const last = Math.min(JOBS, first + CHUNK - 1);
     await sql(`INSERT INTO jobq.jobs (queue, kind, payload, run_at, created_at, status, attempts, started_at, finished_at, worker_id, error, max_attempts)
@@ -29,7 +29,7 @@ async function fill({ sql, value }) {
       FROM jobq.jobs j, generate_series(1, 2) a WHERE j.status = 'failed' AND j.id > (SELECT max(id) FROM jobq.jobs) - ${last - first + 1}`);
     console.log(`# ${last} jobs after ${Math.round((Date.now() - began) / 1000)} s`);
   }
-  // What is at work: of each status some, in a queue with limits, a graph, and one in which nothing moves.
+  // Active jobs: some in each status, in a queue with limits, a graph, and a queue that stands still.
   await sql("SELECT count(*) FROM jobq_enqueue_many('busy', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 50000) n), kind => 'work')");
   await sql("SELECT count(*) FROM jobq_enqueue_many('busy', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 20000) n), kind => 'later', run_at => now() + interval '1 day')");
   for (let worker = 0; worker < 40; worker += 1) await sql("SELECT count(*) FROM jobq_claim('busy', $1, batch => 25, heartbeat_timeout => '1 hour')", [`worker-${worker}`]);

@@ -1,4 +1,4 @@
-// The pages in a real browser: two widths, light and dark, axe, keyboard, without JavaScript, live refresh, hostile names.
+// Tests the pages in a real browser: two widths, light and dark, axe, keyboard, no JavaScript, live refresh, hostile names.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
@@ -11,7 +11,7 @@ const WIDTHS = { narrow: { width: 360, height: 740 }, wide: { width: 1280, heigh
 const PATIENCE = 120000;
 
 export function launch() {
-  // In a container there are no namespaces for its sandbox; it sees pages of ours only.
+  // No sandbox, because a container offers no namespaces for it. The browser loads only our own pages.
   return chromium.launch({ executablePath: process.env.WEB_CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
 }
 
@@ -46,7 +46,7 @@ async function looks(browser, address, ids) {
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         is(wide, 0, `${what}: nothing beside the screen`);
         if (width === 'wide') is(await page.evaluate(brokenWords), [], `${what}: no word is broken`);
-        // Over the protocol: the policy of the page would not let it in.
+        // Evaluated over the protocol, because the page's policy would block the script.
         await page.evaluate(axe);
         const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
         is(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary?.split('\n')[1] ?? ''}`), [], `${what}: axe finds nothing`);
@@ -58,7 +58,7 @@ async function looks(browser, address, ids) {
   }
 }
 
-// Words of a table or a button that are broken over two lines though they are not long.
+// Returns words of tables and buttons that are broken over two lines although they are not long.
 function brokenWords() {
   const broken = [];
   for (const one of document.querySelectorAll('th, td, button, .badge')) {
@@ -122,7 +122,7 @@ async function keyboard(browser, address, ids) {
     for (let i = 0; i < wanted + 5; i += 1) {
       await page.keyboard.press('Tab');
       const stop = await focusOf(page);
-      // Behind the last one comes the browser itself, or the first one again.
+      // After the last element, the focus moves to the browser itself, or back to the first element.
       if (stop.body || (i > 0 && stop.text === stops[0].text)) break;
       stops.push(stop);
     }
@@ -134,7 +134,7 @@ async function keyboard(browser, address, ids) {
   await context.close();
 }
 
-// A change by keyboard alone: a limit is set, and told of.
+// Sets a limit with the keyboard alone, and checks the message.
 async function changeByKeyboard(browser, address, { value, sql }) {
   const { context, page } = await open(browser);
   await page.goto(`${address}/queue?name=idle`);
@@ -198,7 +198,7 @@ async function live(browser, address, { value, sql }) {
   const rounds = await page.evaluate(() => document.querySelector('main').dataset.refreshed);
   await page.getByLabel('Maximum number of waiting jobs').fill('77');
   await sql('SELECT jobq_cancel($1)', [job]);
-  await page.waitForTimeout(11000);   // two rounds: that something does not happen can only be waited for
+  await page.waitForTimeout(11000);   // two refresh intervals, because the absence of a refresh can only be observed by waiting
   is([await page.evaluate(() => document.querySelector('main').dataset.refreshed), await page.getByLabel('Maximum number of waiting jobs').inputValue()], [rounds, '77'], 'live: it rests while somebody writes');
   await page.getByLabel('Maximum number of waiting jobs').fill('1000');
   await page.locator('summary', { hasText: 'Depth' }).click();
@@ -208,7 +208,7 @@ async function live(browser, address, { value, sql }) {
   await context.close();
 }
 
-// Somebody else's page posts a form of its own to the dashboard, in a browser that has a session there.
+// A page of another site posts a form to the dashboard, in a browser that has a session.
 async function elsewhere(browser, address, { value }, server) {
   const { context, page } = await open(browser);
   await page.goto(`${address}/queues`);

@@ -1,4 +1,4 @@
-// What a dashboard refuses and what it changes, by plain HTTP: a browser would not send half of it.
+// Tests what the dashboard rejects and changes, with plain HTTP, because a browser would not send half of these requests.
 import { becomesTrue, dashboard, is, like, ok, post, request, session, textOf } from './harness.mjs';
 
 const ids = (page) => /name="ids" value="([^"]*)"/.exec(page.text)?.[1];
@@ -31,12 +31,12 @@ export async function refusals({ readOnly, writable, db }) {
   ok(!/ style="|<style| on[a-z]+="|<script>/.test(good.page.text), 'nothing inline');
   const jumped = await post(writable, '/do/resume_queue', { queue: 'emails', back: '//evil.example/' }, good);
   is([jumped.status, jumped.headers.location], [303, '/'], 'it redirects to no other site');
-  // It does not wait for all of it: the connection may end before it has been sent.
+  // The server does not read all of the request, so the connection may end early.
   const large = await post(writable, '/do/pause_queue', { queue: 'x'.repeat(300000) }, good).catch((error) => ({ status: error.message }));
   ok([413, 'socket hang up', 'write EPIPE', 'read ECONNRESET'].includes(large.status), 'too large a form is refused', large.status);
   is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'unknown change');
 
-  // Read-only: even with the token of a session of its own.
+  // Read-only mode rejects changes even with the token of a valid session.
   const closed = await session(readOnly);
   is(closed.token, undefined, 'read-only: no page has a form that changes anything');
   const { createHmac } = await import('node:crypto');
@@ -113,7 +113,7 @@ export async function single({ writable, db, ids: known }) {
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
   is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is there');
 
-  // As after an update that has dropped its zone.
+  // Like an update of the time zone data that drops the zone of a schedule.
   await sql("SELECT jobq_schedule('lunar', '0 3 * * *', 'craters')");
   await sql('BEGIN');
   await sql('SET LOCAL session_replication_role = replica');
@@ -150,7 +150,7 @@ export async function many({ writable, db, env }) {
   await wrong(writable, '/bulk', { ...filter, ids: Array.from({ length: 6000 }, (_, i) => i).join(' '), sure: '1' }, /does not come from the preview/, 'bulk with too many');
   is((await preview({ ...filter, status: 'pending' })).status, 400, 'bulk: a retry does not apply to pending jobs');
 
-  // Between preview and press one of them is retried by somebody else, and another is no longer what the filter says.
+  // Between the preview and the confirmation, another session retries one of the jobs, and another job stops matching the filter.
   const [first, second] = ids(shown).split(' ');
   await sql('SELECT jobq_retry($1)', [first]);
   await sql("UPDATE jobq.jobs SET error = 'another' WHERE id = $1", [second]);
@@ -162,13 +162,13 @@ export async function many({ writable, db, env }) {
   await say(writable, '/bulk', { action: 'delete', status: 'cancelled', queue: 'imports', ids: ids(await preview({ action: 'delete', status: 'cancelled', queue: 'imports' })), sure: '1' }, new RegExp(`Delete: ${cancelled} of ${cancelled}`), 'bulk delete');
   is(await countOf('imports', 'cancelled'), 0, 'bulk delete: they are gone');
 
-  // One job whose unique key another has by now: the others are retried all the same.
+  // The unique key of one job is now taken by another job. The other jobs are retried.
   for (let i = 0; i < 3; i += 1) await sql("SELECT jobq_cancel(jobq_enqueue('unique', unique_key => $1))", [`key ${i}`]);
   await sql("SELECT jobq_enqueue('unique', unique_key => 'key 1')");
   const unique = await preview({ action: 'retry', status: 'cancelled', queue: 'unique' });
   await say(writable, '/bulk', { action: 'retry', status: 'cancelled', queue: 'unique', ids: ids(unique), sure: '1' }, /Retry: 2 of 3 jobs\. 1 could not be changed \(job \d+: /, 'bulk with a taken key');
 
-  // More than one change takes: it says so.
+  // If there are more jobs than one change accepts, the page says so.
   const narrow = await dashboard({ args: ['--allow-changes', '--bulk-size', '10', '--scan', '200'], env });
   const bounded = await request(narrow.address, { path: '/bulk?action=cancel&status=pending&queue=backlog' });
   like(textOf(bounded.text), /More than 10 jobs match/, 'bulk: it says that there are more than it takes');
@@ -187,7 +187,7 @@ export async function many({ writable, db, env }) {
   is([await countOf('payments dead', 'failed'), await countOf('payments', 'scheduled')], [0, letters - 1], 'redrive: they are home, one after the other');
 }
 
-// An error of jobs that are retried has no failed jobs, and a list without jobs has nothing to change.
+// Errors of jobs that are being retried have no failed jobs, and a list without jobs offers no changes.
 export async function looks({ writable, db }) {
   const { sql, value } = db;
   const row = async () => (await request(writable, { path: '/failures?queue=again' })).text.split('<tr').find((text) => text.includes('gateway is away')) ?? '';

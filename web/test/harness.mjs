@@ -1,10 +1,10 @@
-// What the tests share: counting them, a superuser's connection, dashboards in processes of their own, plain HTTP.
+// Shared by the tests: counting, a superuser's connection, dashboards in separate processes, and plain HTTP.
 import { spawn } from 'node:child_process';
 import http from 'node:http';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 
-const PATIENCE = 120000;   // the machine may stand still for a while
+const PATIENCE = 120000;   // ms; a busy machine may stall for a while
 const program = fileURLToPath(new URL('../bin/jobq-web.js', import.meta.url));
 
 export const count = { passed: 0, failed: 0 };
@@ -26,7 +26,7 @@ export function like(text, pattern, name) {
   return ok(pattern.test(text), name, `${pattern} is not in:`, String(text).slice(0, 2000));
 }
 
-// A part of the tests: an error in it is a failed test, and the others go on.
+// Runs a part of the tests. An error in it counts as a failed test, and the other parts continue.
 export async function part(name, work) {
   console.log(`# ${name}`);
   try {
@@ -51,7 +51,7 @@ export async function becomesTrue(what, condition, patience = PATIENCE) {
   }
 }
 
-// ---- the database, as its superuser
+// ---- the database, as a superuser
 
 export async function connect(config = {}) {
   const client = new pg.Client(config);
@@ -69,7 +69,7 @@ export async function connect(config = {}) {
 
 const running = new Set();
 
-// Ends by itself with the tests, however they end.
+// Starts a dashboard, which ends together with the tests in any case.
 export async function dashboard({ args = [], env = {} } = {}) {
   const child = spawn(process.execPath, [program, '--port', '0', ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
   running.add(child);
@@ -97,7 +97,7 @@ export function endAll() {
   for (const child of running) child.kill('SIGKILL');
 }
 
-// ---- HTTP without a browser: what a browser would not send can be sent, too
+// ---- HTTP without a browser, which allows requests that a browser would not send
 
 export function request(address, { method = 'GET', headers = {}, body, path = '' } = {}) {
   const url = new URL(address + path);
@@ -115,7 +115,7 @@ export function request(address, { method = 'GET', headers = {}, body, path = ''
   });
 }
 
-// A session as a browser has one: its cookie, and the token that a page of it was given.
+// Returns a session like a browser's: its cookie, and the token in a page.
 export async function session(address, path = '/queues') {
   const page = await request(address, { path });
   const cookie = (page.headers['set-cookie'] ?? [])[0]?.split(';')[0];
@@ -128,7 +128,7 @@ export async function post(address, path, fields, { cookie, token, origin = new 
   return request(address, { method: 'POST', path, body, headers: { ...(cookie && { cookie }), ...(origin && { origin }), ...headers } });
 }
 
-// What a page says, without its tags.
+// Returns the text of a page, without tags.
 export function textOf(page) {
   return page.replace(/<[^>]*>/g, ' ').replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&quot;/g, '"').replace(/&#39;/g, "'").replace(/&amp;/g, '&').replace(/\s+/g, ' ');
 }

@@ -1,4 +1,4 @@
-// A database with 3,000 queues: what the dashboard reads for a page does not depend on their number.
+// Tests that the dashboard's reading for a page does not depend on the number of queues, with 3,000 queues.
 import { MAX_QUEUES, Sampler } from '../lib/sampler.js';
 import { becomesTrue, connect, dashboard, is, like, ok, request, textOf } from './harness.mjs';
 
@@ -24,7 +24,7 @@ export async function manyQueues(admin) {
   is([sampler.last.total.queues, sampler.last.total.pending, sampler.last.rows[0].queue, sampler.last.rows[0].pending], [QUEUES, QUEUES + 5, 'q2999', 6],
     'many queues: the totals are those of all queues, and the busiest queue comes first');
 
-  // What a page does if a sample takes long.
+  // The behavior of a page if a sample takes long.
   sampler.slow = true;
   reads.length = 0;
   const [unknown, known] = [await sampler.statsOf(query, ['q2998']), await sampler.statsOf(query, ['q2999'])];

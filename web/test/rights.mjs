@@ -1,4 +1,4 @@
-// What each role sees and may change, and what it is told of the rest.
+// Tests what each role sees and may change, and what the pages say about the rest.
 import { dashboard, is, like, ok, post, request, session, textOf } from './harness.mjs';
 
 export async function rights({ db, ids, ofRole }) {
@@ -20,7 +20,7 @@ export async function rights({ db, ids, ofRole }) {
   ok(job.status === 200 && /attempt failed/.test(job.text) && /mailbox 4711/.test(job.text) && !/bob@example/.test(job.text), 'of a job a monitor sees its history, not its payload', job.text);
   is((await page(monitor, '/job/999999999')).status, 404, 'a job that is none is none for a monitor');
   like((await page(monitor, '/workers')).text, /may not read jobq\.jobs/, 'a monitor is told that workers are not shown');
-  // It has no form to take a token from; another page of its session has none either.
+  // The role's pages have no form from which to take a token, so the test sends an invalid token.
   is((await post(monitor.address, '/do/pause_queue', { queue: 'emails' }, { ...await session(monitor.address), token: 'x' })).status, 403, 'a monitor changes nothing');
   await monitor.stop();
 

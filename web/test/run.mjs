@@ -1,6 +1,6 @@
-// The tests of the dashboard, against a server that scripts/web.sh has started: PGHOST and the like name it, WEB_SERVER is its
-// data directory, WEB_PLAIN the socket of one that does not preload jobq, WEB_CHROMIUM the browser, WEB_SCREENSHOTS where pictures
-// go, if anywhere. WEB_PARTS: only these parts.
+// Runs the tests of the dashboard against a server that scripts/web.sh has started. PGHOST and so on select it. WEB_SERVER is its
+// data directory, WEB_PLAIN the socket of a server that does not preload jobq, WEB_CHROMIUM the browser, WEB_SCREENSHOTS an
+// optional directory for screenshots, and WEB_PARTS an optional list of parts to run.
 import http from 'node:http';
 import { inBrowser } from './browser.mjs';
 import { log, looks, many, refusals, single } from './changes.mjs';
@@ -19,7 +19,7 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => p
 const wanted = process.env.WEB_PARTS?.split(' ');
 const does = (name) => wanted === undefined || wanted.includes(name);
 
-// Pages of somebody else, of another site.
+// Pages of another site.
 const foreign = [];
 function server(content) {
   return new Promise((resolve) => {
@@ -50,7 +50,7 @@ if (does('changes')) {
   await part('failures', () => looks(given));
   await part('log', () => log(given));
 }
-// The last one: it restarts the server.
+// Last, because it restarts the server.
 if (does('troubles')) await part('troubles', () => troubles({ ...given, server: process.env.WEB_SERVER, plain: process.env.WEB_PLAIN }));
 await db.end().catch(() => {});
 await part('end', () => ends({ board: readOnly }));

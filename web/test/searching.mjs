@@ -1,5 +1,5 @@
-// The search of the list against the table itself: whatever the filter, the pages together have each job that matches once, and
-// no page looks at more than it may.
+// Compares the search with the table: for each filter, the pages together must contain each matching job once, and no page may
+// examine more jobs than allowed.
 import { Database } from '../lib/database.js';
 import { decodeCursor, searchResult, searchStatement, walkOf } from '../lib/jobs_search.js';
 import { parseOptions } from '../lib/options.js';
@@ -11,7 +11,7 @@ const FILTERS = [{}, { status: 'pending' }, { status: 'pending', queue: 'backlog
   { status: 'failed', dead: '1' }, { status: 'failed', dead: '1', queue: 'payments' }, { status: 'cancelled' }, { queue: 'imports' }, { kind: 'welcome' },
   { nokind: '1' }, { metadata: '{"tenant": 7}' }, { worker: 'importer' }, { older: '1d' }, { key: 'fay' }, { queue: 'no such queue' }];
 
-// What is asked, in the plainest words.
+// Returns a plain SQL condition for the filter.
 function plain(filter) {
   const all = { status: 'status::text = %', queue: filter.dead ? '(queue = % OR dead_from = %)' : 'queue = %', kind: 'kind = %', nokind: "kind = ''", worker: 'worker_id = %', error: "error LIKE '%%' || % || '%%'",
     key: "unique_key = %", dead: 'dead_from IS NOT NULL', metadata: 'metadata @> %::jsonb', older: "created_at < now() - interval '1 day'" };
@@ -39,11 +39,11 @@ async function pagesOf(database, filter, { limit, scan }) {
 export async function searching({ sql, value }) {
   const database = new Database(parseOptions([]));
   try {
-    // Made to run by hand, they have no worker.
+    // Jobs that were made to run manually have no worker.
     await sql("SELECT jobq_create_queue('by hand', heartbeat_timeout => '1 hour'), count(*) FROM jobq_enqueue_many('by hand', array_fill('{}'::jsonb, ARRAY[9]))");
     await sql("UPDATE jobq.jobs SET status = 'processing' WHERE queue = 'by hand'");
     is(await value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'by hand' AND status = 'processing' AND worker_id IS NULL"), 9, 'search: running jobs without a worker');
-    // Those claimed within the last second are not in the index that the search of running jobs walks along.
+    // Jobs that were claimed within the last second are not yet in the index for running jobs.
     await becomesTrue('each running job is in the index', () => value("SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing' AND _rescue_indexed IS NULL"));
     for (const filter of FILTERS) {
       const { text, values } = plain(filter);
@@ -56,7 +56,7 @@ export async function searching({ sql, value }) {
     }
     const order = (await pagesOf(database, { status: 'pending', queue: 'backlog' }, { limit: 50, scan: 20000 })).found;
     is(order, (await sql("SELECT id FROM jobq.jobs WHERE queue = 'backlog' ORDER BY priority, run_at, id")).map((row) => row.id), 'search: pending jobs come as they will be claimed');
-    // No walk reads the table from end to end, or sorts it.
+    // No search may read or sort the whole table.
     await sql('ANALYZE jobq.jobs, jobq.attempts');
     for (const filter of [{}, { status: 'pending', queue: 'backlog' }, { status: 'scheduled' }, { status: 'processing' }, { status: 'failed' }, { key: 'fay' }, { status: 'completed', queue: 'emails' }]) {
       const statement = searchStatement(filter, { before: undefined, columns: 'j.id', limit: 50, scan: 100 });
@@ -66,7 +66,7 @@ export async function searching({ sql, value }) {
       });
       ok(/Index (Only )?Scan/.test(plan) && !/Seq Scan on jobs|Sort Key.*jobs/.test(plan), `plan of ${JSON.stringify(filter)}: along an index`, plan);
     }
-    // Nor does a later page of running jobs read those before it.
+    // A later page of running jobs must not read the jobs of earlier pages.
     for (const [before, conditions] of [[['mailer-3', '7'], [/Index Cond: \(ROW\(worker_id, id\) > ROW/, /Index Cond: \(worker_id IS NULL\)/]],
       [['\0', '7'], [/Index Cond: \(\(worker_id IS NULL\) AND \(id > /]]]) {
       const statement = searchStatement({ status: 'processing' }, { before, columns: 'j.id', limit: 50, scan: 100 });
@@ -77,7 +77,7 @@ export async function searching({ sql, value }) {
       });
       ok(conditions.every((condition) => condition.test(plan)) && !/Filter: .*(worker_id|r\.id)/.test(plan), `plan of running jobs behind ${JSON.stringify(before)}: ranges of their index`, plan);
     }
-    // In a read-only transaction nothing can be changed, whatever a page may ask for.
+    // In a read-only transaction, a page cannot change anything.
     const refused = await database.read((query) => query("SELECT public.jobq_pause_queue('emails')")).then(() => 'done', (problem) => problem.cause?.code);
     is(refused, '25006', 'a page that tried to change something would be refused by the server');
     is(await database.change((query) => query("SELECT 1")).then(() => 'done', (problem) => problem.kind), 'read-only', 'nor is there a transaction that could');

@@ -1,4 +1,4 @@
-// Jobs in every state, and names that try to be more than text. Everything by jobq's own functions.
+// Creates jobs in every state, and hostile names, with jobq's own functions only.
 export const EVIL = '<img src=x onerror="window.xss=1">\'"&';
 const EVIL_KIND = '<script>window.xss=2</script>';
 
@@ -12,7 +12,7 @@ export async function seed({ sql, value }) {
   const enqueue = (queue, payload, rest = '') => value(`SELECT jobq_enqueue($1, $2${rest})`, [queue, JSON.stringify(payload)]);
   const claim = async (queue, worker, batch = 1) => sql("SELECT id, lease FROM jobq_claim($1, $2, batch => $3, heartbeat_timeout => '1 hour')", [queue, worker, batch]);
 
-  // emails: each status
+  // emails: a job in each status
   ids.completed = await enqueue('emails', { to: 'ada@example.com' }, ", kind => 'welcome', metadata => '{\"tenant\": 7}'");
   const [done] = await claim('emails', 'mailer-1');
   await sql("SELECT jobq_complete($1, $2, '{\"message\": \"250 OK\"}')", [done.id, done.lease]);
@@ -41,7 +41,7 @@ export async function seed({ sql, value }) {
   ids.groupHead = await enqueue('lines', {}, ", group_key => 'customer 1'");
   ids.groupNext = await enqueue('lines', {}, ", group_key => 'customer 1'");
 
-  // steps, of which one spawns and one waits
+  // steps, with jobs that spawn and wait
   ids.flow = await enqueue('flows', {}, ", kind => 'report'");
   const [flow] = await claim('flows', 'runner');
   await sql("SELECT jobq_step_done($1, $2, 'count', '17')", [flow.id, flow.lease]);
@@ -54,7 +54,7 @@ export async function seed({ sql, value }) {
   for (const job of await claim('payments', 'payer', 3)) await sql("SELECT jobq_fail($1, $2, 'card declined')", [job.id, job.lease]);
   ids.dead = await value("SELECT min(id) FROM jobq.jobs WHERE queue = 'payments dead'");
 
-  // many that failed for two reasons
+  // many jobs that failed for two reasons
   await sql("SELECT count(*) FROM jobq_enqueue_many('imports', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 250) n), kind => 'row')");
   const rows = await claim('imports', 'importer', 250);
   await sql('SELECT count(*) FROM jobq_fail_many($1, $2, $3, retry => false)', [rows.map((row) => row.id), rows.map((row) => row.lease),
@@ -63,7 +63,7 @@ export async function seed({ sql, value }) {
   await sql("SELECT jobq_pause_queue('backlog'), jobq_create_queue('idle', max_depth => 1000)");
   await sql("SELECT jobq_set_limit('api', max_running => 20, rate => 100, per => '1 minute'), jobq_set_limit('api', '*', max_running => 2)");
 
-  // names that are not only text in HTML
+  // names that contain HTML
   await sql('SELECT jobq_set_limit($1, $1, max_running => 1)', [EVIL]);
   ids.evil = await value('SELECT jobq_enqueue($1, $2, kind => $3, metadata => $2, unique_key => $1, concurrency_key => $1)', [EVIL, JSON.stringify({ [EVIL]: EVIL_KIND }), EVIL_KIND]);
   const [evil] = await claim(EVIL, EVIL);

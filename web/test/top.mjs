@@ -1,4 +1,4 @@
-// examples/top.sql in a real psql: once, and again and again.
+// Runs examples/top.sql in a real psql: once, and repeatedly.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { becomesTrue, is, like } from './harness.mjs';

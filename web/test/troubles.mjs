@@ -1,4 +1,4 @@
-// A dashboard while the database is slow, restarts, is not there, has no jobq, or does not preload it.
+// Tests a dashboard while the database is slow, restarts, is unreachable, has no jobq, or does not preload it.
 import { execFile, spawn } from 'node:child_process';
 import { appendFileSync, existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ async function slow({ env, readOnly }) {
 async function restart({ readOnly, writable, board, server }) {
   is((await request(readOnly, { path: '/' })).status, 200, 'restart: a page before');
   const control = (...args) => run('pg_ctl', ['-D', server, '-w', '-s', ...args]);
-  // Under load, so that connections go away in the middle of pages, between two queries of them, and while they are made.
+  // Under load, so that connections break during pages, between their queries, and while they are opened.
   let loaded = true;
   const load = Promise.all(Array.from({ length: 8 }, async (_, i) => {
     const seen = new Set();
@@ -55,7 +55,7 @@ async function restart({ readOnly, writable, board, server }) {
   await becomesTrue('the counters are back', () => admin.value("SELECT bool_and(source = 'counters') FROM jobq.queue_stats"));
   await becomesTrue('the page counts no rows', async () => !/reading all jobs/.test((await request(readOnly, { path: '/queues' })).text));
   ok(true, 'restart: and its numbers come from the counters');
-  // Every connection is taken away at once.
+  // Ends all connections at once.
   await admin.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobq-web'");
   await becomesTrue('it has new connections', async () => (await request(readOnly, { path: '/queues' })).status === 200);
   ok(true, 'restart: terminated connections are made anew');
@@ -86,7 +86,7 @@ async function elsewhere({ plain, env }) {
   await there.stop();
   await schema.end();
 
-  // A server that does not preload it counts rows, and the page says so.
+  // A server that does not preload jobq counts rows, and the page says so.
   const other = await connect({ host: plain, database: 'postgres' });
   await other.sql('CREATE EXTENSION jobq');
   await other.sql("SELECT jobq_enqueue('q')");
@@ -99,7 +99,7 @@ async function elsewhere({ plain, env }) {
   await other.end();
 }
 
-// On a standby there are no counters, and nothing can be changed.
+// A standby has no counters, and allows no changes.
 async function standby({ env, ids }) {
   const directory = mkdtempSync(`${tmpdir()}/standby-`);
   const data = `${directory}/data`;
@@ -119,7 +119,7 @@ async function standby({ env, ids }) {
   }
 }
 
-// Behind a proxy that speaks TLS, asks who comes and passes the name of the host on.
+// With a proxy that terminates TLS, authenticates users, and forwards the host name.
 async function proxy({ env, db }) {
   const board = await dashboard({ args: ['--base-path', '/jobq', '--origin', 'https://jobs.example.com', '--user-header', 'X-User', '--allow-changes'], env });
   is(board.address, 'https://jobs.example.com/jobq', 'proxy: it names the address that browsers use');
@@ -141,7 +141,7 @@ async function proxy({ env, db }) {
   await board.stop();
 }
 
-// Through PgBouncer in transaction mode, where each page may come by another connection; two of them for all.
+// Through PgBouncer in transaction mode with a pool of two, so that each page may use another connection.
 async function pooled({ ids }) {
   const directory = mkdtempSync(`${tmpdir()}/pool-`);
   writeFileSync(`${directory}/pgbouncer.ini`, `[databases]

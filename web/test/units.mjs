@@ -1,4 +1,4 @@
-// What decides without a server: options, escaping, filters, cursors, layouts.
+// Tests decisions that need no server: options, escaping, filters, cursors, layouts.
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { Database } from '../lib/database.js';
@@ -34,7 +34,7 @@ function options() {
   is(addressOf(parseOptions(['--origin', 'https://jobs.example.com', '--base-path', '/jobq/']), 1), 'https://jobs.example.com/jobq', 'options: the address behind a proxy');
 }
 
-// The page of the documentation has each option, with its default.
+// The documentation must list every option with its default.
 function documented() {
   const docs = readFileSync(process.env.WEB_DOCS ?? new URL('../../docs/dashboard.md', import.meta.url), 'utf8');
   for (const [name, { default: standard, value }] of Object.entries(OPTIONS)) {
@@ -92,7 +92,7 @@ function drawing() {
 
 async function samples() {
   const numbers = { processing: 0, failed: 0, enqueued: 1, claimed: 1, completions: 1, failures: 1, losses: 1, source: 'counters' };
-  // As the server answers: the queues from `first` on, and the totals.
+  // Imitates an answer of the server: the queues from `first` on, and the totals.
   const answer = (first, n, more = {}) => [...Array.from({ length: n }, (_, i) => ({ queue: `q${first + i}`, queues: null, pending: i, ...numbers, ...more })),
     { queue: null, queues: 30000, pending: 7, ...numbers, ...more }];
   let given = answer(0, MAX_QUEUES);
@@ -113,7 +113,7 @@ async function samples() {
   is([of.rows.length, of.some], [1, true], 'sampler: a queue that is not among the busiest has unknown numbers');
 }
 
-// A database whose numbers take so many milliseconds to read.
+// Imitates a database in which reading the numbers takes a given time.
 async function slowSamples() {
   let takes = 15;
   const numbers = { queues: 1, pending: 7, source: 'counters' };
@@ -146,7 +146,7 @@ async function slowSamples() {
   is(await page(), [2, 7, false, false], 'sampler: a page reads numbers again once they are quickly read');
 }
 
-// A server that accepts a connection and ends it, all in one packet.
+// A server that accepts a connection and ends it in the same packet.
 async function endingConnection() {
   const message = (type, body) => {
     const head = Buffer.alloc(5);

@@ -1,14 +1,14 @@
-// Changes of many jobs: first what they would be, then, confirmed, those jobs and no others. The functions jobq_retry_jobs and
-// the like read all jobs that are kept; here the search of the list finds some, and each is changed by its id.
+// Changes of many jobs: shows a preview first, and after confirmation changes exactly the jobs of the preview. jobq_retry_jobs
+// and similar functions would read all kept jobs; here the search of the job list finds jobs, and each is changed by its ID.
 import { Problem, mustRead } from '../database.js';
 import { html, notice, number, plural, table } from '../html.js';
 import { WALKS, conditionsOf, parameters, parseFilter, walkOf } from '../jobs_search.js';
 import { jobsTable, searchJobs } from './jobs.js';
 
-const CHUNK = 100;   // jobs of one transaction
+const CHUNK = 100;   // number of jobs per transaction
 const SHOWN = 20;
 
-// done: the statuses afterwards in which the change has happened.
+// done: the statuses that a job has after the change.
 export const ACTIONS = {
   retry: { label: 'Retry', call: 'jobq_retry', statuses: ['scheduled', 'completed', 'failed', 'cancelled'], done: ['pending', 'blocked', 'scheduled'] },
   cancel: { label: 'Cancel', call: 'jobq_cancel', statuses: ['scheduled', 'blocked', 'pending', 'processing'], done: ['cancelled', 'processing'], danger: true },
@@ -67,7 +67,7 @@ ${view.form('/bulk', { label, danger: action.danger, back: view.href('/jobs', fi
 ${jobs.length === 0 ? '' : html`<h2>The first ${number(Math.min(SHOWN, jobs.length))} of them</h2>${jobsTable(view, jobs.slice(0, SHOWN), 'None.')}`}`);
 }
 
-// ---- the change
+// ---- the change itself
 
 function statementOf(view, action, filter, ids) {
   const { values, add } = parameters();
@@ -76,8 +76,8 @@ function statementOf(view, action, filter, ids) {
     FROM (SELECT j.id FROM jobq.jobs j WHERE ${conditions.join(' AND ')} ORDER BY j.id OFFSET 0) s`, values };
 }
 
-// A chunk in one transaction; where one job's error (its unique key is taken, a trigger of somebody's) would keep the others from
-// their change, each in its own.
+// Changes a chunk of jobs in one transaction. If one job causes an error (its unique key is taken, or a trigger fails), changes
+// each job in a transaction of its own, so that the others are still changed.
 async function changeChunk(view, database, action, filter, ids, found) {
   try {
     const { text, values } = statementOf(view, action, filter, ids);
@@ -112,7 +112,7 @@ async function redrive(view, database, filter, body) {
   return { kind: 'good', text: `Redriven: ${plural(count, 'dead letter')}.` };
 }
 
-// What has happened, in words: { kind, text }.
+// Changes the jobs, and returns a message about the result: { kind, text }.
 export async function changeMany(view, database, body) {
   const { filter, problems } = parseFilter(body);
   if (problems.length > 0) throw new Problem('argument', problems.join(' '), { status: 400 });

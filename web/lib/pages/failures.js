@@ -1,18 +1,18 @@
-// Attempts that failed or lost their worker, grouped by what their errors have in common. There is no index of times: it looks
-// at the attempts of the newest jobs, so many at most.
+// Attempts that failed or lost their worker, grouped by the common part of their errors. Because no index orders attempts by
+// time, the page examines the attempts of the newest jobs, up to a limit.
 import { mustRead } from '../database.js';
 import { badge, html, notice, number, table, time } from '../html.js';
 
-// Numbers and ids are what tells two errors of one cause apart.
+// Numbers and IDs, which differ between errors of the same cause.
 const PATTERN = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-fA-F]+|[0-9]+';
 
-// The longest piece that all errors of a group have: for a search.
+// Returns the longest piece that all errors of a group contain, for a search.
 export function fragmentOf(pattern) {
   return pattern.split(/#|\n/).reduce((longest, piece) => (piece.length > longest.length ? piece : longest), '').slice(0, 200);
 }
 
 export async function groupsOf(view, query, { scan, queue, limit = 50 }) {
-  // Who may not read jobs sees the errors all the same, but not of which queue they are.
+  // A role that may not read jobs sees the errors without their queues.
   const jobs = view.rights.reads('jobs');
   const values = [scan, PATTERN, limit];
   const groups = await query(`

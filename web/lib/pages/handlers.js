@@ -1,4 +1,4 @@
-// Which functions of the database run jobs.
+// The functions in the database that run jobs.
 import { mustRead } from '../database.js';
 import { badge, html, number, table } from '../html.js';
 

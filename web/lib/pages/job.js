@@ -1,5 +1,5 @@
-// One job: what it is to do, what became of it and why, what it depends on; and what may be done with it. Each part needs a
-// right of its own: who lacks it sees the others.
+// A single job: its data, its history, its dependencies, and the possible changes. Each part needs a right of its own; a role
+// without the right sees the other parts.
 import { Problem } from '../database.js';
 import { badge, block, definitions, html, notice, number, span, table, time, timestamp } from '../html.js';
 import { graph } from '../graph.js';
@@ -7,7 +7,7 @@ import { explainTable } from './queues.js';
 
 const ROWS = 100;
 const GRAPH_JOBS = 40;
-const LARGE = 262144;   // bytes as stored: what is larger is not read
+const LARGE = 262144;   // stored size in bytes; larger payloads are not read
 
 const value = (column) => `CASE WHEN pg_column_size(j.${column}) <= ${LARGE} THEN left(jsonb_pretty(j.${column}), 100000)
   WHEN j.${column} IS NOT NULL THEN '(' || pg_size_pretty(pg_column_size(j.${column})::bigint) || ' as stored: read it with psql)' END AS ${column}`;

@@ -1,11 +1,11 @@
-// The list of jobs: a filter, a page of what it finds, and how far it has looked.
+// The list of jobs: a filter, a page of results, and how many jobs the search has examined.
 import { Problem, mustRead } from '../database.js';
 import { badge, html, notice, number, table, time } from '../html.js';
 import { AGES, FIELDS, WALKS, decodeCursor, parseFilter, searchResult, searchStatement, walkOf } from '../jobs_search.js';
 import { STATUSES } from '../sampler.js';
 import { ACTIONS } from './bulk.js';
 
-// A payload that is large leaves the table for this: only how large it is.
+// For a payload that is stored outside the table row, only its size is read.
 const COLUMNS = `j.id, j.queue, j.kind, j.status, j.attempts, j.max_attempts, j.priority, j.created_at, j.run_at, j.started_at,
   j.finished_at, j.worker_id, left(j.error, 200) AS error, j.dead_from,
   CASE WHEN pg_column_size(j.payload) <= 8192 THEN left(j.payload::text, 120)
@@ -46,7 +46,7 @@ export function filterForm(view, filter) {
 </details><button>Search</button></form>`;
 }
 
-// The time that says most of a job in its status.
+// Returns the time that is most relevant for a job in its status.
 function when(row) {
   switch (row.status) {
     case 'scheduled': return html`due ${time(row.run_at)}`;

@@ -1,11 +1,11 @@
-// The first page: how much waits and runs, at which rates, and what somebody should look at.
+// The first page: how many jobs wait and run, at which rates, and what needs attention.
 import { badge, definitions, html, notice, number, plural, rate, span, table, time } from '../html.js';
 import { sparkline } from '../sparkline.js';
 import { STATUSES } from '../sampler.js';
 import { groupsOf, groupTable } from './failures.js';
 import { agesOf, countsNotice, queuesPage, searchForm } from './queues.js';
 
-const LATE = 60;   // seconds: a claimable job that is due for longer is worth a look
+const LATE = 60;   // seconds after which a claimable job that has not started needs attention
 const BUSIEST = 10;
 
 export async function alarms(view, query, rows, ages) {
@@ -48,7 +48,7 @@ export async function overviewPage(view, query, given, { sampler }) {
   if (!rights.reads('queue_stats')) return queuesPage(view, query, given, { sampler });
   const stats = await sampler.stats(query);
   const { rows, total: sum } = stats;
-  // Looking up an age reads an index, so this page looks up the ages of 50 queues at most.
+  // Looking up an age reads an index, so this page looks up the ages of at most 50 queues.
   const ages = await agesOf(query, rows.filter((row) => row.pending > 0).sort((a, b) => b.pending - a.pending).slice(0, 50));
   const found = await alarms(view, query, rows, ages);
   const seconds = sampler.seconds();

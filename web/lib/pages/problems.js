@@ -1,4 +1,4 @@
-// Why a page cannot be shown, in words, and what to do about it.
+// Explains why a page cannot be shown, and what to do about it.
 import { html, notice } from '../html.js';
 
 const ABOUT = {

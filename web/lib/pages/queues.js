@@ -1,4 +1,5 @@
-// All queues, and one of them: its numbers, why it stands still, settings, limits, and what may be changed of it.
+// The list of queues, and the page of a queue: its numbers, why it stands still, its settings and limits, and the possible
+// changes.
 import { Problem, mustRead } from '../database.js';
 import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
 import { sparkline } from '../sparkline.js';
@@ -17,7 +18,7 @@ export function countsNotice({ counts, slow, at }) {
   return notice('warn', html`jobq is not preloaded, or still counts, so these numbers come from reading all jobs, which takes longer the more jobs there are. They were read at ${time(at)}.`);
 }
 
-// Says why a queue has no numbers on a page.
+// Explains why a queue has no numbers on a page.
 function someNotice({ some, at, rows, total }, queues) {
   if (!some || at === undefined || rows.length === queues.length) return '';
   return notice('warn', `The dashboard has numbers only for the ${number(MAX_QUEUES)} busiest of ${number(total.queues)} queues. A queue without numbers is not among them, and may have jobs.`);
@@ -27,7 +28,7 @@ export function searchForm(view, search = '') {
   return html`<form method="get" action="${view.href('/queues')}" class="filter" role="search"><label>Name contains <input name="search" value="${search}" maxlength="63"></label><button>Search</button></form>`;
 }
 
-// The numbers of a queue without a row: no jobs, or unknown.
+// Returns the numbers for a queue without a row: zero jobs, or unknown.
 function withoutRow({ some }) {
   return Object.fromEntries(STATUSES.map((status) => [status, some ? null : 0]));
 }
@@ -38,7 +39,7 @@ export async function queuesPage(view, query, given, { sampler }) {
   const { pageSize } = view.options;
   const search = (given.search ?? '').slice(0, 63);
   const after = given.after ?? '';
-  // jobq.queues has those that have settings and no job yet.
+  // jobq.queues contains queues that have settings but no jobs yet.
   const named = await query(`SELECT q.queue, q.paused, q.max_depth, q.dead_letter_queue FROM jobq.queues q
     WHERE q.queue COLLATE "C" > $1 AND position($2 in q.queue) > 0 ORDER BY q.queue COLLATE "C" LIMIT $3`, [after, search, pageSize + 1]);
   const shown = named.slice(0, pageSize);
@@ -61,7 +62,7 @@ ${table('Queues', [
 ${named.length > pageSize ? view.more('/queues', { search, after: shown.at(-1).queue }, 'More queues') : ''}`, { live: true });
 }
 
-// For a role that was granted certain queues: it sees these, and no counts.
+// The page for a role that operates only certain queues: shows these queues, without counts.
 async function ownQueuesPage(view, query) {
   const rows = await query('SELECT o.queue FROM jobq.operator_queues o ORDER BY o.queue COLLATE "C" LIMIT 1000');
   return view.page('Queues', html`${notice('warn', `Role "${view.rights.role}" was granted only some queues. Counts, lists, and searches require access to all queues, but the role can open single jobs by id.`)}
@@ -128,7 +129,7 @@ function actionsPart(view, queue, settings, deadLetters) {
   return parts.length === 0 ? '' : html`<div class="actions">${parts}</div>`;
 }
 
-// A queue is there from its first job or its settings on; what is to put jobs into it may be there before.
+// Returns whether something refers to a queue that does not exist yet. A queue exists as soon as it has a job or settings.
 async function isExpected(view, query, queue) {
   const named = [['queues', 'dead_letter_queue'], ['schedules', 'queue'], ['handlers', 'queue']].filter(([relation]) => view.rights.reads(relation));
   const [{ expected }] = await query(`SELECT ${named.map(([relation, column]) => `EXISTS (SELECT FROM jobq.${relation} n WHERE n.${column} = $1)`).join(' OR ')} AS expected`, [queue]);

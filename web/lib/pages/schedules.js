@@ -1,17 +1,17 @@
-// Schedules, when they run next, and why they do not.
+// Schedules, their next runs, and why they do not run.
 import { mustRead } from '../database.js';
 import { badge, html, notice, number, table, time } from '../html.js';
 
 const RUNS = 4;
 
-// Of those on the page only. What `@every` counts from is the run before.
+// Returns the next runs of a schedule on the page. `@every` counts from the previous run.
 async function nextRuns(view, query, row) {
   const runs = await query(`SELECT r AS at FROM ${view.rights.call('jobq_next_runs')}($1, $2, $3, $4) r
     WHERE $5::timestamptz IS NULL OR r <= $5 ORDER BY r`, [row.cron, row.timezone, row.next_run_text, RUNS - 1, row.ends_at_text]);
   return [row.next_run, ...runs.map((run) => run.at)];
 }
 
-// A zone that the server does not know any more must not hide the other schedules.
+// Adds the next runs. A schedule whose time zone the server no longer knows must not hide the other schedules.
 async function addRuns(view, query, rows) {
   for (const row of rows) row.runs = row.next_run === null ? [] : [row.next_run];
   if (!view.rights.calls('jobq_next_runs')) return;

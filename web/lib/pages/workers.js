@@ -1,4 +1,4 @@
-// Who works: the workers that hold jobs, along the index of the rescue, and jobq's own background workers.
+// The workers that hold jobs, found along the index of the rescue, and jobq's own background workers.
 import { badge, html, notice, number, span, table, time } from '../html.js';
 
 async function holders(view, query) {
