@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports door planted scratch version releases docker'
+readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports writers planted scratch version releases docker'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -293,13 +293,13 @@ rule_exports() {
 
 # Every change of a job goes through job/change_job.cpp: no other file writes the columns of the life of a job or publishes a
 # change.
-rule_door() {
+rule_writers() {
     local life others
     life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/core/life.h | grep -vxE 'Error|Result' | paste -sd'|')
     others=$(shell_sources | grep -vE '^src/(log/transaction_log|job/change_job|table/table|lanes/lanes|groups/groups)\.(cpp|h)$')
     {
         code_grep "\\b(set_column|clear_column|set|set_if|set_or_clear|clear|default_to)\\(.*\\bkJob($life)\\b" <<<"$others"
-        code_grep '\b(update_row|tell_ready|publish_group_waits|slot_freed_at_commit|count_(inserts_|move_)?at_commit)\(' <<<"$others"
+        code_grep '\b(update_row|publish_ready|publish_group_waits|slot_freed_at_commit|count_(inserts_|move_)?at_commit)\(' <<<"$others"
         grep -nE 'UPDATE jobq\.jobs' $others | grep -v 'SET _round_robin_key = ' || true
     } | none
 }
@@ -389,7 +389,7 @@ plant() {
         length) seq -f '// %g' 621 >$unit ;;
         paths) printf 'see /%s/main\n' work >lint_planted.txt ;;
         exports) printf '#include "compat/pg.h"\nPG_FUNCTION_INFO_V1(lint_planted);\n' >$unit ;;
-        door) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
+        writers) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         version) sed -i '1s/(/(lint_planted-/' debian/changelog ;;
         docker) sed -i '1i all: lint_planted' Makefile && touch lint_planted ;;
         scratch) mkdir -p scripts && printf 'chown postgres "$SCRATCH/lint_planted"\n' >scripts/lint_planted.sh ;;

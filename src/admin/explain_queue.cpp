@@ -20,7 +20,7 @@ constexpr int kCheckedKeys = 1000;
 // Number of jobs at the head of the queue that are checked for locks.
 constexpr int kHead = 20;
 
-// The lanes of queue $1. OFFSET 0, because a plan that is ordered by lane would pass the lanes of all queues.
+// The lanes of queue $1. OFFSET 0 prevents a plan that is ordered by lane, which would scan the lanes of all queues.
 #define LANES_OF_QUEUE \
     "(SELECT DISTINCT d.lane FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d)"
 
@@ -97,7 +97,7 @@ Statement read_keys = {
        SELECT k.key FROM keys k WHERE k.key IS NOT NULL LIMIT $2)",
     {TEXTOID, INT8OID}};
 
-// Counts the suspects among the queue's claimable jobs, and these jobs, at most $2.
+// Counts at most $2 of the queue's claimable jobs, and the suspects among the counted jobs.
 Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(), count(*)
        FROM (SELECT j.lost_attempts, j._company_lease
              FROM )" LANES_OF_QUEUE R"( l,

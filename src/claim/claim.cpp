@@ -324,7 +324,9 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
 // the job.
 void add_serialization_hint(void *) {
     if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
-        errhint("Claim in a READ COMMITTED transaction, or begin the transaction with the claim and retry it.");
+        errhint(
+            "Claim in a READ COMMITTED transaction, or make the claim the first statement of the transaction and retry "
+            "the transaction.");
 }
 
 // Wakes the next worker for jobs that are left, when another claim relied on this one to look for them.

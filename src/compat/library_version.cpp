@@ -29,7 +29,8 @@ void require_library(const char *version, const char *who) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("%s requires version %s or newer of the jobq library, but this session has %s", who, version,
                            kLibraryVersion),
-                    errhint("Install that version. Then restart the server if it preloads jobq, or else reconnect.")));
+                    errhint("Install that version or a later one. Then restart the server if it preloads jobq; "
+                            "otherwise, reconnect.")));
 }
 
 void require_only_library() {

@@ -10,8 +10,8 @@ extern "C" {
 
 namespace jobq {
 
-// A utility statement that is about to run, and the arguments that the server passes with it. Its memory may be freed
-// by run(), so read it before.
+// A utility statement that is about to run, and the arguments that the server passes with it. run() may free
+// its memory, so read it before you call run().
 struct UtilityCall {
     ProcessUtility_hook_type next;
     PlannedStmt *planned;

@@ -379,7 +379,7 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
     Life life = changed_by_hand(written, facts, now);
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
-    // Only a claim or the tick assigns slots, because they know which slots are free.
+    // Only claims and the tick assign slots, because only they know which slots are free.
     life.queue_slot = life.key_slot = life.slot_seq = OptInt64();
     return life;
 }

@@ -1,8 +1,7 @@
-// The position where a search begins for rows that no session waits for, such as expired rows. A search that deletes
-// the first rows of an index must pass the entries of all rows that it has deleted before, as long as an old snapshot
-// keeps them. Therefore a search begins at the first row that the last search has seen. Rows that have been added
-// before that place are found by a search from the very beginning, which is so rare that it takes only a small part of
-// the time.
+// The position in an index where a search for rows that no session waits for, such as expired rows, begins. A search
+// that deletes the first rows of an index leaves entries that an old snapshot may keep, and every later search from the
+// beginning would pass them. Therefore a search begins at the first row that the previous search saw. Rows that were
+// added before that position are found by an occasional search from the beginning, which is rare enough to cost little.
 #pragma once
 
 #include "core/span.h"

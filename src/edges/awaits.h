@@ -25,7 +25,8 @@ Rows read_awaited_jobs(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 // job that was deleted while it was needed has left its result; status and result of other deleted jobs are null.
 Datum read_results(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 
-// Makes the job await these jobs (bigint[]) and no others. The edge to `active` is active; if it is 0, each edge is.
+// Makes the job await these jobs (bigint[]) and no others. Only the edge to the job
+// `active` is active or, if `active` is 0, all edges.
 void await_jobs(int64 job, Datum ids, int64 active);
 // Deletes the waits of one job or several jobs, which no longer wait. The last function does so only if the job has no
 // step left by which it awaits other jobs.

@@ -126,8 +126,8 @@ void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, Timest
         with_owner_spi([&] { apply_event(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
 }
 
-// Makes room for all jobs of a queue at once, so that a job that this call enqueues or depends on is not dropped for
-// the next one.
+// Makes room under max_depth for all jobs of a queue at once, so that a job that this call enqueues, or on which such a
+// job depends, is not dropped to make room for the next one.
 void admit_elements(const Element *elements, int count, TimestampTz now) {
     auto *newcomers = static_cast<Newcomer *>(palloc_extended(sizeof(Newcomer) * count, MCXT_ALLOC_HUGE));
     int limited = 0;

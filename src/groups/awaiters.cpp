@@ -17,7 +17,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of jobs per target or event and transaction, so that the first job need not wait long for the last.
+// Maximum number of jobs that one transaction unblocks for a target or event, so that the first job need not wait long
+// for the last one.
 constexpr int kAwaitersAtOnce = 1000;
 
 Statement find_signalled = {

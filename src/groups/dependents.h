@@ -13,7 +13,7 @@ namespace jobq {
 
 // Removes the jobs that have not ended, and sets which of the others have failed.
 void keep_ended(Ended *ended);
-// Looks at the jobs that depend on one of these ended jobs.
+// Unblocks or cancels the jobs that depend on one of these ended jobs.
 void look_at_dependents_of(const Ended &ended, Unblocking *done);
 // Looks at all dependencies of these jobs. Returns how many of the jobs were cancelled.
 int64 look_at_dependents(Datum *jobs, int count, Unblocking *done);
@@ -36,8 +36,8 @@ void settle_all_dependents(TimestampTz now);
 void lock_dependents(Datum jobs);
 // After lock_dependents(): blocks the jobs that have not started and have a reason to wait.
 void block_dependents(Datum jobs);
-// Returns whether the job has a reason to wait: a dependency that has not finished, or whose failure must cancel the
-// job.
+// Returns whether the job has a reason to wait: a dependency that has not finished, or a failed dependency that must
+// cancel the job.
 bool has_reason_to_wait(int64 job);
 
 }  // namespace jobq

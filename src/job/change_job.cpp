@@ -11,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-const DoorReaders *readers = nullptr;
+const ChangeCallbacks *readers = nullptr;
 
 // ---- Columns of a life: one function to read and one to write for each type in core/life.h.
 
@@ -177,7 +177,7 @@ void tell_of_running(const JobState &before, const JobState &after) {
 
 }  // namespace
 
-void tell_of_changes(const DoorReaders *all) { readers = all; }
+void set_change_callbacks(const ChangeCallbacks *all) { readers = all; }
 
 JobState state_of_row(TupleTableSlot *row) {
     // Deforms the row once, instead of in one call per column.

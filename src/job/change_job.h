@@ -53,15 +53,15 @@ struct OtherColumns {
     OtherColumns &clear(JobAttribute column) { return set_if(false, column, Datum(0)); }
 };
 
-// Callbacks that are called once for each change while the row is written: when a job becomes claimable in this lane at
-// this key (`is_new`: no worker can have claimed it before), and when a lease has ended. All other modules read the log
-// of the transaction.
-struct DoorReaders {
+// Functions that are called while the row is written. The first is called when a job becomes claimable in this lane at
+// this key (`is_new`: no worker can have claimed it before), the second when a lease has ended. All other modules read
+// the log of the transaction instead.
+struct ChangeCallbacks {
     void (*ready)(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
     void (*lease_ended)(int64 job, int64 lease);
 };
 // Sets the callbacks. Called once, when the library is loaded.
-void tell_of_changes(const DoorReaders *all);
+void set_change_callbacks(const ChangeCallbacks *all);
 
 // Changes the job in table.row from `before` to `after`, and logs the change for the commit. Waits for transactions
 // that hold the row. Returns false if the row is no longer the newest version (READ COMMITTED), so the caller must look

@@ -1,5 +1,5 @@
-// Checks of the attributes of jobs that functions take as arguments or keys. Errors name the argument and change
-// nothing.
+// Checks the attributes of jobs that are passed as function arguments or as keys of a JSON object. Errors name the
+// argument, and are raised before anything is changed.
 #pragma once
 
 #include "compat/args.h"

@@ -364,7 +364,7 @@ bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 l
     return lane_stays(queue, kind, lane);
 }
 
-void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
+void publish_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
     const bool is_settled =
         settled.lane == lane && FullTransactionIdEquals(settled.xid, GetTopFullTransactionIdIfAny());
     if (!is_settled) {

@@ -36,7 +36,7 @@ bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 l
 // Records that the current transaction makes a job claimable: ensures that its lane is in the directory, and notifies
 // sessions that wait for jobs at the commit. Every statement that makes jobs claimable must call this for each job.
 // `is_new` means that the job cannot have been claimed before.
-void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
+void publish_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
 
 // Returns the requirements of the lane's jobs on a worker. Returns false if the session does not know the lane.
 bool traits_of_lane(std::string_view queue, int64 lane, core::LaneTraits *traits);

@@ -35,9 +35,9 @@ struct UnindexedSearch {
     int64 left_out;       // a job that could not be marked; 0: none
     FailureText failure;  // why it could not be marked
 };
-// Finds jobs that run outside the rescue's index and in no young lease, for example after a crash or after a restore
-// with disabled triggers. Reads the whole table once after each start and after each change of the triggers. Must be
-// called inside with_spi().
+// Finds running jobs that have no entry in the rescue index and no young lease, for example after a crash or after a
+// restore with disabled triggers. Reads the whole table once after each start and after each change of the triggers.
+// Must be called inside with_spi().
 UnindexedSearch find_unindexed_jobs();
 // Returns when to search again.
 TimestampTz next_search_for_unindexed();

@@ -432,10 +432,10 @@ void hand_log_to_parent() {
 void roll_back_log() {
     pop_changes(GetCurrentTransactionNestLevel());
     log.series.forget_level(GetCurrentTransactionNestLevel());
-    // The look did not see jobs that run again after the rollback. A savepoint that began after the look does not
-    // change what the look saw.
+    // The scan for the horizon did not see the jobs that run again after the rollback. A savepoint that began after the
+    // scan does not change what the scan saw.
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
-    // The rows hold again the slots that this savepoint had freed.
+    // After the rollback, the rows again hold the slots that this savepoint had freed.
     for (LoggedSlot &slot : log.slots) slot.ticket = 0;
     if (log.ended_heads_count > 0) log.heads_left = true;
 }

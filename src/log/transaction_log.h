@@ -64,7 +64,7 @@ void recount_at_commit();
 
 // ---- Jobs that become claimable.
 
-// Records a claimable job of this queue and lane. For tell_ready() (lanes/lanes.h), which every statement that makes
+// Records a claimable job of this queue and lane. For publish_ready() (lanes/lanes.h), which every statement that makes
 // jobs pending calls for each of them. `is_new`: no worker can have claimed the job before. Returns true if the caller
 // must describe the lane once, for the sleepers; otherwise they look for themselves.
 bool log_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);

@@ -155,7 +155,7 @@ void lease_has_ended(int64 job, int64 lease) {
 }
 
 // Called by job/change_job.h at once when a job changes.
-constexpr DoorReaders kDoorReaders = {tell_ready, lease_has_ended};
+constexpr ChangeCallbacks kChangeCallbacks = {publish_ready, lease_has_ended};
 
 }  // namespace
 
@@ -171,7 +171,7 @@ void _PG_init(void) {
     jobq::require_only_library();
     jobq::define_settings();
     jobq::install_query_hooks();
-    jobq::tell_of_changes(&jobq::kDoorReaders);
+    jobq::set_change_callbacks(&jobq::kChangeCallbacks);
     jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
     jobq::be_only_library();
     if (!process_shared_preload_libraries_in_progress) return;

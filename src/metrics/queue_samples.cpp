@@ -93,8 +93,8 @@ void note_rows(const Samples &samples, Notes<QueueJobs> *queues) {
 
 bool has_counters(const QueueJobs &queue) { return queue.known[index_of(core::JobStatus::Completed)]; }
 
-// Sorts by name and keeps one entry per queue. An entry from counters replaces one from rows, because counters know
-// more.
+// Sorts by name and keeps one entry per queue. An entry from counters replaces one from rows, because counters
+// contain more.
 void put_together(Notes<QueueJobs> *queues) {
     std::sort(queues->items, queues->items + queues->count, [](const QueueJobs &a, const QueueJobs &b) {
         return a.queue != b.queue ? a.queue < b.queue : has_counters(a) && !has_counters(b);

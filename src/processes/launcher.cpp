@@ -243,7 +243,7 @@ void warn_of_full_table(TimestampTz now) {
     self.warned_of_full_table = true;
     ereport(WARNING,
             (errmsg("jobq: more than %d databases use jobq, and the rest get no background worker", kMaxDatabases),
-             errhint("Call jobq_tick() in them every few seconds.")));
+             errhint("In the other databases, call jobq_tick() every few seconds.")));
 }
 
 // Notes that the postmaster has no room for another worker.

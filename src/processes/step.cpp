@@ -24,8 +24,7 @@ namespace {
 
 // Maximum duration of a batch, because its snapshot prevents vacuum from removing dead tuples in the whole database.
 constexpr int kBatchTimeoutMs = 300000;
-// Maximum time until a duty that has failed is retried, so that its work does not wait much longer than the error
-// lasts.
+// Maximum delay before a failed duty is retried, so that its work does not wait much longer than the error lasts.
 constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
 // The repair pauses for this many times its own duration, because its search for lanes that are missing from the
 // directory takes longer the more lanes there are, and hardly ever finds one.

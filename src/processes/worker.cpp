@@ -102,7 +102,7 @@ void run_rounds() {
         if (!settings.enabled || must_make_room(own)) return;
         const TimestampTz now = checked_now();
         const TimestampTz notices_due = send_notices(own, now);
-        // Another database needs the place of this worker. The worker runs one round first.
+        // Another database needs the process slot of this worker, which runs one round before it exits.
         if (own->leave && done_one) return;
         const TimestampTz supervision_due = run_supervision(own, &state);
         const TimestampTz unblock_due = own->extension == Presence::Present ? run_unblocking(own, &state) : kNothingDue;

@@ -209,7 +209,8 @@ Trouble trouble_with(JobIndex which) {
             "Drop the index, and create it as in the install script of the extension."};
 }
 
-// Returns why jobq's own indexes require SQL, as Attached::reason (table/attached.h), or nullptr.
+// Returns why the state of jobq's own indexes requires access by SQL, in the form of Attached::reason
+// (table/attached.h); nullptr if direct access is possible.
 const char *reason_in_indexes() {
     static char reason[NAMEDATALEN + 64];
     for (int i = 0; i < kJobIndexes; i++) {

@@ -51,7 +51,8 @@ struct JobsAccess {
     const char *reason;
 };
 JobsAccess jobs_access();
-// Returns whether rows are accessed with SQL. Raises 0A000 if jobq.access demands direct access but the table needs SQL.
+// Returns whether rows are accessed with SQL. Raises 0A000 if jobq.access demands direct access but the table needs
+// SQL.
 bool jobs_need_sql();
 
 // Opens an index of jobq.jobs, which the caller has opened, for reading. Raises 55000 if the index was dropped, has

@@ -52,7 +52,7 @@ void refuse_other_ids(int shard) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the database has jobs whose ids do not belong to shard %d", shard),
                     errdetail("One of them is job %lld.", static_cast<long long>(others[0].int64_at(1))),
-                    errhint("Let these jobs finish and delete them, or make another database the shard.")));
+                    errhint("Let these jobs finish, and then delete them. Or make another database the shard.")));
 }
 
 void make_shard(int shard) {

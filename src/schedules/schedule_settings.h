@@ -15,8 +15,8 @@ struct Scheduled {
 };
 
 // Creates the schedule or changes it to the checked definition. If the expression, time zone, and bounds are the same,
-// the next run stays; otherwise it is computed from now. Waits for a session that is firing the schedule. Raises 42501
-// if the schedule belongs to a queue that is out of scope.
+// the time of the next run stays; otherwise it is computed from now. If a session is firing the schedule, waits until
+// that session is done. Raises 42501 if the schedule belongs to a queue that is out of scope.
 Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, TimestampTz now);
 
 // Locks the schedule. Returns false if it is not in scope or does not exist.

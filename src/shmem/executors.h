@@ -131,7 +131,7 @@ void end_lease_of_executor();
 // Notes that the handler has ended the job itself, under this lease.
 void note_own_report(int64 lease);
 
-// ---- Functions for commits.
+// ---- Functions that a commit calls.
 
 // Returns the bit of a queue in DatabaseState::handler_queues.
 uint64 handler_bit(const char *queue);

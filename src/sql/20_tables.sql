@@ -101,8 +101,8 @@ CREATE TABLE jobq.jobs (
     _holds_key          boolean,  --: true while the job holds its unique_key, at most until it has finished, otherwise NULL: the
                                   --: job is in the unique index
     _ready              boolean,  --: true while the job is pending, otherwise NULL: the job is in the claim index
-    _due                boolean,  --: true while the job is scheduled, or blocked with a timeout, otherwise NULL: the
-                                  --: promotion looks for the job
+    _due                boolean,  --: true while the job is scheduled, or blocked with a timeout, otherwise NULL;
+                                  --: the promotion finds the job by this column
     _rescue_indexed     boolean,  --: true while the rescue must check the job, otherwise NULL
     -- state of the job
     status              jobq.job_status NOT NULL,  --: status of the job; the comment of the type explains each status
@@ -121,7 +121,7 @@ CREATE TABLE jobq.jobs (
     dead_from           text,  --: for a dead letter: the queue where the job failed, and to which it returns
     lease               bigint,  --: random number of the claim that holds the job; NULL if no worker holds it
     -- other internal columns
-    _completed_lease    bigint,  --: the lease of the last completion
+    _completed_lease    bigint,  --: the lease under which the job was last completed
     _company_lease      bigint,  --: the lease that was lost, or whose worker stopped sending heartbeats, together with
                                  --: other jobs; NULL: none
     _claim_xid          xid8,  --: the transaction that claimed the job last; only this transaction can report on the job
@@ -260,7 +260,7 @@ CREATE INDEX lane_directory_new_idx ON jobq.lane_directory (queue, changed_xid);
 CREATE INDEX lane_directory_kind_idx ON jobq.lane_directory (queue, kind);
 CREATE INDEX lane_directory_lane_idx ON jobq.lane_directory (lane);
 
---: the state of the retirement of lanes between rounds; one row
+--: how far the deletion of unused lanes has come, kept between rounds; one row
 CREATE TABLE jobq.lane_retirement (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     marked_xid  xid8,  --: the transaction that marked lanes as retiring; NULL: no lane is retiring

@@ -5,7 +5,7 @@
 --: edges between jobs: dependencies, awaited jobs, and children
 CREATE TABLE jobq.edges (
     job_id     bigint NOT NULL,  --: the job at which the edge begins: the dependent, the waiting job, or the parent
-    kind       text COLLATE "C" NOT NULL DEFAULT 'depends',  --: depends, awaits (jobq_await_jobs) or child (jobq_spawn)
+    kind       text COLLATE "C" NOT NULL DEFAULT 'depends',  --: depends, awaits (jobq_await_jobs), or child (jobq_spawn)
     target     bigint NOT NULL,  --: the job to which the edge leads; a dependency always has a lower id than job_id
     on_failure text DEFAULT 'cancel',  --: depends: what happens to job_id if target ends but has not completed, cancel
                                        --: or run; other kinds: NULL

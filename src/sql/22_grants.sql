@@ -1,9 +1,9 @@
--- The queues that a role was granted, unless it was granted all queues. A role is stored by its OID, but shown and dumped by its
--- name, so it keeps its queues when it is renamed, and the role with that name gets them where a dump is restored.
+-- A role is stored by its OID, so it keeps its queues when it is renamed. A dump contains its name, so after a restore the role
+-- with that name has the queues.
 --: the queues granted to roles that were not granted all queues; written by jobq_grant and jobq_revoke
 CREATE TABLE jobq.queue_grants (
     role    pg_catalog.regrole NOT NULL,
-    profile text NOT NULL,  --: producer, worker or operator of the queue
+    profile text NOT NULL,  --: producer, worker, or operator of the queue
     queue   text NOT NULL,
     PRIMARY KEY (role, profile, queue),
     CONSTRAINT queue_grants_profile_choice CHECK (profile IN ('producer', 'worker', 'operator')),

@@ -6,7 +6,7 @@ CREATE TABLE jobq.identity (
     database          oid NOT NULL,
     major_version     integer NOT NULL,  --: major version of its server, because pg_upgrade changes the identifier
     data_directory    bigint NOT NULL,  --: mark of the data directory when the jobs were adopted; 0 if it had none
-    copied            boolean NOT NULL DEFAULT false,  --: true in a copy that has not been adopted
+    copied            boolean NOT NULL DEFAULT false,  --: true in a copy of a database until jobq_adopt adopts it
     adopted_at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 ALTER TABLE jobq.identity REPLICA IDENTITY FULL;

@@ -81,7 +81,7 @@ CREATE FUNCTION jobq_retry_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: change the time at which waiting jobs of a queue that match a filter run; returns how many
+--: change run_at of the waiting jobs of a queue that match a filter; returns how many jobs were changed
 CREATE FUNCTION jobq_reschedule_jobs(
         queue text,
         run_at timestamptz,

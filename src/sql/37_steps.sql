@@ -1,6 +1,6 @@
 -- Durable steps: what a worker keeps of a job between its attempts, and what it awaits.
 
---: whether the worker must run a step of its job: run, done with the saved result, cancel, or lost
+--: whether the worker must run a step of its job: run, done (with the saved result), cancel, or lost
 CREATE FUNCTION jobq_step(job_id bigint, lease bigint, name text)
     RETURNS TABLE (state text, result jsonb)
     AS 'MODULE_PATHNAME'

@@ -111,7 +111,7 @@ void move_job_signals(int64 from, int64 to) {
 }
 
 bool prune_signals(TimestampTz sent_before, int batch) {
-    // The position in a lap, too, because awaited signals stay.
+    // Where the next call continues, because awaited signals are not deleted and would be read again each time.
     static TimestampTz behind = DT_NOBEGIN;
     prune_job_signals(batch);
     if (!is_in_use("signals")) return false;

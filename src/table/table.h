@@ -77,7 +77,7 @@ bool row_is_held(const Table &table);
 // has only locked the row does not count. Unknown for a table that is not a heap.
 enum class Changing : uint8 { No, Yes, Unknown };
 Changing change_of_row(const Table &table);
-// For callers that only want to avoid taking a lock that would fail.
+// For callers that only want to avoid an attempt to lock a row that another transaction has locked.
 inline bool row_is_changing(const Table &table) { return change_of_row(table) == Changing::Yes; }
 
 // Locks table->row FOR NO KEY UPDATE without waiting. Returns false if another transaction holds or has changed the

@@ -15,8 +15,8 @@ namespace jobq {
 
 namespace {
 
-// What a statement returns: the key of the row (Update), or the row itself because a trigger or rule may have changed
-// it.
+// A statement returns the key of the row (Update) or the whole row, because a trigger or rule may have changed it (the
+// other two).
 enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 
 // Finds a row by its place (ctid). This reads no index, so serializable transactions take no predicate locks on one. No
@@ -114,7 +114,7 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
     auto *entry = static_cast<Made *>(hash_search(made, &wanted.key, HASH_ENTER, &found));
     Statement *statement = &entry->statement;
     if (found && statement->sql != nullptr && memcmp(statement->types, types, sizeof(types)) == 0) return statement;
-    // If the following code fails, the text stays empty and the next call makes it again.
+    // If the following code fails, the text stays empty, and the next call builds it again.
     *statement = Statement();
     char *sql = change == Change::Insert
                     ? insert_text(table, columns)

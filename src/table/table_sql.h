@@ -23,7 +23,7 @@ constexpr int result_column(AttrNumber column) { return column + 1; }
 // Copies such a row into a slot of make_row().
 void store_row(const Row &row, TupleTableSlot *slot);
 
-// Opens SPI with the rights of the owner of the table.
+// Runs body inside SPI with the rights of the owner of the table.
 template <typename Body>
 void with_sql_of(Relation table, Body body) {
     as_role(table->rd_rel->relowner, [&] { with_spi(body); });

@@ -1,4 +1,4 @@
-// The trigger on jobq.schedule_settings: the consequences of a plain INSERT, COPY, or UPDATE.
+// The trigger on jobq.schedule_settings, which handles the consequences of a plain INSERT, COPY, or UPDATE.
 #include "compat/pg.h"
 
 #include "compat/args.h"
