@@ -126,7 +126,7 @@ for my $queue ('held', 'held aged', 'held apart')
     diag(sprintf '%s: the first 500 claims took %.2f s, after 5000 claimed jobs %.2f s', $queue, @spent[ 0, 2 ]);
     in_time($spent[2], 3 * $spent[0] + 0.5, "$queue: 5,000 entries of claimed jobs do not slow down claims");
 }
-is(work(qq{SELECT max(n) - min(n) <= 1 FROM (SELECT count(*) AS n FROM taken WHERE queue = '$_' GROUP BY key) s}), 't', "$_: and the keys took turns") for 'held', '$_: the keys take turns';
+is(work(qq{SELECT max(n) - min(n) <= 1 FROM (SELECT count(*) AS n FROM taken WHERE queue = '$_' GROUP BY key) s}), 't', "$_: the keys take turns") for 'held', 'held apart';
 is(work(q{SELECT count(*) FROM (SELECT priority, lag(priority) OVER (ORDER BY place) AS before FROM taken WHERE queue = 'held aged') s WHERE priority < before}), '0', 'jobs that have waited equally long are claimed by priority');
 $old->quit;
 

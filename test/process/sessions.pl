@@ -105,17 +105,17 @@ for my $level ('REPEATABLE READ', 'SERIALIZABLE')
     is(max_attempts($c, $name), 6, "$level: settings that are newer than the snapshot apply");
     $c->query("SELECT count(*) FROM jobq_claim('$name', kinds => '{nothing}')");
     $c->query('COMMIT');
-    is(max_attempts($c, $name), 6, '$level: they apply in the next transaction, too');
-    is(claimed($c, "'$name', kinds => '{new}'"), 'new', '$level: a new lane is found');
+    is(max_attempts($c, $name), 6, "$level: they apply in the next transaction, too");
+    is(claimed($c, "'$name', kinds => '{new}'"), 'new', "$level: a new lane is found");
 
     # The same with a change before the first look-up with this snapshot.
     $c->query("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM jobq.jobs");
     $a->query("SELECT jobq_pause_queue('$name')");
     $c->query("SELECT jobq_enqueue('$name', kind => 'late')");
     $c->query('ROLLBACK');
-    is(claimed($c, "'$name'"), '', '$level: a pause applies in the next transaction');
+    is(claimed($c, "'$name'"), '', "$level: a pause applies in the next transaction");
     $a->query("SELECT jobq_resume_queue('$name')");
-    is(claimed($c, "'$name', kinds => '{old}'"), 'old', '$level: the end of the pause applies, too');
+    is(claimed($c, "'$name', kinds => '{old}'"), 'old', "$level: the end of the pause applies, too");
 }
 
 # Each statement of a READ COMMITTED transaction sees what was committed before it.

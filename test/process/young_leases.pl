@@ -261,7 +261,7 @@ database($node, 'second');
 value($node, 'second', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s'), jobq_enqueue('q')});
 served('second');
 enqueue(1);
-like(value($node, $_, q{SELECT id FROM jobq_claim('q', 'same name'); SELECT count(*) FROM jobq_heartbeat_worker('same name')}), qr/^\d+\n1\z/, "$_: its own job") for 'second', '$_: a worker with the same name holds only its own job';
+like(value($node, $_, q{SELECT id FROM jobq_claim('q', 'same name'); SELECT count(*) FROM jobq_heartbeat_worker('same name')}), qr/^\d+\n1\z/, "$_: a worker with the same name holds only its own job") for 'second', 'work';
 rescued_in_time(1, 'the first of two databases');
 becomes_true($node, 'second', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost'}, 'the job in the second database is rescued');
 
