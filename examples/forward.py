@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Sends the jobs of a queue to another database with jobq, or to a cluster: exactly once in effect. An outbox.
+"""Forwards the jobs of a queue to another database with jobq, or to a cluster, with the effect of exactly-once delivery (an outbox).
 
     JOBQ_TO="host=router dbname=jobs" python3 forward.py QUEUE [TO]
 
-QUEUE is here: by PGHOST, PGPORT, PGUSER, PGDATABASE as psql has it; producers enqueue there in their own transactions. TO, the
-same name unless said otherwise, is the queue there, by the connection string JOBQ_TO. Run it as often as you like.
+QUEUE is the source. It is in the database to which PGHOST, PGPORT, PGUSER, and PGDATABASE lead; producers enqueue there in their own
+transactions. TO is the target queue in the database of the connection string JOBQ_TO; by default, it has the same name. You can run several
+forwarders at the same time.
 
-Each job is sent under a unique key made of its origin: system, database, id and time of its enqueue. There the key is kept for
-JOBQ_KEEP ('1 day') after that job has finished: so whoever sends it again, since an answer was lost or a forwarder killed, makes no second
-job. A job whose first sending lies further back than that is not sent again: it fails for good, and says so; jobq_retry sends it anew.
+Each job is sent with a unique key that consists of the system, the database, the id, and the enqueue time of the job. The target keeps the
+key for JOBQ_KEEP ('1 day') after the sent job has finished. So if the job is sent again, because an answer was lost or a forwarder was
+killed, no second job is created. If a job was first sent longer ago than that, it is not sent again but fails permanently, and its error
+says why; jobq_retry sends it again.
 
-Wants psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary]".
+Requires psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary]".
 """
 import os
 import signal

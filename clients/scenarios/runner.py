@@ -2,14 +2,14 @@
 """Plays the scenarios with the program of each language, directly and through PgBouncer, and prints a line for each.
 
     runner.py [--client NAME...] [--scenario NAME...] [--way direct|pooler...] [--at-once N] [--limit SECONDS] [--table FILE]
-    runner.py --tests          the programs' own tests alone, which come with every run of all scenarios
-    runner.py --speed          jobs a second of each program instead, see speed.py [--rounds N] [--seconds N] [--table FILE]
+    runner.py --tests          runs only the programs' own tests, which are also part of a run of all scenarios
+    runner.py --speed          measures the jobs per second of each program, see speed.py [--rounds N] [--seconds N] [--table FILE]
     runner.py --selftest       plants defects into a worker, each of which a scenario must find
-    runner.py --table-of LOG   the table of what runs have printed, without a server
-    runner.py --list           programs, scenarios, and what each program lacks, without a server
+    runner.py --table-of LOG   makes the table from the output of earlier runs, without a server
+    runner.py --list           lists the programs, the scenarios, and what each program lacks, without a server
 
-Wants what scripts/clients.sh makes: a server whose superuser reaches it by PGHOST and PGUSER, JOBQ_SERVER_DATA, JOBQ_SERVER_PORT,
-JOBQ_PASSWORD."""
+Requires what scripts/clients.sh provides: a server to which a superuser can connect with PGHOST and PGUSER, and the variables
+JOBQ_SERVER_DATA, JOBQ_SERVER_PORT, and JOBQ_PASSWORD."""
 
 import argparse
 import itertools

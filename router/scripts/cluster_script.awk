@@ -206,7 +206,7 @@ function make(name,    rule, n, i, list, one, first, row, budget) {
     print head(name) "\n    LANGUAGE plpgsql VOLATILE" safe (how[name] ~ /^(or|first)$/ ? quiet : "") " AS $$"
     row = columns_of[name]
     if (rule == "refused") {
-        print "BEGIN\n    RAISE 'jobq_router does not do " name "' USING ERRCODE = 'feature_not_supported', HINT = " quoted(toupper(substr(reason[name], 1, 1)) substr(reason[name], 2) ".") ";\nEND"
+        print "BEGIN\n    RAISE 'jobq_router does not support " name "' USING ERRCODE = 'feature_not_supported', HINT = " quoted(toupper(substr(reason[name], 1, 1)) substr(reason[name], 2) ".") ";\nEND"
     } else if (rule == "id") {
         print "DECLARE\n    _shard   integer := jobq_router.any_shard($" position(name, how[name]) ");\n" faults "BEGIN"
         print (row || returns[name] ~ /^SETOF/ ? "    RETURN QUERY SELECT * FROM " : "    RETURN ") on_shard(name, "_shard", "0") ";"
