@@ -1,4 +1,5 @@
-// Explains why a job does not run, and why a queue makes no progress. Inside with_spi(); changes nothing.
+// Explains why a job does not run, and why a queue makes no progress. Call these functions inside with_spi(). They
+// change nothing.
 #pragma once
 
 #include "admin/reasons.h"

@@ -99,8 +99,8 @@ struct Demand {
 };
 // Reads the columns kind, version, and requires of a row, which follow each other.
 Demand demand_at(const Row &row, int kind_column);
-// Reports that no worker has asked for such jobs of the queue lately, according to recent_filters(). `jobs`: how many
-// such jobs there are; 0: there is one, and its number is not mentioned. Returns whether this is so.
+// If recent_filters() shows that no worker has asked for such jobs of the queue lately, reports this and returns true.
+// Otherwise, returns false. `jobs`: how many such jobs there are; 0: there is one, and the report contains no number.
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
 // When a worker last asked for jobs of a lane, or of several lanes.

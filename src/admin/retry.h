@@ -18,10 +18,11 @@ int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 // if the job has no such step, and 23505 as above.
 void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now);
 
-// Makes up to `max_jobs` dead letters that are in the queue, or came from it, run again from the beginning in the queue
-// they came from, lowest ids first, `per_second` jobs per second (0: all now). Skips jobs that other sessions have
-// locked, and jobs whose unique key another job has. Returns how many were changed. Raises 22023 if the last job would
-// run later than core::kLongestPacing from now.
+// Moves up to `max_jobs` dead letters that are in the queue, or came from it, back to the queue that they came from,
+// where they run again from the beginning. Moves the jobs with the lowest ids first. `per_second`: how many of them
+// become due per second; 0: all are due now. Skips jobs that other sessions have locked, and jobs whose unique key
+// another job has. Returns how many jobs were moved. Raises 22023 if the last job would run later than
+// core::kLongestPacing from now.
 int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now);
 
 }  // namespace jobq

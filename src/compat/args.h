@@ -56,7 +56,7 @@ Choice require_choice(const char *name, std::string_view word, const std::string
     return choice;
 }
 [[noreturn]] void refuse_key(const char *name, std::string_view key, const char *hint);
-// Raises 22003 if the priority is outside smallint.
+// Raises 22003 if the priority is outside the range of smallint.
 int16 check_priority(int32 priority, const char *name);
 // Raises 22023 if the value is below 1.
 int32 check_positive(int32 value, const char *name);

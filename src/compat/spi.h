@@ -105,7 +105,7 @@ bool is_own_query(MemoryContext query);
 // Returns the number of rows that the last run() inserted, updated, or deleted.
 inline int64 affected() { return static_cast<int64>(SPI_processed); }
 
-// Runs SQL text made at run time (GRANT and the like, which take no parameters).
+// Runs SQL text that was built at run time (for example, GRANT, which takes no parameters).
 void run_text(const char *sql);
 
 // Installs hooks that plan Fixed statements, disable JIT for all statements of jobq, and note which execution is jobq's

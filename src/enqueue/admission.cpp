@@ -25,8 +25,8 @@ bool comes_first(const Newcomer &a, const Newcomer &b) {
     return view(a.unique_key) < view(b.unique_key);
 }
 
-// Sets `keys`, which must have room for all jobs, to the distinct keys of these sorted jobs and their holders. Returns
-// the number of distinct keys.
+// Sets `keys`, which must have room for one key per job, to the distinct keys of these sorted jobs, and finds the
+// holder of each key. Returns the number of distinct keys.
 int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *keys) {
     int distinct = 0;
     for (int i = 0; i < count; i++) {

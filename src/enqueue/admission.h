@@ -1,4 +1,5 @@
-// Decides whether the jobs of a call may enter their queues, for all of them before the first one is enqueued.
+// Decides whether the jobs of a call may enter their queues. A call decides this for all of its jobs before it enqueues
+// the first one.
 #pragma once
 
 #include "compat/pg.h"

@@ -31,7 +31,7 @@ struct Endings {
     Notes<Datum> unkept, buried, waited;  // waited: jobs whose waits are over
 };
 
-// Returns the delay before the next attempt of a failed job, by its queue's backoff.
+// Returns the delay before the next attempt of a failed job, according to the backoff settings of its queue.
 core::Micros retry_delay(const Queue &queue, int attempts);
 
 // How an attempt ends without completing.
@@ -55,8 +55,8 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
 void settle_endings(const Endings &endings, TimestampTz now);
 void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 
-// Apply an event that may end jobs to locked jobs, where the event is applicable. They note what follows, or carry it
-// out. Call them inside with_spi().
+// Apply an event that may end jobs to locked jobs, except jobs to which the event does not apply. apply_and_note()
+// notes the resulting actions in *endings, and apply_and_end() carries them out. Call both inside with_spi().
 Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
 Operated apply_and_end(const Datum *ids, int count, const core::Event &event);
 

@@ -80,9 +80,9 @@ bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &o
 // Does the same for a job that cannot have changed since it was locked.
 void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
 
-// Calls change(jobs, i) for each of the jobs, which a statement of this transaction has locked, with the job in the
-// table's row. If change() returns false because a user's trigger has changed the row in the meantime, calls it again,
-// but at most kMaxLooks times in all.
+// For each of the jobs, which a statement of this transaction has locked, reads the job into the table's row and calls
+// change(jobs, i). If change() returns false because a user's trigger has changed the row in the meantime, does both
+// again, but calls change() at most kMaxLooks times in all.
 constexpr int kMaxLooks = 3;
 template <typename IdOf, typename Change>
 void change_locked_jobs(int count, IdOf id_of, Change change) {

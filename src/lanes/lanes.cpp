@@ -48,8 +48,8 @@ struct {
 
 Statement read_all = {LANE_COLUMNS "WHERE d.queue = $1", {TEXTOID}};
 Statement read_kind = {LANE_COLUMNS "WHERE d.queue = $1 AND d.kind = $2", {TEXTOID, TEXTOID}};
-// Rows with transaction ids from the future come from a dump of another cluster. They were not new when they were
-// restored.
+// Excludes rows with transaction ids from the future, which come from a dump of another cluster. They need not be found
+// here, because every session reads all lanes again after a restore.
 Statement read_new = {LANE_COLUMNS
                       "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
                       "AND d.changed_xid <> $4",

@@ -25,7 +25,7 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of lanes per step, because the other duties of the round wait for it.
+// Maximum number of lanes per step. Steps must be short, because the other duties of the round wait for them.
 constexpr int kLanesAtOnce = 2000;
 // Maximum number of entries of jobs that are gone that a step passes in all lanes together. The lanes that it does not
 // reach are kept this time.

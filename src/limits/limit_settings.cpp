@@ -56,9 +56,10 @@ Statement find_raised = {
        WHERE l.max_running IS NOT NULL AND l.highest_slot > l.max_running FOR NO KEY UPDATE SKIP LOCKED)",
     {},
     Planning::Free};
-// The row must be locked before the snapshot is taken. Otherwise the UPDATE could wait for a concurrent change of the
-// limit, and then compare the new limit with the jobs and requests of an older snapshot. Slots of deleted queues and of
-// keys that are no longer used do no harm.
+// The caller must lock the row before the snapshot is taken. Otherwise the UPDATE could wait for a concurrent change of
+// the limit, and then compare the new limit with older versions of the jobs and of the requests in jobq.unslotted. For
+// a limit of keys, jobs with any key of the queue count, so a job to which the limit does not apply can delay the
+// UPDATE, which does no harm.
 Statement lower_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = 0
        WHERE l.ctid = $1

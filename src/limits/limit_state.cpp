@@ -166,8 +166,9 @@ void add_free(Entry *entry, int32 number) {
 // Returns the bucket of the limit under this rate. A limit whose rate has changed gets an empty bucket.
 core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core::Rate &rate, TimestampTz now) {
     const core::Micros span = rate.interval * rate.burst;
-    // The latest time at which the bucket can be full. Stored and not only returned, because a later time comes from
-    // before a clock step, or from another limit.
+    // The latest time at which the bucket can be full. A later time in the bucket is wrong, because it comes from
+    // before a clock step, or from another limit. So it is corrected in the bucket; otherwise, the bucket would seem
+    // empty as long as the limit is used.
     const core::Micros emptiest = core::saturating_add(entry->used_at, span);
     if (entry->rate.interval == rate.interval && entry->rate.burst == rate.burst) {
         entry->bucket.full_at = Min(entry->bucket.full_at, emptiest);

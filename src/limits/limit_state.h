@@ -1,19 +1,20 @@
 // The state of limits (core/limit.h) in shared memory: which slots are free, and how many tokens each bucket has.
 //
-// The information about slots consists of hints, because jobq.jobs is authoritative (limits/limit_slots.h). A claim
-// checks a number that it gets here, because the slot may be taken. It trusts the information that a limit is full for
-// a short time. Two rules hold:
+// The information about slots is only a hint, because jobq.jobs is authoritative (limits/limit_slots.h). A claim checks
+// each slot number that it gets here, because the slot may be taken. A claim relies on the information that a limit is
+// full, which expires after at most one minute. Two rules hold:
 //  - A freed slot is published after the transaction that freed it has ended, so that other sessions find it free.
 //  - Each slot has a bound: no job that holds the slot has an index entry with a lower jobs._slot_seq. The commit of a
 //    claim that took the slot raises the bound, unless another claim has taken the slot since. This is correct because
 //    the claim has found no holder, except for entries of jobs whose slot its own transaction has given back.
-// Tokens exist only here, so they are authoritative. A spent token stays spent, even after a rollback. A clean shutdown
-// saves the buckets for the next start (limits/bucket_file.h). A bucket is empty after a crash, a promotion, or a
-// change of the rate.
+// The numbers of tokens are authoritative, because they are stored only here. A spent token stays spent, even after a
+// rollback. A clean shutdown saves the buckets for the next start (limits/bucket_file.h). A bucket is empty after a
+// crash, a promotion, or a change of the rate.
 //
-// The table has room for jobq.max_limits limits. Replacing a full bucket by a new limit loses nothing. If no bucket of
-// the set is full, a bucket that is not full is replaced. When its limit comes back, its bucket is no fuller than it
-// was, and neither is any new bucket of the same queue.
+// The table has room for jobq.max_limits limits. If the set for a new limit (shmem/set_table.h) has no free place, the
+// new limit replaces a limit without spent tokens, which does no harm. If there is none, it replaces a limit with spent
+// tokens. If the replaced limit is used again, its new bucket is not fuller than the old one would be, and neither is
+// any other new bucket of the same queue.
 //
 // Without preload there is no information, and limits cannot have rates.
 #pragma once

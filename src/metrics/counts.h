@@ -28,7 +28,7 @@ QueueList read_queue_numbers();
 // jobs. Other queues without counters are not counted.
 QueueNumbers read_unfinished(std::string_view name);
 
-// Counts the table and corrects the counters. `done` is the number of queues whose counters were wrong.
+// Counts the rows of the table and corrects the counters. `done` is the number of queues whose counters were wrong.
 DutyOutcome reconcile_counters();
 // Returns whether reconcile_counters() would take more than a few hundredths of a second.
 bool table_is_large();

@@ -10,7 +10,8 @@ namespace jobq {
 // Sends the waiting notices, unless it has just sent some. Returns when to call again; kNothingDue: no notices wait.
 TimestampTz send_notices(DatabaseState *db, TimestampTz now);
 
-// Returns whether notices were sent so recently that waiting for the next one costs less than a new worker.
+// Returns whether notices were sent so recently that more are likely. If so, the worker should wait for them, because
+// this costs less than starting a new worker.
 bool more_notices_likely(TimestampTz now);
 
 }  // namespace jobq

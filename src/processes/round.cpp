@@ -97,7 +97,7 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     return true;
 }
 
-// Logs how many jobs each duty has changed, without the duties that have changed none.
+// Logs how many jobs each duty has changed. Omits duties that have changed none.
 void log_duties(const DatabaseState *db, Duties *duties, RoundState *state) {
     int64 *unblocked = &duties->done[static_cast<int>(Duty::Unblock)];
     *unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;

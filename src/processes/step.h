@@ -35,7 +35,7 @@ bool is_recount(int index);
 // Prepares a step. `apart`: the step runs in the process that counts the table.
 void prepare_step(Step *step, int index, bool apart = false);
 
-// Runs a prepared step and writes the results to *step. Raises no error except FATAL. Afterwards the current memory
+// Runs a prepared step and writes the results to *step. Raises no error except FATAL. Afterward, the current memory
 // context is `memory`.
 void run_step(DatabaseState *db, Step *step, MemoryContext memory);
 

@@ -24,7 +24,7 @@ constexpr int kDueShift = 1 - kRunAt;
 constexpr AttrNumber kRunningId = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
-// Sets a row comparison, like (run_at, id) >= (...) in SQL, for the columns from `first` on: see access/skey.h.
+// Sets up a row comparison, like (run_at, id) >= (...) in SQL, for the columns from `first` on: see access/skey.h.
 void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
     const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.run_at),
                             Int64GetDatum(from.id)};

@@ -1,4 +1,4 @@
-// The horizon of the rescue: until when it need not look at the rescue-indexed running jobs.
+// The horizon of the rescue: the time until which the rescue need not look at the rescue-indexed running jobs.
 #pragma once
 
 #include "compat/pg.h"

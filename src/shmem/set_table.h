@@ -59,7 +59,8 @@ struct EntrySet {
     }
 };
 
-// A table as a process sees it. Set is an EntrySet or begins with one; sets share the locks of their part.
+// The handle through which a process accesses a table in shared memory. Set is an EntrySet or a struct derived from
+// one. The sets share the locks of Set::kPart.
 template <typename Set>
 struct SetTable {
     int count;

@@ -264,7 +264,7 @@ CREATE INDEX lane_directory_lane_idx ON jobq.lane_directory (lane);
 CREATE TABLE jobq.lane_retirement (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     marked_xid  xid8,  --: the transaction that marked lanes as retiring; NULL: no lane is retiring
-    wait_for    xid8,  --: the lanes are deleted when all transactions below this one have ended
+    wait_for    xid8,  --: the marked lanes are deleted when all transactions with lower ids than this one have ended
     deleted_xid xid8  --: rows last changed by this transaction or an earlier one may have been deleted
 );
 INSERT INTO jobq.lane_retirement DEFAULT VALUES;

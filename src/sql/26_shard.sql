@@ -5,8 +5,8 @@
 CREATE TABLE jobq.shard (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     shard_id integer NOT NULL CONSTRAINT shard_shard_id_range CHECK (shard_id BETWEEN 0 AND 1023)  --: number of the shard,
-                                                                                                   --: which is id % 1024 of
-                                                                                                   --: each of its jobs
+                                                                                                   --: which equals id % 1024
+                                                                                                   --: for each of its jobs
 );
 
 SELECT pg_catalog.pg_extension_config_dump('jobq.shard', '');

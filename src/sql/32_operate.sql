@@ -1,5 +1,5 @@
--- Functions for operators: for one job, by its id, or for many jobs of a queue, by a filter. The argument filter has the
--- conditions for which the function has no argument of its own.
+-- Functions for operators: for one job, by its id, or for many jobs of a queue, by a filter. The filter argument contains
+-- the conditions for which the function has no argument of its own.
 
 --: the row of a job, for roles that cannot read the table; returns no rows if the job does not exist
 CREATE FUNCTION jobq_get(job_id bigint)

@@ -49,8 +49,8 @@ struct NewStep {
     bool has_result;
 };
 void add_step(const NewStep &step);
-// arm_step() makes this existing step the one by which the job waits. disarm_other_steps() makes the others inactive,
-// so that something that the job no longer awaits does not wake it.
+// arm_step() makes an existing step active, so that what this step awaits wakes the job. disarm_other_steps() makes the
+// other steps of the job inactive, so that something that the job no longer awaits does not wake it.
 void arm_step(int64 job, text *name, int64 awaited);
 void disarm_other_steps(int64 job, text *name);
 // Makes the steps of these finished jobs inactive. If the jobs are retried and wait again, the steps become active

@@ -291,8 +291,8 @@ Changing change_of_row(const Table &table) {
         return Changing::No;
     const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);
     if (TransactionIdIsCurrentTransactionId(changer)) return Changing::No;
-    // If the transaction has committed, it did so after the snapshot, which sees this version. The order of the tests
-    // matters because the transaction may commit between them.
+    // If the transaction has committed, it did so after the snapshot was taken, because the snapshot still sees this
+    // version. TransactionIdIsInProgress() must come first, because the transaction may commit between the two tests.
     return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer) ? Changing::Yes : Changing::No;
 }
 

@@ -34,8 +34,9 @@ struct Made {
 };
 HTAB *made = nullptr;
 
-// Represents a column in a set by its index among the library's columns, because the later columns have other numbers
-// in a table of another CREATE EXTENSION.
+// Returns the bit that represents a column in a set of columns. The bit depends on the column's index among the
+// library's columns, not on its number in the table, because the later columns may have other numbers in a table that
+// another CREATE EXTENSION has created.
 uint64 bit_of(const Table &table, AttrNumber column) {
     const int i = find_own(table.attached.own, column);
     Assert(i >= 0 && i < kMaxOwnColumns);

@@ -135,7 +135,8 @@ int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTr
         *promise = {};
         waiter->woken_at = now;
         pg_atomic_fetch_add_u32(&partition->promised, 1);
-        // Sleepers that are on their way come first, so that the next commit meets them first.
+        // Sleepers that are on their way come first, so that the next commit promises jobs to them before it wakes
+        // others.
         move_to_front(&partition->list, &waiter->sleeper);
     }
     if (lane != nullptr) add_lane(promise, *lane);

@@ -34,9 +34,9 @@ constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 
 // ---- Functions for the sleeper; a session has at most one.
 
-// Enters this session as a sleeper of a queue of this database. The caller must call leave_waiters() afterward, also
-// after an error; if the process exits first, its exit callback does so. `worker` is the core::worker_key, or 0 for a
-// worker without a name. `batch` is the number of jobs that its claim takes.
+// Registers this session as a sleeper for a queue of this database. The caller must call leave_waiters() afterward,
+// even after an error; if the process exits first, its exit callback does so. `worker` is the core::worker_key, or 0
+// for a worker without a name. `batch` is the maximum number of jobs that its next claim takes.
 void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker, int batch);
 
 // Reports that the sleeper has looked. Commits do not wake the sleepers of a paused queue, but a change of the queue's
