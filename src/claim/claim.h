@@ -1,4 +1,4 @@
-// Claiming jobs.
+// Claims jobs of a queue for a worker.
 #pragma once
 
 #include "compat/pg.h"
@@ -21,10 +21,11 @@ struct ClaimRequest {
     int batch;
     core::WorkerFilter filter;
     core::Micros heartbeat_timeout;  // 0: the job's timeout, or else the queue's
-    bool written_once;  // until the first heartbeat, only the transaction that reports on the job writes its row again
+    bool written_once;               // before the first heartbeat, only the report on the job writes its row again
 };
 
-// Receives the claimed jobs one by one, in their order. The job that take() gets is valid only during the call.
+// Receives the claimed jobs one by one, in the order of the queue. The argument of take() is valid only during the
+// call.
 class ClaimSink {
  public:
     virtual void take(const ClaimedJob &job) = 0;
@@ -37,8 +38,8 @@ class ClaimSink {
 // jobs that other transactions have locked; never waits for them. Returns the number of jobs taken, which is 0 for a
 // paused queue. Raises 40001 in REPEATABLE READ and above if a job has changed since the snapshot.
 //
-// The claim obeys the settings and limits that were committed when it took its first job: by then it holds the lock on
-// jobq.jobs and has a transaction number.
+// The claim obeys the settings and limits that were committed when it took its first job, because at that time it holds
+// the lock on jobq.jobs and has a transaction ID.
 int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink);
 
 }  // namespace jobq

@@ -13,13 +13,14 @@ constexpr const char kBackendWorkerPrefix[] = JOBQ_BACKEND_WORKER;
 
 // Returns the worker's name: the argument, or else the setting jobq.worker_id, or nullptr if neither is set.
 text *worker_id_argument(FunctionCallInfo fcinfo, int n);
-// Returns the same, but names a worker without a name after its backend.
+// Does the same, but if neither is set, returns a name made of the prefix and the backend's pid.
 text *worker_id_or_default(FunctionCallInfo fcinfo, int n);
 
-// Checks the arguments from number `first` on: kinds, versions, capabilities.
+// Checks and returns the arguments kinds, versions, and capabilities, the first of which has number `first`.
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 
-// Checks the arguments from number `first` on: worker_id, batch, kinds, versions, capabilities, heartbeat_timeout.
+// Checks and returns the arguments worker_id, batch, kinds, versions, capabilities, and heartbeat_timeout, the first of
+// which has number `first`.
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
 
 // Claims jobs of the queue and adds them to the result. Returns their number.

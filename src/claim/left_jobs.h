@@ -1,5 +1,5 @@
-// Wakes the next worker that sleeps in jobq_wait() when a claim leaves claimable jobs: see waiters/waiters.h.
-// Only claim.cpp may call this.
+// Wakes the next worker that sleeps in jobq_wait() if a claim leaves claimable jobs in the queue (see
+// waiters/waiters.h). Only claim.cpp may call this.
 #pragma once
 
 #include "claim/take_from_lane.h"
@@ -8,8 +8,9 @@
 
 namespace jobq {
 
-// Looks for a claimable job in the claim's lanes, from where the claim stopped, if any worker waits, and wakes the next
-// worker if there is one. For a claim that may have left jobs because it wanted no more.
+// If any worker waits, looks for a claimable job in the claim's lanes, starting where the claim stopped, and wakes the
+// next worker if it finds one. Call it after a claim that has taken all the jobs it wanted, because it may have left
+// others.
 void wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count);
 
 }  // namespace jobq

@@ -1,9 +1,10 @@
-// Notes about jobs that were claimed a moment ago. Many claimers find the same jobs at the head of a lane, and each
-// would fetch and try to lock the rows that the others have just taken; with 256 claimers that is most of the work. A
-// claim therefore leaves a note, and the other claims skip the entry without looking at the row.
+// Notes in shared memory about jobs that were claimed a moment ago. Many concurrent claims find the same jobs at the
+// head of a lane, and each of them would fetch and try to lock the rows that the others have just taken; with 256
+// concurrent claims, this is most of the work. A claim therefore leaves a note, and other claims skip the index entry
+// of the job without fetching the row.
 //
 // A note is a hint that lives for a fraction of a second. It may be wrong if the claim is rolled back, and it is lost
-// if another note overwrites it. A claim that finds too few jobs looks again without the notes.
+// if another note overwrites it. A claim that finds too few jobs scans again and ignores the notes.
 #pragma once
 
 #include "compat/pg.h"

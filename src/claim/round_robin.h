@@ -1,7 +1,7 @@
-// The key that was served last in each queue with round_robin: a number per queue in shared memory, so that the claims
-// of all sessions share one round. Two queues never share a number. The number is a hint: after a restart or crash, or
-// if the server has more such queues than places, the round of a queue continues from a random key. Without preload,
-// each session keeps its own round.
+// Stores the position of each queue with round_robin, which is the key that was served last, in shared memory, so that
+// the claims of all sessions serve the keys in a common rotation. Two queues never share a position. The position is a
+// hint: after a restart or crash, or if the server has more such queues than slots, the rotation continues from a
+// random key. Without preload, each session has its own rotation.
 #pragma once
 
 #include "compat/pg.h"

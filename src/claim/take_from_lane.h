@@ -11,7 +11,7 @@ namespace jobq {
 
 constexpr int64 kAnyRoundRobinKey = core::kBeforeFirstRoundRobinKey;
 
-// A lane that the worker may take jobs from, or a part of one, and the earliest position of its next job.
+// A lane that the worker may take jobs from, or a part of such a lane, and the earliest position of its next job.
 struct LaneCursor {
     int64 lane;
     int64 round_robin_key;  // only jobs of this key; kAnyRoundRobinKey: jobs of all keys
@@ -22,16 +22,17 @@ struct LaneCursor {
     int passed;  // number of entries of jobs that no longer exist
     int noted;   // number of entries skipped because a claim took the job a moment ago
     bool seen;   // the claim has scanned the lane
-    // The claim uses empty ranges and notes. False if this transaction has itself enqueued into the lane, because no
-    // session has been notified of those jobs yet.
+    // The claim skips empty ranges and jobs with notes about recent claims. False if this transaction has itself
+    // enqueued into the lane, because its jobs may be in a range that is still recorded as empty.
     bool skip_empty_ranges;
     int limited;  // number of jobs skipped because their key has no room
 };
 
-// Returns whether the claim's scans can use a guess of how much of the index they need.
+// Returns whether the claim's scans can use a guess of how much of the index they need (claim/read_ahead.h).
 bool reads_ahead(const Claim &claim);
 
-// Positions the scan at the first entry from `from` on. The scan reads ahead to `expected`, and further if necessary.
+// Positions the scan at the first entry at or after `from`. The scan reads ahead to `expected`, and further if
+// necessary.
 void seek_job(JobsTable *jobs, const LaneCursor &cursor, const core::ClaimKey &from, const core::ClaimKey &expected);
 
 // Takes jobs of the cursor's lane up to `limit`, as long as no other lane can have an earlier job. Leaves the cursor at

@@ -25,7 +25,7 @@ struct Claim {
     bool is_open = false;  // `jobs` is open
     Datum xid = Datum(0);
     int count = 0;
-    int wanted = 0;  // number of jobs wanted for now, at most the batch
+    int wanted = 0;  // number of jobs at which the current scan ends, at most the batch
     core::Micros earliest_timeout = core::kLatest;
     bool skip_recent_claims = true;
     Limiter *limiter = nullptr;  // nullptr if the queue has no limits
@@ -35,14 +35,15 @@ struct Claim {
     Suspects suspects = Suspects::Unasked;
 };
 
-// Returns whether the job in table.row is a suspect that this worker is not given. This check costs far less than the
-// permits of a limit.
+// Returns whether the job in table.row is a suspect that this worker must not get. Called before acquiring the permits
+// of a limit, because the check costs far less.
 bool passes_over(Claim *claim);
 
 // Takes the job in table.row. Returns false if the job is not claimable or another claim was first.
 bool take_job(Claim *claim);
 // Takes the job in table.row in a queue with limits. Returns Yes if the job was taken or is not claimable, NotForKey if
-// its key has no room (other keys may have), and NotForQueue if the queue has no room, which closes the claim.
+// the limit of its key is used up (other keys may have room), or NotForQueue if the limit of the queue is used up,
+// which closes the claim.
 Room take_limited_job(Claim *claim);
 
 }  // namespace jobq

@@ -1,10 +1,10 @@
 // The edges between jobs (jobq.edges): a job depends on another one, awaits its end, or has spawned it. Dependencies
 // are added by dependencies.h, waits by awaits.h.
 //
-// A session that adds an edge adds it first, and then checks that the target exists. A session that deletes a job
-// deletes it first, and then looks for edges to it, including uncommitted ones, whatever the snapshot. So one of the
-// two notices the other. A completed job that is deleted while an edge leads to it leaves its result in
-// jobq.deleted_dependencies.
+// A session that adds an edge first inserts it, and then checks that the target exists. A session that deletes a job
+// first deletes the row, and then looks for edges to the job, including uncommitted ones, whatever the snapshot. So at
+// least one of the two sees the change of the other. If a completed job is deleted while an edge leads to it, its
+// result is kept in jobq.deleted_dependencies.
 #pragma once
 
 #include "compat/pg.h"
@@ -13,8 +13,9 @@ namespace jobq {
 
 enum class EdgeKind : uint8 { Depends, Awaits, Child };
 
-// Reads the table whatever the snapshot: uncommitted rows count, and so do rows whose deletion is uncommitted. Costs
-// next to nothing while the table is empty. Zeroed at first; close_edges() ends it.
+// State of a scan of jobq.edges that ignores the snapshot: uncommitted rows count, and so do rows whose deletion is
+// uncommitted. The scan costs next to nothing while the table is empty. Must be zeroed before use; close_edges() closes
+// the table.
 struct Edges {
     Relation table, from_index, to_index;
     TupleTableSlot *row;
@@ -22,28 +23,30 @@ struct Edges {
 
 // Returns whether other jobs depend on the job, have spawned it or await it, unfinished or not.
 bool has_edges_to(Edges *edges, int64 job);
-// Returns whether the job has edges of its own, which are deleted with it; the second function: edges of one kind.
+// Return whether edges begin at the job; these are deleted with the job. The second function checks only edges of one
+// kind.
 bool has_edges_from(Edges *edges, int64 job);
 bool has_edges_from(Edges *edges, int64 job, EdgeKind kind);
 void close_edges(Edges *edges);
 
-// Returns false while no edge of the kind, Depends or Awaits, has been active since the table was last empty, whatever
-// the snapshot. Costs next to nothing, and edges of other kinds do not count.
+// Returns false if no edge of this kind (Depends or Awaits) has been active since the table was last empty, whatever
+// the snapshot. Costs next to nothing.
 bool any_active(EdgeKind kind);
 
 // The functions below are called inside with_spi(), with the owner's rights.
 
-// Moves the ids that no unfinished job needs to the front, in their order, and returns their number. Reorders `others`
-// in the same way, unless it is nullptr.
+// Moves the ids of jobs that no unfinished job needs to the front, keeping their order, and returns their number.
+// Reorders `others` in the same way, unless it is nullptr.
 int without_needed(Datum *ids, Datum *others, int count);
 
-// Waits for sessions that are deleting one of these jobs, to which the caller adds edges, and keeps other sessions from
-// deleting one unnoticed until the transaction ends. Returns a job that no longer exists, or 0. Changes `ids`.
+// Locks these jobs, which are targets of edges that the caller adds. Waits for sessions that are deleting one of the
+// jobs, and prevents such deletions until the transaction ends. Returns the id of a job that no longer exists, or 0 if
+// all exist. Changes `ids`.
 int64 hold_jobs(Datum *ids, int count);
-// Moves the ids of existing jobs to the front, in their order, and returns their number.
+// Moves the ids of existing jobs to the front, keeping their order, and returns their number.
 int jobs_there(Datum *ids, int count);
 
-// Adds edges of kind child to `children` (bigint[]). Leaves existing ones as they are.
+// Adds edges of kind child from `parent` to `children` (bigint[]). Leaves existing edges as they are.
 void add_children(int64 parent, Datum children);
 // Deletes the edges of one kind that begin at these jobs.
 void forget_edges_from(Datum *jobs, int count, EdgeKind kind);

@@ -15,11 +15,10 @@ struct SparedJobs {
 };
 
 // Makes room for `added` jobs in a queue. If the queue has a max_depth, this may cancel its oldest pending jobs. Raises
-// 53400 if there is not enough room. Pointers that find_queue() returned before must not be used afterwards.
+// 53400 if there is not enough room. Pointers that find_queue() has returned are invalid after this call.
 //
-// The depth is taken from the counters, plus this transaction's own changes. It does not include jobs that other
-// sessions are enqueuing at this moment, so the limit can be exceeded by their number. If the counters are unknown, the
-// rows are counted.
+// The depth is taken from the counters, plus this transaction's own changes. It does not include uncommitted jobs of
+// other sessions, so the limit can be exceeded by their number. If the counters are unknown, the rows are counted.
 void make_room(std::string_view name, int64 added, TimestampTz now, const SparedJobs &spared = {nullptr, 0});
 
 }  // namespace jobq

@@ -26,7 +26,7 @@ struct JobSpec {
     Interval *max_runtime;        // nullptr: the queue's
     Datum metadata;               // jsonb
     bool has_metadata;
-    // For jobs with a unique key, which enqueue/enqueue_keyed.h enqueues.
+    // For jobs with a unique key, which enqueue_keyed() enqueues (enqueue/enqueue_keyed.h).
     text *unique_key;      // nullptr: none
     Interval *unique_for;  // nullptr: as long as the job is unfinished
     core::OnConflict on_conflict;
@@ -38,18 +38,18 @@ struct JobSpec {
     core::OnDependencyFailure on_dependency_failure;
 };
 
-// A text attribute that differs between the jobs of a call; values is nullptr if it does not.
+// A text attribute with a value per job of a call; `values` is nullptr if all jobs share one value.
 struct TextColumn {
     const Datum *values;
     const bool *nulls;
 };
-// Returns the value of the i-th job, or nullptr if it has none.
+// Returns the value of the i-th job, or nullptr if the job has no value. `shared` is the value that all jobs share.
 inline text *text_in(const TextColumn &column, text *shared, int i) {
     if (column.values == nullptr) return shared;
     return column.nulls[i] ? nullptr : DatumGetTextPP(column.values[i]);
 }
 
-// Attributes that can differ between the jobs of a call; nullptr: the jobs take the value from the JobSpec.
+// Attributes that can differ between the jobs of a call; nullptr if all jobs have the value in the JobSpec.
 struct JobColumns {
     const Datum *payloads;    // jsonb
     const Datum *run_ats;     // timestamptz
@@ -58,11 +58,11 @@ struct JobColumns {
     TextColumn group_keys;
 };
 
-// Inserts jobs without a unique key into the open table. Sets `ids` to their ids, in the order of the payloads.
+// Inserts jobs without a unique key into the open table. Stores their ids in `ids`, in the order of the payloads.
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids);
 
-// Returns the life with which a job begins. unique_key and group_key are nullptr if the job has none.
+// Returns the state of a new job's life (status and times). unique_key and group_key are nullptr if the job has none.
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
                            TimestampTz now);
 

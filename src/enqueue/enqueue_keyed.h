@@ -18,18 +18,18 @@ struct KeyedJob {
 
     int64 id = 0;          // out: new_id, or the id of the job that has the key
     bool is_new = false;   // out
-    bool is_over = false;  // out, if not new: the job has finished and keeps the key; it may no longer exist
+    bool is_over = false;  // out, if not new: the job has finished and keeps the key; its row may no longer exist
 };
 
-// Enqueues jobs by SQL, in the order of their keys, so that two calls cannot deadlock. If a key is taken,
-// spec.on_conflict decides. Waits for transactions that have enqueued one of the keys and have not ended. Attributes
-// that differ between the jobs are taken from `jobs`, not from `spec`. The caller has checked that the queue has room
-// (enqueue/admission.h). Raises 40001 in REPEATABLE READ and above if INSERT ... ON CONFLICT DO NOTHING would, or if a
-// job has kept one of the keys since the snapshot.
+// Enqueues jobs by SQL, in the order of their keys, so that two calls cannot deadlock. If another job has a key,
+// spec.on_conflict decides what happens. Waits for open transactions that have enqueued a job with one of the keys.
+// Takes attributes that differ between the jobs from `jobs`, not from `spec`. The caller has checked that the queue has
+// room (enqueue/admission.h). Raises 40001 in REPEATABLE READ and above if INSERT ... ON CONFLICT DO NOTHING would, or
+// if a job with one of the keys has finished since the snapshot and keeps its key.
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now);
 
-// Returns whether the job has steps, so it has begun. A replacement takes the key from such a job, as from a running
-// job.
+// Returns whether the job has steps, which means that it has begun to run. on_conflict = 'replace' takes the key from
+// such a job, as from a running job, instead of changing the job.
 bool has_steps(int64 id);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// Enqueues jobs of any kind together, and has the checks that every enqueue makes first.
+// Enqueues jobs with different attributes in one call, and contains the checks that every enqueue makes first.
 #pragma once
 
 #include "compat/pg.h"
@@ -26,21 +26,22 @@ Newcomer newcomer_of(const JobSpec &spec, text *unique_key);
 struct Enqueued {
     int64 id;
     bool is_new;
-    bool is_over;  // if not new: the job has finished and keeps the key; it may no longer exist
+    bool is_over;  // if not new: the job has finished and keeps the key; its row may no longer exist
 };
 // Prevents the deletion of the jobs that already exist until the transaction ends, and waits for sessions that are
-// deleting one. Raises 40001 if a job no longer exists that was unfinished when its key was looked up. Sets `over`,
-// which must have room for all, to the ids of the finished jobs that exist, in ascending order, and returns their
-// number. Inside with_spi(), with the owner's rights.
+// deleting one. Raises 40001 if a job that was unfinished when its key was looked up no longer exists. Stores the ids
+// of the finished jobs that exist in `over`, in ascending order, and returns their number; `over` must have room for
+// `count` ids. Call it inside with_spi(), with the owner's rights.
 int hold_known(const Enqueued *enqueued, int count, Datum *over);
 
-// Enqueues jobs that were checked and filled in. Returns the outcomes in the order of the jobs. While an error is
-// raised, *number is the position of the job that it is about, from 1, or 0 if it is not about a single job.
+// Enqueues jobs for which check_spec() and fill_from_queue() have been called. Returns the outcomes in the order of the
+// jobs. If an error is raised, *number is the position, from 1, of the job that caused the error, or 0 if the error is
+// not about a single job.
 Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number);
 
-// Does the same for the jobs that a JSON array describes, as in argument "specs" of jobq_enqueue_jobs, but at most
-// `limit` jobs. Raises 22023 or 54000 if the argument is not such an array, and all errors of the checks of a job; the
-// context names the element.
+// Checks and enqueues the jobs in a JSON array that has the format of argument "specs" of jobq_enqueue_jobs. Raises
+// 22023 if `specs` is not such an array, 54000 if it has more than `limit` elements, and all errors that the checks of
+// a job raise; the error context names the element.
 Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count);
 
 }  // namespace jobq

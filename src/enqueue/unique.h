@@ -20,21 +20,22 @@ struct WantedKey {
     TimestampTz until;       // out: until when a finished holder keeps the key; 0: the holder is unfinished
 };
 
-// Fills in the holders of the keys, by a fresh snapshot or the transaction's. Inside with_spi().
+// Sets the holders of the keys, under a fresh snapshot, or under the transaction's snapshot in REPEATABLE READ and
+// above. Call it inside with_spi().
 void find_holders(WantedKey *keys, int count, TimestampTz now);
 
-// Does the same only for finished jobs that keep a key, for the keys that have no unfinished holder.
+// Like find_holders(), but only looks up finished jobs that keep a key, for the keys without an unfinished holder.
 void find_kept(WantedKey *keys, int count, TimestampTz now);
-// Does the same by what is committed now, whatever the snapshot.
+// Like find_kept(), but reads what is committed now, whatever the transaction's snapshot.
 void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now);
-// Raises 40001, because a job has kept the key since the transaction's snapshot.
+// Raises 40001, because a job has finished and kept its key since the transaction's snapshot.
 [[noreturn]] void kept_since_snapshot();
 
-// Raises 23505, with the key and its holder. `hint` says what to do if the holder is unfinished.
+// Raises 23505 with the key and its holder. `hint` tells the user what to do if the holder is unfinished.
 [[noreturn]] void key_taken(const WantedKey &key, const char *hint);
 
-// Checks the key of a job that plain SQL has inserted or changed: 23505 if a finished job keeps that key, or 40001 in
-// REPEATABLE READ and above if it has kept the key since the snapshot. Inside with_spi().
+// Checks the key of a job that plain SQL has inserted or changed. Raises 23505 if a finished job keeps this key, or
+// 40001 in REPEATABLE READ and above if that job has finished since the snapshot. Call it inside with_spi().
 void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_key);
 
 }  // namespace jobq

@@ -1,7 +1,7 @@
 // Jobs that have failed permanently in a queue with a dead letter queue. Such a job moves there, stays `failed`, and
-// its dead_from names the queue it came from. It never runs there: whatever makes it run again sends it home first, so
-// jobs cannot circulate, whichever queues name each other. Call these functions inside with_spi(), after locking the
-// jobs or changing them in this transaction.
+// its dead_from names the queue it came from. It never runs there: a retry first moves it back to the queue it came
+// from. So jobs cannot circulate, even if two queues are each other's dead letter queue. Call these functions inside
+// with_spi(), after locking the jobs or changing them in this transaction.
 #pragma once
 
 #include "compat/pg.h"

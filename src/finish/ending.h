@@ -1,6 +1,6 @@
 // What follows when an attempt ends or a job finishes: the attempt is recorded, the unique key is kept (unique_for),
-// and the job is deleted if its queue does not keep it, or moved to the dead letter queue. These actions are noted
-// while rows are written and carried out together with SQL afterwards.
+// and the job is deleted if its queue does not keep it, or moved to the dead letter queue. These actions are collected
+// while rows are written, and then carried out together by SQL.
 #pragma once
 
 #include "compat/memory.h"
@@ -24,11 +24,12 @@ struct EndedAttempt {
     bool reported;  // by the worker that held the lease
 };
 
-// Must be zeroed before use.
+// The actions to carry out. Must be zeroed before use.
 struct Endings {
     Notes<EndedAttempt> attempts;
     Notes<KeptKey> keys;
-    Notes<Datum> unkept, buried, waited;  // waited: jobs whose waits are over
+    // Ids of jobs to delete, of jobs to move to the dead letter queue, and of jobs whose waits are over.
+    Notes<Datum> unkept, buried, waited;
 };
 
 // Returns the delay before the next attempt of a failed job, according to the backoff settings of its queue.
@@ -41,22 +42,24 @@ struct AttemptEnd {
     bool reported;
 };
 
-// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must look
-// again, as write_life() does.
+// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must read the
+// job again, as write_life() does.
 bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
                  TimestampTz now, Endings *endings);
 
-// Notes that the job in table.row has changed to `after`, finished or not.
+// Adds the actions to *endings that follow from the change of the job in table.row to `after`. The job need not have
+// finished.
 void note_end(const JobsTable &jobs, const JobState &before, const core::Life &after, TimestampTz now,
               Endings *endings);
 
-// Carries out the noted actions after the table is closed. Call the first function inside with_spi(); the second one
-// takes the owner's rights itself.
+// Carry out the collected actions. Call them after closing the table. Call the first function inside with_spi(); the
+// second one switches to the owner's rights itself.
 void settle_endings(const Endings &endings, TimestampTz now);
 void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 
-// Apply an event that may end jobs to locked jobs, except jobs to which the event does not apply. apply_and_note()
-// notes the resulting actions in *endings, and apply_and_end() carries them out. Call both inside with_spi().
+// Apply an event that may end jobs to these locked jobs, except jobs to which the event does not apply.
+// apply_and_note() adds the resulting actions to *endings, and apply_and_end() carries them out. Call both inside
+// with_spi().
 Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
 Operated apply_and_end(const Datum *ids, int count, const core::Event &event);
 
@@ -66,7 +69,7 @@ void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
 void move_attempts(int64 from, int64 to);
 
-// Deletes jobs in any status and their attempts, except jobs that unfinished jobs need. Changes `ids`.
+// Deletes these jobs, in any status, and their attempts, except jobs that unfinished jobs need. Changes `ids`.
 void delete_jobs_and_attempts(Datum *ids, int count);
 // Deletes locked jobs even if other jobs need them. Returns the number of deleted jobs.
 int64 delete_jobs(Datum *ids, int count);

@@ -1,7 +1,8 @@
-// Handles what a worker reports on jobs that it holds. Each job is looked up by its id, and its row must be processing
-// under the lease that the worker names: the fence. A job out of scope is not held.
+// Handles the reports of a worker on jobs that it holds. Each job is looked up by its id. A worker holds a job if the
+// job is processing under the lease that the worker names (the fencing token) and is in a queue of the worker's scope.
 //
-// Rows are locked in the order of (id, lease). Callers sort, so that two batches in opposite orders cannot deadlock.
+// Rows are locked in the order of (id, lease). Callers must sort the jobs in this order, so that two batches with the
+// same jobs cannot deadlock.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,7 +13,7 @@
 
 namespace jobq {
 
-// A job that a worker names with the lease it believes to hold, and the result of the report.
+// A job and a lease from a worker's report, and the outcome of the report.
 struct HeldJob {
     int64 id;
     int64 lease;
@@ -25,9 +26,9 @@ struct HeldJob {
     core::JobStatus status;  // out: the job's new status
 };
 
-// Calls change(before) for a job in table.row for which is() holds. Returns false if is() does not hold. change() waits
-// for a session that has locked the row. It returns false if the row has changed in the meantime, and then the job is
-// looked up again.
+// Reads the job into table.row and calls change(before) if is() returns true. Returns false if the job does not exist
+// or is() returns false. change() waits for a session that has locked the row. If the row has changed in the meantime,
+// change() returns false, and the job is read again.
 template <typename Is, typename Change>
 bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     for (;;) {
@@ -38,12 +39,12 @@ bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     }
 }
 
-// Adds a hint to serialization errors in REPEATABLE READ and above, when the snapshot is older than the row. For an
-// ErrorContextCallback.
+// Error context callback that adds a hint to the serialization error that is raised in REPEATABLE READ and above if the
+// row has changed since the snapshot.
 void add_report_hint(void *);
 
-// Calls change(jobs, before, job) for each of these jobs that is held, in a table that it opens. Returns whether all
-// are held.
+// Opens the table, and calls change(jobs, before, job) for each of these jobs that the worker holds. Returns whether it
+// holds all of them.
 template <typename Change>
 bool change_held(HeldJob *held, int count, const QueueScope *scope, Change change) {
     JobsTable jobs;
@@ -63,35 +64,38 @@ bool change_held(HeldJob *held, int count, const QueueScope *scope, Change chang
     return all;
 }
 
-// Returns the job in the first argument with the lease in argument `lease_argument`. A NULL lease means the lease of
-// this transaction's claim; raises 22004 if there is none.
+// Returns the job whose id is the first argument and whose lease is argument `lease_argument`. If the lease is NULL,
+// returns the lease under which this transaction has claimed the job; raises 22004 if it has not claimed the job.
 HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument);
 
-// JQ001: a worker required the lease to be held, so its work in this transaction must be undone.
+// JQ001: the worker no longer holds the lease, so its work in this transaction must be rolled back.
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
 #define JOBQ_LOST_HINT \
     "Another worker has the job, or the job was finished or deleted. Roll back and discard this work."
 [[noreturn]] void lease_is_lost(int64 job);
 
-// Completes the jobs that are held; `extra` is the result.
+// Completes the jobs that the worker holds; HeldJob::extra is the result.
 void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
 
-// Records a failed attempt; `extra` is the error. A negative `retry_in` uses the queue's backoff.
+// Records a failed attempt of each job that the worker holds; HeldJob::extra is the error. If `retry_in` is negative,
+// uses the queue's backoff.
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now);
 
-// Does the same for a job that was stopped. If it has exceeded max_runtime, its attempt ends as an overrun.
+// Does the same for a single job whose handler was stopped. If the job has exceeded max_runtime, its attempt ends as an
+// overrun.
 void fail_stopped_job(HeldJob *held, TimestampTz now);
 
-// Gives jobs back without counting the attempt. With `delay` 0, they are claimable at once in their old place.
+// Makes the jobs that the worker holds pending again without counting the attempt. With `delay` 0, they are claimable
+// at once, at their previous position in the queue.
 void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, AttemptOutcome outcome,
                     TimestampTz now);
 
-// Extends the held leases; `extra` is the progress. Sets `held` and `cancel`, or `unheld`.
+// Extends the leases that the worker holds; HeldJob::extra is the progress. Sets `held` and `cancel`, or `unheld`.
 void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope);
 
 // Extends the leases of all jobs of a worker, including jobs that were set to processing in its name with plain SQL.
-// Returns their number and, in *held, the jobs ordered by id. Call it inside with_spi().
+// Returns the number of these jobs, and sets *held to the jobs, ordered by id. Call it inside with_spi().
 int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held);
 
 }  // namespace jobq

@@ -1,6 +1,7 @@
 // Unique keys that outlive their jobs (unique_for). They are kept in jobq.kept_keys, apart from the jobs, which may be
-// deleted in the meantime. Rows are added, and deleted when their time is over. No index makes the keys unique, so a
-// session that ends a job, such as the rescue, waits for no other session and cannot fail because of a kept key.
+// deleted in the meantime. Rows are inserted when a job finishes, and deleted when the key expires. No index makes the
+// keys unique, so that a session that ends a job (for example in the rescue) waits for no other session and cannot fail
+// because of a kept key.
 #pragma once
 
 #include "compat/pg.h"
@@ -24,16 +25,17 @@ KeptKey kept_key(const JobsTable &jobs, TimestampTz now);
 // The functions below, except any_kept_key(), are called inside with_spi().
 void keep_keys(const KeptKey *keys, int count);
 
-// Deletes the kept keys of these jobs, which were finished and hold their keys themselves again. Skips rows that other
-// sessions have locked.
+// Deletes the kept keys of these jobs, which had finished and are now unfinished again, so their own rows hold the
+// keys. Skips rows that other sessions have locked.
 void drop_own_kept_keys(Datum *ids, int count);
 // Deletes all kept keys, because no jobs are left.
 void drop_all_kept_keys();
 
-// Returns false if the table is empty, whatever the snapshot, so that it need not be read. Costs next to nothing.
+// Returns false if the table is empty, whatever the snapshot, so that the caller need not read it. Costs next to
+// nothing.
 bool any_kept_key();
 
-// Deletes some keys whose time is over. Returns whether there may be more.
+// Deletes up to `batch` expired keys. Returns whether there may be more.
 bool prune_kept_keys(TimestampTz now, int batch);
 
 }  // namespace jobq

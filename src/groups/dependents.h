@@ -1,5 +1,5 @@
-// Jobs that depend on others (edges/dependencies.h). If a dependency ends without completing, an index finds all jobs
-// that depend on it, whichever of their edges are active.
+// Jobs that depend on others (edges/dependencies.h). If a dependency ends without completing, all jobs that depend on
+// it are found by an index, even if their edges to it are inactive.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,30 +11,30 @@ namespace jobq {
 
 // ---- for groups/edge_ends.cpp
 
-// Removes the jobs that have not ended, and sets which of the others have failed.
+// Removes the jobs that have not ended from `ended`, and sets `failed` for the others.
 void keep_ended(Ended *ended);
 // Unblocks or cancels the jobs that depend on one of these ended jobs.
 void look_at_dependents_of(const Ended &ended, Unblocking *done);
-// Looks at all dependencies of these jobs. Returns how many of the jobs were cancelled.
+// Unblocks or cancels these jobs if their dependencies allow or require it. Returns the number of cancelled jobs.
 int64 look_at_dependents(Datum *jobs, int count, Unblocking *done);
 // Deactivates the dependencies of these jobs.
 void deactivate_dependencies(Datum *jobs, int count);
 
-// ---- for jobs (bigint[]) that were blocked otherwise than by an enqueue
+// ---- for jobs (bigint[]) that did not become blocked by an enqueue
 
-// Gives an active edge to each of these jobs that is blocked. A job in the line of its group leaves the line if it has
-// a reason to wait, and otherwise keeps its place.
+// Gives an active edge to each of these jobs that is blocked. Removes a job from the line of its group if the job has a
+// reason to wait (see has_reason_to_wait()).
 void settle_dependents(Datum jobs);
-// Unblocks the jobs that have no dependencies any more and are not in the line of a group.
+// Unblocks those of these jobs that no longer have dependencies and are not in the line of a group.
 void free_dependents(Datum jobs, TimestampTz now);
-// Does both for all blocked jobs.
+// Calls settle_dependents() and free_dependents() for all blocked jobs.
 void settle_all_dependents(TimestampTz now);
 // Call this before following the edges of these jobs, because plain SQL may have changed them. Waits for sessions that
 // unblock or retry one of the jobs or change its edges, and keeps other sessions from doing so until the transaction
-// ends. Statements that run afterwards see what those sessions have done. Raises 40001 if they cannot, because the
-// snapshot is older.
+// ends. Later statements of this transaction see what those sessions have done; raises 40001 if the transaction's
+// snapshot is too old for this.
 void lock_dependents(Datum jobs);
-// After lock_dependents(): blocks the jobs that have not started and have a reason to wait.
+// Blocks those of these jobs that have not started and have a reason to wait. Call lock_dependents() first.
 void block_dependents(Datum jobs);
 // Returns whether the job has a reason to wait: a dependency that has not finished, or a failed dependency that must
 // cancel the job.

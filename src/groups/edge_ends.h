@@ -1,13 +1,14 @@
 // Blocked jobs with edges (edges/edges.h), and jobs that await a signal. When the target of an active edge ends, or the
-// signal arrives, the promoter looks at the job. A job that depends on others, or awaits all of several jobs, has one
-// active edge: the edge to the unfinished target with the highest id. When that target has ended, the edge to the next
-// lower unfinished one becomes active. So each target is looked at once, however many jobs wait for however many
-// others. dependents.h and awaiters.h decide what happens to a job.
+// signal arrives, the promoter checks whether the job must be unblocked. A job that depends on others, or awaits all of
+// several jobs, has one active edge: the edge to the unfinished target with the highest id. When that target has ended,
+// the edge to the unfinished target with the next lower id becomes active. So the promoter handles each edge once,
+// however many edges a job has. The functions in dependents.h and awaiters.h decide what happens to a job.
 //
-// The promoter enters a target in edges/awaited_jobs.h, and then looks under a later snapshot whether the target has
-// ended. A commit that ends a job becomes visible first, and then looks into edges/awaited_jobs.h. So one of the two
-// notices the other. In the same way, a commit that makes a job wait publishes the job, and a commit that sends a
-// signal publishes the event: the look that follows the later commit sees both.
+// The promoter adds a target to the list of awaited jobs (edges/awaited_jobs.h), and then checks under a later snapshot
+// whether the target has ended. A transaction that has ended a job first makes its commit visible, and then checks
+// whether the job is in the list. So at least one of the two sees the change of the other. In the same way, a commit
+// that makes a job wait publishes the job, and a commit that sends a signal publishes the event. The check that follows
+// the later of the two commits sees both changes.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,7 +20,7 @@ namespace jobq {
 
 void look_at_edges(const Unblocked *published, int count, Unblocking *done);
 void look_at_events(const Unblocked *published, int count, Unblocking *done);
-// Searches for all jobs that wait for others or for signals.
+// Searches the table for jobs that wait for other jobs or for signals.
 bool search_edges(SearchPlace *place, int limit, Unblocking *done);
 
 // ---- for groups/dependents.cpp and groups/awaiters.cpp, inside with_spi()
@@ -32,7 +33,8 @@ struct Ended {
     int count;
 };
 
-// Makes commits publish the ends of the targets of the active edges of these jobs (bigint[]).
+// Adds the targets of the active edges of these jobs (bigint[]) to the list of awaited jobs, so that commits publish
+// their ends.
 void watch_targets(Datum jobs);
 
 }  // namespace jobq

@@ -1,6 +1,7 @@
-// The jobs of a queue with the same group_key run one at a time. The head of the group has the group's number in
-// _group_active until it has finished; the jobs that wait in line have it in _group_waiting. The commit that ends the
-// head makes the next one (groups/successors.h). If the group has no head, the promoter makes one (groups/unblock.h).
+// The jobs of a queue with the same group_key run one at a time. The head of the group has the group's number in its
+// column _group_active until it has finished; the jobs that wait in line have the number in _group_waiting. The
+// transaction that ends the head makes the next job in line the head (groups/successors.h). If the group has no head,
+// the promoter makes the first job in line the head (groups/unblock.h).
 #pragma once
 
 #include "compat/pg.h"

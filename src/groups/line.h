@@ -6,8 +6,8 @@
 
 namespace jobq {
 
-// A scan of the index of lines. Zeroed at first; first_in_line() opens the index when it needs it. close_line() ends
-// it.
+// A scan of the index of lines. Must be zeroed before use. first_in_line() opens the index when it needs the index, and
+// close_line() closes it.
 struct Line {
     Relation index;
     IndexScanDesc scan;
@@ -23,14 +23,16 @@ enum class InLine : uint8 {
 };
 constexpr int kPassAny = PG_INT32_MAX;
 
-// Finds the first job in the line of a group whose id is from first_id to last_id. Does not read entries after last_id;
-// a page can have hundreds of them. By SQL, ignores last_id and passes any number of entries.
+// Finds the first job in the line of a group whose id is between first_id and last_id. Does not read the index entries
+// after last_id, because a page can contain hundreds of them. If the table is read by SQL, ignores last_id and
+// most_passed.
 InLine first_in_line(JobsTable *jobs, Line *line, int64 group, int64 first_id, int64 last_id, int most_passed);
 void close_line(Line *line);
 
-// Makes `next`, the job in table.row, the head of its group. `now`: the time of the call; jobs may have been enqueued
-// since. Returns false if another session has locked the row, or has changed it since the snapshot. Never waits. Does
-// nothing to a job that is in line but not blocked, because it was changed while the triggers were disabled.
+// Makes `next`, the job in table.row, the head of its group. `now` is the time at which the caller's call began; the
+// job may have been enqueued later. Returns false if another session has locked the row, or has changed it since the
+// snapshot. Never waits. Does nothing to a job that is in line but not blocked, because it was changed while the
+// triggers were disabled.
 bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now);
 
 }  // namespace jobq

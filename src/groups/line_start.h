@@ -1,17 +1,19 @@
-// Where the lines of groups begin, as far as the server knows: no job with a lower id is in the line. The index entries
-// of former heads stay in front of the next job until a vacuum removes them, and no vacuum can do so while an old
-// transaction is open. Without this file, every look at a long-lived group would pass all of them.
+// Records in shared memory where the line of a group begins: no job with a lower id is in the line. The index entries
+// of former heads stay in front of the next job until a vacuum removes them, and no vacuum can remove them while an old
+// transaction is open. Without the recorded beginnings, every scan of the line of a long-lived group would pass all of
+// these entries.
 //
-// A job can also enter the line with a lower id: its transaction commits late, it is retried, or plain SQL puts it
-// there. The session that puts a job into the line publishes this when other sessions can see the job, and the line
-// begins there again. Except in the moment between these two, no job is in line before the recorded beginning. A look
-// announces itself before it takes its snapshot, and stays announced until its transaction has committed and recorded
-// what it found. Ids that are published in the meantime limit what is recorded, whether or not the snapshot shows these
-// jobs. Because triggers publish these ids, a recorded beginning is valid for one trigger epoch (row/jobs_catalog.h).
+// A job with an id below the recorded beginning can enter the line, because its transaction commits late, because it is
+// retried, or because plain SQL puts it there. The session that puts a job into the line publishes the job's id when
+// other sessions can see the job, and the recorded beginning moves down to this id. Except in the moment between these
+// two events, no job is in line before the recorded beginning. A scan of a line is registered before its snapshot is
+// taken, and stays registered until its transaction has committed and the result is recorded. The recorded beginning is
+// never above an id that is published in the meantime, whether or not the snapshot shows the job. Because triggers
+// publish these ids, a recorded beginning is valid for one trigger epoch (row/jobs_catalog.h).
 //
-// Groups share places in shared memory, and each place has room for one group: the group in whose line the most entries
-// were passed lately, so that many groups with few jobs do not displace few groups with many jobs. Without preload,
-// nothing is known.
+// Several groups share a slot in shared memory, and each slot holds one group: the group in whose line scans have
+// recently passed the most entries, so that many groups with few jobs do not displace few groups with many jobs.
+// Without preload, no beginnings are recorded.
 #pragma once
 
 #include "compat/pg.h"
@@ -20,20 +22,20 @@
 
 namespace jobq {
 
-// ---- a look at the line of one group; its result is recorded when the transaction has committed
+// ---- a scan of the line of one group ("look"); its result is recorded when the transaction has committed
 
-// Begins a look, before the snapshot is taken. Returns the number of the look, for the other functions.
+// Registers a scan. Call it before the snapshot is taken. Returns the number of the scan, for the other functions.
 int begin_line_look(int64 group);
-// Returns the lowest id that may be in line, or PG_INT64_MIN if it is unknown. Call it under the snapshot.
+// Returns the lowest id that may be in line, or PG_INT64_MIN if it is unknown. Call it after the snapshot is taken.
 int64 line_start(int look);
-// Sets the result of the look: the snapshot shows no job with an id below `first` in line, and a scan from line_start()
-// on passed `passed` entries. `whole`: the scan began at the very beginning of the line, so its result replaces a wrong
-// one.
+// Sets the result of the scan: the snapshot shows no job with an id below `first` in line, and the scan has passed
+// `passed` entries. `whole`: the scan began before the first entry of the line instead of at line_start(), so its
+// result also replaces a recorded beginning that is wrong.
 void found_line_start(int look, int64 first, int32 passed, bool whole);
 
-// For main/jobq.cpp. Call these when the transaction has committed; when it was rolled back or prepared; when a
-// savepoint is released; and when a savepoint is rolled back, because the snapshot of a look may have shown its
-// changes.
+// For main/jobq.cpp. Call the first function when the transaction has committed, the second one when it was rolled back
+// or prepared, the third one when a savepoint is released, and the last one when a savepoint is rolled back, because
+// the snapshot of a scan may have shown the changes of the savepoint.
 void keep_line_starts();
 void drop_line_starts();
 void hand_line_looks_to_parent();
@@ -41,16 +43,16 @@ void void_line_looks_of_savepoint();
 
 // ---- jobs that enter a line
 
-// Publishes the jobs in the log of the transaction: for main/jobq.cpp, when other sessions can see them, and before
-// this transaction looks itself.
+// Publishes the jobs in the log of the transaction that have entered a line. main/jobq.cpp calls it when other sessions
+// can see the jobs; groups/successors.cpp calls it before this transaction scans a line itself.
 void publish_lines();
-// Publishes these entries, whose jobs other sessions can see already. Raises no error.
+// Publishes the jobs of these entries, which other sessions can see already. Never raises an error.
 void publish_line_entries(const Unblocked *unblocked, int count, Blockers anything);
-// Discards all recorded beginnings of a database, because it is unknown which jobs have entered its lines. Raises no
-// error.
+// Discards all recorded beginnings of a database, because it is unknown which jobs have entered its lines. Never raises
+// an error.
 void forget_lines(Oid database);
 
-// For main/jobq.cpp: its part of the shared memory.
+// Set up the recorded beginnings in shared memory, for main/jobq.cpp.
 Size line_starts_size();
 void make_line_starts(void *memory, bool fresh);
 SharedUsage line_starts_usage();

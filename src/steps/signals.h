@@ -1,5 +1,5 @@
-// The rows of jobq.signals and jobq.job_signals. A signal is a fact: of several with the same name, the first one
-// stays. The commit publishes which jobs may be unblocked by it.
+// Reads and writes jobq.signals and jobq.job_signals. If several signals with the same name are sent, the first one is
+// kept. The commit of a signal publishes it, so that the promoter unblocks the jobs that await it.
 //
 // All functions are called inside with_spi(), with the owner's rights.
 #pragma once
@@ -10,11 +10,11 @@
 
 namespace jobq {
 
-// Return false if the signal was sent before. They wait for a transaction that is sending the same signal.
+// Return false if the signal has already been sent. They wait for an open transaction that is sending the same signal.
 bool add_signal(text *queue, text *event, bool has_payload, Datum payload);
 bool add_job_signal(int64 job, text *event, bool has_payload, Datum payload);
 
-// A signal that a job can see. Signals to the job come before signals to its queue. `snapshot`: see read().
+// A signal that a job can see. A signal to the job takes precedence over a signal to its queue. `snapshot`: see read().
 struct Signal {
     bool there;
     Datum payload;  // jsonb
@@ -27,8 +27,9 @@ void delete_job_signals(Datum *ids, int count);
 void delete_all_job_signals();
 void move_job_signals(int64 from, int64 to);
 
-// Looks at up to `batch` signals to queues that were sent before `sent_before`, and deletes those that no job awaits.
-// Also deletes signals to jobs that no longer exist. Returns whether there may be more such signals to queues.
+// Checks up to `batch` signals to queues that were sent before `sent_before`, and deletes the signals that no job
+// awaits. Also deletes some signals to jobs that no longer exist. Returns whether there may be more signals to queues
+// to check.
 bool prune_signals(TimestampTz sent_before, int batch);
 
 }  // namespace jobq

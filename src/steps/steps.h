@@ -1,6 +1,6 @@
-// The rows of jobq.steps. A session that saves a step has written the job's row in the same transaction, under its
-// lease, so two workers cannot save the same step. The job's row says whether it has steps (Life::steps); if not, the
-// table is not read.
+// Reads and writes jobq.steps. A session that saves a step has already written the job's row in the same transaction,
+// under its lease, so two workers cannot save the same step. The job's row says whether the job has steps
+// (Life::steps); if it has none, jobq.steps is not read.
 //
 // Unless noted otherwise, the functions are called inside with_spi(), with the owner's rights.
 #pragma once
@@ -17,7 +17,7 @@ namespace jobq {
 // Returns whether any job may have steps. Costs next to nothing.
 bool any_step();
 
-// What a name stands for.
+// A name, and what the call says that it stands for.
 struct StepUse {
     text *name;
     core::StepKind kind;
@@ -25,8 +25,8 @@ struct StepUse {
     ArrayType *jobs;  // kinds All and Any: bigint[]
 };
 
-// A step that was read, with the snapshot of the open table. `found` is false if the job has no step of that name. The
-// datums live as long as the memory of SPI.
+// A step that was read under the snapshot of the open table. `found` is false if the job has no step of that name. The
+// datums are in SPI's memory context.
 struct SavedStep {
     bool found;
     core::StepState state;
@@ -35,7 +35,8 @@ struct SavedStep {
     bool has_result;
     ArrayType *jobs;  // bigint[]: for Spawn the children, for All and Any the awaited jobs
 };
-// Raises 22023 if the name stands for something else: another kind, another event, or other jobs.
+// Returns the step with this name. Raises 22023 if the name stands for something else: another kind, another event, or
+// other jobs.
 SavedStep find_step(const JobsTable &jobs, int64 job, const StepUse &use);
 
 struct NewStep {
@@ -49,12 +50,13 @@ struct NewStep {
     bool has_result;
 };
 void add_step(const NewStep &step);
-// arm_step() makes an existing step active, so that what this step awaits wakes the job. disarm_other_steps() makes the
-// other steps of the job inactive, so that something that the job no longer awaits does not wake it.
+// arm_step() makes an existing step active, so that the job is unblocked when the signal or the jobs that this step
+// awaits have come or ended. disarm_other_steps() makes the other steps of the job inactive, so that what they await no
+// longer unblocks the job.
 void arm_step(int64 job, text *name, int64 awaited);
 void disarm_other_steps(int64 job, text *name);
-// Makes the steps of these finished jobs inactive. If the jobs are retried and wait again, the steps become active
-// again.
+// Makes the steps of these finished jobs inactive. If a job is retried and waits in a step again, that step becomes
+// active again.
 void disarm_steps(Datum *ids, int count);
 // Saves the outcome of a wait.
 void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result);
@@ -63,17 +65,18 @@ void decide_step(int64 job, text *name, core::StepState state, bool has_result, 
 Rows read_steps(Datum jobs);
 // Returns the number of a step, or 0 if there is no such step.
 int64 number_of_step(int64 job, text *name);
-// Deletes the steps with this number and higher ones. Returns the number of the last step that is left, or 0.
+// Deletes the steps with this number or a higher one. Returns the number of the last remaining step, or 0.
 int64 drop_steps_from(int64 job, int64 number);
 
-// Delete the steps and signals of deleted jobs, and of all jobs; move them to the new id of a job.
+// Delete the steps and signals of deleted jobs, delete all steps and signals, or move the steps and signals of a job to
+// its new id.
 void delete_steps(Datum *ids, int count);
 void delete_all_steps();
 void move_steps(int64 from, int64 to);
 // Deletes the steps of jobs that start from the beginning, but not their signals.
 void drop_all_steps_of(Datum *ids, int count);
 
-// Returns what the log of a job contains about its steps and signals: one row of arrays (at, event, detail), or no row.
+// Returns the entries of a job's log about its steps and signals: one row of arrays (at, event, detail), or no row.
 Rows read_step_events(int64 job);
 // Returns what a job awaits, for display: rows (kind, event, number of jobs).
 Rows read_awaited(int64 job);

@@ -1,4 +1,4 @@
-// Arguments of several functions about steps.
+// Reads and checks the arguments that the functions about steps share.
 #pragma once
 
 #include "compat/args.h"
@@ -17,8 +17,8 @@ void check_step_size(Datum value, const char *name);
 // Returns the number of the job's next step. Raises 54000 if the job has too many steps.
 int64 next_step(const JobState &job);
 
-// Locks the row of a job under its lease. Unless the step is saved already, reserves a number for it: *number.
-// job->held says whether the worker holds the job at all. Inside with_spi().
+// Locks the row of a job under its lease. Unless the step is saved already, reserves a number for the step and sets
+// *number. Sets job->held to whether the worker holds the job. Call it inside with_spi().
 SavedStep save_under_lease(HeldJob *job, const QueueScope *scope, const StepUse &use, int64 *number);
 
 }  // namespace jobq
