@@ -1,5 +1,5 @@
-// See awaited_jobs.h. This is a hash table of fixed size. Whether a bucket is empty is read without the lock, so that
-// nearly all completions of jobs that no job depends on need no lock.
+// See awaited_jobs.h. This is a hash table of fixed size. A session checks without a lock whether a bucket is empty, so
+// that nearly all completions of jobs that no other job awaits need no lock.
 #include "compat/pg.h"
 
 #include "edges/awaited_jobs.h"
@@ -18,19 +18,19 @@ constexpr int kBucketBits = 14;
 constexpr int kBuckets = 1 << kBucketBits;
 constexpr int kEntries = 16384;
 constexpr int32 kNone = -1;
-// Stands for the database itself, in an entry of its own: no job has this id.
+// Job id of the entry for the database itself. No job has this id.
 constexpr int64 kDatabase = 0;
 
 struct Entry {
     int64 job;
     Oid database;
-    bool all;  // in the entry of kDatabase: one of its jobs found no room
+    bool all;  // in the entry of kDatabase: a job could not be added, because the table was full
     int32 next;
-    uint64 search;  // the last search that had begun when the job was awaited; for kDatabase, when a job found no room
+    uint64 search;  // the last search that had begun when the job was added; for kDatabase: when `all` was set
 };
 
 struct AwaitedJobs {
-    bool no_room;  // not even for a database, so every job counts as awaited everywhere until the server restarts
+    bool no_room;  // no entry for a database could be added, so all jobs count as awaited until the next restart
     int32 free;
     uint64 searches;  // number of searches that have begun
     pg_atomic_uint32 count;
@@ -107,7 +107,7 @@ void remove(int bucket, Fits fits) {
 
 bool usable() { return shared_memory_ready() && IsUnderPostmaster; }
 
-// The barrier makes sure that the caller's commit is visible before it concludes that no job is awaited.
+// Returns whether any job is awaited. The barrier makes sure that the caller's commit is visible before the check.
 bool anything_awaited() {
     if (!usable()) return false;
     pg_memory_barrier();
@@ -188,7 +188,7 @@ bool any_job_awaited() {
 }
 
 bool job_is_awaited(int64 job) {
-    // A false positive does no harm: the promoter finds nothing to do.
+    // A false positive is harmless, because the promoter then finds that no job waits for this one.
     if (pg_atomic_read_u32(&awaited->buckets[bucket_of(job)]) != 0) return true;
     if (awaited->no_room) return true;
     if (pg_atomic_read_u32(&awaited->all_count) == 0) return false;

@@ -9,8 +9,9 @@ namespace jobq {
 
 namespace {
 
-// $1: the awaiter; $3: its scope. The awaiter can see the jobs that it has spawned wherever they are. For a dead
-// letter, the home queue counts, because the job may complete there.
+// SQL condition: the awaiter $1 has spawned the job `id`. An awaiter can see the jobs in its scope ($3) and the jobs
+// that it has spawned in any queue. For a dead letter, the home queue must be in scope, because the job may complete
+// there.
 #define IS_OWN_CHILD(id) \
     "EXISTS (SELECT FROM jobq.edges c WHERE c.job_id = $1 AND c.kind = 'child' AND c.target = " id ")"
 #define VISIBLE "(" HOME_IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"

@@ -19,7 +19,8 @@ Statement add = {
        FROM unnest($1, $2, $3, $4) AS u(job_id, target, on_failure, active))",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID}};
 
-// Waits only for sessions that are deleting the job. Returns no row if it is deleted.
+// Locks a job against deletion. Waits only for sessions that are deleting the job. Returns no row if the job is
+// deleted.
 Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", {INT8OID}};
 
 Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
@@ -37,7 +38,7 @@ Statement get_results = {
        ORDER BY d.target)",
     {INT8OID}};
 
-// UNION finds each job once; LIMIT ends the search.
+// Selects jobs that are connected with a job. UNION finds each job only once, and LIMIT ends the search.
 Statement get_graph = {
     R"(WITH RECURSIVE connected(id) AS (
            SELECT j.id FROM jobq.jobs j WHERE j.id = $1
@@ -69,7 +70,8 @@ Statement get_edges = {
     pg_unreachable();
 }
 
-// Raises the error for a dependency whose id is not below the id of the new job. Most likely no such job exists.
+// Raises the error for a dependency whose id is not below the id of the new job. Most likely, no job with this id
+// exists.
 [[noreturn]] void not_older(int64 id, int64 job, const QueueScope *scope) {
     if (!home_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -79,7 +81,7 @@ Statement get_edges = {
     pg_unreachable();
 }
 
-// All edges of all dependents as columns.
+// All edges of all dependents, as one array per column.
 struct EdgeColumns {
     Datum *jobs, *depends_on, *on_failure, *active;
     bool *not_active;
@@ -111,14 +113,15 @@ EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueSco
             columns.depends_on[at] = Int64GetDatum(one.depends_on[k]);
             columns.on_failure[at] = one.on_failure == core::OnDependencyFailure::Run ? run_anyway : cancel;
             columns.active[at] = BoolGetDatum(true);
-            // Only the last dependency is active, because the others have most likely finished when it has.
+            // Only the edge to the last dependency is active, because the other dependencies have most likely finished
+            // before it.
             columns.not_active[at] = k < one.count - 1;
         }
     }
     return columns;
 }
 
-// Returns the number of the dependent that names the job.
+// Returns the `number` of the dependent that names the job as a dependency.
 int number_of(const NewDependent *dependents, int count, int64 id) {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < dependents[i].count; k++)
@@ -136,8 +139,8 @@ Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
 }
 
 // Checks that the dependencies exist. The edges have been added already, so a session that deletes one of these jobs
-// from now on finds them. A session that is deleting one at this moment may have looked before; such jobs are doubtful
-// and get locked.
+// from now on finds them. A session that is deleting a job at this moment may have looked for edges too early; jobs
+// that another session may be deleting are therefore locked.
 void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
                      int *number) {
     Datum *doubtful = allocate_array<Datum>(columns.count);
@@ -149,7 +152,7 @@ void check_existence(const NewDependent *dependents, int count, const EdgeColumn
     renew_snapshot(&jobs);
     for (int i = 0; i < columns.count && !any_missing; i++) {
         const int64 id = DatumGetInt64(columns.depends_on[i]);
-        // Thousands of jobs may depend on the same job.
+        // Check each dependency only once, because thousands of jobs may depend on the same job.
         if (i > 0 && id == last) continue;
         last = id;
         const Existence found = existence_of(&jobs, id, scope);
@@ -182,8 +185,8 @@ void add_dependencies(const NewDependent *dependents, int count, const QueueScop
             check_existence(dependents, count, columns, scope, number);
         });
     });
-    // A single dependency is active, so it is enough to look at that one. If there are several, another one may have
-    // failed just before.
+    // Publish each dependent for a check. If it has one dependency, its edge is active, so publishing the dependency is
+    // enough. If it has several, one without an active edge may have failed before the edges were added.
     for (int i = 0; i < count; i++)
         log_unblocked(Blocker::Edge, dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
 }

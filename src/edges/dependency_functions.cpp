@@ -25,7 +25,7 @@ void append_label(StringInfo text, std::string_view label) {
     pfree(escaped);
 }
 
-// Appends a node whose label has the id, the kind unless it is empty, and the status, one per line.
+// Appends a node whose label has the id, the kind (unless it is empty), and the status, each on a line of its own.
 void append_job(StringInfo text, const Row &row) {
     const auto id = static_cast<long long>(row.int64_at(1));
     appendStringInfo(text, "  %lld [label=\"%lld", id, id);
@@ -41,9 +41,9 @@ void append_job(StringInfo text, const Row &row) {
     appendStringInfoString(text, "\"];\n");
 }
 
-// Returns nullptr if the job does not exist.
+// Returns the graph of a job in Graphviz's language, or nullptr if the job does not exist.
 char *dot_of(int64 job, const QueueScope *scope, int32 max_jobs) {
-    // One more job shows whether the graph is larger.
+    // Read one more job than allowed, to find out whether the graph is larger.
     const Rows jobs = read_graph(job, scope, static_cast<int64>(max_jobs) + 1);
     if (jobs.size() == 0) return nullptr;
     const bool cut = jobs.size() > static_cast<uint64>(max_jobs);
@@ -79,7 +79,8 @@ PGDLLEXPORT Datum jobq_dependency_results(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     with_owner_spi([&] {
-        // The producer that made the job depend on others also gave it access to their results, from whatever queue.
+        // The dependencies need not be in scope, because the producer that added them gave the job access to their
+        // results.
         if (job_is_in_scope(scope, job)) results.rows(read_dependency_results(job));
     });
     return results.done();

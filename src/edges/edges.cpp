@@ -35,8 +35,8 @@ Statement move_all_of = {"UPDATE jobq.edges e SET job_id = $2 WHERE e.job_id = $
 Statement delete_all_edges = {"DELETE FROM jobq.edges", {}, Planning::Free};
 Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
 
-// Selects the places of jobs that an unfinished job needs. Finished jobs are passed one by one: OFFSET 0 keeps the
-// search for an unfinished one on the indexes.
+// Selects the positions in $1 of the jobs that an unfinished job needs. OFFSET 0 makes the planner read the edges of
+// each job by index and check for each whether the other job is unfinished.
 Statement find_needed = {
     R"(SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n)
        WHERE EXISTS (SELECT FROM jobq.edges e, LATERAL (SELECT FROM jobq.jobs j
@@ -77,14 +77,14 @@ enum class Which { Any, Uncommitted };
 bool found_in(Edges *edges, Relation *index, const char *index_name, ScanKeyData *keys, int count, Which which) {
     if (edges->row == nullptr) edges->row = table_slot_create(edges->table, nullptr);
     if (*index == nullptr) *index = open_whole_index(relation_of(index_name));
-    // The index has been dropped, so an edge must be assumed.
+    // The index has been dropped, so assume that there is an edge.
     if (*index == nullptr) return true;
     SnapshotData any;
     InitDirtySnapshot(any);
     IndexScanDesc scan = begin_index_scan(edges->table, *index, &any, count);
     index_rescan(scan, keys, count, nullptr, 0);
     bool found = false;
-    // The scan sets xmin if the transaction that inserted the row is in progress.
+    // The scan sets any.xmin if the transaction that inserted the row is still in progress.
     while (!found && index_getnext_slot(scan, ForwardScanDirection, edges->row))
         found = which == Which::Any || TransactionIdIsValid(any.xmin);
     index_endscan(scan);
@@ -99,8 +99,8 @@ bool has_edges_to(Edges *edges, int64 job, Which which) {
     return found_in(edges, &edges->to_index, "edges_target_idx", &key, 1, which);
 }
 
-// Moves the ids to the front to which no session is adding an edge, and returns their number. In REPEATABLE READ and
-// above, where the snapshot may not show edges that were added since, keeps only ids to which no edge leads at all.
+// Moves the ids of the jobs to which no session is adding an edge to the front, and returns their number. In REPEATABLE
+// READ and above, where the snapshot may not show edges that were added later, keeps only jobs to which no edge leads.
 int without_uncommitted(Edges *edges, Datum *ids, Datum *others, int count) {
     const Which which = IsolationUsesXactSnapshot() ? Which::Any : Which::Uncommitted;
     int left = 0;
@@ -157,8 +157,8 @@ int without_needed(Datum *ids, Datum *others, int count) {
     if (count == 0) return 0;
     Edges edges = {};
     const bool any = any_edge(&edges);
-    // Sessions that are adding an edge come first: if such a session commits in the meantime, the statement sees the
-    // edge. In the opposite order neither step would.
+    // Check for uncommitted edges first. If a session that is adding an edge commits after this check, the statement
+    // below sees the edge. In the opposite order, both checks could miss the edge.
     if (any) count = without_uncommitted(&edges, ids, others, count);
     close_edges(&edges);
     if (!any || count == 0) return count;

@@ -17,8 +17,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of jobs that one transaction unblocks for a target or event, so that the first job need not wait long
-// for the last one.
+// Maximum number of jobs that one transaction unblocks because of one target or event. The first unblocked job becomes
+// visible only when the transaction commits, so it must not wait long for the last one.
 constexpr int kAwaitersAtOnce = 1000;
 
 Statement find_signalled = {
@@ -30,8 +30,8 @@ Statement find_signalled = {
           OR EXISTS (SELECT FROM jobq.signals g WHERE g.queue = j.queue COLLATE "C" AND g.event = s.event))",
     {INT8ARRAYOID}};
 
-// Both start at a given job per event or target, so that jobs that were unblocked and have not checked yet are passed
-// only once.
+// This statement and find_by_target begin at a given job for each event or target. Otherwise they would read jobs again
+// that have been unblocked but whose workers have not checked the wait yet.
 Statement find_by_event = {
     R"(SELECT u.event, s.job_id
        FROM unnest($1, $2) AS u(event, first),
@@ -52,8 +52,8 @@ Statement lock_awaiting = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID}};
 
-// Selects, for each of these jobs that awaits others, whether its wait is over; if not, also the job to watch from now
-// on, or NULL if the watched job has not ended. A deleted job has ended.
+// Selects, for each of these jobs that awaits others, whether its wait is over; if it is not over, also the target
+// whose edge must become active, or NULL if the target of the active edge has not ended. A deleted job counts as ended.
 #define UNFINISHED_AWAITED \
     "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.target]) AND o.status <= 'processing') o"
 Statement look = {
@@ -89,8 +89,8 @@ Statement watch = {
     "WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.target = u.next",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Adds the jobs of the rows (event or target, job). Publishes an event or target again if it has more jobs than one
-// transaction handles.
+// Adds the jobs in these rows (event or target, job) to `jobs`. Publishes an event or target again if more jobs await
+// it than one transaction handles.
 void add_awaiters(const Rows &rows, Blocker blocker, Notes<Datum> *jobs) {
     int of_same = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -101,8 +101,9 @@ void add_awaiters(const Rows &rows, Blocker blocker, Notes<Datum> *jobs) {
     }
 }
 
-// Locks the jobs that still await something, moves them to the front, and returns their number. The ids must be sorted.
-// Skips jobs that other transactions have locked; these are checked again later. Reorders `next` in the same way.
+// Locks the jobs that still await something, moves their ids to the front, and returns their number. The ids must be
+// sorted. Skips jobs that other transactions have locked, and schedules another check of these jobs. Reorders `next` in
+// the same way.
 int lock_those_awaiting(Datum *ids, Datum *next, int count) {
     if (count == 0) return 0;
     const Rows locked = run(lock_awaiting, Params().add(array_of(ids, count, INT8OID)));
@@ -120,7 +121,7 @@ int lock_those_awaiting(Datum *ids, Datum *next, int count) {
 }
 
 // Makes the edges from these jobs to `next` active, and their other edges inactive. Skips jobs that other transactions
-// have locked. Moves the changed jobs to the front and returns their number.
+// have locked. Moves the ids of the changed jobs to the front and returns their number.
 int watch_next(Datum *jobs, Datum *next, int count) {
     count = lock_those_awaiting(jobs, next, count);
     if (count == 0) return 0;
@@ -145,13 +146,15 @@ void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
             moved[count] = row.get(1);
             next[count++] = row.get(3);
         }
-        // The next targets may have ended unnoticed before they were watched.
+        // Commits did not publish the end of a new target before its edge became active, so check whether it has
+        // already ended.
         count = watch_next(moved, next, count);
         jobs = moved;
     }
 }
 
-// Unblocks only one job at a time, because all of them could begin to wait again at once.
+// Adds one job of a deadlock ring to `over`, and schedules another check of the other jobs. If all jobs were unblocked
+// at the same time, all of them could begin to wait again at the same time.
 void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
     const Rows rings = find_rings(jobs, count);
     for (uint64 i = 0; i < rings.size(); i++) {
@@ -162,7 +165,7 @@ void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
     }
 }
 
-// Unblocks the jobs that no other session has locked. A job may occur more than once.
+// Unblocks those of these jobs that no other session has locked. `ids` may contain duplicates.
 void free_jobs(Datum *ids, int count, Unblocking *done) {
     std::sort(ids, ids + count);
     count = static_cast<int>(std::unique(ids, ids + count) - ids);

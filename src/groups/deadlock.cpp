@@ -1,4 +1,5 @@
-// See deadlock.h. The search goes from a job to the jobs that it waits for, and on through those that also wait.
+// See deadlock.h. The search goes from a job to the jobs that it waits for, and from each of these that is waiting to
+// the next ones.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -10,7 +11,8 @@ namespace jobq {
 
 namespace {
 
-// A wait for any of several jobs counts as a wait for all if all of them are the same job. $1: core::kAwaitsJobs.
+// SQL condition: the job `id` awaits other jobs without a timeout and needs all of them. A wait for any of several jobs
+// counts as well if all of them are the same job. $1: core::kAwaitsJobs.
 #define AWAITS_PERMANENTLY(id)                                                            \
     "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id                               \
     " AND s._awaited = $1 AND s.until IS NULL "                                           \
@@ -29,7 +31,7 @@ namespace {
     "LATERAL (SELECT h.id FROM jobq.jobs h WHERE h._group_active = l._group_waiting OFFSET 0) h "                \
     "WHERE l.id = ANY (ARRAY[" id "]) AND l._group_waiting IS NOT NULL)"
 
-// Whether `from` waits for `target` permanently, itself or through at most $2 held jobs.
+// SQL condition: `from` waits for `target` permanently, directly or through a chain of at most $2 held jobs.
 #define WAITS_FOR(from, target) \
     "EXISTS (SELECT FROM (WITH RECURSIVE ahead (id) AS (SELECT " from " UNION "                        \
     "SELECT n.id FROM ahead a, " NEXT("a.id") " n WHERE " IS_HELD("n.id") ") "                         \

@@ -20,7 +20,7 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of edges per transaction, so that the jobs that they unblock do not wait long for its end.
+// Maximum number of edges that one transaction handles, so that the jobs that it unblocks become visible soon.
 constexpr int kBatch = 1000;
 
 // Selects the state of the job `id`: one row (status, error), or none if the job was deleted before it completed.
@@ -53,9 +53,9 @@ Statement find_dependents = {
        LIMIT $3)",
     {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
 
-// Selects, for each of these jobs that is blocked and has dependencies, the first dependency for which it must be
-// cancelled, and the active dependency if that one has not finished. A job without dependencies waits for something
-// else, or is being restored and gets its edges later.
+// Selects, for each of these jobs that is blocked and has dependencies, the first dependency because of which it must
+// be cancelled, and its active dependency if that has not finished. Leaves out jobs without dependencies, which wait
+// for something else, or are being restored from a dump and get their edges later.
 Statement find_failed = {
     R"(SELECT u.id, f.target,
               (SELECT max(d.target)
@@ -71,17 +71,17 @@ Statement find_failed = {
                                ORDER BY d.target LIMIT 1) f ON true)",
     {INT8ARRAYOID}};
 
-// Locks the blocked jobs that no other session has locked.
+// Locks those of these jobs that are blocked and that no other session has locked.
 Statement lock_blocked = {
     R"(SELECT x.id FROM unnest($1) AS u(id),
             LATERAL (SELECT j.id FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
                      FOR NO KEY UPDATE SKIP LOCKED) x)",
     {INT8ARRAYOID}};
 
-// Selects, for each of these jobs, the highest dependency below a given id that still matters, because it has not
-// finished or must cancel the job; NULL if there is none. The last column is the dependency that has been active until
-// now. This is not part of the statement that locks the jobs, because its snapshot is older than the locks: a session
-// that has added an edge with plain SQL may have unlocked the job in between.
+// Selects, for each of these jobs, the highest dependency below a given id that has not finished or must cancel the
+// job; NULL if there is none. The last column is the dependency that is active now. This statement is separate from the
+// statement that locks the jobs, because the snapshot of that statement is older than the locks and may not show an
+// edge that another session has added with plain SQL while it held the lock.
 Statement look = {
     R"(SELECT u.id, f.target, f.status::text, f.error, w.target
        FROM unnest($1, $2) AS u(id, below)
@@ -95,7 +95,7 @@ Statement look = {
                                WHERE d.job_id = u.id AND d.kind = 'depends' AND d.active LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Skips edges that other sessions have locked.
+// SQL condition: d is a dependency of these jobs that no other session has locked, and fulfills the condition.
 #define EDGES_BY_PLACE(condition)                                                                          \
     "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, target), "                            \
     "LATERAL (SELECT l.ctid FROM jobq.edges l WHERE l.kind = 'depends' AND l.job_id = u.id AND " condition \
@@ -104,14 +104,14 @@ Statement activate = {
     "UPDATE jobq.edges d SET active = true "
     "WHERE " EDGES_BY_PLACE("l.target = u.target") " RETURNING d.job_id",
     {INT8ARRAYOID, INT8ARRAYOID}};
-// Deactivates all dependencies but the one that is active from now on; 0: none is.
+// Deactivates all dependencies of each job except the dependency that is active from now on; 0 deactivates all.
 Statement deactivate = {
     "UPDATE jobq.edges d SET active = NULL "
     "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Locks the jobs that wait or have never started. A job that has never started waits for its dependencies
-// again when it is retried.
+// Locks those of these jobs that wait or have never started. Finished jobs that have never started are included,
+// because they wait for their dependencies again if they are retried.
 Statement lock_dependents_by_id = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND (j.status < 'processing' OR j.started_at IS NULL) ORDER BY j.id FOR NO KEY UPDATE)",
@@ -122,7 +122,7 @@ Statement find_dependent_ones = {
        WHERE EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id))",
     {INT8ARRAYOID}};
 
-// Selects the locked jobs that wait, but not for a dependency yet.
+// Selects those of these locked jobs that are pending or scheduled and so do not wait for a dependency yet.
 Statement find_not_blocked = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
@@ -135,8 +135,8 @@ Statement find_not_blocked = {
                     " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
 Statement find_reason_to_wait = {"SELECT " REASON_TO_WAIT("$1"), {INT8OID}};
 
-// Selects blocked jobs, with their highest dependency and their active one. Leaves out jobs that keep their place in
-// the line of their group, because their dependencies have ended.
+// Selects blocked jobs, with their highest dependency and their active one. Leaves out jobs that stay in the line of
+// their group because their dependencies have ended.
 Statement find_blocked = {
     R"(SELECT u.id, (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id),
               (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id AND d.active)
@@ -151,7 +151,7 @@ Statement lock_in_line = {
        FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
-// Locks the jobs that no longer wait for anything. Waits for sessions that are changing these jobs.
+// Locks those of these jobs that no longer wait for any dependency. Waits for sessions that are changing these jobs.
 Statement lock_free = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
@@ -162,7 +162,7 @@ Statement lock_free = {
 
 Statement find_all_blocked = {"SELECT j.id FROM jobq.jobs j WHERE j.status = 'blocked'", {}, Planning::Free};
 
-// A job whose dependencies with ids below `below` must be looked at.
+// A job whose dependencies with ids below `below` must be checked.
 struct Candidate {
     int64 job;
     int64 below;
@@ -170,7 +170,7 @@ struct Candidate {
     int64 published;  // the published key by which it was found
 };
 
-// What happens to jobs that were looked at.
+// The jobs to promote, the jobs to cancel with the reasons, and the jobs with the dependencies that become active.
 struct Results {
     Notes<Datum> promoted;
     Notes<Datum> cancelled, reasons;
@@ -193,7 +193,7 @@ text *reason_of(const Row &row) {
 }
 
 void promote_jobs(const Datum *ids, int count, TimestampTz now) {
-    // `now` is when the duty began, and jobs may have been enqueued since then.
+    // `now` is the time at which the duty began, but jobs may have been enqueued later.
     apply_event(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
 }
 
@@ -214,8 +214,8 @@ void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz 
     settle_endings(endings, now);
 }
 
-// Removes jobs from the line of their group, because they have new dependencies and a job in line must not wait for
-// any.
+// Removes jobs from the line of their group, because they have new dependencies, and a job in line must not wait for a
+// dependency.
 void leave_lines(Datum *ids, int count) {
     if (count == 0) return;
     const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));
@@ -223,8 +223,9 @@ void leave_lines(Datum *ids, int count) {
     apply_event(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
-// Raises 40001 if the transaction's snapshot is outdated about which of these jobs have dependencies. Locking the rows
-// of the jobs does not reveal this, because a session that adds an edge while it holds the job need not change the row.
+// Raises 40001 if the transaction's snapshot does not show the current answer to which of these jobs have dependencies.
+// Locking the rows of the jobs does not raise this error, because a session that adds an edge locks the job but need
+// not change its row.
 void require_known_dependents(const Rows &locked) {
     auto *jobs = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);
@@ -242,7 +243,7 @@ void require_known_dependents(const Rows &locked) {
              errhint("Retry the transaction.")));
 }
 
-// Changes the jobs that can be changed, and adds them to results->settled.
+// Calls change() for these jobs, and adds the jobs for which it succeeds to results->settled.
 template <typename Change>
 void change_each(const Notes<Datum> &jobs, Change change, Results *results, DutyOutcome *outcome) {
     change_all_or_each(
@@ -254,8 +255,8 @@ void change_each(const Notes<Datum> &jobs, Change change, Results *results, Duty
         [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(jobs.items[i]), failure); });
 }
 
-// Watches a dependency that had not finished when it was looked at. If commits did not publish its end yet at that
-// time, publishes it, so that it is looked at once more.
+// Makes commits publish the end of a dependency that had not finished when it was checked. If commits did not publish
+// its end before, the end may have been missed, so this schedules another check of the dependency.
 void look_later(int64 job) {
     if (await_job(job)) log_unblocked(Blocker::Edge, job);
 }
@@ -267,8 +268,8 @@ void activate_next(const Results &results, Unblocking *done) {
     const Datum to = array_of(moved_to.items, moved_to.count, INT8OID);
     run(activate, Params().add(jobs).add(to));
     if (affected() != moved.count)
-        // Another session has locked an edge. A job with two active edges would be looked at too often, and a job with
-        // none too late.
+        // Another session has locked an edge. A job with two active edges would be checked too often, and a job without
+        // an active edge too late.
         for (int i = 0; i < moved.count; i++) look_again({-DatumGetInt64(moved.items[i]), kNoJob, Blocker::Edge});
     else {
         run(deactivate, Params().add(jobs).add(to));
@@ -300,7 +301,7 @@ int64 count_finished(const Notes<Datum> &jobs) {
     return finished;
 }
 
-// Keeps one candidate per job, the one that ends the job first. Returns their number.
+// Keeps one candidate per job, preferably one whose dependency has failed. Returns the number of candidates.
 int distinct(Candidate *candidates, int count) {
     std::sort(candidates, candidates + count, [](const Candidate &a, const Candidate &b) {
         if (a.job != b.job) return a.job < b.job;
@@ -311,8 +312,8 @@ int distinct(Candidate *candidates, int count) {
                             candidates);
 }
 
-// Locks the blocked jobs among these, moves them to the front in their order, and returns their number. Each job must
-// occur once. Jobs that other sessions have locked are looked at again later.
+// Locks the candidates that are blocked, moves them to the front in their order, and returns their number. Each job
+// must occur only once. Schedules another check of jobs that other sessions have locked.
 int lock_candidates(Candidate *candidates, int count) {
     Datum *jobs = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) jobs[i] = Int64GetDatum(candidates[i].job);
@@ -327,7 +328,7 @@ int lock_candidates(Candidate *candidates, int count) {
     return left;
 }
 
-// Returns what must happen to these locked jobs.
+// Decides what must happen to these locked jobs.
 Results look_at(const Candidate *candidates, int count) {
     Datum *jobs = allocate_array<Datum>(count), *below = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
@@ -339,7 +340,8 @@ Results look_at(const Candidate *candidates, int count) {
     results.settled = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
         const Row row = rows[i];
-        // The failed dependency has been retried since, and the dependencies above it have not been looked at.
+        // The failed dependency has been retried in the meantime, and the dependencies with higher ids have not been
+        // checked.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
             log_unblocked(Blocker::Edge, -candidates[i].job);
         else
@@ -348,7 +350,7 @@ Results look_at(const Candidate *candidates, int count) {
     return results;
 }
 
-// Cancels the jobs that must be cancelled. Returns how many were.
+// Cancels the jobs that must be cancelled. Returns the number of cancelled jobs.
 int64 cancel_found(Results *results, Unblocking *done) {
     const int64 done_before = done->outcome.done;
     change_each(
@@ -358,14 +360,14 @@ int64 cancel_found(Results *results, Unblocking *done) {
         },
         results, &done->outcome);
     if (done->outcome.done == done_before) return 0;
-    // A job that a user-defined trigger keeps unchanged does not count, because it would be looked at without end.
+    // A job that a user-defined trigger keeps unchanged does not count, because the caller's loop would never end.
     const int64 cancelled = count_finished(results->cancelled);
     done->outcome.done = done_before + cancelled;
     return cancelled;
 }
 
-// Unblocks, cancels, or goes on watching the candidates, which were blocked when they were found. Returns how many were
-// cancelled.
+// Unblocks each candidate, cancels it, or activates its edge to the next dependency. The candidates were blocked when
+// they were found. Returns the number of cancelled jobs.
 int64 settle(Candidate *candidates, int count, Unblocking *done) {
     if (count == 0) return 0;
     count = lock_candidates(candidates, distinct(candidates, count));
@@ -404,13 +406,14 @@ void look_at_dependents_of(const Ended &ended, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 dependency = rows[i].int64_at(2);
         const bool fails = rows[i].bool_at(3);
-        // After plain SQL, a higher dependency may be active as well.
+        // If edges were changed with plain SQL, a dependency with a higher id may be active as well.
         const int64 highest = fails || rows[i].is_null(4) ? dependency : Max(dependency, rows[i].int64_at(4));
         candidates[i] = {rows[i].int64_at(1), highest + 1, fails, dependency};
     }
     const int64 before = done->outcome.done + done->moved, failed_before = done->outcome.failed;
     settle(candidates, static_cast<int>(rows.size()), done);
-    // If nothing was done, all of them are locked or cannot be changed, and will be looked at again anyway.
+    // If no job was changed, all of them are locked by other sessions or cannot be changed, and another check is
+    // already scheduled.
     const bool full = rows.size() == static_cast<uint64>(kBatch);
     const bool more = full && done->outcome.done + done->moved > before;
     for (int i = 0; i < ended.count; i++) {
@@ -430,7 +433,7 @@ int64 look_at_dependents(Datum *jobs, int count, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const bool fails = !rows[i].is_null(2);
         const int64 job = rows[i].int64_at(1);
-        // Most jobs of a search wait correctly, and their rows are not touched.
+        // Most jobs that a search finds have the correct active edge; their rows are not locked.
         if (fails || rows[i].is_null(3))
             candidates[candidate_count++] = {job, fails ? rows[i].int64_at(2) + 1 : PG_INT64_MAX, fails, -job};
     }

@@ -15,11 +15,12 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of jobs of a search per transaction: all edges of each job are looked at.
+// Maximum number of jobs that a search checks per transaction. The number is low because the search reads all edges of
+// each job.
 constexpr int kSearchBatch = 200;
 constexpr core::Micros kLongSearch = 50000;
 
-// One branch for each index of active edges.
+// Selects the targets of the active edges of these jobs. The statement has one branch for each index of active edges.
 Statement find_watched = {
     R"(SELECT w.target
        FROM unnest($1) AS u(id),
@@ -28,9 +29,9 @@ Statement find_watched = {
                      SELECT e.target FROM jobq.edges e WHERE e.job_id = u.id AND e.kind = 'awaits' AND e.active) w)",
     {INT8ARRAYOID}};
 
-// Selects jobs that wait, and jobs with an active dependency that no longer wait: NULL if the job does not exist. The
-// steps include all waits for other jobs. The step of a job comes before its dependency, because the next piece begins
-// after the job.
+// Selects jobs with a wait in jobq.steps (which includes all waits for other jobs) and jobs with an active dependency,
+// and whether the job is blocked, or NULL if the job does not exist. For each job, the wait comes before the
+// dependency, because the next part of the search begins after the last job.
 Statement find_waiting = {
     R"(SELECT w.job_id, w.depends, x.blocked
        FROM ((SELECT e.job_id, true AS depends FROM jobq.edges e
@@ -45,7 +46,7 @@ Statement find_waiting = {
 
 bool any_active() { return any_active(EdgeKind::Depends) || any_active(EdgeKind::Awaits); }
 
-// Looks at all that these jobs wait for. Returns how many were cancelled.
+// Checks everything that these jobs wait for, and unblocks or cancels them. Returns the number of cancelled jobs.
 int64 look_at_whole_jobs(Datum *jobs, int count, Unblocking *done) {
     if (count == 0) return 0;
     if (any_active()) watch_targets(array_of(jobs, count, INT8OID));
@@ -63,7 +64,7 @@ void watch_targets(Datum jobs) {
 void look_at_edges(const Unblocked *published, int count, Unblocking *done) {
     Ended ended = {allocate_array<Datum>(count), allocate_array<Datum>(count), allocate_array<Datum>(count), 0};
     Notes<Datum> whole = {};
-    // Before anything is looked at, because a dependency may fail to which no active edge leads.
+    // This must precede all checks, because a dependency to which no active edge leads may fail at any time.
     if (any_active()) note_awaiting();
     for (int i = 0; i < count; i++) {
         if (published[i].key < 0) {
@@ -75,7 +76,8 @@ void look_at_edges(const Unblocked *published, int count, Unblocking *done) {
         ended.jobs[ended.count++] = Int64GetDatum(published[i].key);
     }
     keep_ended(&ended);
-    // Before the next look: a session that finds the job unfinished there, because it was retried, enters it again.
+    // This must precede the check of the dependents, which adds a job to the list again if it was retried and is
+    // unfinished.
     for (int i = 0; i < ended.count; i++) stop_awaiting_job(DatumGetInt64(ended.jobs[i]));
     look_at_dependents_of(ended, done);
     find_awaiters(ended, &whole);
@@ -96,7 +98,8 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
         note_awaiting();
     }
     if (place->behind == PG_INT64_MIN) place->began = begin_awaited_search();
-    // Fewer jobs at a time if they have many edges, because other jobs wait for the end of this transaction.
+    // Check fewer jobs per transaction if they have many edges, because unblocked jobs are not visible before the
+    // commit.
     static int at_once = kSearchBatch;
     const TimestampTz begun = GetCurrentTimestamp();
     limit = Min(limit, at_once);
@@ -107,14 +110,14 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
         const Row row = waiting[i];
         place->behind = row.int64_at(1);
         const bool depends = row.bool_at(2);
-        // During a restore the row of the job may come later.
+        // During a restore, the row of the job may be inserted later than its edges.
         if (depends && row.is_null(3)) continue;
         if (depends && !row.bool_at(3))
             left[left_count++] = row.get(1);
         else if (count == 0 || jobs[count - 1] != row.get(1))
             jobs[count++] = row.get(1);
     }
-    // A job that is cancelled may have dependents among these: they have higher ids.
+    // Repeat until no job is cancelled, because a cancelled job may have dependents among these jobs.
     while (look_at_whole_jobs(jobs, count, done) > 0) CHECK_FOR_INTERRUPTS();
     deactivate_dependencies(left, left_count);
     at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);

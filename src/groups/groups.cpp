@@ -1,9 +1,10 @@
-// See groups.h. Each group costs two index lookups, and an update of the job that becomes its head.
+// See groups.h. Promoting a group costs two index lookups and an update of the job that becomes its head.
 //
-// While an old transaction is open, the entries of former heads stay in both indexes, and every look at a long group
-// would pass all of them. So the process remembers the last head of each group. Whether that job is still active takes
-// one lookup by its id. This is valid until a commit makes a head itself (groups/successors.h). The server also knows
-// where the line begins (groups/line_start.h).
+// While an old transaction is open, the index entries of former heads stay in both indexes, and every scan of a group
+// that has had many heads would pass all of them. So the process remembers the last head of each group, and checks with
+// one lookup by id whether that job is still active. The memory of a group is valid until another transaction makes the
+// next head at its commit (groups/successors.h). Shared memory also records where the line of a group begins
+// (groups/line_start.h).
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -24,13 +25,13 @@ namespace jobq {
 
 namespace {
 
-// The first column of both indexes.
+// The group is the first column of both indexes.
 constexpr AttrNumber kGroup = 1;
 
 struct Remembered {
     int64 group;
     int64 active;  // its last head; no other job can be active, unless a commit has made it the head
-    uint64 mark;   // succession_mark(), taken before that was learned
+    uint64 mark;   // succession_mark(), called before `active` was read
     bool used;
 };
 constexpr int kRemembered = 4096;
@@ -39,8 +40,8 @@ bool any_remembered = false;
 
 Remembered *place_of(int64 group) { return &remembered[static_cast<uint64>(group) % kRemembered]; }
 
-// Returns what is remembered of the group, or nullptr if nothing is or it is outdated. The caller must have taken its
-// snapshot already.
+// Returns the remembered head of the group, or nullptr if none is remembered or the memory is outdated. The caller must
+// have taken its snapshot already.
 Remembered *recall(int64 group) {
     Remembered *place = place_of(group);
     return place->used && place->group == group && no_succession_since(group, place->mark) ? place : nullptr;
@@ -51,7 +52,7 @@ void remember(int64 group, int64 active, uint64 mark) {
     any_remembered = true;
 }
 
-// The table and, unless it is read by SQL, scans of its indexes under one snapshot.
+// The open table and scans of its indexes under one snapshot. If the table is read by SQL, the scans are not used.
 struct GroupScan {
     JobsTable jobs;
     Line line;
@@ -83,7 +84,7 @@ void close_groups(GroupScan *scan) {
     close_jobs(&scan->jobs);
 }
 
-// Returns whether a job of the group is active, and leaves that job in the row.
+// Returns whether a job of the group is active, and reads that job into the table's row.
 bool find_active(GroupScan *scan, int64 group) {
     if (scan->jobs.table.by_sql) return find_active_by_sql(&scan->jobs.table, group);
     ScanKeyData key;
@@ -97,7 +98,7 @@ bool is_active(GroupScan *scan, int64 job, int64 group) {
            DatumGetInt64(job_value(scan->jobs, kJobGroupActive)) == group;
 }
 
-// Sets *group to the next higher group with index entries, of whatever row versions. Returns false if there is none.
+// Sets *group to the next higher group that has index entries, visible or not. Returns false if there is none.
 bool next_group(GroupScan *scan, int64 *group) {
     if (scan->jobs.table.by_sql) return next_group_by_sql(scan->jobs.table, group);
     ScanKeyData key;
@@ -109,12 +110,12 @@ bool next_group(GroupScan *scan, int64 *group) {
     return true;
 }
 
-// A group to look at.
+// A group that may need a new head.
 struct Candidate {
     int64 group;
     uint64 mark;    // taken before the snapshot
     int look;       // the number of the look at its line
-    bool believed;  // use what is remembered of the group and known of its line
+    bool believed;  // use the remembered head and the recorded beginning of the line
 };
 
 // Makes the next job of a group its head, unless it has one.
@@ -141,7 +142,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     done->outcome.done++;
 }
 
-// Makes the next heads of these groups. `believe`: use what is remembered of the groups.
+// Makes the next heads of these groups. `believe`: see Candidate::believed.
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     auto *candidates = allocate_array<Candidate>(count);
     for (int i = 0; i < count; i++)
@@ -154,7 +155,7 @@ void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking
 }
 
 // Does the same in a subtransaction or, if that fails, in one subtransaction per group. So a job that cannot be
-// changed, for example because a user-defined trigger raises an error, holds up only its own group.
+// changed, for example because a user-defined trigger raises an error, blocks only its own group.
 void promote_carefully(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     FailureText failure;
     const int64 done_before = done->outcome.done;

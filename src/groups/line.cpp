@@ -46,9 +46,10 @@ void close_line(Line *line) {
 }
 
 bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now) {
-    // If the row is locked, the job after it must not become the head, because it would overtake this one.
+    // If another session has locked the row, do not wait and do not try the next job in line, because it would overtake
+    // this job.
     if (!reach_row_or_skip(&jobs->table)) return false;
-    // Takes the current time, so that a deadline that has passed since the call began counts.
+    // Uses the current time, so that a deadline that has passed since the call began counts as passed.
     const core::Event event = {core::EventKind::BecameGroupHead, Max(now, GetCurrentTimestamp())};
     return !core::applies(event.kind, next.life) ||
            write_life(jobs, next, core::after_event(next.life, event), {}, nullptr, LockWaitSkip);

@@ -21,10 +21,10 @@ constexpr int kUnknowns = 64;
 
 struct Place {
     slock_t lock;
-    uint32 looks;     // number of looks in progress
-    int64 published;  // the lowest id that has entered a line since the first of these looks began
+    uint32 looks;     // number of scans in progress
+    int64 published;  // the lowest id that has entered a line since the first of these scans began
     Oid database;
-    int32 saved;  // entries that looks at the line have passed; halved when another group finds the place taken
+    int32 saved;  // number of entries that scans have passed; halved when another group finds the slot taken
     int64 group;
     int64 first;
     uint64 epoch;    // kNoEpoch: nothing is known
@@ -37,7 +37,7 @@ struct Places {
 };
 Places *places = nullptr;
 
-// A look of this transaction.
+// A scan ("look") of this transaction.
 struct Look {
     int64 group;
     int64 first;   // the lowest id that it has found in line
@@ -45,7 +45,7 @@ struct Look {
     uint64 unknown;
     int32 passed;
     int level;   // nesting level of the transaction; its snapshot shows changes of that level
-    bool whole;  // it has read the line from its very beginning
+    bool whole;  // it has read the line from its first entry
 };
 constexpr int kMaxLooks = 2048;
 constexpr int kNoLook = -1;
@@ -55,7 +55,7 @@ int look_count = 0;
 
 Place *place_of(int64 group) { return &places->items[spread(MyDatabaseId, group) % kPlaces]; }
 
-// Calls body(place) under the spinlock of the group's place. The body must take a few instructions only.
+// Calls body(place) while it holds the spinlock of the group's slot. The body must only run a few instructions.
 template <typename Body>
 auto with_place(int64 group, Body body) {
     Place *place = place_of(group);
@@ -69,8 +69,8 @@ bool is_of(const Place &place, int64 group) {
     return place.epoch != kNoEpoch && place.group == group && place.database == MyDatabaseId;
 }
 
-// Returns the counter of how often it became unknown which jobs have entered the lines of the database. Databases may
-// share a counter.
+// Returns the counter that forget_lines() increments, because it has become unknown which jobs have entered the lines
+// of the database. Databases may share a counter.
 pg_atomic_uint64 *times_unknown(Oid database) { return &places->unknown[database % kUnknowns]; }
 
 uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabaseId)); }
@@ -81,7 +81,7 @@ void keep(const Look &look) {
         const bool current =
             place->database != MyDatabaseId || (place->epoch == look.epoch && place->unknown == look.unknown);
         if (place->epoch != kNoEpoch && current && !is_of(*place, look.group) && place->saved > look.passed) {
-            // So a group that is no longer used makes room sooner or later.
+            // So the slot of a group that is no longer used eventually becomes free for another group.
             place->saved /= 2;
             return false;
         }
@@ -103,7 +103,7 @@ void keep(const Look &look) {
 }  // namespace
 
 int begin_line_look(int64 group) {
-    // A single-user server publishes nothing.
+    // In single-user mode, sessions do not publish jobs that enter a line.
     if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks) return kNoLook;
     looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), 0, GetCurrentTransactionNestLevel(),
                          false};

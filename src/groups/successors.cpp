@@ -1,9 +1,9 @@
 // See successors.h.
 //
-// The worker remembers the last head that it has made of a group, and that no other job can be active if that job is
-// not. So a transaction that makes a head counts this, in a counter that some groups share: before it writes the head,
-// and when the transaction has ended. A session whose snapshot shows the head finds afterwards that the transaction is
-// in progress or has been counted.
+// The worker remembers the last head that it has made of each group, and assumes that no other job of the group is
+// active if that job is not. So a transaction that makes a head changes a counter (which several groups share) before
+// it writes the head, and again when the transaction has ended. A session whose snapshot shows the head then sees in
+// the counter that such a transaction is in progress or has ended.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -21,10 +21,10 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of index entries of jobs that have left the line that a commit passes. Entries are removed from the
-// index when no snapshot can see the jobs in line any more. If there are more entries in front of the next job, some
-// old transaction can still see them, and they have left since the recorded beginning of the line, or the beginning is
-// unknown. Then the commit leaves the group to the worker.
+// Maximum number of index entries of jobs that have left the line that this transaction passes before its commit. If
+// more such entries are in front of the next job, most likely an old transaction can still see these jobs in line, and
+// the recorded beginning of the line is older than the entries or unknown. Then the transaction leaves the group to the
+// worker.
 constexpr int kMostPassed = 32;
 
 constexpr int kBuckets = 32768;
@@ -32,17 +32,18 @@ constexpr uint64 kGoingOn = 1, kOver = uint64{1} << 32;
 constexpr uint64 kAnyGoingOn = kOver - 1;
 pg_atomic_uint64 *successions = nullptr;
 
-// The buckets of the successions that this transaction has begun.
+// The counters that this transaction has changed because it has made heads.
 int16 begun[kMaxEndedHeads];
 int begun_count = 0;
 
-// Estimates how far consecutive ids of a group are usually apart at most, in the groups that this session meets.
+// Estimate of the usual distance between the ids of consecutive jobs of a group, in the groups that this session has
+// handled.
 int64 usual_distance = 0;
 constexpr int64 kFarthest = int64{1} << 40;
 
 int bucket_of(int64 group) { return static_cast<int>(static_cast<uint64>(group) % kBuckets); }
 
-// Call this before a head is written.
+// Changes the counter of the group. Call it before a head is written.
 void begin_succession(int64 group) {
     if (!shared_memory_ready()) return;
     Assert(begun_count < kMaxEndedHeads);
@@ -50,8 +51,8 @@ void begin_succession(int64 group) {
     pg_atomic_fetch_add_u64(&successions[bucket_of(group)], kGoingOn);
 }
 
-// Like first_in_line() for ids from `first` on. Looks near the ended head first, where the next job most likely is,
-// with few entries in between.
+// Finds the first job in line whose id is at least `first`, like first_in_line(). First searches a short range of ids
+// after the ended head, because the next job is most likely there.
 InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 first) {
     const int64 near = Max(core::saturating_add(head.job, 2 * usual_distance), first);
     InLine found = first_in_line(jobs, line, head.group, first, near, kMostPassed);
@@ -64,14 +65,14 @@ InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 
 }
 
 void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, int look, TimestampTz now) {
-    // A job that enters the line now and is not visible yet has its group published at its commit. The promoter may
-    // then still see the head that ends here. So if the line looks empty, this transaction publishes the group, too.
+    // If another transaction is adding a job to the line, its commit publishes the group, but the promoter may then
+    // still see the head that ends here. So if the line looks empty, this transaction publishes the group, too.
     const int64 first = line_start(look);
     line->passed = 0;
     if (find_successor(jobs, line, head, first) != InLine::Found) return;
     const JobState next = state_of(*jobs);
     found_line_start(look, next.id, line->passed, first == PG_INT64_MIN);
-    // Otherwise its lane would have to be entered again, which could call a user-defined trigger.
+    // If the job's lane may be deleted, it would have to be created again, which could call a user-defined trigger.
     if (!lane_is_seen_to_stay(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);
     if (make_head(jobs, next, now)) unlog_free_group(head.group);
@@ -88,7 +89,7 @@ void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
     EndedHead *heads = allocate_array<EndedHead>(count);
     std::copy(ended, ended + count, heads);
     count = in_order(heads, count);
-    // The jobs that this transaction itself has put into line count, too.
+    // Publish the jobs that this transaction itself has put into a line first, so that the scans find them.
     publish_lines();
     int *looks = allocate_array<int>(count);
     for (int i = 0; i < count; i++) looks[i] = begin_line_look(heads[i].group);
@@ -107,7 +108,7 @@ void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
 void promote_successors() {
     const TransactionLog &log = transaction_log();
     if (log.ended_heads_count == 0 || log.heads_left || IsolationUsesXactSnapshot() || XactReadOnly) return;
-    // The memory context of a procedure outlives its COMMIT, so it cannot be used here.
+    // Do not allocate in the caller's context: the memory context of a procedure outlives its COMMIT.
     MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
     JobsTable jobs;
     if (open_jobs_if_quiet(&jobs)) {
@@ -127,7 +128,7 @@ uint64 succession_mark(int64 group) {
 }
 
 bool no_succession_since(int64 group, uint64 mark) {
-    // The snapshot was taken before this point.
+    // The counter must be read after the snapshot was taken.
     pg_read_barrier();
     return succession_mark(group) == mark && (mark & kAnyGoingOn) == 0;
 }

@@ -23,15 +23,17 @@ constexpr UnblockingKind kKinds[] = {{look_at_groups, search_groups, forget_grou
                                      {look_at_events, nullptr, nullptr}};
 static_assert(lengthof(kKinds) > kSearched);
 
-// Maximum number of published entries per transaction, so that the first unblocked job does not wait long for the last.
+// Maximum number of published entries that one transaction handles. Unblocked jobs become visible when it commits, so
+// it must not take long.
 constexpr int kTakeAtOnce = 256;
 constexpr int kMaxAgain = 1024;
-// Maximum number of keys of a search per transaction, because commits publish other entries in the meantime.
+// Maximum number of keys that a search checks per transaction, so that entries that commits publish in the meantime do
+// not wait long.
 constexpr int kSearchAtOnce = 200;
-// Bounds of the pause before jobs that other sessions have locked are tried again.
+// Minimum and maximum pause before the process tries again to change jobs that other sessions have locked.
 constexpr core::Micros kShortestPause = 2000;
 constexpr core::Micros kLongestPause = core::kSecond;
-// After a search, the repair starts no other for this many times the duration of the search.
+// After a search, the repair does not start another search for this many times the duration of the search.
 constexpr int kSearchRest = 50;
 // jobq_tick() waits up to 3 s for the background worker, whose transactions take about a millisecond on an idle
 // machine.
@@ -40,32 +42,33 @@ constexpr long kLockPause = 1000;
 
 constexpr SearchPlace kBeginning = {PG_INT64_MIN, 0};
 
-// A search through the table for one kind.
+// A search through the table for one kind of blocker.
 struct Search {
     bool going;
-    bool once_more;  // from the beginning, when it has ended
+    bool once_more;  // start again from the beginning when the search has ended
     bool failed;     // a job could not be changed
     SearchPlace place;
     TimestampTz begun;
 };
 
-// State of the background worker's process. In other processes db is nullptr, and nothing else is used.
+// State of the promoter in the background worker. In other processes, db is nullptr, and the other members are not
+// used.
 struct State {
     const DatabaseState *db;  // nullptr: jobq_tick() is running
     bool looked;              // this process has read the list
-    bool careful;             // since a transaction has failed, until a search finds nothing that fails
-    bool failing;             // since a job could not be changed; also until then
+    bool careful;             // a transaction has failed, and no search has succeeded since then
+    bool failing;             // a job could not be changed, and no search has succeeded since then
     Search searches[kSearched];
     Unblocked again[kMaxAgain];  // entries whose jobs other sessions have locked
     int again_count;
     TimestampTz again_at;
     core::Micros again_pause;
-    TimestampTz locked_until;  // another session promotes until then, presumably
-    core::Micros lock_pause;   // 0: no other session did the last time
+    TimestampTz locked_until;  // another session is expected to hold the promoter's lock until then
+    core::Micros lock_pause;   // 0: no other session held the lock the last time
 };
 State state = {};
 
-// Returns the search that finds what is published for this kind of blocker.
+// Returns the index of the search that finds the same jobs as the published entries of this kind of blocker.
 int search_of(Blocker blocker) { return blocker == Blocker::Group ? 0 : 1; }
 
 void forget_kind(int kind) {
@@ -84,8 +87,8 @@ void search_for(int kind) {
     search->begun = GetCurrentTimestamp();
 }
 
-// Acquires the promoter's lock without waiting: an object lock on jobq.jobs that nothing else uses. The transaction
-// holds it until its commit is visible.
+// Tries to acquire the promoter's lock, which is an object lock on jobq.jobs that is not used for anything else. The
+// transaction holds the lock until its commit is visible.
 bool try_lock() {
     LOCKTAG tag;
     const Oid jobs = get_relname_relid("jobs", get_namespace_oid("jobq", false));
@@ -107,7 +110,7 @@ bool comes_first(const Unblocked &a, const Unblocked &b) {
     return a.key != b.key ? a.key < b.key : a.job < b.job;
 }
 
-// Sorts the entries, and keeps one entry per key, the one with the lowest job.
+// Sorts the entries and keeps one entry per key, which is the entry with the lowest job id.
 int in_order(Unblocked *published, int count) {
     std::sort(published, published + count, comes_first);
     const auto same = [](const Unblocked &a, const Unblocked &b) { return a.blocker == b.blocker && a.key == b.key; };
@@ -126,7 +129,7 @@ void look_at(const Unblocked *published, int count, Unblocking *done) {
     }
 }
 
-// Searches a piece of the table for one kind, if such a search is in progress.
+// Continues the search for one kind of blocker, if such a search is in progress.
 void go_on_searching(int kind, int limit, Unblocking *done) {
     Search *search = &state.searches[kind];
     if (!search->going) return;
@@ -151,7 +154,7 @@ bool search_failed() {
     return std::any_of(state.searches, state.searches + kSearched, [](const Search &search) { return search.failed; });
 }
 
-// Searches edges first, because a job that they unblock may have to enter the line of its group.
+// Searches edges before groups, because a job whose dependencies have ended may then enter the line of its group.
 void search_everything(int limit, Unblocking *done) {
     for (int i = kSearched - 1; i >= 0; i--) {
         SearchPlace place = kBeginning;
@@ -161,7 +164,7 @@ void search_everything(int limit, Unblocking *done) {
 
 core::Micros longer(core::Micros pause) { return Min(Max(pause * 2, kShortestPause), kLongestPause); }
 
-// Continues the searches that the previous worker has handed on.
+// Resumes the searches whose positions the previous worker has saved.
 void go_on_with_searches() {
     for (int kind = 0; kind < kSearched; kind++) {
         SearchPlace place;
@@ -171,8 +174,8 @@ void go_on_with_searches() {
     }
 }
 
-// Takes entries that commits have published, and entries whose jobs were locked the last time. *held: the number of the
-// latter.
+// Takes entries that commits have published, and entries whose jobs were locked the last time. Sets *held to the number
+// of the latter.
 int take_published(Unblocked *published, TimestampTz now, int *held) {
     Blockers anything = 0;
     if (!state.looked) go_on_with_searches();
@@ -225,11 +228,12 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
         begin_promoting();
         unblocking_until_commit(true);
         search_everything(batch, &done);
-        // The set of awaited jobs is complete now, and correct whether or not this transaction commits.
+        // The list of awaited jobs is complete now, and is correct even if this transaction is rolled back.
         unblocking_until_commit(false);
         return done.outcome;
     }
-    // A promotion that is lost in a crash is repeated, because nothing that follows from it can be on disk before it.
+    // The commit can be asynchronous: a promotion that is lost in a crash is repeated, because changes that depend on
+    // it cannot be on disk without it.
     const bool may_be_lost = is_whole_transaction();
     if (!try_lock()) {
         state.lock_pause = longer(state.lock_pause);
@@ -277,12 +281,12 @@ TimestampTz next_unblocking(TimestampTz now) {
 
 void undo_unblocking() {
     if (!transaction_log().unblocking) return;
-    // The set of awaited jobs may be incomplete now.
+    // The list of awaited jobs may be incomplete now.
     if (state.db == nullptr) {
         unblock_anything();
         return;
     }
-    // The entries that were taken from the list are lost, and what this process remembers may be wrong.
+    // The entries that this process has taken from the list are lost, and what it has cached may be wrong.
     state.careful = true;
     for (int kind = 0; kind < kSearched; kind++) {
         forget_kind(kind);

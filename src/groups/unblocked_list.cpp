@@ -1,5 +1,5 @@
-// See unblocked_list.h. There is one list per database state, made of entries from a common pool. Entries without room
-// are replaced by bits that ask for a search.
+// See unblocked_list.h. There is one list per DatabaseState, and all lists take their entries from a common pool. If
+// the pool has no free entry, a bit in the list asks for a search instead.
 #include "compat/pg.h"
 
 #include "groups/line_start.h"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int32 kNone = -1;
 constexpr int kEntries = 32768;
-// Maximum number of entries of one database. Its worker may be switched off, and other databases need room, too.
+// Maximum number of entries of one database, so that a database whose worker is switched off does not use the whole
+// pool.
 constexpr int kMaxListed = kEntries / 4;
 
 struct Entry {
@@ -28,7 +29,7 @@ struct List {
     Blockers anything;
     int32 first, last;
     int count;
-    Blockers searches;  // the kinds whose searches have been handed on
+    Blockers searches;  // the kinds whose search positions have been saved
     SearchPlace places[kSearched];
     TimestampTz rest_until[kSearched];
 };
@@ -59,7 +60,8 @@ void empty_list(List *list) {
     list->count = 0;
 }
 
-// Starts the list of a state that belonged to another database or to none, so that its history is unknown.
+// Initializes the list of a DatabaseState that belonged to another database or to none. What was committed before is
+// unknown.
 void start_list(List *list) {
     empty_list(list);
     list->database = MyDatabaseId;
@@ -70,7 +72,8 @@ void start_list(List *list) {
     pg_atomic_write_u64(&list->promoter, 0);
 }
 
-// Adds an entry. Entries of a kind that will be searched for are added, too, so that they do not wait for the search.
+// Adds an entry, even if a search for its kind has been asked for, so that the entry is handled before the search
+// reaches it.
 void add_entry(List *list, const Unblocked &unblocked) {
     const int32 added = lists->free;
     if (added == kNone || list->count == kMaxListed) {
@@ -115,16 +118,16 @@ void post(const DatabaseState *db, Blockers anything, const Unblocked *entries, 
 }
 
 void tell(Blockers anything, const Unblocked *entries, int count) {
-    // Without a state no worker comes, and jobq_tick() searches.
+    // Without a DatabaseState, the database has no worker, and jobq_tick() searches the table.
     for_session_database([&](DatabaseState *db) {
         post(db, anything, entries, count);
-        // The worker may have just emptied the list. So it is woken even if another session has woken it already;
-        // setting a latch that is set costs next to nothing.
+        // The worker may have just emptied the list, so wake it even if another session has already done so. Setting a
+        // latch that is already set costs next to nothing.
         call_worker(db);
     });
 }
 
-// Returns a number for this process that no other process since the start of the server has.
+// Returns a number that identifies this process among all processes since the server was started.
 uint64 own_number() {
     return (static_cast<uint64>(MyStartTimestamp) << 22) ^ static_cast<uint64>(static_cast<uint32>(MyProcPid)) ^ 1;
 }
