@@ -17,7 +17,7 @@ namespace {
 
 bool same_key(const Newcomer &a, const Newcomer &b) { return view(a.unique_key) == view(b.unique_key); }
 
-// Sorts the jobs by queue, and within a queue the jobs without a key first.
+// Orders the jobs by queue and, within a queue, by unique key, with the jobs without a key first.
 bool comes_first(const Newcomer &a, const Newcomer &b) {
     const int order = view(a.queue).compare(view(b.queue));
     if (order != 0) return order < 0;
@@ -39,14 +39,14 @@ int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *k
     return distinct;
 }
 
-// Returns whether one of the jobs that want the key will be inserted. `first` is the first of these jobs.
+// Returns whether one of the new jobs with this key will be inserted. `first` is the first of these jobs.
 bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end) {
     if (key.holder == 0) return true;
     if (key.until != 0) return false;
     for (const Newcomer *job = first; job < end && same_key(*first, *job); job++) {
         const core::Conflict conflict = core::resolve_conflict(job->on_conflict, key.status);
         if (conflict == core::Conflict::TakeKey) return true;
-        // A waiting holder is changed instead of replaced, unless it has begun.
+        // A holder that is waiting and has not begun is changed; no job is inserted.
         if (conflict == core::Conflict::Change) return has_steps(key.holder);
     }
     return false;

@@ -25,8 +25,8 @@ namespace {
 
 using core::ClaimKey;
 
-// Counts pending, scheduled, and blocked jobs, at most $2 of each: by the indexes that contain only such jobs, and by
-// the active edges of jobs that wait for dependencies.
+// Counts the pending, scheduled, and blocked jobs of a queue, but at most $2 of each. Uses the indexes that contain
+// only such jobs, and the active edges of jobs that wait for dependencies.
 Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
@@ -43,7 +43,7 @@ Statement count_waiting = {
                                      LIMIT $2) b))",
     {TEXTOID, INT8OID}};
 
-// A copy of the queue's settings, because the directory may be read again in the meantime.
+// A copy of the queue's settings, because the session may reload its queue directory in the meantime.
 struct Limit {
     int64 max_depth;
     core::FullPolicy policy;
@@ -51,7 +51,8 @@ struct Limit {
 
 Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full}; }
 
-// Counts jobs that await something without a timeout. Jobs with a timeout are counted among the scheduled jobs above.
+// Counts jobs that await something without a timeout. The statement above already counts jobs with a timeout as
+// scheduled.
 Statement count_awaiting = {
     R"(SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) s,
                                          LATERAL (SELECT FROM jobq.jobs j
@@ -78,7 +79,7 @@ int64 depth_of(std::string_view name, int64 at_most) {
     return count_rows(name, at_most);
 }
 
-// The pending jobs of one lane and priority, from the oldest job on.
+// The pending jobs of one lane and priority, oldest first.
 struct Stream {
     int64 lane;
     ClaimKey head;
@@ -88,7 +89,7 @@ bool younger(const Stream &a, const Stream &b) {
     return a.head.run_at != b.head.run_at ? a.head.run_at > b.head.run_at : a.head.id > b.head.id;
 }
 
-// A heap of streams, the oldest job first.
+// A heap of streams, with the stream of the oldest job on top.
 struct Streams {
     Stream *items;
     int count;
@@ -106,14 +107,14 @@ void push_stream(Streams *streams, const Stream &added) {
     std::push_heap(streams->items, streams->items + streams->count, younger);
 }
 
-// Finds the first job of each priority of a lane.
+// Adds a stream for each priority of a lane.
 void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
     const bool skip_empty_ranges = may_skip_empty_ranges(lane);
     const int passed = walk_priorities(jobs, lane, skip_empty_ranges, [&](const ClaimKey &key) {
         push_stream(streams, {lane, key});
     });
-    // The index entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes that would
-    // refresh the lane.
+    // Record the empty range here, because the index entries of dropped jobs stay while an old transaction is open, and
+    // a claim that would record it may never come.
     if (!skip_empty_ranges || passed < kWorthRefreshing) return;
     refresh_lane(jobs, lane, core::kLastKey, kRefreshPause);
     renew_snapshot(jobs);
@@ -131,7 +132,7 @@ struct Drop {
     Endings endings;
 };
 
-// Cancels the job that the scan has found, unless it is spared, has begun, or is locked by another session.
+// Cancels the job that the scan has found, unless the job must be spared, has begun, or is locked by another session.
 void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
@@ -168,8 +169,8 @@ void drop_first(Drop *drop) {
     }
 }
 
-// Cancels the pending jobs that have waited longest, whatever their priority, but at most `count`. Skips jobs that are
-// spared or locked by other sessions. Returns how many were cancelled.
+// Cancels the pending jobs that have waited longest, whatever their priority, but at most `count`. Skips jobs in
+// `spared` and jobs that other sessions have locked. Returns the number of cancelled jobs.
 int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now, const SparedJobs &spared) {
     Drop drop = {};
     drop.queue = name;

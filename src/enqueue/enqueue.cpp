@@ -1,4 +1,4 @@
-// See enqueue.h. Many jobs are inserted at once (row/jobs_table.h).
+// See enqueue.h. Many rows are inserted with one call (row/jobs_table.h).
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -50,8 +50,8 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
 
 }  // namespace
 
-// A job with dependencies or a group begins as blocked. The producer does not decide whether its dependencies have
-// finished or whether it becomes the head of its group: see groups/unblock.h.
+// A job with dependencies or a group key is inserted as blocked. The promoter, not the producer, checks whether its
+// dependencies have finished and whether it becomes the head of its group (groups/unblock.h).
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
                            TimestampTz now) {
     core::Life life = {};
@@ -76,7 +76,7 @@ void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns
                     text_in(columns.group_keys, spec.group_key, i));
         insert_rows(&jobs->table);
         for (int i = first; i < end; i++) {
-            // The row as it was inserted, because a user-defined trigger may have changed it.
+            // Log the row as it was inserted, because a user-defined trigger may have changed it.
             const JobState added = state_of_row(jobs->table.added[i - first]);
             log_new_job(added, true);
             ids[i] = added.id;

@@ -1,4 +1,4 @@
-// jobq_enqueue, jobq_enqueue_many, and jobq_enqueue_jobs: they check their arguments and pass them on.
+// jobq_enqueue, jobq_enqueue_many, and jobq_enqueue_jobs: the functions check their arguments and enqueue the jobs.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -18,7 +18,7 @@ namespace jobq {
 
 namespace {
 
-// The arguments in their order.
+// The numbers of the arguments of jobq_enqueue and jobq_enqueue_many.
 namespace single {
 enum {
     Queue,
@@ -59,7 +59,7 @@ TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
 
-// Returns the dependencies of the job, which must not be dropped to make room for it.
+// Returns the dependencies of the job. They must not be dropped to make room for it.
 SparedJobs needed_by(const JobSpec &spec) { return {spec.depends_on, spec.depends_on_count}; }
 
 void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
@@ -80,7 +80,8 @@ KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
     return job;
 }
 
-// Returns the jobs of a call of jobq_enqueue_many if some have unique keys (text[], with NULL for jobs that have none).
+// Returns the jobs of a call to jobq_enqueue_many in which some jobs have unique keys. `keys` is a text[] with NULL for
+// jobs that have no key.
 KeyedJob *keyed_jobs(const JobSpec &shared, const JobColumns &columns, const Elements &keys) {
     auto *jobs = static_cast<KeyedJob *>(palloc_extended(sizeof(KeyedJob) * keys.count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < keys.count; i++)
@@ -112,7 +113,7 @@ TextColumn read_keys(ArrayType *array, const Elements &payloads, const char *nam
     return {keys.values, keys.nulls};
 }
 
-// Reads the arguments of jobq_enqueue. Does not check them against each other.
+// Reads the arguments of jobq_enqueue. Does not check whether they contradict each other.
 JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
     const core::OnConflict on_conflict = check_on_conflict(require_text(fcinfo, single::OnConflict, "on_conflict"));
     const core::OnDependencyFailure on_dependency_failure =
@@ -144,7 +145,7 @@ JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
     return spec;
 }
 
-// Returns the job's id.
+// Enqueues one job and returns its id.
 int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now) {
     if (spec.unique_key != nullptr) {
         const KeyedJob job = enqueue_one_keyed(spec, now);
@@ -160,7 +161,7 @@ int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now)
     return id;
 }
 
-// Reads the arguments of jobq_enqueue_many that have a value for each job, except the unique keys.
+// Reads the array arguments of jobq_enqueue_many, which have one element per job, except the unique keys.
 JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payloads) {
     JobColumns columns = {payloads.values, nullptr, nullptr, {}, {}};
     if (given(fcinfo, many::RunAts)) {
@@ -184,7 +185,7 @@ JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payload
     return columns;
 }
 
-// Returns no elements if the argument is absent.
+// Returns the unique keys of jobq_enqueue_many, or no elements if the argument is absent.
 Elements unique_keys_argument(FunctionCallInfo fcinfo, const Elements &payloads) {
     if (!given(fcinfo, many::UniqueKeys)) return {};
     const Elements keys = elements_of(PG_GETARG_ARRAYTYPE_P(many::UniqueKeys), TEXTOID, "unique_keys",

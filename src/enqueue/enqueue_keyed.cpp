@@ -1,9 +1,10 @@
 // See enqueue_keyed.h.
 //
-// An enqueue first looks up the holder of the key. A committed holder decides at once, even if its worker is about to
-// finish it: then the enqueue simply comes before the end. Only a free key is inserted, by INSERT ... ON CONFLICT DO
-// NOTHING, which waits for a transaction that has just taken the key. The holders of the keys that were not inserted
-// are looked up again. In REPEATABLE READ and above, the snapshot may be old, so there the INSERT comes first.
+// An enqueue first looks up the job that holds the key. If a committed job holds it, that job decides the outcome at
+// once, even if its worker is about to finish it; then the enqueue counts as earlier than the end of the job. A job
+// whose key is free is inserted by INSERT ... ON CONFLICT DO NOTHING, which waits for a transaction that has just taken
+// the key. If the INSERT does not insert a job, the holder of its key is looked up again. In REPEATABLE READ and above,
+// the INSERT comes first, because the snapshot may be old.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -30,8 +31,8 @@ namespace {
 
 // Maximum number of jobs in one INSERT.
 constexpr int kChunk = 1000;
-// Maximum number of attempts per key. If a key is still neither free nor taken, a user-defined trigger suppresses the
-// rows.
+// Maximum number of attempts to insert a job or find the holder of its key. If all of them fail, a user-defined trigger
+// probably suppresses the rows.
 constexpr int kMaxRounds = 100;
 
 Statement lock_one = {
@@ -97,7 +98,8 @@ void give_existing(KeyedJob *job, int64 id, bool is_over) {
     job->is_over = is_over;
 }
 
-// Returns the columns that a replacement sets. The history of earlier attempts is in jobq.attempts.
+// Returns the columns that on_conflict = 'replace' sets in the existing job. Its earlier attempts stay recorded in
+// jobq.attempts.
 OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
     const JobSpec &spec = call.spec;
     OtherColumns columns = {};
@@ -119,11 +121,12 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
                           Int64GetDatum(round_robin_key_of(key)));
 }
 
-// Enters the lane only before a write, because an enqueue whose key is taken needs no transaction id.
+// Creates the lane if it does not exist. Called only before a row is written, so that an enqueue whose key is taken
+// needs no transaction ID.
 void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
 
-// Writes the new attributes to the job that has the key, or takes the key away from it. Returns false if the key is
-// free afterwards.
+// Writes the new attributes to the job that has the key or, if that job has begun, takes the key away from it. Returns
+// false if the key is then free.
 bool replace_holder(const Call &call, KeyedJob *job) {
     const Rows locked =
         run(lock_one, Params().add(PointerGetDatum(job->unique_key)).add(PointerGetDatum(call.spec.queue)));
@@ -137,7 +140,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     const bool started = has_steps(id);
     if (core::resolve_conflict(core::OnConflict::Replace, before, started) == core::Conflict::TakeKey) {
         OtherColumns lost = {};
-        // A job that runs or has begun loses the key permanently.
+        // A job that is running or has begun loses the key permanently.
         if (before == core::JobStatus::Processing || started) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
         change({core::EventKind::KeyTaken, call.now}, lost);
         return false;
@@ -151,7 +154,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     return true;
 }
 
-// Handles a job whose key is taken. Returns false if the key is free after all.
+// Handles a new job whose key is held by another job. Returns false if the key turns out to be free.
 bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     const core::OnConflict choice = call.spec.on_conflict;
     // The holder has finished, so it cannot be replaced.
@@ -173,11 +176,11 @@ bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     return replace_holder(call, job);
 }
 
-// Moves the jobs that must still be inserted to the front, in their order, and returns their number. `look`: also looks
-// up unfinished holders.
+// Handles the jobs whose keys are taken. Moves the jobs that must still be inserted to the front, in their order, and
+// returns their number. `look`: look up unfinished holders, too.
 int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
-    // Jobs without a key come first.
+    // Jobs without a key come first in the array.
     int first = 0;
     while (first < count && jobs[first]->unique_key == nullptr) first++;
     const int keyed = count - first;
@@ -277,9 +280,9 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
     return with_values_apart(call.unseen, [&] { return run(insert, params); });
 }
 
-// While the INSERT waited, a job that keeps its key may have finished. Its row is committed, but the snapshot of the
-// INSERT is older. So this looks again under a later snapshot, deletes the inserted jobs whose keys are kept, and sets
-// their elements of `stays` to false.
+// Deletes the inserted jobs whose keys are kept by finished jobs, and sets their elements of `stays` to false. While
+// the INSERT waited, a job that keeps its key may have finished; the snapshot of the INSERT does not show this, so this
+// function checks under a later snapshot.
 void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
     if (count == 0 || !any_kept_key()) return;
     auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
@@ -319,12 +322,13 @@ void log_inserted_row(const Row &row) {
     log_new_job(job, true);
 }
 
-// Inserts the jobs whose keys are free. Moves the others to the front, in their order, and returns their number.
+// Inserts the jobs whose keys are free. Moves the jobs that were not inserted to the front, in their order, and returns
+// their number.
 int insert_free(const Call &call, KeyedJob **jobs, int count) {
     const Rows rows = run_insert(call, jobs, count);
     auto **inserted = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
     auto *stays = static_cast<bool *>(palloc(sizeof(bool) * count));
-    // The rows come in the order of the jobs.
+    // The returned rows are in the order of the jobs.
     int done = 0, left = 0;
     for (int i = 0; i < count; i++) {
         if (static_cast<uint64>(done) < rows.size() && rows[done].int64_at(1) == jobs[i]->new_id) {
@@ -344,8 +348,9 @@ int insert_free(const Call &call, KeyedJob **jobs, int count) {
     return left;
 }
 
-// Keys must be taken in their order. Returns false if a key that the INSERT found taken became free before its holder
-// was known, because later keys have been taken by then.
+// Inserts the jobs or finds the holders of their keys. Returns false if the INSERT found a key taken, but the key
+// became free before its holder could be looked up. In this case the caller must roll back and start again, because the
+// INSERT has already taken later keys, and keys must be taken in their order.
 bool enqueue_in_order(const Call &call, KeyedJob **jobs, int count) {
     bool look = !IsolationUsesXactSnapshot();
     bool inserted = false;
@@ -416,8 +421,8 @@ bool has_steps(int64 id) {
 }
 
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
-    // The lock on the table is kept, because it protects the setting round_robin, which is read below: see
-    // claim/round_robin_setting.h.
+    // Opens the table to acquire a lock on it until the end of the transaction, which protects the setting round_robin
+    // that is read below (claim/round_robin_setting.h).
     JobsTable table;
     open_jobs(&table);
     require_no_rules(table.table.relation, table.table.attached);
@@ -430,7 +435,7 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);
     as_owner([&] {
-        // The memory of each chunk is freed at its end.
+        // Each chunk has its own with_spi(), which frees the memory of the chunk.
         for (int first = 0; first < count; first += kChunk)
             with_spi([&] { enqueue_chunk(call, order + first, Min(kChunk, count - first)); });
     });

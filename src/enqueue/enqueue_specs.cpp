@@ -18,7 +18,8 @@ namespace jobq {
 
 namespace {
 
-// 'ignore' is the default, and it is not known whether the caller passed it.
+// Rejects on_conflict for a job without a unique key, except 'ignore'. 'ignore' is the default, so it is unknown
+// whether the caller has passed it.
 void check_conflict_has_key(core::OnConflict on_conflict, bool has_key) {
     if (on_conflict == core::OnConflict::Ignore || has_key) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -29,8 +30,8 @@ void check_conflict_has_key(core::OnConflict on_conflict, bool has_key) {
 // One of the jobs of the call. Jobs with a unique key are inserted last, in the order of their keys.
 struct Element {
     const JobSpec *spec;
-    int number;  // its position in the array, from 1
-    int64 id;    // only if it has a unique key
+    int number;  // position in the array, from 1
+    int64 id;    // set only if the job has a unique key
 };
 
 // The new jobs of the call that depend on others.
@@ -46,9 +47,9 @@ void add_dependent(Dependents *dependents, const JobSpec &spec, int64 id, int nu
     dependents->items[dependents->count++] = dependent_of(spec, id, number);
 }
 
-// Rejects a job with the key of an element, if its id is above the ids of this call, because it was inserted while this
-// call waited for the key. The error asks the client to call again, which draws higher ids, unless the id was set
-// higher than the sequence with plain SQL.
+// Raises an error if the existing job with the key of an element has a higher id than the jobs of this call that depend
+// on the element, because it was inserted while this call waited for the key. The error asks the client to repeat the
+// call, which then gets higher ids. Returns if the id is above the sequence, because it was set with plain SQL.
 void refuse_newcomer(int64 id) {
     if (next_job_id() <= id) return;
     ereport(ERROR,
@@ -62,7 +63,7 @@ const Enqueued &element_at(const Enqueued *enqueued, int64 dependency) {
     return enqueued[dependency - dependency_on_element(1)];
 }
 
-// Returns the elements that others depend on and that are not new.
+// Returns the elements that other elements depend on and for which a job already exists.
 Notes<Enqueued> known_elements(const Dependents &dependents, const Enqueued *enqueued) {
     Notes<Enqueued> known = {};
     for (const NewDependent *one = dependents.items; one < dependents.items + dependents.count; one++)
@@ -73,7 +74,7 @@ Notes<Enqueued> known_elements(const Dependents &dependents, const Enqueued *enq
     return known;
 }
 
-// Ids of jobs, in ascending order.
+// Ids of finished jobs, in ascending order.
 struct OverJobs {
     Datum *ids;
     int count;
@@ -84,8 +85,8 @@ bool is_among(const OverJobs &jobs, int64 id) {
                               [](Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); });
 }
 
-// Replaces the numbers of elements by ids. Leaves out finished jobs that no longer exist, because no job waits for
-// them. `over`: the finished jobs that exist.
+// Replaces the numbers of elements in the job's dependencies by job ids. Removes dependencies on finished jobs that no
+// longer exist. `over` has the finished jobs that exist.
 void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const OverJobs &over) {
     int64 *ids = dependent->depends_on;
     int count = 0;
@@ -104,7 +105,7 @@ void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const O
     dependent->count = static_cast<int>(std::unique(ids, ids + count) - ids);
 }
 
-// Does the same for all dependents. Unblocks jobs that have no dependencies left, and removes them from the dependents.
+// Does the same for all dependents. Unblocks jobs that have no dependencies left, and removes them from *dependents.
 void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, TimestampTz now, int *number) {
     const Notes<Enqueued> known = known_elements(*dependents, enqueued);
     OverJobs over = {allocate_array<Datum>(static_cast<uint64>(known.count)), 0};
@@ -126,8 +127,8 @@ void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, Timest
         with_owner_spi([&] { apply_event(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
 }
 
-// Makes room under max_depth for all jobs of a queue at once, so that a job that this call enqueues, or on which such a
-// job depends, is not dropped to make room for the next one.
+// Makes room under max_depth for all jobs of the call before the first one is enqueued. Otherwise, a job of this call,
+// or a job that it depends on, could be dropped to make room for the next job of the call.
 void admit_elements(const Element *elements, int count, TimestampTz now) {
     auto *newcomers = static_cast<Newcomer *>(palloc_extended(sizeof(Newcomer) * count, MCXT_ALLOC_HUGE));
     int limited = 0;
@@ -154,8 +155,8 @@ bool same_interval(const Interval *a, const Interval *b) {
     return a->month == b->month && a->day == b->day && a->time == b->time;
 }
 
-// Returns whether two jobs can be enqueued together, because they differ only in members of KeyedJob. A job with
-// metadata, requirements, or dependencies is enqueued alone.
+// Returns whether two jobs can be enqueued with one call to enqueue_keyed(), because they differ only in members of
+// KeyedJob. A job with metadata, requirements, or dependencies is enqueued alone.
 bool go_together(const JobSpec &a, const JobSpec &b) {
     return view(a.queue) == view(b.queue) && view(a.kind) == view(b.kind) && a.version == b.version &&
            a.max_attempts == b.max_attempts && a.on_conflict == b.on_conflict && !a.has_metadata && !b.has_metadata &&
@@ -164,10 +165,11 @@ bool go_together(const JobSpec &a, const JobSpec &b) {
            same_interval(a.unique_for, b.unique_for);
 }
 
-// Maximum number of elements that are enqueued together.
+// Maximum number of elements in one call to enqueue_keyed().
 constexpr int kTogether = 1000;
 
-// Sets *number to the number of the element that is being enqueued; 0: several elements.
+// Enqueues the elements with unique keys. Sets *number to the number of the element that is being enqueued, or to 0 if
+// several are.
 void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *number, Enqueued *enqueued,
                             Dependents *dependents, int room) {
     std::sort(elements, elements + count, key_comes_first);
@@ -198,14 +200,14 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
     pg_unreachable();
 }
 
-// Adds the element to the context of errors that its checks and its insert raise; 0: the error is not about a single
-// element.
+// Error context callback that adds the number of the element to errors; 0: the error is not about a single element.
 void add_element_context(void *number) {
     const int element = *static_cast<int *>(number);
     if (element > 0) errcontext("element %d of argument \"specs\"", element);
 }
 
-// Reads, checks, and fills in the jobs. *number is the number of the element that is being read.
+// Reads the jobs from the array, checks them, and sets the attributes that depend on their queues. Sets *number to the
+// number of the element that is being read.
 JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
     auto *jobs = allocate_array<JobSpec>(static_cast<uint64>(count));
     Refs refs = {};

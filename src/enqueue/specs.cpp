@@ -1,4 +1,5 @@
-// See specs.h. The table below has one row per key; its reader converts the JSON value into the member of the job.
+// See specs.h. The table below has one row per JSON key, with the function that converts the JSON value and sets the
+// member of the job.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -23,7 +24,7 @@ struct Reading {
 
 constexpr size_t kMaxRefBytes = 63;
 struct Ref {
-    char name[kMaxRefBytes + 1];  // filled up with zeros
+    char name[kMaxRefBytes + 1];  // padded with zeros
     int number;
 };
 
@@ -106,8 +107,8 @@ void read_dependencies(const Reading &reading) {
     take_dependencies(&reading.spec->job, ids, count);
 }
 
-// How a call takes an attribute of its jobs. kSpecOnly: the call does not take it; only an element of jobq_enqueue_jobs
-// does.
+// How a call takes an attribute of its jobs: as an argument, as a key of its options, or not at all, because only the
+// elements of jobq_enqueue_jobs have it (kSpecOnly).
 enum Way { kArgument, kOption, kSpecOnly };
 
 struct Key {
@@ -117,10 +118,11 @@ struct Key {
     const char *argument_of_many = nullptr;  // if it differs from the key's name
 };
 
-// Returns whether null is a value of the key. For all other keys it means that the key is missing.
+// Returns whether JSON null is a valid value of the key. For other keys, null means that the key is missing.
 bool null_is_value(const Key &key) { return std::string_view(key.name) == "payload"; }
 
-// Keys that decide where a job goes are arguments, because grants and the router only read arguments.
+// Keys that determine the queue or the shard of a job are arguments, because the grants and the router only read
+// arguments.
 constexpr Key kKeys[] = {
     {"queue", kArgument, kArgument, kArgument,
      [](const Reading &r) { r.spec->job.queue = text_of_key(r.key, r.value); }},

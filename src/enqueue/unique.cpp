@@ -11,14 +11,15 @@ namespace jobq {
 
 namespace {
 
-// LIMIT 1 makes each lookup use the index, whatever the statistics say.
+// Selects the unfinished holders of the keys. LIMIT 1 makes each lookup use the index, whatever the statistics say.
 Statement find_unfinished = {
     "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
     "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j "
     "WHERE j._holds_key AND j.unique_key = u.unique_key AND j.queue COLLATE \"C\" = u.queue LIMIT 1) f(id, status)",
     {TEXTARRAYOID, TEXTARRAYOID}};
 
-// + interval '0' prevents the use of the index on kept_until, which is for the prune.
+// Selects the finished holders of the keys. "+ interval '0'" keeps the planner from using the index on kept_until,
+// which only helps to find expired keys.
 Statement read_kept = {
     R"(SELECT u.n, f.job_id, f.kept_until
        FROM unnest($1, $2, $3) WITH ORDINALITY AS u(queue, unique_key, own, n),
@@ -54,8 +55,8 @@ void find_unfinished_holders(WantedKey *keys, int count) {
     }
 }
 
-// Fills in the finished holders of the keys without an unfinished holder. If `snapshot` is nullptr, uses a fresh
-// snapshot, or the transaction's.
+// Sets the finished holders of the keys that have no unfinished holder. If `snapshot` is nullptr, uses a fresh
+// snapshot, or the transaction's snapshot in REPEATABLE READ and above.
 void find_kept_keys(WantedKey *keys, int count, TimestampTz now, Snapshot snapshot) {
     if (count == 0 || !any_kept_key()) return;
     const KeyArrays arrays = arrays_of(keys, count);
@@ -116,7 +117,7 @@ void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_
     key.own = job;
     find_kept(&key, 1, now);
     if (key.holder == 0) {
-        // For the same reason as in take_back_kept().
+        // The job that keeps the key may have finished while this statement waited, as in take_back_kept().
         find_kept_by_latest(&key, 1, now);
         if (key.holder != 0 && IsolationUsesXactSnapshot()) kept_since_snapshot();
     }

@@ -22,8 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Records attempts of existing jobs, because a user's trigger may have deleted a job. Returns the number of these
-// attempts and the number of recorded rows.
+// Inserts rows into jobq.attempts, except for jobs that no longer exist because a user-defined trigger has deleted
+// them. Returns the number of attempts of existing jobs and the number of inserted rows.
 Statement record_attempts = {
     R"(WITH there AS (
            SELECT u.* FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
@@ -41,7 +41,7 @@ Statement delete_all_of = {
     "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
     "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind",
     {INT8ARRAYOID}};
-// Maximum number of jobs per DELETE, because the returned rows need memory.
+// Maximum number of jobs per DELETE. The limit exists because the rows that DELETE returns need memory.
 constexpr int kDeletedAtOnce = 10000;
 
 Statement move_attempts_of = {"UPDATE jobq.attempts a SET job_id = $2 WHERE a.job_id = $1", {INT8OID, INT8OID}};
@@ -82,13 +82,13 @@ bool is_empty(const Endings &endings) {
            endings.buried.count == 0 && endings.waited.count == 0;
 }
 
-// Counts the event of an attempt. Changes of a job's status are counted elsewhere.
+// Counts the outcome of an attempt in the queue's counters. Changes of a job's status are counted elsewhere.
 void count_event(std::string_view queue, AttemptOutcome outcome) {
     if (outcome == AttemptOutcome::Failed) count_event_at_commit(queue, core::CountedEvent::Failed, 1);
     if (outcome == AttemptOutcome::Lost) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
-// Deletes the edges of deleted jobs, and keeps the results that other jobs still need.
+// Deletes the edges that begin at deleted jobs, and stores the results of these jobs that other jobs still need.
 void forget_edges_of(const Rows &gone) {
     if (!any_edge()) return;
     for (uint64 i = 0; i < gone.size(); i++) {
@@ -99,7 +99,8 @@ void forget_edges_of(const Rows &gone) {
     }
 }
 
-// Returns rows (queue, status, id, group_active, result, kind).
+// Deletes jobs and their attempts, and returns rows (queue, status, id, group_active, result, kind) of the deleted
+// jobs.
 Rows delete_rows(Datum *ids, int count) {
     delete_attempts(ids, count);
     const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
@@ -138,7 +139,8 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
     if (keeps_key(jobs)) endings->keys.add(kept_key(jobs, now));
     const Queue *queue = find_queue(before.queue);
     const bool completed = after.status == core::JobStatus::Completed;
-    // The worker may have left a wait undecided. A completed job has usually decided all of its waits.
+    // The worker may have left a wait of the job without an outcome. In a completed job, usually all waits have an
+    // outcome.
     if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
         endings->waited.add(Int64GetDatum(before.id));
     if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())

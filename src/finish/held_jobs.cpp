@@ -22,8 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Selects the rescue-indexed jobs and those that were claimed a moment ago, whose ids are $2. Avoids UNION because it
-// might sort.
+// Selects the jobs of a worker: the jobs in the rescue's index, and the jobs in $2, which were claimed a moment ago and
+// are not in that index yet. Avoids UNION, because UNION might sort.
 Statement find_jobs_of_worker = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($2 || ARRAY (SELECT w.id FROM jobq.jobs w
@@ -32,11 +32,11 @@ Statement find_jobs_of_worker = {
        ORDER BY j.id)",
     {TEXTOID, INT8ARRAYOID, TEXTARRAYOID}};
 
-// Returns for each id and lease whether the job no longer exists, and whether the lease ended with a report. A
-// completed job has the lease in _completed_lease; other attempts are in jobq.attempts. Nothing is known of deleted
-// jobs. The condition is = ANY (ARRAY[u.id]), not = u.id, so that no merge join can use it. Otherwise the planner would
-// scan the whole primary key if the statistics say that the table is small. This way, each id is looked up separately,
-// in order.
+// Selects, for each id and lease, whether the job no longer exists, and whether the lease ended with a report of its
+// worker. A completed job has the lease in _completed_lease; other attempts are in jobq.attempts. About a deleted job,
+// nothing more is known. The condition is "= ANY (ARRAY[u.id])" instead of "= u.id", so that the planner cannot use a
+// merge join, which would scan the whole primary key if the statistics say that the table is small. This way, each id
+// is looked up separately, in order.
 Statement find_ended = {
     R"(SELECT u.id, u.lease, j.id IS NULL,
               coalesce(j._completed_lease = u.lease, false)
@@ -53,7 +53,8 @@ struct Deleted {
     Notes<Datum> with_attempts, with_steps;
 };
 
-// Keeps only the jobs that have edges of their own, or that another job has come to need at the last moment.
+// Keeps only the jobs in gone->jobs to or from which edges lead. Another session may have added an edge to a job
+// shortly before the job was deleted.
 void leave_needed(Deleted *gone) {
     const int count = gone->jobs.count;
     gone->jobs.count = 0;
@@ -66,8 +67,9 @@ void leave_needed(Deleted *gone) {
 
 void forget_job(const HeldJob &job) { forget_edges(job.id, true, job.has_extra ? &job.extra : nullptr); }
 
-// Deletes a job that its queue does not keep without writing the completed row first. The caller writes that row
-// instead if a user's trigger or constraint must see it, or if other jobs need the job and its result.
+// Deletes a completed job whose queue does not keep completed jobs, without first updating its row. The caller must not
+// use this function if a user-defined trigger or a constraint must see the completed row, or if other jobs need the job
+// and its result.
 bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life &after, Deleted *gone) {
     if (!delete_row(&jobs->table)) return false;
     JobState completed = before;
@@ -79,7 +81,7 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     return true;
 }
 
-// The end of an attempt that a worker reports: what happens to the job, and what is recorded.
+// What a worker's report does: the event that is applied to the job, and the end of the attempt that is recorded.
 struct Report {
     core::Event event;
     AttemptEnd end;
@@ -104,7 +106,8 @@ bool is_of_worker(const JobsTable &jobs, const text *worker_id) {
     return has_status(jobs, core::JobStatus::Processing) && !none && view(DatumGetTextPP(worker)) == view(worker_id);
 }
 
-// The renewed lease runs from the moment at which the row is locked, not from the start of the call.
+// Extends the lease of a job. The extension is counted from the time at which the row is locked, not from the start of
+// the call.
 bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
     OtherColumns others = {};
     if (job->has_extra) others.set(kJobProgress, job->extra);
@@ -125,7 +128,8 @@ HeldJob *job_of(HeldJob *held, int count, const Row &row) {
     return found;
 }
 
-// Finds out why leases are not held. A job out of scope counts as gone. Call it inside with_spi().
+// Sets `unheld` of the jobs that the worker does not hold. A job out of scope counts as nonexistent. Call it inside
+// with_spi().
 void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
     auto *ids = allocate_array<Datum>(count), *leases = allocate_array<Datum>(count);
     int unheld = 0;
@@ -146,7 +150,8 @@ void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
     }
 }
 
-// Returns the current lease of a job that this transaction has claimed. Raises 22004 in every other case.
+// Returns the current lease of a job that this transaction has claimed. Raises 22004 if this transaction has not
+// claimed the job.
 int64 lease_claimed_here(int64 job_id) {
     JobsTable jobs;
     int64 lease = 0;

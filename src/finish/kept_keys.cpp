@@ -18,7 +18,7 @@ Statement keep = {
        FROM unnest($1, $2, $3, $4) AS u(queue, unique_key, job_id, kept_until))",
     {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
 
-// Rows that other sessions have locked are left for the next time.
+// Deletes expired keys, but skips rows that other sessions have locked.
 Statement prune = {
     R"(DELETE FROM jobq.kept_keys k
        WHERE k.ctid = ANY (ARRAY (SELECT d.ctid FROM jobq.kept_keys d WHERE d.kept_until <= $1 AND d.kept_until >= $3
@@ -28,7 +28,7 @@ Statement find_first = {
     "SELECT k.kept_until FROM jobq.kept_keys k WHERE k.kept_until >= $1 ORDER BY k.kept_until LIMIT 1",
     {TIMESTAMPTZOID}};
 
-// Uses = ANY (ARRAY[...]) for the reason given in held_jobs.cpp.
+// Deletes the kept keys of these jobs. Uses "= ANY (ARRAY[...])" for the reason given at find_ended in held_jobs.cpp.
 Statement drop_own = {
     R"(DELETE FROM jobq.kept_keys k
        WHERE k.ctid = ANY (ARRAY (SELECT d.ctid

@@ -21,7 +21,7 @@ void require_trusted_followers_of(const char *name) {
 
 void require_deletable_jobs() {
     for (const char *name : {"jobs", "attempts", "edges"}) require_trusted_followers_of(name);
-    // Nothing is deleted from these tables if they are empty.
+    // If these tables are empty, deleting a job deletes no row from them, so foreign keys to them do not matter.
     for (const char *name : {"steps", "job_signals"})
         if (is_in_use(name)) require_trusted_followers_of(name);
 }
