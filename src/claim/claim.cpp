@@ -1,8 +1,9 @@
-// See claim.h. A claim goes to the first index entry where a job can be, locks the row, and marks it as claimed.
+// See claim.h. A claim scans the index from the first entry that can belong to a claimable job, locks the row of the
+// job, and marks it as claimed.
 //
-// The claim takes jobs lane by lane (row/jobs_table.h), in the order of the first job of each lane. It skips a row that
-// another transaction has locked or has changed since the claim's snapshot; a row that it has locked is therefore the
-// version that its snapshot saw.
+// The claim takes jobs lane by lane (row/jobs_table.h), in the order of the first job of each lane. It skips rows that
+// another transaction has locked or has changed since the claim's snapshot, so the row version that it locks is always
+// the version that its snapshot shows.
 #include "compat/pg.h"
 
 #include "claim/claim.h"
@@ -31,22 +32,22 @@ namespace {
 
 using core::ClaimKey;
 
-// Number of noted entries (LaneCursor::noted) after which a claim reads the lane again to find empty ranges. Larger
-// than kWorthRefreshing and subject to kRefreshPause, because a noted entry costs less, and because an entry whose
-// claim is still in progress cannot become part of an empty range.
+// Number of entries skipped because of notes (LaneCursor::noted) after which a claim reads the lane again to find empty
+// ranges. The number is larger than kWorthRefreshing, and kRefreshPause applies, because such an entry costs less, and
+// because it cannot become part of an empty range while its claim is in progress.
 constexpr int kSkippedWorthRefreshing = 12;
-// Number of claimed jobs after which the session refreshes its lanes in any case, because scans pass over index entries
-// that are marked as dead page by page, without counting them.
+// Number of claimed jobs after which the session refreshes its lanes in any case, because scans skip index entries that
+// are marked as dead without counting them.
 constexpr int kRefreshAfterJobs = 128;
 int jobs_since_refresh = 0;
-// Number of times that other claims may move the round-robin position first before this claim takes a job without
-// having moved it.
+// Number of times that other claims may move the round-robin position before this claim can move it. After that, this
+// claim takes a job without moving the position.
 constexpr int kMaxRaces = 64;
 // Number of keys without a claimable job (no room under the limit, or only suspects) that a round-robin claim visits
-// before it gives up the round and takes the first job of any key that has room.
+// before it stops visiting keys in turn and takes the first job of any key that has room.
 constexpr int kMaxInVain = 256;
 
-// Orders lanes for the heap functions of the standard library: the lane with the first job is on top.
+// Orders lanes for the heap functions of the standard library, so that the lane with the first job is on top.
 struct Later {
     core::Micros ageing;
     bool operator()(const LaneCursor &a, const LaneCursor &b) const {
@@ -79,7 +80,7 @@ void open_for_claim(Claim *claim) {
     if (claim->is_open) return;
     claim->is_open = true;
     open_jobs(&claim->jobs);
-    // The lease begins when the lock is granted, because the claim may have waited for it.
+    // The lease begins when the lock on the table is granted, because the claim may have waited for the lock.
     claim->now = GetCurrentTimestamp();
     renew_snapshot(&claim->jobs);
 }
@@ -110,17 +111,17 @@ LaneCursors find_cursors(Claim *claim) {
     return cursors;
 }
 
-// Replaces each lane's cursor with one cursor per priority, which begins at the first entry of that priority, and one
-// at kLastKey if the end of the lane had no entry. Does not look at the ranges that are known to be empty.
+// Replaces each lane's cursor with one cursor per priority, which begins at the first entry of that priority, and with
+// a cursor at kLastKey if the end of the lane has no entry. Skips ranges that are known to be empty.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
     auto *split = allocate_array<LaneCursor>(static_cast<uint64>(room));
     const bool sparing = reads_ahead(*claim);
     ClaimKey sought = core::kFirstKey;
-    // The position of the first seek since the last entry was found. That seek may read pages of dead entries, come to
-    // an entry of a range that is known to be empty, and make the next seek start after that range. refresh_lane()
-    // reads from this position on, so that the dead entries before the range become part of a range, too, and later
-    // claims skip them.
+    // The start of the first seek after the last entry that was found. That seek may read pages of dead entries and
+    // then reach a range that is known to be empty, so that the next seek starts after the range. refresh_lane() reads
+    // from this position on, so that the dead entries before the range are added to a range, too, and later claims skip
+    // them.
     ClaimKey begin = core::kFirstKey;
     const auto add = [&](const LaneCursor &lane, const ClaimKey &key) {
         if (found == room) {
@@ -162,8 +163,8 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     return found;
 }
 
-// Returns the key up to which the cursor's jobs come before the jobs of the next cursor, which is nullptr if there is
-// no next cursor.
+// Returns the key up to which the cursor's jobs come before the jobs of the cursor `next`; `next` is nullptr if there
+// is no other cursor.
 ClaimKey limit_of(const Claim &claim, const LaneCursor &cursor, const LaneCursor *next) {
     const core::Micros ageing = claim.queue.priority_ageing;
     if (ageing == 0) return next == nullptr ? core::kLastKey : next->next;
@@ -176,7 +177,7 @@ bool is_used_up(const Claim &claim, const LaneCursor &cursor) {
            (claim.queue.priority_ageing > 0 && cursor.next.priority != cursor.priority);
 }
 
-// Takes jobs in the order of the queue until claim->count reaches claim->wanted.
+// Takes jobs from the cursors' lanes, in the order of the queue, until claim->count reaches claim->wanted.
 void take_in_order(Claim *claim, LaneCursor *cursors, int count) {
     const Later later = {claim->queue.priority_ageing};
     std::make_heap(cursors, cursors + count, later);
@@ -191,7 +192,8 @@ void take_in_order(Claim *claim, LaneCursor *cursors, int count) {
     }
 }
 
-// Takes jobs across lanes. Returns true if it skipped entries because of notes about recent claims.
+// Takes jobs from all lanes, in the order of the queue. Returns true if it skipped entries because of notes about
+// recent claims.
 bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     claim->wanted = claim->request.batch;
     if (claim->queue.priority_ageing > 0) count = split_by_priority(claim, &cursors, count);
@@ -205,7 +207,7 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
         if (!cursor->skip_empty_ranges) continue;
         if (!cursor->seen) {
-            // Later claims need not look before the first entry of a priority, or after the last one.
+            // Later claims need not scan before the first entry of a priority, or after the last one.
             if (due && claim->queue.priority_ageing > 0 && cursor->begin < cursor->first_entry)
                 refresh_lane(&claim->jobs, cursor->lane, cursor->first_entry, 0, cursor->begin);
             continue;
@@ -234,8 +236,8 @@ bool next_round_robin_key_of_lanes(Claim *claim, const LaneCursor *lanes, int co
     return found;
 }
 
-// Makes later claims skip the entries of jobs that no longer exist. Jobs of one key that were enqueued together have
-// adjacent entries, which become one empty range.
+// Makes later claims skip the entries of jobs that no longer exist. If jobs of one key were enqueued together, their
+// entries are adjacent and become one empty range.
 void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int count) {
     bool refreshed = false;
     for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
@@ -267,8 +269,8 @@ bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int coun
     return claim->count > before;
 }
 
-// Goes to the next key after round->at, or to the first key if round->at was the last one. Returns false if every key
-// has been visited without success.
+// Moves *round to the next key after round->at, or to the first key if round->at is the last key. Returns false if
+// every key has been visited without success.
 bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round) {
     int64 key = round->at;
     if (next_round_robin_key_of_lanes(claim, lanes, count, &key)) return core::go_to(round, key);
@@ -276,7 +278,7 @@ bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round)
     return next_round_robin_key_of_lanes(claim, lanes, count, &key) && core::go_to(round, key);
 }
 
-// Takes jobs from the keys in turn, beginning after the key that any session's last claim served. The claim that moves
+// Takes jobs from the keys in turn, beginning after the key that was served last by any session. The claim that moves
 // the shared position to a key serves that key.
 void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
     uint64 last = round_robin_position(name);
@@ -284,7 +286,7 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
     int races = 0;
     int in_vain = 0;
     int64 newest =
-        // The last key, in key order, that has got a job under the current snapshot.
+        // The highest key of which a job was taken under the current snapshot.
         core::kBeforeFirstRoundRobinKey;
     while (claim->count < claim->request.batch && !claim->closed) {
         CHECK_FOR_INTERRUPTS();
@@ -302,8 +304,8 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
             renew_snapshot(&claim->jobs);
         }
         if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
-            // The claim may be closed because of the queue's limit or a suspect, while the key still has a job. Then
-            // the next claim begins with this key.
+            // If the claim was closed because of the queue's limit or a suspect, the key may still have a job. Move the
+            // position back, so that the next claim begins with this key.
             if (claim->closed) move_round_robin(name, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
                 break;
@@ -320,8 +322,8 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         if (lanes[i].skip_empty_ranges) refresh_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kRefreshPause);
 }
 
-// Adds a hint to serialization failures: in REPEATABLE READ, a claim usually fails because its snapshot is older than
-// the job.
+// Adds a hint to serialization failures. In REPEATABLE READ, a claim usually fails because a job has changed since the
+// snapshot.
 void add_serialization_hint(void *) {
     if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
         errhint(
@@ -329,7 +331,8 @@ void add_serialization_hint(void *) {
             "the transaction.");
 }
 
-// Wakes the next worker for jobs that are left, when another claim relied on this one to look for them.
+// Wakes the next worker if claimable jobs are left. Called when another claim has relied on this claim to check for
+// such jobs.
 void look_for_left_jobs(Claim *claim) {
     CommandCounterIncrement();
     open_for_claim(claim);
@@ -338,9 +341,9 @@ void look_for_left_jobs(Claim *claim) {
     wake_for_left_jobs(claim, lanes.items, lanes.count);
 }
 
-// Claims under the settings in `found`, and sets *count. Returns false, without taking a job, if the settings have
-// changed in the meantime. `again`: the settings were read after such a failure, when the transaction already held the
-// table lock and had a transaction number, so they are current.
+// Claims jobs under the settings in `found`, and sets *count. Returns false without taking a job if the settings have
+// changed in the meantime. `again` means that the settings were read after an earlier call had returned false. Then
+// they are current, because the transaction already held the table lock and had a transaction ID.
 bool claim_under(const Queue &found, const ClaimRequest &request, std::string_view name, TimestampTz now,
                  ClaimSink *sink, bool again, int *count) {
     TimestampTz due;
@@ -350,8 +353,8 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
         end_claim(request.filter, 0);
         return true;
     }
-    // A user's trigger may make the session read the directory again, or look up so many queues that this one is
-    // evicted, so the claim needs a copy.
+    // The claim needs a copy of the settings, because a user-defined trigger may make the session reload its queue
+    // directory, or look up so many queues that this queue is evicted.
     const Queue queue = kept_queue(found);
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
@@ -370,13 +373,14 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
             if (claim.count > 0) CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
         }
-        // In a queue with round_robin this takes jobs without a round-robin key, which were inserted with triggers
-        // disabled, and jobs that the round did not reach (kMaxInVain).
+        // In a queue with round_robin, this call takes the jobs that take_round_robin() has left: jobs without a
+        // round-robin key, because they were inserted with triggers disabled, and jobs that it did not reach
+        // (kMaxInVain).
         const bool noted =
             claim.count < request.batch && !claim.closed && take_across_lanes(&claim, lanes.items, lanes.count);
         if (noted && claim.count < request.batch && !claim.closed) {
-            // A note about a recent claim may be wrong, so no range is recorded as empty because of it. The claim looks
-            // again without notes.
+            // Skipped jobs may still be claimable, because notes about recent claims may be wrong. So scan again and
+            // ignore the notes. No range is recorded as empty because of a note.
             claim.skip_recent_claims = false;
             // The next scan must not see the jobs that this claim has taken.
             CommandCounterIncrement();

@@ -28,7 +28,7 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
     return batch;
 }
 
-// Returns each claimed job as a row of the result.
+// Adds each claimed job to the result as a row.
 class Emitter : public ClaimSink {
  public:
     explicit Emitter(ResultSet *results) : results_(results) {}

@@ -14,12 +14,13 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of lanes and of entries that a claim looks at, so that the look costs less than the claim. Beyond
-// these limits the claim wakes the next worker without knowing whether a job is left.
+// Maximum number of lanes and of index entries that are checked for left jobs, so that the check costs less than the
+// claim. If a limit is reached, the next worker is woken without knowing whether a job is left.
 constexpr int kMaxLanes = 64;
 constexpr int kMaxEntries = 128;
 
-// Returns whether the job at the scan's current entry is claimable, as far as can be seen without locking the row.
+// Returns whether the job at the scan's current entry is claimable, as far as this can be determined without locking
+// the row.
 bool is_left(Claim *claim, const core::ClaimKey &key) {
     TimestampTz due = DT_NOEND;
     return !recently_claimed(key.id, claim->now) && fetch_ready(&claim->jobs) &&
@@ -37,15 +38,15 @@ bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entri
         [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
         [&](const core::ClaimKey &key) {
             found = is_left(claim, key);
-            // In a queue with limits, assume that no job is left: a freed slot or a new token wakes the workers that
-            // wait for it.
+            // In a queue with limits, assume that no job is left, because a freed slot or a new token wakes the waiting
+            // workers anyway.
             if (++*entries == kMaxEntries) found = found || claim->limiter == nullptr;
             return found || *entries == kMaxEntries ? Step::Stop : Step::Next;
         });
     return found;
 }
 
-// Returns whether the claim took the jobs of each lane in the order of the lane's cursor.
+// Returns whether the claim has taken all claimable jobs of each lane before the position of the lane's cursor.
 bool cursors_are_exact(const Claim &claim) { return !claim.queue.round_robin && claim.queue.priority_ageing == 0; }
 
 }  // namespace

@@ -13,10 +13,11 @@ using core::ClaimKey;
 
 constexpr int kGuesses = 256;
 constexpr int kFirstLook = 2;
-// Minimum number of entries ahead for which a guess is shared with other sessions.
+// Minimum number of entries to read ahead for a guess that is worth sharing with other sessions.
 constexpr int kWorthTelling = 8;
 
-// A guess for the scans that begin in one priority of a lane. Guesses for another priority or lane can overwrite it.
+// The session's guess for the scans that begin in one priority of a lane. A guess for another priority or lane can
+// overwrite it.
 struct Guess {
     int64 lane;
     int16 priority;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRecentClaims = 16384;
 constexpr uint16 kMoment =
-    200;  // lifetime of a note in milliseconds; with hundreds of claimers, each may wait that long for a processor
+    200;  // lifetime of a note in milliseconds; with hundreds of concurrent claims, each may wait this long for a CPU
 
 struct Claimed {
     pg_atomic_uint32 epoch;
@@ -51,8 +51,8 @@ bool recently_claimed(int64 job, TimestampTz now) {
     const uint64 note = pg_atomic_read_u64(place_of(job));
     const uint64 wanted = note_of(hash_of(job), now);
     const auto age = static_cast<uint16>(wanted - note);
-    // The note may seem to come from the future, because the clocks of two processors may differ and `now` is the time
-    // at which the caller started.
+    // The age may be negative, because the clocks of two processors may differ, and because `now` is the time at which
+    // the caller started.
     return note >> 16 == wanted >> 16 && (age <= kMoment || age >= static_cast<uint16>(-kMoment));
 }
 

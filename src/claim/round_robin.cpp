@@ -1,5 +1,5 @@
-// See round_robin.h. A new queue in a full set evicts the least recently used queue of the database that has the most
-// places in the set.
+// See round_robin.h. If a set of slots is full, a new queue evicts the least recently used queue of the database that
+// has the most slots in the set.
 #include "compat/pg.h"
 
 #include "claim/round_robin.h"
@@ -16,13 +16,13 @@ namespace jobq {
 namespace {
 
 struct Place {
-    Oid database;  // InvalidOid: the place is free
+    Oid database;  // InvalidOid: the slot is free
     QueueName queue;
     uint64 position;
     uint64 asked;  // value of the set's counter when the queue was last looked up
 };
 
-// A set of places. Its lock is held for a few instructions only.
+// A set of slots. Its lock is only held for a few instructions.
 struct Places {
     EntrySet<Place, Part::RoundRobin> places;
     slock_t lock;
@@ -54,8 +54,8 @@ template <typename Body>
 auto with_position(std::string_view queue, Body body) {
     QueueName name;
     copy_queue(name, queue);
-    // A queue without a place begins at a random key, so that its keys keep equal shares on average even if the queue
-    // is evicted again and again.
+    // A queue that has no slot begins at a random key, so that all keys get the same share on average even if the queue
+    // is evicted repeatedly.
     const uint64 random = pg_prng_uint64(&pg_global_prng_state) >> 1;
     Places *set = set_of(queue);
     SpinLockAcquire(&set->lock);

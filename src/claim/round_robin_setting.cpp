@@ -10,8 +10,8 @@ namespace {
 
 Statement lock_jobs = {"LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE", {}, Planning::Free};
 
-// Selects the queue's jobs whose round-robin key is missing or wrong. An enqueue always creates a lane, so the table is
-// not searched if the queue has no lane.
+// SQL condition: j is a job of the queue whose round-robin key is missing or wrong. The condition checks for a lane
+// first, because an enqueue always creates a lane; a queue without a lane has no jobs, and the table is not searched.
 #define LACKS_KEY                                                                     \
     "EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1 " \
     "AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key)"

@@ -27,7 +27,7 @@ void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
     if (claim->limiter == nullptr || !anything_throttled()) return;
     gaps->throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
                                        claim->wanted - claim->count, claim->now);
-    // Ranges that have become fragmented should be determined again.
+    // Many ranges mean that they have become fragmented, so make the claim determine them again.
     if (gaps->throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
 }
 
@@ -39,8 +39,8 @@ ClaimKey skip_gaps(const Gaps &gaps, ClaimKey from) {
     }
 }
 
-// Returns whether the claim limits how far its scan reads ahead. Only claims of few jobs do, because the guess comes
-// from such claims.
+// Returns whether the claim limits how far its scan reads ahead. Only claims of few jobs do so, because the guess is
+// made from such claims.
 bool is_sparing(const Claim &claim, const LaneCursor &cursor) {
     return cursor.skip_empty_ranges && reads_ahead(claim) && claim.request.batch < kReadAhead / 2;
 }
@@ -52,7 +52,7 @@ ClaimKey expected_last(const Claim &claim, const LaneCursor &cursor, const Claim
     return claim.queue.priority_ageing > 0 ? expected_in_priority(cursor.lane, from, end) : end;
 }
 
-// Shares where the next claims are likely to end, after this claim has taken all the jobs it wanted.
+// Updates the guess of where the next claims are likely to end, after this claim has taken all the jobs it wanted.
 void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &from) {
     if (!is_sparing(*claim, cursor)) return;
     if (claim->queue.priority_ageing > 0)

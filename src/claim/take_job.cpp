@@ -18,9 +18,9 @@ namespace jobq {
 
 namespace {
 
-// Returns a random lease number. The number must not repeat, but it is not secret, so it comes from the generator that
-// the server seeds with strong randomness when each process starts. Asking the operating system for each lease would
-// take a tenth of the claim's time.
+// Returns a random lease number. The number must not repeat, but it is not secret, so it comes from PostgreSQL's
+// generator, which each process seeds with strong randomness when it starts. Strong random numbers from the operating
+// system would take a tenth of the claim's time.
 int64 new_lease() { return core::lease_from_random(pg_prng_uint64(&pg_global_prng_state)); }
 
 core::Micros timeout_of(const Claim &claim) {
@@ -28,7 +28,7 @@ core::Micros timeout_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
     if (none) return claim.queue.heartbeat_timeout;
-    // An invalid value from a manual UPDATE must not stop the queue.
+    // Bound the value, because an invalid value that was set with plain SQL must not stop the queue.
     return core::bounded(core::kHeartbeatTimeout, span_of(DatumGetIntervalP(value)));
 }
 
@@ -40,15 +40,15 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 
-// Returns whether the claim must enter the job into the rescue's index itself. Otherwise another transaction does so
-// about a second later (a young lease), and a REPEATABLE READ snapshot taken before that update could not report on the
-// job.
+// Returns whether the claim must add the job to the rescue's index itself. Otherwise, another transaction updates the
+// row about a second later to add the job (leases/young_leases.h). A transaction in REPEATABLE READ whose snapshot is
+// older than this update could not report on the job.
 bool is_to_be_marked(const Claim &claim) {
     return claim.request.written_once || IsolationUsesXactSnapshot() || DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
 }
 
-// Writes the claim into the row. Sets *unattended to the time during which no process needs to look at the job.
-// `rescue_indexed`: the job enters the rescue's index at once. Returns false if another claim was first.
+// Writes the claim into the row. Sets *unattended to the time during which the rescue need not check the job.
+// `rescue_indexed`: add the job to the rescue's index at once. Returns false if another claim was first.
 bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_indexed, core::Micros *unattended) {
     JobsTable *jobs = &claim->jobs;
     const JobState before = state_of(*jobs);
@@ -75,7 +75,7 @@ bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_i
 
 // Decides whether the claim may take a suspect, i.e. a job that has already lost a worker. A suspect must be the only
 // job of its claim. To keep the order, a claim that already has jobs ends before a suspect. A worker that holds another
-// job is not given one: see passes_over().
+// job does not get a suspect: see passes_over().
 bool may_take_suspect_now(Claim *claim) {
     if (row_is_changing(claim->jobs.table)) return false;
     if (claim->count == 0) return claim->suspects == Suspects::OneAlone;
@@ -83,10 +83,10 @@ bool may_take_suspect_now(Claim *claim) {
     return false;
 }
 
-// Checks before the first job whether the settings have changed since the claim read them, for example while it waited
-// for the lock on jobq.jobs; if they have, the claim takes no job. The transaction gets its number before the check,
-// because a changed limit waits for the transactions with lower numbers (settle_slots), and a claim with a higher
-// number obeys the limit.
+// Returns whether the queue's settings are still those that the claim has read; if not, closes the claim. They may have
+// changed, for example, while the claim waited for the lock on jobq.jobs. The check is only made before the first job.
+// The transaction gets its ID before the check, because a session that changes a limit waits for all transactions with
+// lower IDs (settle_slots), so a claim with a higher ID must already obey the new limit.
 bool has_current_settings(Claim *claim) {
     if (claim->xid != Datum(0)) return true;
     const Datum xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
@@ -106,7 +106,7 @@ bool passes_over(Claim *claim) {
 }
 
 bool take_job(Claim *claim) {
-    // Checks the status too, because an UPDATE with triggers disabled may have left a job in the claim index that is
+    // Check the status, too, because after an UPDATE with triggers disabled, the claim index may contain a job that is
     // not pending.
     if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
@@ -126,7 +126,7 @@ bool take_job(Claim *claim) {
 }
 
 Room take_limited_job(Claim *claim) {
-    // Checking whether another claim was first costs far less than taking permits.
+    // Check first whether another claim has taken the job, because this costs far less than acquiring permits.
     if (row_is_changing(claim->jobs.table) || !has_current_settings(claim)) return Room::Yes;
     const Room room = take_permits(claim->limiter);
     if (room == Room::Yes && !take_job(claim)) return_permits(claim->limiter);

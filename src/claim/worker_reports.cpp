@@ -21,8 +21,8 @@ namespace jobq {
 
 namespace {
 
-// The jobs of a batch: sorted by (id, lease) and without duplicates for processing, then in the caller's order for the
-// result.
+// The jobs of a batch. While they are processed, they are sorted by (id, lease) and have no duplicates; for the result,
+// they are in the caller's order.
 struct Batch {
     HeldJob *jobs;
     int count;
@@ -91,7 +91,7 @@ const char *heartbeat_answer(const HeldJob &job) {
     return "lost";
 }
 
-// Runs the body and lets its transaction commit asynchronously. Losing a heartbeat in a crash is no worse than
+// Runs the body and lets its transaction commit asynchronously, because losing a heartbeat in a crash is no worse than
 // receiving it late.
 template <typename Body>
 void may_be_lost(Body body) {
@@ -100,7 +100,7 @@ void may_be_lost(Body body) {
     if (whole) allow_async_commit();
 }
 
-// Returns the argument, or -1 to use the queue's backoff.
+// Returns argument "retry_in", or -1 if it is absent, which means that the queue's backoff is used.
 core::Micros checked_retry_in(FunctionCallInfo fcinfo, int n) {
     return given(fcinfo, n) ? check_span(PG_GETARG_INTERVAL_P(n), "retry_in", Zero::Allowed) : -1;
 }
@@ -110,7 +110,7 @@ bool required_bool(FunctionCallInfo fcinfo, int n, const char *name) {
     return PG_GETARG_BOOL(n);
 }
 
-// Reports the lost leases as a WARNING, or as an ERROR, which rolls back the completions.
+// Reports the lost leases at the given level: WARNING, or ERROR, which rolls back the completions.
 void report_lost_leases(int level, const Batch &batch) {
     StringInfoData ids;
     initStringInfo(&ids);

@@ -33,7 +33,8 @@ Statement find_old = {
     R"(SELECT s.queue, s.event, s.sent_at FROM jobq.signals s WHERE s.sent_at < $1 AND s.sent_at > $2 ORDER BY s.sent_at LIMIT $3)",
     {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-// Keeps signals that a job still awaits: it has been unblocked by the signal, but has not looked at it yet.
+// Deletes those of these old signals that no job awaits. Keeps a signal for which a job has been unblocked but whose
+// worker has not read the signal yet.
 Statement delete_old = {
     R"(WITH over AS MATERIALIZED (
            SELECT u.queue, u.event FROM unnest($1, $2, $3) AS u(queue, event, hash)
@@ -45,7 +46,8 @@ Statement delete_old = {
                                                   AND g.sent_at < $4 FOR UPDATE SKIP LOCKED) o)))",
     {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
 
-// Finds signals to deleted jobs. A completion that deletes its job leaves them if the job has saved no step.
+// Selects the next jobs that have signals, and whether each job has been deleted. A completion that deletes its job
+// leaves the job's signals in the table if the job has no steps.
 Statement find_next_jobs = {
     R"(SELECT u.job_id, NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.job_id]))
        FROM (SELECT s.job_id FROM jobq.job_signals s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) u
@@ -56,7 +58,8 @@ Params addition(Datum to, text *event, bool has_payload, Datum payload) {
     return Params().add(to).add(PointerGetDatum(event)).add_if(has_payload, payload);
 }
 
-// Checks the next piece of the signals to jobs, in laps through the table.
+// Deletes signals to deleted jobs. Each call checks the next part of the table, and begins again at its start after the
+// end.
 void prune_job_signals(int batch) {
     static int64 behind = 0;
     if (!is_in_use("job_signals")) return;
@@ -111,7 +114,8 @@ void move_job_signals(int64 from, int64 to) {
 }
 
 bool prune_signals(TimestampTz sent_before, int batch) {
-    // Where the next call continues, because awaited signals are not deleted and would be read again each time.
+    // The time at which the next call continues. Without it, each call would read the awaited signals again, which are
+    // not deleted.
     static TimestampTz behind = DT_NOBEGIN;
     prune_job_signals(batch);
     if (!is_in_use("signals")) return false;

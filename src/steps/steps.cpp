@@ -69,7 +69,7 @@ ArrayType *jobs_at(const Row &row) { return row.is_null(6) ? nullptr : DatumGetA
 
 int count_of(const ArrayType *jobs) { return ArrayGetNItems(ARR_NDIM(jobs), ARR_DIMS(jobs)); }
 
-// Describes what a name stands for already, for an error message.
+// Describes what a name already stands for, for an error message.
 const char *described_use(const Row &row) {
     const char *kind = TextDatumGetCString(row.get(1));
     if (!row.is_null(2)) return psprintf("a wait for the event \"%s\"", TextDatumGetCString(row.get(2)));
@@ -96,7 +96,7 @@ bool same_jobs(const ArrayType *a, const ArrayType *b) {
 
 bool is_use(const Row &row, const StepUse &use) {
     if (row.text_at(1) != core::step_kind_name(use.kind)) return false;
-    // A row that was written with plain SQL may lack jobs.
+    // A row that was written with plain SQL may have no jobs.
     const ArrayType *jobs = core::has_jobs(use.kind) ? jobs_at(row) : nullptr;
     if (core::has_jobs(use.kind) && jobs == nullptr) return false;
     if (core::awaits_jobs(use.kind)) return same_jobs(jobs, use.jobs);

@@ -1,4 +1,5 @@
-// jobq_step, jobq_step_done, and jobq_steps: what a worker does once, however often the job is claimed.
+// jobq_step, jobq_step_done, and jobq_steps: these functions save the results of a job's steps, so that each step runs
+// only once even if the job is claimed several times.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -20,7 +21,8 @@ void answer(ResultSet *results, const char *state, bool has_result, Datum result
     results->row(values, nulls);
 }
 
-// Calls look() with the row of a job, in an open table, if the worker holds the job. Returns whether it does.
+// If the worker holds the job, opens the table, reads the job's row, and calls look(). Returns whether the worker holds
+// the job.
 template <typename Look>
 bool look_at_held(const HeldJob &job, const QueueScope *scope, Look look) {
     JobsTable jobs;

@@ -15,7 +15,7 @@ namespace jobq {
 
 namespace {
 
-// Waits only for sessions that are deleting the job.
+// Locks a job against deletion and selects its status. Waits only for sessions that are deleting the job.
 Statement hold = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1 AND " IN_SCOPE("$2") " FOR KEY SHARE",
                   {INT8OID, TEXTARRAYOID}};
 

@@ -1,4 +1,4 @@
-// jobq_spawn: a job enqueues other jobs exactly once, however often it is claimed.
+// jobq_spawn: a job enqueues other jobs exactly once, even if it is claimed several times.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -38,7 +38,8 @@ const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
 }
 
 // Locks the job's row under its lease, and reserves a number for the step. Returns the children that the job has
-// already spawned under this name (bigint[], in `context`), or 0. Raises JQ001 if the lease is lost.
+// already spawned under this name (bigint[], allocated in `context`), or 0 if it has not spawned them yet. Raises JQ001
+// if the lease is lost.
 Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, MemoryContext context) {
     const SavedStep saved = save_under_lease(&job, scope, use, number);
     if (!job.held) lease_is_lost(job.id);
@@ -83,7 +84,7 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
         results.row({CStringGetTextDatum("kept"), kept});
         return results.done();
     }
-    // Runs as the caller, like any enqueue, because triggers on the new jobs must run with the caller's rights.
+    // Enqueue with the caller's rights, because triggers on the new jobs must run with these rights.
     int count = 0;
     const Enqueued *enqueued =
         enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count);

@@ -1,5 +1,6 @@
-// jobq_sleep, jobq_await, and jobq_await_jobs: a job that waits holds no worker. The first call saves its deadline.
-// Only a later call, under the job's lease, decides the outcome of the wait.
+// jobq_sleep, jobq_await, and jobq_await_jobs: a job that waits does not occupy a worker. The first call saves the
+// deadline. The promoter unblocks the job, but only a later call, under the job's lease, decides the outcome of the
+// wait.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -27,11 +28,11 @@ namespace {
 // What a call waits for.
 struct Awaited {
     StepUse use;
-    core::OptInt64 deadline;  // of the first call
+    core::OptInt64 deadline;  // used by the first call, which saves it
     const QueueScope *scope;
 };
 
-// The answer to the call.
+// What the call returns.
 struct Answered {
     bool held;
     core::WaitAnswer answer;
@@ -39,7 +40,7 @@ struct Answered {
     bool has_payload;
 };
 
-// The result of one look at the job.
+// What one check of the wait has found.
 struct Look {
     SavedStep saved;
     core::OptInt64 deadline;
@@ -51,8 +52,8 @@ struct Look {
     int64 number;
     int64 awaited;
     Datum jobs;        // bigint[]: the awaited jobs that exist
-    int64 unfinished;  // the highest id of those that have not ended
-    bool blocked;      // one of them is blocked
+    int64 unfinished;  // the highest id of the awaited jobs that have not ended
+    bool blocked;      // one of the awaited jobs is blocked
 };
 
 void look_at_signal(const JobsTable &jobs, const JobState &before, text *event, Look *look) {
@@ -69,7 +70,8 @@ Awaiter awaiter_of(const JobsTable &jobs, const JobState &before, const QueueSco
     return {before.id, make_text(before.queue), none ? nullptr : DatumGetTextPP(group_key), scope};
 }
 
-// Returns the id of an awaited job that has not ended and is in the same group, or 0.
+// Checks which of the awaited jobs have ended. Returns the id of an awaited job that has not ended and is in the same
+// group, or 0.
 int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const StepUse &use, Look *look) {
     const Rows rows = read_awaited_jobs(awaiter, PointerGetDatum(use.jobs), jobs.table.snapshot);
     const int count = static_cast<int>(rows.size());
@@ -109,7 +111,8 @@ bool names_one_job(const ArrayType *ids) {
     return count > 0 && std::all_of(first, first + count, [first](int64 id) { return id == *first; });
 }
 
-// Only a wait without a timeout, for all of the jobs, can be part of a ring.
+// Raises an error if the wait would be part of a deadlock (groups/deadlock.h). Only a wait for all of the jobs without
+// a timeout can be part of a deadlock.
 void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
     if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && !names_one_job(use.jobs))) return;
     const int64 waiting = find_one_waiting_for(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
@@ -147,7 +150,8 @@ Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &await
     return look;
 }
 
-// Writes the result of the look into the job's row. Returns false if the caller must look again.
+// Writes the result of the check into the job's row. Returns false if the row has changed and the caller must check
+// again.
 bool write_look(JobsTable *jobs, const JobState &before, const Awaited &awaited, Look *look, TimestampTz now,
                 Endings *endings) {
     if (look->decided || look->answer == core::WaitAnswer::Cancelled) return true;
@@ -163,8 +167,8 @@ bool write_look(JobsTable *jobs, const JobState &before, const Awaited &awaited,
                  : write_life(jobs, before, after);
 }
 
-// Writes the result of the look into jobq.steps. No other session writes the steps of this job until the transaction
-// ends.
+// Writes the result of the check into jobq.steps. No other session writes the steps of this job until the transaction
+// ends, because this transaction has changed the job's row.
 void save_look(int64 job, const Awaited &awaited, const Look &look) {
     const bool waits = look.answer == core::WaitAnswer::Waiting;
     const core::StepState state = waits                                      ? core::StepState::Waiting
@@ -188,7 +192,7 @@ void save_look(int64 job, const Awaited &awaited, const Look &look) {
     log_unblocked(Blocker::Edge, -job);
 }
 
-// Inside with_spi().
+// Checks the wait, and saves its outcome or makes the job wait. Call it inside with_spi().
 Answered wait_for(HeldJob job, const Awaited &awaited, TimestampTz now) {
     Look look = {};
     Endings endings = {};
@@ -238,7 +242,7 @@ core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
     refuse_choice("mode", view(mode), choices, lengthof(choices));
 }
 
-// Returns one row: the state, and what has come.
+// Returns one row: the state, and the payload or results that the job has awaited.
 Datum answer(FunctionCallInfo fcinfo, const Awaited &awaited, TimestampTz now) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
