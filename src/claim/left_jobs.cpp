@@ -14,8 +14,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of lanes and of index entries that are checked for left jobs, so that the check costs less than the
-// claim. If a limit is reached, the next worker is woken without knowing whether a job is left.
+// Maximum number of lanes and of index entries that are checked for remaining jobs, so that the check costs less than
+// the claim. If a limit is reached, the next worker is woken without knowing whether a job is left.
 constexpr int kMaxLanes = 64;
 constexpr int kMaxEntries = 128;
 

@@ -20,7 +20,7 @@ struct LaneCursor {
     core::ClaimKey first_entry;  // first entry that the claim has met, claimable or not; kLastKey: none yet
     core::ClaimKey next;
     int passed;  // number of entries of jobs that no longer exist
-    int noted;   // number of entries skipped because a claim took the job a moment ago
+    int noted;   // number of entries skipped because of a note about a recent claim
     bool seen;   // the claim has scanned the lane
     // The claim skips empty ranges and jobs with notes about recent claims. False if this transaction has itself
     // enqueued into the lane, because its jobs may be in a range that is still recorded as empty.

@@ -1,4 +1,4 @@
-// Queues with a max_depth: counts the waiting jobs, and drops jobs if a queue is full.
+// Enforces max_depth: counts the waiting jobs of a queue, and drops jobs or raises an error if the queue is full.
 #pragma once
 
 #include "compat/pg.h"

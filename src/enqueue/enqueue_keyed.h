@@ -14,7 +14,7 @@ struct KeyedJob {
     int16 priority;
     text *concurrency_key;  // nullptr: none
     text *group_key;        // nullptr: none
-    int64 new_id;           // the id if the job is inserted; 0: the next id
+    int64 new_id;           // the id that the job gets if it is inserted; 0: the next id of the sequence
 
     int64 id = 0;          // out: new_id, or the id of the job that has the key
     bool is_new = false;   // out

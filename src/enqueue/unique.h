@@ -13,8 +13,8 @@ namespace jobq {
 struct WantedKey {
     text *queue;
     text *unique_key;
-    int64 own;               // the job that wants the key, 0: a new one. A key that this job itself has kept is free
-                             // for it
+    int64 own;               // the job that wants the key, 0: a new job. A key that this job itself keeps counts as
+                             // free
     int64 holder;            // out: the job that has the key, 0: none
     core::JobStatus status;  // out: status of an unfinished holder
     TimestampTz until;       // out: until when a finished holder keeps the key; 0: the holder is unfinished

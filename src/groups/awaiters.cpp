@@ -165,7 +165,7 @@ void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
     }
 }
 
-// Unblocks those of these jobs that no other session has locked. `ids` may contain duplicates.
+// Unblocks the given jobs that no other session has locked. `ids` may contain duplicates.
 void free_jobs(Datum *ids, int count, Unblocking *done) {
     std::sort(ids, ids + count);
     count = static_cast<int>(std::unique(ids, ids + count) - ids);

@@ -18,7 +18,7 @@ namespace jobq {
 // Add the jobs that await one of these ended jobs, or one of these events, to `jobs`.
 void find_awaiters(const Ended &ended, Notes<Datum> *jobs);
 void find_awaiters_of_events(const Unblocked *published, int count, Notes<Datum> *jobs);
-// Unblocks those of these jobs whose wait may be over. The caller must have called watch_targets() for the jobs.
+// Unblocks the given jobs whose wait may be over. The caller must have called watch_targets() for the jobs.
 void look_at_awaiters(Datum *jobs, int count, Unblocking *done);
 
 }  // namespace jobq

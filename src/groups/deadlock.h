@@ -17,11 +17,11 @@ namespace jobq {
 // with_spi(). `snapshot`: see read().
 int64 find_one_waiting_for(int64 job, Datum ids, Snapshot snapshot);
 
-// Returns rows (id) of those of these jobs that wait for themselves through other jobs, the highest id first. Call it
+// Returns rows (id) of the given jobs that wait for themselves through other jobs, the highest id first. Call it
 // inside with_spi().
 Rows find_rings(Datum *jobs, int count);
 
-// Returns rows (id, head) of those of these finished jobs (bigint[]) that would wait permanently if they entered the
+// Returns rows (id, head) of the given finished jobs (bigint[]) that would wait permanently if they entered the
 // line of their group, because the head of the group waits for them. `groups` (bigint[]) has the group of each job.
 // Call it inside with_spi().
 Rows find_rings_by_line(Datum jobs, Datum groups);

@@ -71,7 +71,7 @@ Statement find_failed = {
                                ORDER BY d.target LIMIT 1) f ON true)",
     {INT8ARRAYOID}};
 
-// Locks those of these jobs that are blocked and that no other session has locked.
+// Locks the given jobs that are blocked and that no other session has locked.
 Statement lock_blocked = {
     R"(SELECT x.id FROM unnest($1) AS u(id),
             LATERAL (SELECT j.id FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
@@ -110,7 +110,7 @@ Statement deactivate = {
     "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Locks those of these jobs that wait or have never started. Finished jobs that have never started are included,
+// Locks the given jobs that are waiting or have never started. Finished jobs that have never started are included,
 // because they wait for their dependencies again if they are retried.
 Statement lock_dependents_by_id = {
     R"(SELECT j.id FROM jobq.jobs j
@@ -122,7 +122,7 @@ Statement find_dependent_ones = {
        WHERE EXISTS (SELECT FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id))",
     {INT8ARRAYOID}};
 
-// Selects those of these locked jobs that are pending or scheduled and so do not wait for a dependency yet.
+// Selects the given locked jobs that are pending or scheduled and so do not wait for a dependency yet.
 Statement find_not_blocked = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
@@ -151,7 +151,7 @@ Statement lock_in_line = {
        FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
-// Locks those of these jobs that no longer wait for any dependency. Waits for sessions that are changing these jobs.
+// Locks the given jobs that no longer wait for any dependency. Waits for sessions that are changing these jobs.
 Statement lock_free = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
@@ -223,9 +223,9 @@ void leave_lines(Datum *ids, int count) {
     apply_event(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
-// Raises 40001 if the transaction's snapshot does not show the current answer to which of these jobs have dependencies.
-// Locking the rows of the jobs does not raise this error, because a session that adds an edge locks the job but need
-// not change its row.
+// Raises 40001 if, according to the transaction's snapshot, other jobs have dependencies than according to the latest
+// one. Locking the rows of the jobs does not raise this error, because a session that adds an edge locks the job but
+// need not change its row.
 void require_known_dependents(const Rows &locked) {
     auto *jobs = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);

@@ -17,15 +17,15 @@ void keep_ended(Ended *ended);
 void look_at_dependents_of(const Ended &ended, Unblocking *done);
 // Unblocks or cancels these jobs if their dependencies allow or require it. Returns the number of cancelled jobs.
 int64 look_at_dependents(Datum *jobs, int count, Unblocking *done);
-// Deactivates the dependencies of these jobs.
+// Makes the edges from these jobs to their dependencies inactive.
 void deactivate_dependencies(Datum *jobs, int count);
 
 // ---- for jobs (bigint[]) that did not become blocked by an enqueue
 
-// Gives an active edge to each of these jobs that is blocked. Removes a job from the line of its group if the job has a
-// reason to wait (see has_reason_to_wait()).
+// Activates one dependency of each of these jobs that is blocked. Removes a job from the line of its group if the job
+// has a reason to wait (see has_reason_to_wait()).
 void settle_dependents(Datum jobs);
-// Unblocks those of these jobs that no longer have dependencies and are not in the line of a group.
+// Unblocks the given jobs that no longer have dependencies and are not in the line of a group.
 void free_dependents(Datum jobs, TimestampTz now);
 // Calls settle_dependents() and free_dependents() for all blocked jobs.
 void settle_all_dependents(TimestampTz now);
@@ -34,10 +34,10 @@ void settle_all_dependents(TimestampTz now);
 // ends. Later statements of this transaction see what those sessions have done; raises 40001 if the transaction's
 // snapshot is too old for this.
 void lock_dependents(Datum jobs);
-// Blocks those of these jobs that have not started and have a reason to wait. Call lock_dependents() first.
+// Blocks the given jobs that have not started and have a reason to wait. Call lock_dependents() first.
 void block_dependents(Datum jobs);
-// Returns whether the job has a reason to wait: a dependency that has not finished, or a failed dependency that must
-// cancel the job.
+// Returns whether the job has a reason to wait, which is a dependency that has not finished or a failed dependency
+// because of which the job must be cancelled.
 bool has_reason_to_wait(int64 job);
 
 }  // namespace jobq

@@ -29,7 +29,7 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done);
 struct Ended {
     Datum *jobs;
     Datum *failed;  // boolean: the job has not completed
-    Datum *first;   // bigint: the lowest id of the awaiting jobs to look at
+    Datum *first;   // bigint: the lowest id of the awaiting jobs to check
     int count;
 };
 

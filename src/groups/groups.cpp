@@ -114,7 +114,7 @@ bool next_group(GroupScan *scan, int64 *group) {
 struct Candidate {
     int64 group;
     uint64 mark;    // taken before the snapshot
-    int look;       // the number of the look at its line
+    int look;       // the number of the scan of its line (begin_line_look())
     bool believed;  // use the remembered head and the recorded beginning of the line
 };
 
@@ -142,7 +142,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     done->outcome.done++;
 }
 
-// Makes the next heads of these groups. `believe`: see Candidate::believed.
+// Makes the next job in the line of each of these groups its head. `believe`: see Candidate::believed.
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     auto *candidates = allocate_array<Candidate>(count);
     for (int i = 0; i < count; i++)

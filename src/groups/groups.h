@@ -17,7 +17,7 @@ void look_at_groups(const Unblocked *published, int count, Unblocking *done);
 bool search_groups(SearchPlace *place, int limit, Unblocking *done);
 void forget_groups();
 
-// Returns whether any job is in the line of a group. Inside with_spi().
+// Returns whether any job is in the line of any group. Call it inside with_spi().
 bool any_group_waits();
 
 }  // namespace jobq

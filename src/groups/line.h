@@ -1,4 +1,5 @@
-// The line of a group: its blocked jobs in the order of their ids. The first job in line becomes the next head.
+// The line of a group consists of its blocked jobs, in the order of their ids. The first job in line becomes the next
+// head.
 #pragma once
 
 #include "compat/pg.h"
@@ -18,8 +19,8 @@ struct Line {
 enum class InLine : uint8 {
     Nobody,  // the snapshot shows no such job in line
     Found,   // the job is in table.row
-    TooFar,  // `most_passed` entries belong to row versions that the snapshot does not show: their jobs have left the
-             // line. Or the index cannot be used because it is being dropped or rebuilt concurrently
+    TooFar,  // the scan stopped after `most_passed` entries of jobs that have left the line, or the index cannot be used
+             // because another session is dropping or rebuilding it
 };
 constexpr int kPassAny = PG_INT32_MAX;
 

@@ -11,9 +11,9 @@ namespace jobq {
 
 // Makes the next head of each group whose head this transaction has ended and that has jobs in line. main/jobq.cpp
 // calls it before the commit. Waits for no other transaction and calls no user-defined function, because an error would
-// roll back the end of the current head. Leaves the following to the worker:
-//  * all groups, if the log says so (leave_next_heads), if open_jobs_if_quiet() is false, and in REPEATABLE READ and
-//    above, where the snapshot may be older than the line;
+// roll back the end of the current head. Leaves the following groups to the worker:
+//  * all groups, if leave_next_heads() has been called, if open_jobs_if_quiet() returns false, or in REPEATABLE READ
+//    and above, where the snapshot may be older than the line;
 //  * a group that has no job in line yet; whose next job is locked or changed by another session; that has too many
 //    index entries of former heads in front of the next job, because an old transaction may still see them in line; or
 //    whose next job is in a lane that may be about to be deleted.

@@ -18,7 +18,7 @@ namespace jobq {
 // The result of unblocking jobs of one kind of blocker.
 struct Unblocking {
     TimestampTz now;
-    bool careful;  // use subtransactions, because one of the jobs may be impossible to change
+    bool careful;  // use subtransactions, because changing one of the jobs may fail
     DutyOutcome outcome;
     int64 moved;  // dependencies that are no longer active
 };
@@ -39,8 +39,8 @@ struct UnblockingKind {
 // Schedules another check of this key soon, because another session has locked a job that should be promoted.
 void look_again(const Unblocked &published);
 
-// Unblocks jobs, as many as one transaction should. Does nothing in REPEATABLE READ and above, where the snapshot may
-// be older than the changes of another promoter.
+// Unblocks a batch of jobs in the current transaction. Does nothing in REPEATABLE READ and above, where the snapshot
+// may be older than the changes of another promoter.
 DutyOutcome unblock_jobs(TimestampTz now, int batch);
 
 // Starts a search of the table, for the repair. Does nothing if the previous search ended only a short time ago,

@@ -41,7 +41,7 @@ void give_back_unblocked(const DatabaseState *db, Blockers anything, const Unblo
 // The position at which a search through the table continues, because each transaction searches only a part of the
 // table.
 struct SearchPlace {
-    int64 behind;  // the last key or job that was looked at; PG_INT64_MIN: at the beginning
+    int64 behind;  // the last key or job that was checked; PG_INT64_MIN: at the beginning
     uint64 began;  // a value that the kind of blocker noted at the beginning
 };
 // Saves the position of a search for the next worker of the database, when this worker must give its process slot to
@@ -50,7 +50,7 @@ struct SearchPlace {
 void hand_on_search(const DatabaseState *db, Blocker blocker, const SearchPlace &place);
 // Takes the position that hand_on_search() has saved. Returns false if there is none.
 bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place);
-// Keeps all processes from starting a search that was not asked for until this time, but for at most an hour.
+// Until this time, but for at most an hour, processes start only searches that the list asks for.
 void rest_from_searches(const DatabaseState *db, Blocker blocker, TimestampTz until);
 bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now);
 

@@ -33,7 +33,7 @@ Statement find_old = {
     R"(SELECT s.queue, s.event, s.sent_at FROM jobq.signals s WHERE s.sent_at < $1 AND s.sent_at > $2 ORDER BY s.sent_at LIMIT $3)",
     {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-// Deletes those of these old signals that no job awaits. Keeps a signal for which a job has been unblocked but whose
+// Deletes the given old signals that no job awaits. Keeps a signal for which a job has been unblocked but whose
 // worker has not read the signal yet.
 Statement delete_old = {
     R"(WITH over AS MATERIALIZED (

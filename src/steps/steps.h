@@ -58,7 +58,7 @@ void disarm_other_steps(int64 job, text *name);
 // Makes the steps of these finished jobs inactive. If a job is retried and waits in a step again, that step becomes
 // active again.
 void disarm_steps(Datum *ids, int count);
-// Saves the outcome of a wait.
+// Saves the outcome of a wait in the step.
 void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result);
 
 // Returns rows (job_id, name, state, result) of these jobs, ordered by job and number.
