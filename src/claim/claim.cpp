@@ -207,7 +207,8 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
         if (!cursor->skip_empty_ranges) continue;
         if (!cursor->seen) {
-            // Later claims need not scan before the first entry of a priority, or after the last one.
+            // Record the ranges before the first entry of the priority and after the last one as empty, so that later
+            // claims skip them.
             if (due && claim->queue.priority_ageing > 0 && cursor->begin < cursor->first_entry)
                 refresh_lane(&claim->jobs, cursor->lane, cursor->first_entry, 0, cursor->begin);
             continue;

@@ -34,9 +34,9 @@ class ClaimSink {
     ~ClaimSink() = default;
 };
 
-// Takes up to request.batch claimable jobs of the queue, in the order (priority, run_at, id) across its lanes. Skips
-// jobs that other transactions have locked; never waits for them. Returns the number of jobs taken, which is 0 for a
-// paused queue. Raises 40001 in REPEATABLE READ and above if a job has changed since the snapshot.
+// Takes up to request.batch claimable jobs from the lanes of the queue, in the order (priority, run_at, id). Skips jobs
+// that other transactions have locked; never waits for them. Returns the number of jobs taken, which is 0 for a paused
+// queue. Raises 40001 in REPEATABLE READ and above if a job has changed since the snapshot.
 //
 // The claim obeys the settings and limits that were committed when it took its first job, because at that time it holds
 // the lock on jobq.jobs and has a transaction ID.

@@ -83,10 +83,10 @@ bool may_take_suspect_now(Claim *claim) {
     return false;
 }
 
-// Returns whether the queue's settings are still those that the claim has read; if not, closes the claim. They may have
-// changed, for example, while the claim waited for the lock on jobq.jobs. The check is only made before the first job.
-// The transaction gets its ID before the check, because a session that changes a limit waits for all transactions with
-// lower IDs (settle_slots), so a claim with a higher ID must already obey the new limit.
+// Returns whether the queue's settings have not changed since the claim read them; if they have changed, closes the
+// claim. They may have changed, for example, while the claim waited for the lock on jobq.jobs. The check is only made
+// before the first job. The transaction gets its ID before the check, because a session that changes a limit waits for
+// all transactions with lower IDs (settle_slots), so a claim with a higher ID must already obey the new limit.
 bool has_current_settings(Claim *claim) {
     if (claim->xid != Datum(0)) return true;
     const Datum xid = FullTransactionIdGetDatum(GetTopFullTransactionId());

@@ -1,6 +1,7 @@
-// Edges of kind awaits: the jobs that a job awaits in its current wait. When a job ends, its awaiters are found by
-// their active edges (groups/edge_ends.h). If a job waits for any of its targets, all of its edges are active. If it
-// waits for all of its targets, only one edge is active, which leads to a target that has not ended.
+// Adds and reads edges of kind awaits, which lead from a job to the jobs that it awaits in its current wait. When a job
+// ends, its awaiters are found by their active edges (groups/edge_ends.h). If a job waits for any of its targets, all
+// of its edges are active. If it waits for all of its targets, only one edge is active, which leads to a target that
+// has not ended.
 //
 // The functions are called inside with_spi(), with the owner's rights.
 #pragma once

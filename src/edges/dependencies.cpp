@@ -139,8 +139,8 @@ Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
 }
 
 // Checks that the dependencies exist. The edges have been added already, so a session that deletes one of these jobs
-// from now on finds them. A session that is deleting a job at this moment may have looked for edges too early; jobs
-// that another session may be deleting are therefore locked.
+// from now on finds them. A session that is deleting a job at this moment may have looked for edges before they were
+// added. Therefore, jobs that another session may be deleting are locked.
 void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
                      int *number) {
     Datum *doubtful = allocate_array<Datum>(columns.count);

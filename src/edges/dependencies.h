@@ -1,4 +1,4 @@
-// Which jobs depend on which others: the edges of kind depends. For what happens to the edges when one of the jobs is
+// Adds and reads dependencies, which are edges of kind depends. For what happens to the edges when one of the jobs is
 // deleted, see edges.h; for when a dependent is unblocked, see groups/dependents.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The edges between jobs (jobq.edges): a job depends on another one, awaits its end, or has spawned it. Dependencies
-// are added by dependencies.h, waits by awaits.h.
+// The edges between jobs (jobq.edges). An edge means that a job depends on another job, awaits its end, or has spawned
+// it. The functions in dependencies.h add dependencies, and the functions in awaits.h add waits.
 //
 // A session that adds an edge first inserts it, and then checks that the target exists. A session that deletes a job
 // first deletes the row, and then looks for edges to the job, including uncommitted ones, whatever the snapshot. So at

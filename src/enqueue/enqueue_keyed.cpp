@@ -98,8 +98,8 @@ void give_existing(KeyedJob *job, int64 id, bool is_over) {
     job->is_over = is_over;
 }
 
-// Returns the columns that on_conflict = 'replace' sets in the existing job. Its earlier attempts stay recorded in
-// jobq.attempts.
+// Returns the columns that on_conflict = 'replace' sets in the existing job. The earlier attempts of that job stay
+// recorded in jobq.attempts.
 OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
     const JobSpec &spec = call.spec;
     OtherColumns columns = {};

@@ -1,4 +1,4 @@
-// Enqueues jobs with different attributes in one call, and contains the checks that every enqueue makes first.
+// Enqueues jobs with different attributes in one call, and checks the attributes of all kinds of enqueues.
 #pragma once
 
 #include "compat/pg.h"

@@ -82,8 +82,8 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now);
 
-// Does the same for a single job whose handler was stopped. If the job has exceeded max_runtime, its attempt ends as an
-// overrun.
+// Like fail_jobs(), but for a single job whose handler was stopped. If the job has exceeded max_runtime, its attempt
+// ends as an overrun.
 void fail_stopped_job(HeldJob *held, TimestampTz now);
 
 // Makes the jobs that the worker holds pending again without counting the attempt. With `delay` 0, they are claimable

@@ -52,8 +52,9 @@ Statement lock_awaiting = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID}};
 
-// Selects, for each of these jobs that awaits others, whether its wait is over; if it is not over, also the target
-// whose edge must become active, or NULL if the target of the active edge has not ended. A deleted job counts as ended.
+// Selects, for each of these jobs that awaits other jobs, whether its wait is over and, if it is not over, also the
+// target whose edge must become active, or NULL if the target of the active edge has not ended. A deleted job counts as
+// ended.
 #define UNFINISHED_AWAITED \
     "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.target]) AND o.status <= 'processing') o"
 Statement look = {
@@ -132,7 +133,7 @@ int watch_next(Datum *jobs, Datum *next, int count) {
     return count;
 }
 
-// Adds the jobs whose wait for others may be over to `over`.
+// Adds those jobs to `over` whose wait for other jobs may be over.
 void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
     while (count > 0) {
         CHECK_FOR_INTERRUPTS();

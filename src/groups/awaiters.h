@@ -1,6 +1,6 @@
-// Jobs that await the end of other jobs, or a signal (jobq_await_jobs, jobq_await). When such a job is unblocked and
-// claimed again, its worker checks under the lease whether the wait is over. So unblocking a job too early only costs a
-// claim.
+// Unblocks jobs that await the end of other jobs or a signal (jobq_await_jobs, jobq_await). When such a job is
+// unblocked and claimed again, its worker checks under the lease whether the wait is over. So unblocking a job too
+// early only costs a claim.
 #pragma once
 
 #include "compat/memory.h"

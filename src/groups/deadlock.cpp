@@ -1,5 +1,5 @@
-// See deadlock.h. The search goes from a job to the jobs that it waits for, and from each of these that is waiting to
-// the next ones.
+// See deadlock.h. The search goes from a job to the jobs that it waits for, and from there to the jobs that those wait
+// for.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -31,7 +31,7 @@ namespace {
     "LATERAL (SELECT h.id FROM jobq.jobs h WHERE h._group_active = l._group_waiting OFFSET 0) h "                \
     "WHERE l.id = ANY (ARRAY[" id "]) AND l._group_waiting IS NOT NULL)"
 
-// SQL condition: `from` waits for `target` permanently, directly or through a chain of at most $2 held jobs.
+// SQL condition: `from` waits for `target` permanently, directly or through a chain of at most $2 waiting jobs.
 #define WAITS_FOR(from, target) \
     "EXISTS (SELECT FROM (WITH RECURSIVE ahead (id) AS (SELECT " from " UNION "                        \
     "SELECT n.id FROM ahead a, " NEXT("a.id") " n WHERE " IS_HELD("n.id") ") "                         \

@@ -1,11 +1,11 @@
-// Deadlocks between held jobs. A job waits for another one permanently if it awaits all jobs of a list without a
-// timeout (jobq_await_jobs), or if it is in the line of a group, where it waits for the head of the group. A ring of
-// such waits never ends. Other waits end by themselves: a wait with a timeout, for any of several jobs, or for a
-// signal, and dependencies, which a failure ends.
+// Finds deadlocks between waiting jobs. A job waits for another one permanently if it awaits all jobs of a list without
+// a timeout (jobq_await_jobs), or if it is in the line of a group, where it waits for the head of the group. A ring of
+// such waits never ends. Other waits are not part of a ring, because they end by themselves: waits with a timeout, for
+// any of several jobs, or for a signal, and dependencies, because a failed dependency cancels or unblocks the job.
 //
-// A call that would close a ring is rejected. Two transactions that close a ring together do not see each other. So
-// after both have committed, the promoter checks the waiting jobs (groups/awaiters.h) and unblocks one job of the ring,
-// whose next call is rejected.
+// A call that would close a ring is rejected. If two concurrent transactions close a ring together, neither sees the
+// change of the other. So after both have committed, the promoter checks the waiting jobs (groups/awaiters.h) and
+// unblocks one job of the ring, whose next call is rejected.
 #pragma once
 
 #include "compat/pg.h"

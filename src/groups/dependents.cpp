@@ -53,9 +53,9 @@ Statement find_dependents = {
        LIMIT $3)",
     {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
 
-// Selects, for each of these jobs that is blocked and has dependencies, the first dependency because of which it must
-// be cancelled, and its active dependency if that has not finished. Leaves out jobs without dependencies, which wait
-// for something else, or are being restored from a dump and get their edges later.
+// Selects, for each of these jobs that is blocked and has dependencies, the first dependency whose failure must cancel
+// the job, and the job's active dependency if it has not finished. Leaves out jobs without dependencies, which wait for
+// something else, or are being restored from a dump and get their edges later.
 Statement find_failed = {
     R"(SELECT u.id, f.target,
               (SELECT max(d.target)
@@ -95,7 +95,8 @@ Statement look = {
                                WHERE d.job_id = u.id AND d.kind = 'depends' AND d.active LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// SQL condition: d is a dependency of these jobs that no other session has locked, and fulfills the condition.
+// SQL condition: the edge d is a dependency of one of these jobs, fulfills `condition`, and is not locked by another
+// session.
 #define EDGES_BY_PLACE(condition)                                                                          \
     "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, target), "                            \
     "LATERAL (SELECT l.ctid FROM jobq.edges l WHERE l.kind = 'depends' AND l.job_id = u.id AND " condition \
@@ -223,9 +224,9 @@ void leave_lines(Datum *ids, int count) {
     apply_event(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
-// Raises 40001 if, according to the transaction's snapshot, other jobs have dependencies than according to the latest
-// one. Locking the rows of the jobs does not raise this error, because a session that adds an edge locks the job but
-// need not change its row.
+// Raises 40001 if the transaction's snapshot and the latest snapshot differ in which of these jobs have dependencies.
+// Locking the rows of the jobs does not raise this error, because a session that adds an edge locks the job but need
+// not change its row.
 void require_known_dependents(const Rows &locked) {
     auto *jobs = allocate_array<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);
@@ -340,8 +341,8 @@ Results look_at(const Candidate *candidates, int count) {
     results.settled = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
         const Row row = rows[i];
-        // The failed dependency has been retried in the meantime, and the dependencies with higher ids have not been
-        // checked.
+        // If the failed dependency has been retried in the meantime, publish the job for a new check, because its
+        // dependencies with higher ids have not been checked.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
             log_unblocked(Blocker::Edge, -candidates[i].job);
         else

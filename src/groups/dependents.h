@@ -1,5 +1,5 @@
-// Jobs that depend on others (edges/dependencies.h). If a dependency ends without completing, all jobs that depend on
-// it are found by an index, even if their edges to it are inactive.
+// Unblocks or cancels jobs that depend on other jobs (edges/dependencies.h). If a dependency ends without completing,
+// all jobs that depend on it are found by an index, even if their edges to it are inactive.
 #pragma once
 
 #include "compat/pg.h"
@@ -29,10 +29,10 @@ void settle_dependents(Datum jobs);
 void free_dependents(Datum jobs, TimestampTz now);
 // Calls settle_dependents() and free_dependents() for all blocked jobs.
 void settle_all_dependents(TimestampTz now);
-// Call this before following the edges of these jobs, because plain SQL may have changed them. Waits for sessions that
-// unblock or retry one of the jobs or change its edges, and keeps other sessions from doing so until the transaction
-// ends. Later statements of this transaction see what those sessions have done; raises 40001 if the transaction's
-// snapshot is too old for this.
+// Locks these jobs before the caller reads their edges, because plain SQL may have changed the edges. Waits for
+// sessions that unblock or retry one of the jobs or change its edges, and keeps other sessions from doing so until the
+// transaction ends. Later statements of this transaction see what those sessions have done; raises 40001 if the
+// transaction's snapshot is too old for this.
 void lock_dependents(Datum jobs);
 // Blocks the given jobs that have not started and have a reason to wait. Call lock_dependents() first.
 void block_dependents(Datum jobs);

@@ -110,7 +110,7 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
         const Row row = waiting[i];
         place->behind = row.int64_at(1);
         const bool depends = row.bool_at(2);
-        // During a restore, the row of the job may be inserted later than its edges.
+        // Skip edges without a job, because a restore may insert the edges of a job before its row.
         if (depends && row.is_null(3)) continue;
         if (depends && !row.bool_at(3))
             left[left_count++] = row.get(1);

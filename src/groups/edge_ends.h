@@ -1,14 +1,14 @@
-// Blocked jobs with edges (edges/edges.h), and jobs that await a signal. When the target of an active edge ends, or the
-// signal arrives, the promoter checks whether the job must be unblocked. A job that depends on others, or awaits all of
-// several jobs, has one active edge: the edge to the unfinished target with the highest id. When that target has ended,
-// the edge to the unfinished target with the next lower id becomes active. So the promoter handles each edge once,
-// however many edges a job has. The functions in dependents.h and awaiters.h decide what happens to a job.
+// Handles blocked jobs with edges (edges/edges.h) and jobs that await a signal. When the target of an active edge ends,
+// or the signal arrives, the promoter checks whether the job must be unblocked. A job that depends on others, or awaits
+// all of several jobs, has one active edge: the edge to the unfinished target with the highest id. When that target has
+// ended, the edge to the unfinished target with the next lower id becomes active. So the promoter handles each edge
+// once, however many edges a job has. The functions in dependents.h and awaiters.h decide what happens to a job.
 //
 // The promoter adds a target to the list of awaited jobs (edges/awaited_jobs.h), and then checks under a later snapshot
-// whether the target has ended. A transaction that has ended a job first makes its commit visible, and then checks
-// whether the job is in the list. So at least one of the two sees the change of the other. In the same way, a commit
-// that makes a job wait publishes the job, and a commit that sends a signal publishes the event. The check that follows
-// the later of the two commits sees both changes.
+// whether the target has ended. A transaction that ends a job first makes its commit visible, and then checks whether
+// the job is in the list. So at least one of the two sees the change of the other. In the same way, a commit that makes
+// a job wait publishes the job, and a commit that sends a signal publishes the event. The check that follows the later
+// of the two commits sees both changes.
 #pragma once
 
 #include "compat/pg.h"

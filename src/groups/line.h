@@ -19,8 +19,8 @@ struct Line {
 enum class InLine : uint8 {
     Nobody,  // the snapshot shows no such job in line
     Found,   // the job is in table.row
-    TooFar,  // the scan stopped after `most_passed` entries of jobs that have left the line, or the index cannot be used
-             // because another session is dropping or rebuilding it
+    TooFar,  // the scan has passed `most_passed` entries of jobs that have left the line, or the index cannot be
+             // used because another session is dropping or rebuilding it
 };
 constexpr int kPassAny = PG_INT32_MAX;
 

@@ -1,7 +1,8 @@
 // The next job in the line of a group becomes the head of the group in the same transaction that ends the current head.
 // While a group has a head, no session makes another job the head (groups/unblock.h), and only one transaction can end
-// the head. So this transaction may make the next job the head at its commit without a lock. If it does not, it
-// publishes the group to the background worker, which makes a head for each group that may have none.
+// the head. So the transaction that ends the head can make the next job the head, before it commits and without a lock.
+// If it does not, it publishes the group to the background worker, which makes a head for each group that may have
+// none.
 #pragma once
 
 #include "compat/pg.h"

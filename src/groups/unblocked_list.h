@@ -50,7 +50,7 @@ struct SearchPlace {
 void hand_on_search(const DatabaseState *db, Blocker blocker, const SearchPlace &place);
 // Takes the position that hand_on_search() has saved. Returns false if there is none.
 bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place);
-// Until this time, but for at most an hour, processes start only searches that the list asks for.
+// Until `until`, but for at most an hour, keeps processes from starting searches that the list does not ask for.
 void rest_from_searches(const DatabaseState *db, Blocker blocker, TimestampTz until);
 bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now);
 

@@ -37,7 +37,7 @@ constexpr bool jobs_have_ended(StepKind kind, int ended, int count) noexcept {
     return kind == StepKind::Any ? ended > 0 : ended == count;
 }
 
-// Returns the event of a job that saves a step. Saving a step that was saved before only counts as a heartbeat, not as
+// Returns the event of a job that saves a step. Saving a step that was already saved counts only as a heartbeat, not as
 // progress, because the job may kill its worker after this step in every attempt.
 constexpr EventKind event_of_saving(bool known) noexcept { return known ? EventKind::Heartbeat : EventKind::StepSaved; }
 
