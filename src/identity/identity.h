@@ -1,5 +1,5 @@
-// Whether this database is a copy of another one. A copy leaves its jobs alone until jobq_adopt() is called. The answer
-// is cached in each session until jobq.identity changes.
+// Finds out whether this database is a copy of another one. In a copy, jobs do not run until jobq_adopt() is called,
+// because they still run in the original. Each session caches the result until jobq.identity changes.
 #pragma once
 
 #include "compat/args.h"
@@ -13,32 +13,33 @@ core::Identity identity();
 // Returns whether the database is a copy that neither jobq_adopt() nor the setting jobq.adopt has adopted.
 bool leaves_jobs_alone();
 
-// Raises 55000 if the database leaves its jobs alone. The check is cheap otherwise.
+// Raises 55000 if leaves_jobs_alone() returns true. Otherwise, the check is cheap.
 void require_own_jobs();
 
-// Every function that workers call begins with this check.
+// Checks whether the database is writable and owns its jobs. Every function that workers call begins with this check.
 inline void require_worker_may(FunctionCallInfo fcinfo) {
     require_writable(fcinfo);
     require_own_jobs();
 }
 
-// Return a detail and a hint for error messages: which database the jobs belong to, and how to adopt them.
+// Return the detail and the hint of error messages: to which database the jobs belong, and how to adopt them.
 const char *describe_origin();
 const char *adoption_hint();
 
-// Returns when the jobs became this database's own; 0 if they have been its own for a long time.
+// Returns the time since which the jobs have belonged to this database, or 0 if that was long ago.
 TimestampTz adopted_at();
 
-// Makes the jobs this database's own. Returns false if they were already. Call it inside with_spi(), with the owner's
-// rights.
+// Makes this database the owner of the jobs. Returns false if it already was. Call it inside with_spi(), with the
+// privileges of the extension's owner.
 bool adopt();
 
-// Updates jobq.identity on each tick: writes an own row for an inherited database, marks the rows of a copy, or adopts
-// the copy if jobq.adopt says so. Returns whether jobs were adopted. Same conditions as adopt().
+// Updates jobq.identity on each tick: inserts a row of this database if the identity is Inherited, marks the rows if
+// the database is a copy, or adopts the jobs if jobq.adopt requests it. Returns whether jobs were adopted. Call it in
+// the same way as adopt().
 bool settle_identity();
 
-// Writes the row of this database when the extension is installed. Does nothing if a row exists. Same conditions as
-// adopt().
+// Inserts the row of this database when the extension is installed. Does nothing if a row exists. Call it in the same
+// way as adopt().
 void found_identity();
 
 }  // namespace jobq

@@ -1,31 +1,33 @@
-// Decides whether a database owns its jobs or is a copy: docs/design.md, "Copies". Pure.
+// Decides whether a database owns its jobs or is a copy. See "Copies" in docs/design.md. Pure functions.
 #pragma once
 
 #include <cstdint>
 
 namespace jobq::core {
 
-// The identity of a database.
+// The place of a database: which database of which server it is.
 struct Place {
     std::uint64_t system;         // system identifier of the server
     std::uint32_t database;       // its OID
     std::int32_t major;           // major version of the server
-    std::int64_t data_directory;  // mark that its data directory requires; 0 if none
+    std::int64_t data_directory;  // mark of its data directory (data_directory.h); 0 if none
 };
 
-// A row of jobq.identity: the place that the jobs belong to or belonged to.
+// A row of jobq.identity: the place to which the jobs belong or belonged.
 struct Origin {
     Place place;
-    bool copied;       // marked as copied, and not adopted since
+    bool copied;       // the row was marked as a copy and has not been adopted since
     bool is_template;  // the server has a template database with this OID
 };
 
-// Own: every row belongs to this database. Inherited: no row does, but no other database runs these jobs; the rows must
-// be rewritten. Copy: the database leaves its jobs alone.
+// Own: every row has the place of this database. Inherited: the rows have other places, for example after an upgrade,
+// but no other database runs these jobs, so the rows must be rewritten. Copy: another database may run these jobs, so
+// they do not run in this database.
 enum class Identity : std::uint8_t { Own, Inherited, Copy };
 
-// Decides from the rows. In a copy, *foreign is the first row of another place or, if none exists, the first row that
-// is not valid here.
+// Returns the identity of the database in place `here`, whose rows of jobq.identity are `origins`. For a copy, sets
+// *foreign to the index of the first row with another place or, if there is none, of the first row that is not valid
+// for this database.
 Identity identify(const Place &here, const Origin *origins, int count, int *foreign) noexcept;
 
 // The files that a server finds in its data directory when it starts.
@@ -37,7 +39,7 @@ struct DataDirectory {
 enum class MarkChange : std::uint8_t {
     Keep,
     Clear,  // rows need no mark
-    Renew,  // the directory is a copy: rows must carry a new mark, which only an adoption writes
+    Renew,  // the directory is a copy: rows are valid only with a new mark, which only an adoption writes
 };
 MarkChange change_of_mark(const DataDirectory &found) noexcept;
 

@@ -1,9 +1,9 @@
-// The only module that changes a job. core/life.h decides what an event does to the job, this module writes the
-// result into the row, and the difference between the old and the new row determines which notifications follow. No
-// other file writes the columns of a job's life (the lint checks this) or calls the functions that publish and count a
-// change.
+// The only module that changes a job. core/life.h decides what an event does to the job, this module writes the result
+// into the row, and the difference between the old and the new row determines which notifications the commit sends. The
+// life of a job is the set of columns that events change, such as status and lease. No other file writes these columns
+// (the linter checks this) or calls the functions that publish and count a change.
 //
-// The rows come from row/jobs_table.h: the job is the one in table.row.
+// The functions work on the job in table.row of a JobsTable (row/jobs_table.h).
 #pragma once
 
 #include "compat/pg.h"
@@ -26,15 +26,15 @@ struct JobState {
 
 // Returns the state of the job in table.row.
 JobState state_of(const JobsTable &jobs);
-// Returns the state of the job in any row of table jobq.jobs.
+// Return the state of the job in any row of the table jobq.jobs.
 JobState state_of_row(TupleTableSlot *row);
 JobState state_of_tuple(HeapTuple row, TupleDesc desc);
 
-// Returns whether the job in table.row runs under this lease. No lease means a job that runs without one, for example
-// because an UPDATE set its status to processing manually.
+// Returns whether the job in table.row runs under this lease. If `lease` has no value, returns whether the job runs
+// without a lease, for example because a plain SQL UPDATE set its status to processing.
 bool runs_under(const JobsTable &jobs, const core::OptInt64 &lease);
 
-// Columns that are written together with the life: worker, error, result, and so on.
+// Other columns that are written together with the life of a job, such as worker_id, error, and result.
 struct OtherColumns {
     struct {
         AttrNumber column;
@@ -53,9 +53,9 @@ struct OtherColumns {
     OtherColumns &clear(JobAttribute column) { return set_if(false, column, Datum(0)); }
 };
 
-// Functions that are called while the row is written. The first is called when a job becomes claimable in this lane at
-// this key (`is_new`: no worker can have claimed it before), the second when a lease has ended. All other modules read
-// the log of the transaction instead.
+// Functions that are called while a row is written. ready() is called when a job becomes claimable in the lane with the
+// claim key; `is_new` means that no worker can have claimed the job before. lease_ended() is called when a lease has
+// ended. Other modules read the log of the transaction instead.
 struct ChangeCallbacks {
     void (*ready)(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
     void (*lease_ended)(int64 job, int64 lease);
@@ -63,26 +63,28 @@ struct ChangeCallbacks {
 // Sets the callbacks. Called once, when the library is loaded.
 void set_change_callbacks(const ChangeCallbacks *all);
 
-// Changes the job in table.row from `before` to `after`, and logs the change for the commit. Waits for transactions
-// that hold the row. Returns false if the row is no longer the newest version (READ COMMITTED), so the caller must look
-// again under a new snapshot; raises 40001 in REPEATABLE READ and above. Sets *left, unless it is nullptr, to the life
-// that the table now holds, because a BEFORE trigger may have changed it. LockWaitSkip: see update_row().
+// Changes the job in table.row from `before` to `after` and logs the change for the commit. Waits for transactions that
+// have locked the row. If the row is no longer the newest version, returns false in READ COMMITTED, so that the caller
+// must read the job again under a new snapshot, and raises 40001 in REPEATABLE READ and above. Sets *left, unless it is
+// nullptr, to the life that is now in the table, because a BEFORE trigger may have changed it. For LockWaitSkip, see
+// update_row().
 bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others = {},
                 core::Life *left = nullptr, LockWaitPolicy wait = LockWaitBlock);
 
-// Does the same for a row that this transaction has locked, and raises an error if the row has changed all the same.
+// Does the same for a row that this transaction has locked. Raises an error if the row has changed nevertheless, for
+// example in a trigger.
 void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life &after,
                        const OtherColumns &others = {});
 
 // Applies an event to the job in table.row, which this transaction has locked. Does nothing if the event does not apply
-// to the job. Returns false if the caller must look again: see write_life().
+// to the job. Returns false if the caller must read the job again: see write_life().
 bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
-// Does the same for a job that cannot have changed since it was locked.
+// Does the same for a job that cannot have changed since it was locked, and raises an error if it has.
 void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
 
-// For each of the jobs, which a statement of this transaction has locked, reads the job into the table's row and calls
-// change(jobs, i). If change() returns false because a user's trigger has changed the row in the meantime, does both
-// again, but calls change() at most kMaxLooks times in all.
+// Reads each job into table.row and calls change(jobs, i). A statement of this transaction must have locked the jobs.
+// If change() returns false because a user's trigger has changed the row in the meantime, reads the job and calls
+// change() again, but raises an error if the last of kMaxLooks calls returns false.
 constexpr int kMaxLooks = 3;
 template <typename IdOf, typename Change>
 void change_locked_jobs(int count, IdOf id_of, Change change) {
@@ -103,14 +105,15 @@ void change_locked_jobs(int count, IdOf id_of, Change change) {
 // Applies an event to each of the locked jobs to which it applies.
 void apply_event(const Datum *ids, int count, const core::Event &event);
 
-// Write a life into a row: fill_life() into a new, empty row that will be inserted, with_life() into a copy of a row
-// that a BEFORE trigger received. with_first_life() sets the columns that every job has and the producer has left out.
+// Write a life into a row. fill_life() writes it into a new, empty row that will be inserted. with_life() returns a
+// copy, with the life, of a row that a BEFORE trigger received. with_first_life() returns a copy in which the columns
+// that every job needs are set if the producer has not set them.
 void fill_life(TupleTableSlot *row, const core::Life &life);
 HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life);
 HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, TimestampTz now);
 
-// Log what changed, for the commit: a job that was `before` and is now `after`, a new job, or a deleted job.
-// hint_at_change() changes no counters.
+// Add a change to the log of the transaction, which the commit reads: a job has changed from `before` to `after`, is
+// new, or was deleted. hint_at_change() does the same as log_change(), but does not affect counters.
 void hint_at_change(const JobState &before, const JobState &after);
 void log_change(const JobState &before, const JobState &after);
 void log_new_job(const JobState &job, bool unclaimed);

@@ -1,4 +1,5 @@
-// The outcome of a duty, which skips the rows that it cannot change.
+// The outcome of a duty, which is one of the periodic tasks of the background worker. A duty skips rows that it cannot
+// change.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,14 +11,14 @@ namespace jobq {
 struct DutyOutcome {
     int64 done;       // number of jobs or other rows changed
     bool more;        // the batch was full, so the duty must be called again
-    bool unread;      // the prune or the search for lanes has not reached the end and continues in the next round
-    bool lapping;     // the slow lap of the prune has not reached the end either
-    bool goes_on;     // the duty continues in the next transaction, because lanes are being retired or searched for
+    bool unread;      // pruning or the search for lanes has not reached the end and continues in the next round
+    bool lapping;     // the slow pass of pruning over all finished jobs has not reached the end either
+    bool goes_on;     // the duty continues in the next transaction because it is retiring lanes or searching for lanes
     int64 failed;     // number of rows that could not be changed and were skipped
     char error[200];  // error of the first skipped row: "job 17: ..."
 };
 
-// Counts a job that could not be changed, and keeps the error if it is the first one.
+// Counts a job that could not be changed in `failed`, and stores the error if it is the first one.
 void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure);
 
 }  // namespace jobq

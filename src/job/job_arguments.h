@@ -1,5 +1,5 @@
-// Checks the attributes of jobs that are passed as function arguments or as keys of a JSON object. Errors name the
-// argument, and are raised before anything is changed.
+// Checks the attributes of jobs that are passed as function arguments or in a JSON object. An error message contains
+// the name of the argument. All checks run before anything is changed.
 #pragma once
 
 #include "compat/args.h"
@@ -10,16 +10,18 @@
 
 namespace jobq {
 
-// Calls check_span(), and raises 22023 outside the bounds of the setting; 0 may remove the setting.
+// Calls check_span() and raises 22023 if the interval is outside the bounds of the setting. Accepts 0 if this value
+// removes the setting.
 core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value);
-// Call check_span_within() for settings that a job or claim may also give.
+// Call check_span_within() with the bounds of a queue setting that a job or a claim can override.
 core::Micros check_heartbeat_timeout(const Interval *value);
 core::Micros check_max_runtime(const Interval *value);
 // Raises 42602 if the key is empty, and 42622 if it is longer than 1024 bytes.
 void check_unique_key(std::string_view key, ArgumentName name);
 // Does the same for a group key.
 void check_group_key(std::string_view key, ArgumentName name);
-// Calls check_span() for unique_for; raises 22023 above 36500 days, and if there is no key.
+// Calls check_span() for the argument unique_for. Raises 22023 if the interval is longer than 36500 days or there is no
+// unique key.
 void check_unique_for(const Interval *value, bool has_key);
 // Raises 42602 if the key is empty, 42622 if it is longer than 255 bytes, and 22023 if it is '*', which stands for
 // every key.

@@ -1,6 +1,6 @@
 // Ranges of claim keys in a lane that contain no claimable job, so that claims skip them. The first range usually
-// starts at the first key and ends at the head of the queue, which makes its end a low watermark. The others lie after
-// jobs that a transaction holds for long, or between priorities.
+// starts at the first key and ends at the first claimable job, so its end is a low watermark. The other ranges lie
+// after jobs that a transaction keeps locked for a long time, or between priorities.
 #pragma once
 
 #include "core/claim_key.h"
@@ -18,10 +18,11 @@ struct KeyRange {
 
 struct EmptyRange {
     KeyRange keys;
-    std::int64_t passed;  // value of the range: index entries in it that a claim had to pass, or may have had to
+    // Value of the range: the known or estimated number of dead index entries in it, which claims would have to pass.
+    std::int64_t passed;
 };
 
-// The ranges are sorted, and no two touch.
+// The ranges are sorted and do not overlap or touch.
 struct EmptyRanges {
     int count;
     EmptyRange items[kMaxEmptyRanges];
@@ -31,15 +32,16 @@ static_assert(std::is_trivially_copyable_v<EmptyRanges>, "lives in shared memory
 // Returns the first key at or after `key` that is in no range, or kLastKey if there is none.
 ClaimKey skip_empty(const EmptyRanges &ranges, const ClaimKey &key) noexcept;
 
-// Returns the keys at or after `key` that no range covers, up to the next range; empty if there are none.
+// Returns the first keys at or after `key` that are in no range, up to the start of the next range. Returns an empty
+// range if there are none.
 KeyRange next_possible(const EmptyRanges &ranges, const ClaimKey &key) noexcept;
 
-// Removes the keys from `first` to `last` (both included) from the ranges, because a job may be there. The parts that
-// remain on both sides share the value of the range.
+// Removes the keys from `first` to `last` (both included) from the ranges, because a job may have such a key. If a
+// range is split, its two parts share its value.
 void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &last) noexcept;
 
-// Adds an empty range and joins it with the ranges that it touches. If there are too many ranges, drops the least
-// valuable one.
+// Adds an empty range and joins it with the ranges that it touches. If there are then too many ranges, drops the range
+// with the lowest value.
 void add_empty(EmptyRanges *ranges, const KeyRange &keys, std::int64_t passed) noexcept;
 
 }  // namespace jobq::core

@@ -1,5 +1,5 @@
-// The cache of the lanes that a session knows, per queue, and its memory. lanes.cpp decides what the cache contains and
-// when the directory must be read; only lanes.cpp may call these functions.
+// The data structure of a session's cache of lanes, which has one entry per queue. lanes.cpp decides what the cache
+// contains and when the session must read jobq.lane_directory; only lanes.cpp may call these functions.
 #pragma once
 
 #include "compat/args.h"
@@ -10,8 +10,8 @@ namespace jobq {
 
 struct KnownLanes;
 
-// Key of a lane or kind. The lanes of all queues share one table, because most queues have few. The struct has no
-// padding.
+// Hash key of a lane or kind. The lanes of all queues share one hash table, because most queues have few lanes. The
+// struct must not have padding.
 struct KnownKey {
     const KnownLanes *known;
     int64 number;
@@ -19,7 +19,7 @@ struct KnownKey {
 
 struct KnownLane {
     KnownKey key;  // the id of the lane
-    bool leaving;  // all rows of the lane in the directory will be deleted, so a producer must enter the lane again
+    bool leaving;  // all rows of the lane are marked for deletion, so a producer must insert the lane again
     int32 version;
     std::string_view kind;
     std::string_view *required;  // canonical set
@@ -34,7 +34,7 @@ struct KnownKind {
     KnownKind *next;  // next kind of the queue
 };
 
-// The transactions whose end a read of the directory has seen: all below xmax except those in `open`.
+// The transactions that had ended when the session read jobq.lane_directory: all ids below xmax except those in `open`.
 struct Seen {
     bool valid;  // false on a standby, because its snapshots list transactions differently
     FullTransactionId xmax;
@@ -45,37 +45,39 @@ struct Seen {
 
 struct KnownLanes {
     QueueName queue;        // hash key
-    MemoryContext context;  // owns the following fields; nullptr: nothing is known
+    MemoryContext context;  // owns the following fields; nullptr if nothing is known
     uint64 all_read;        // the cache is valid while this equals changes_of_all
     uint64 new_read;        // the cache is up to date while this equals changes
     Seen seen;
-    FullTransactionId deleted;  // the last known deletion of lanes
+    FullTransactionId deleted;  // the last transaction known to have deleted lanes
     bool whole;                 // all lanes of the queue are known
     int64 lane_count, leaving;  // number of lanes, and how many of them are leaving
-    KnownKind *kinds;           // the kinds that calls have named
-    int64 *ids;                 // if `whole`: the ids of all lanes, of which the first `in_order` are sorted
+    KnownKind *kinds;           // the kinds that were passed to kind_of()
+    int64 *ids;                 // the ids of all lanes if `whole`; the first `in_order` ids are sorted
     int id_count, id_room, in_order;
 };
 
 // Returns the entry of the queue. Its `context` is nullptr if it is new. The address stays valid until
 // forget_all_lanes().
 KnownLanes *entry_of(std::string_view queue);
-// Empties the entry.
+// Empties the entry so that the caller can fill it.
 void begin_to_know(KnownLanes *known);
-// Returns whether the cache is too large, not counting the entry in use.
+// Returns whether the cache is too large, not counting the entry `used`.
 bool knows_too_much(const KnownLanes &used);
 // Empties the cache and frees all its memory.
 void forget_all_lanes();
 
-// Returns the kind, which is created if it is new.
+// Returns the entry of the kind, and creates it if it does not exist.
 KnownKind *kind_of(KnownLanes *known, std::string_view name);
 // Returns nullptr if the lane is not known.
 KnownLane *lane_of(const KnownLanes *known, int64 id);
-// Adds a lane of the directory. `leaving` says whether its row is marked for deletion. `required` is a canonical set.
+// Adds a lane that was read from jobq.lane_directory. `leaving` says whether its row is marked for deletion. `required`
+// is a canonical set.
 void add_lane(KnownLanes *known, int64 id, std::string_view kind, int32 version, const Names &required, bool leaving);
-// Returns whether the cache must contain the lane because its queue, its kind, or the lane itself has been read.
+// Returns whether the cache must contain the lane because the session has read all lanes of its queue or kind, or the
+// lane itself.
 bool is_met(const KnownLanes &known, int64 id, std::string_view kind);
-// Lists the ids of the lanes, which are now all known.
+// Fills `ids` with the ids of the lanes. Call it when all lanes of the queue are known.
 void list_all(KnownLanes *known);
 // Returns the number of known lanes.
 int64 lanes_in(const KnownLanes &known);

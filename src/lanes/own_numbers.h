@@ -1,5 +1,6 @@
-// The numbers that a row of jobq.jobs should carry in this database. A row brings other numbers if it comes from
-// another database, which has another secret, and no trigger fires that makes the numbers again: row/numbers.h.
+// Computes the numbers that a row of jobq.jobs should contain in this database, such as the number of its lane
+// (row/numbers.h). They are hashes with a secret of the database. A row that comes from another database contains other
+// numbers if no trigger has computed them again.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,11 +9,11 @@
 namespace jobq {
 
 struct OwnNumbers {
-    JobState found;                  // the job as its row has it
-    core::Life life;                 // the same with the numbers of this database
-    int64 lane;                      // computed from the words in the row
-    core::OptInt64 round_robin_key;  // the same, if the row has one
-    bool differ;                     // from the numbers in the row
+    JobState found;                  // the job with the numbers in its row
+    core::Life life;                 // the life of the job with the numbers of this database
+    int64 lane;                      // the lane, computed from the texts in the row
+    core::OptInt64 round_robin_key;  // the round-robin key, computed from the text in the row, if any
+    bool differ;                     // whether these numbers differ from the numbers in the row
 };
 OwnNumbers own_numbers(HeapTuple row, TupleDesc desc);
 

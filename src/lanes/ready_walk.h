@@ -1,6 +1,6 @@
-// Walks through the claimable jobs of a lane and skips ranges that are known to be empty (lanes/empty_ranges.h) or to
-// contain only jobs that limits hold back (limits/throttle.h). Claims have a walk of their own, because each job they
-// take affects how far they go.
+// Iterates over the claimable jobs of a lane and skips ranges that are known to be empty (lanes/empty_ranges.h) or to
+// contain only jobs that may not run because of limits (limits/throttle.h). Claims do not use this file, because each
+// claimed job affects how far a claim reads.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,8 +11,8 @@
 
 namespace jobq {
 
-// Returns whether this transaction may use the empty ranges of a lane. They describe what is committed and published
-// now.
+// Returns whether this transaction may use the empty ranges of a lane, which describe only what is committed and
+// published at this time.
 inline bool may_skip_empty_ranges(int64 lane) { return !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane); }
 
 enum class Step { Next, NextPriority, Stop };
@@ -37,7 +37,7 @@ void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::Claim
     }
 }
 
-// The same for the entries of a lane in the claim index.
+// Does the same for the entries of a lane in the claim index.
 template <typename Skip, typename Visit>
 void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to, Skip skip,
                Visit visit) {
@@ -45,8 +45,8 @@ void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const co
         jobs, from, to, [&](const core::ClaimKey &key) { seek_ready_range(jobs, lane, key, to); }, skip, visit);
 }
 
-// Calls found(key) for the first job of each priority in a lane, with the job in table.row. Returns how many dead
-// entries it passed.
+// Calls found(key) for the first job of each priority in a lane, which it reads into table.row. Returns the number of
+// dead index entries that it passed.
 template <typename Found>
 int walk_priorities(JobsTable *jobs, int64 lane, bool skip_empty_ranges, Found found) {
     const core::EmptyRanges empty = read_empty_ranges(skip_empty_ranges ? trigger_epoch() : kNoEpoch, lane);

@@ -1,13 +1,13 @@
-// Deletes lanes that are no longer used from the directory. "Lanes" in docs/design.md explains why no job is left
-// without a lane.
+// Deletes lanes that are no longer used from jobq.lane_directory. "Lanes" in docs/design.md explains why this never
+// deletes the lane of a job.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Performs the next step for a limited number of lanes: marks lanes as retiring, or deletes marked lanes. Must be
-// called inside with_spi(). Never waits. Returns whether another step will follow soon.
+// Marks a limited number of unused lanes as retiring, or deletes lanes that were marked earlier. Never waits. Returns
+// whether the next call should follow soon. Call it inside with_spi().
 bool retire_lanes(TimestampTz now);
 
 }  // namespace jobq

@@ -1,4 +1,5 @@
-// The horizon of the rescue (shmem/horizon.h), as this session knows it.
+// The horizon of the rescue (shmem/horizon.h) as this session sees it: the time before which no lease of a
+// rescue-indexed job expires.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,11 +7,11 @@
 
 namespace jobq {
 
-// Returns the horizon of the rescue-indexed jobs, including the jobs that the current transaction has claimed.
+// Returns the horizon of the rescue-indexed jobs, which include the jobs that the current transaction has claimed.
 Horizon horizon();
-// Starts a read of all rescue-indexed jobs, whose result log_horizon() publishes unless other sessions publish earlier
-// deadlines in the meantime. Returns 0 if the result must not be published, because the snapshot of the transaction is
-// older than the read, or because there is no shared memory.
+// Starts a scan of all rescue-indexed jobs to compute the horizon again. Returns a ticket for log_horizon(), which
+// publishes the result unless other sessions publish earlier deadlines in the meantime. Returns 0 if the result must
+// not be published because the snapshot of the transaction is older than the scan or because there is no shared memory.
 uint64 begin_horizon_scan();
 
 }  // namespace jobq

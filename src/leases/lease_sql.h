@@ -1,4 +1,5 @@
-// SQL expressions about the lease of a job `j`. They do in statements what core and suspects.h do in C++.
+// SQL expressions for the lease of a job `j`. They compute the same values in statements as core and suspects.h do in
+// C++.
 #pragma once
 
 #include "core/job.h"
@@ -12,5 +13,6 @@
 
 // The job has lost a worker before (is_suspect()).
 #define IS_SUSPECT "(j.lost_attempts > 0 OR j._company_lease IS NOT NULL)"
-// The same for a running job when it was claimed: a mark made under its current lease does not count.
+// The running job had lost a worker before its current claim. Ignores jobs._company_lease if it was set under the
+// current lease.
 #define RUNS_AS_SUSPECT "(j.lost_attempts > 0 OR j._company_lease <> j.lease)"

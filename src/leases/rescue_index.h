@@ -1,5 +1,5 @@
-// Enters running jobs into the rescue's index. A claim leaves its job out of the index for the first second
-// (leases/young_leases.h). Jobs that run longer are entered here.
+// Enters running jobs into the rescue index, in which the rescue finds expired leases. A claim does not enter its job,
+// because most jobs end within a second (leases/young_leases.h). This module enters the jobs that run longer.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,40 +9,43 @@
 
 namespace jobq {
 
-// How long a claimed job stays out of the rescue's index, unless its lease expires earlier.
+// Time after which a claimed job is entered into the rescue index. A job whose lease expires earlier is entered
+// earlier.
 constexpr core::Micros kUnindexed = core::kSecond;
 
-// Marks the jobs that still run under these leases as rescue-indexed. Skips jobs that another transaction holds. Stops
-// after `at_most` settled leases. Returns the number of leases for which nothing remains to be done.
+// Marks the jobs that still run under these leases as rescue-indexed. Skips jobs that another transaction has locked.
+// Returns the number of leases that were not skipped, and stops when this number reaches `at_most`.
 int index_leases(const YoungLease *leases, int count, int at_most);
 
-// Makes PREPARE TRANSACTION mark the jobs that the current transaction has claimed. Must be called for each claim that
-// enters a lease.
+// Makes PREPARE TRANSACTION mark the jobs that the current transaction has claimed as rescue-indexed. Every claim that
+// calls enter_lease() must call this function.
 void index_before_prepare();
-// For main/jobq.cpp: marks them. Otherwise, the prepared claim could be committed after a restart, which loses its
-// lease, by a session that does not know the lease.
+// Marks these jobs; called by main/jobq.cpp before PREPARE TRANSACTION. This is necessary because the young leases in
+// shared memory are lost in a restart, and the prepared claim may be committed after a restart.
 void index_own_leases();
 
-// Handles a running job that the current transaction received by replication, if the job is not rescue-indexed. No
-// claim of this server has entered its lease.
+// Enters a running job that the current transaction received through replication and that is not rescue-indexed. This
+// is necessary because its lease was entered only on the server where the job was claimed.
 void index_arrived_job(int64 job, int64 lease, const text *worker_id);
-// The same for a job without a lease, which plain SQL can create.
+// Does the same for a running job without a lease, which plain SQL can create.
 void index_unleased_job(int64 job);
 
 struct UnindexedSearch {
-    // the table was read, so more rescue-indexed jobs may have arrived in the same way and the horizon is unknown
+    // true if the table was read; then rescue-indexed jobs may also have been written in a way that leaves the horizon
+    // wrong
     bool looked;
-    int64 left_out;       // a job that could not be marked; 0: none
+    int64 left_out;       // a job that could not be marked, or 0 if all were marked
     FailureText failure;  // why it could not be marked
 };
-// Finds running jobs that have no entry in the rescue index and no young lease, for example after a crash or after a
-// restore with disabled triggers. Reads the whole table once after each start and after each change of the triggers.
-// Must be called inside with_spi().
+// Finds running jobs that have neither an entry in the rescue index nor a young lease, for example after a crash or
+// after a restore with disabled triggers, and enters them. Reads the whole table once after each server start and after
+// each change to the triggers. Call it inside with_spi().
 UnindexedSearch find_unindexed_jobs();
-// Returns when to search again.
+// Returns the time at which to call find_unindexed_jobs() again.
 TimestampTz next_search_for_unindexed();
 
-// Return the ids of the known running jobs that are not rescue-indexed yet: all such jobs, or the jobs of a worker.
+// Return the ids of the running jobs with young leases, which are not rescue-indexed yet: all such jobs, or the jobs of
+// one worker.
 Datum unindexed_jobs();
 Datum unindexed_jobs_of_worker(const text *worker_id);
 

@@ -1,4 +1,5 @@
-// Ranges of ids that may contain rescue-indexed jobs, so that a search skips the index entries of ended jobs.
+// Ranges of job ids outside of which there are no rescue-indexed jobs, so that a search for such jobs skips the index
+// entries of jobs that have ended.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,12 +12,12 @@ struct RunningIds {
     Datum first, last;  // arrays
 };
 
-// Reads the current ranges (lanes/refresh.h); one range of all ids if nothing is known. Must be called before the
-// snapshot under which the jobs are read.
+// Returns the current ranges (lanes/refresh.h), or one range of all ids if the ranges are not known. Call it before
+// taking the snapshot under which the jobs are read.
 RunningIds running_ids();
 
-// FROM item of a query: the rescue-indexed jobs in the ranges given by the parameters `first` and `last`. `columns` are
-// selected from the alias `j`. `rest` follows the conditions.
+// FROM items of a query that reads the rescue-indexed jobs in the ranges given by the parameters `first` and `last`.
+// The query selects `columns` from the alias `j`. `rest` is appended to the WHERE clause.
 #define RUNNING_JOBS(first, last, columns, rest) \
     "unnest(" first ", " last                    \
     ") AS r(first, last), "                      \

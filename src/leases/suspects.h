@@ -1,5 +1,6 @@
-// Suspects are jobs that have lost a worker before. If several jobs were lost together, each may have killed the
-// worker. So they are handed out one at a time, until one of them loses its worker alone.
+// Suspects are jobs that have lost a worker before. If a worker stops sending heartbeats while it runs several jobs,
+// any of them may have killed it. So a worker gets at most one suspect at a time, until one of them loses its worker
+// alone.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,21 +9,24 @@
 
 namespace jobq {
 
-// What the rescue has found out about the jobs that it ends.
+// What the rescue knows about the jobs whose attempts it ends: whether each was lost together with other jobs of its
+// worker.
 struct Company {
     bool *lost_together;  // one value per given id
-    // Jobs that still run, as far as is known, but whose worker fell silent together with one of the given jobs.
+    // the company: other running jobs of the silent workers, whose own leases have not expired yet
     Datum *ids;
     Datum *leases;
     int count;
 };
 
-// Finds the company of locked jobs. lost[i] says whether the worker of job i is silent. `before` is a registered
-// snapshot from before the jobs were locked, in which jobs that another rescue ends in the meantime still run. So if
-// two rescues share the jobs of a worker, neither mistakes its part for the whole. Must be called inside with_spi().
+// Finds the jobs that were lost together with the given jobs, which the caller has locked. lost[i] says whether job i
+// has ended because its worker stopped sending heartbeats. `before` is a registered snapshot taken before the jobs were
+// locked. In this snapshot, jobs whose attempts another rescue ends at the same time still run, so that if two rescues
+// each lock some jobs of a worker, both see all of its jobs. Call it inside with_spi().
 Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before);
-// Records that these running jobs fell silent together with others, for the time when their own leases expire. Skips
-// rows that another transaction holds, because that transaction reports on them.
+// Sets jobs._company_lease of these running jobs, which records that their worker lost other jobs at the same time. The
+// rescue uses it when the leases of these jobs expire. Skips rows that another transaction has locked, because that
+// transaction ends the attempt or sends a heartbeat.
 void mark_company(const Datum *ids, const Datum *leases, int count);
 
 // Returns whether the job in table.row has lost a worker before.
@@ -30,12 +34,13 @@ inline bool is_suspect(const JobsTable &jobs) {
     return job_has(jobs, kJobCompanyLease) || DatumGetInt32(job_value(jobs, kJobLostAttempts)) > 0;
 }
 
-// Returns whether the worker holds suspects that have not survived a heartbeat timeout yet. Sets *until to the time
-// when all of them have survived it, if the worker keeps sending heartbeats. Must be called inside with_spi().
+// Returns whether the worker runs a suspect on trial, which means that the last heartbeat of the suspect came less than
+// one heartbeat timeout after its claim. Sets *until to the time when the trials of all its suspects end if the worker
+// keeps sending heartbeats. Call it inside with_spi().
 bool is_on_trial(text *worker_id, TimestampTz *until);
 
-// Returns whether the worker may be given a suspect because it holds none on trial. If so, no other session can give
-// one to this worker until the transaction ends. Must be called without SPI.
+// Returns whether the worker may claim a suspect because it runs no suspect on trial. If it returns true, no other
+// session can claim a suspect for this worker until the transaction ends. Do not call it inside with_spi().
 bool may_take_suspect(text *worker_id);
 
 }  // namespace jobq

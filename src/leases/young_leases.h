@@ -1,13 +1,15 @@
-// The leases of the last second or so, whose jobs are not in the rescue's index yet. A job that is completed soon never
-// enters the index. This saves an index entry at its claim and another at its completion, and the completion can be a
-// HOT update. Jobs that still run after this time are entered into the rescue's index.
+// Young leases: the leases of jobs claimed in about the last second, which are not in the rescue index yet. A job that
+// is completed within this time is never entered into the index. This saves one index entry at the claim and another at
+// the completion, and the completion can be a HOT update. Jobs that still run after this time are entered into the
+// rescue index.
 //
-// An entry has the id of the transaction that made it, and the id of the transaction that ended it because it completed
-// the job or entered it into the rescue's index. A reader of the entry looks up the outcome of both transactions, so
-// nothing has to be corrected after a rollback, a prepare, or a crash.
+// Each entry contains the id of the transaction that created it and the id of the transaction that ended it by
+// completing the job or entering it into the rescue index. A reader of the entry looks up the outcome of both
+// transactions, so entries need no correction after a rollback, a PREPARE TRANSACTION, or a crash.
 //
-// Memory is bounded. If there is no room, no preload, or no background worker for the database, the claim marks the job
-// as rescue-indexed itself. After a restart, the first round finds the forgotten jobs in the table.
+// Memory is bounded. If there is no free entry, the library is not preloaded, or no background worker runs for the
+// database, the claim itself marks the job as rescue-indexed. A restart loses the entries, so the first round of the
+// background worker finds their jobs in the table.
 #pragma once
 
 #include "compat/pg.h"
@@ -21,40 +23,42 @@ struct YoungLease {
     int64 lease;
 };
 
-// Enters the lease that the current transaction gives. `due` is when the rescue must look at it. Returns false if there
-// is no room or no point; the claim must then put the job into the rescue's index.
+// Creates an entry for the lease of a job that the current transaction claims. `due` is the time at which due_leases()
+// returns it if it has not ended. Returns false if there is no free entry or no background worker would read it; in
+// this case, the claim must mark the job as rescue-indexed.
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due);
-// The same for a job that the table shows as running, claimed by an unknown transaction, unless the lease has been
-// entered already.
+// Does the same for a running job found in the table, whose claiming transaction is unknown, unless the lease has an
+// entry already.
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash);
 
-// Ends the lease's entry, if there is one, when the current transaction commits. This only saves work; correctness does
-// not depend on it.
+// Makes the entry of the lease, if there is one, end when the current transaction commits. This only saves work;
+// correctness does not depend on it.
 void end_lease(int64 job, int64 lease);
-// Removes the entry at once, because the job's end is already committed.
+// Removes the entry immediately, because the transaction that ended the job has already committed.
 void drop_lease(int64 job, int64 lease);
 
-// Returns at most `room` leases of this session's database that are due and whose claim has committed. Removes ended
-// entries that it meets.
+// Returns at most `room` leases of this session's database that are due and whose claims have committed. Also removes
+// ended entries.
 int due_leases(TimestampTz now, YoungLease *young, int room);
-// Return the leases whose claim this transaction sees, due or not: all leases, or the leases of a worker.
+// Return the leases whose claims are visible to this transaction, even if they are not due: all such leases, or the
+// leases of one worker.
 int visible_leases(YoungLease *young, int room);
 int leases_of_worker(uint32 worker_hash, YoungLease *young, int room);
-// Returns leases that the current transaction has entered and not ended.
+// Returns the leases that the current transaction has entered and has not ended.
 int leases_of_this_transaction(YoungLease *young, int room);
-// Returns the earliest time at which due_leases() will find a lease, or DT_NOEND if there are none.
+// Returns the earliest time at which due_leases() can return a lease, or DT_NOEND if there are no leases.
 TimestampTz next_young_due();
 
-// For the launcher: removes the entries of a database that has been dropped or has no jobs any more.
+// Removes the entries of a database that was dropped or no longer has jobs. Called by the launcher.
 void forget_leases_of(Oid database);
 
-// Returns the hash that represents a worker's name in entries.
+// Returns the hash that stands for the name of a worker in the entries.
 uint32 worker_hash_of(const text *worker_id);
 
-// Returns the maximum number of entries; 0 without preload.
+// Returns the maximum number of entries, which is 0 if the library is not preloaded.
 int max_young_leases();
 
-// For main/jobq.cpp: the shared memory of this part.
+// main/jobq.cpp calls these functions for this part of the shared memory.
 Size young_leases_size();
 void make_young_leases(void *memory, bool fresh);
 SharedUsage young_leases_usage();

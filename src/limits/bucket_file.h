@@ -1,8 +1,8 @@
-// The token buckets that a server leaves in a file when it is shut down, for its next start.
+// Saves the token buckets in a file when the server shuts down, and reads them at the next start.
 //
-// The file is valid only for the shutdown that wrote it: it names the shutdown checkpoint, which is no longer the
-// latest checkpoint as soon as the server has started. So after a crash, on a standby, and in a restored backup the
-// buckets are empty.
+// The file contains the location of the shutdown checkpoint and is valid only while that is the latest checkpoint,
+// which it no longer is once the server has started. So the buckets are empty after a crash, on a standby, and in a
+// restored backup.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +11,7 @@
 namespace jobq {
 
 struct KeptBucket {
-    Oid database;  // InvalidOid: none
+    Oid database;  // InvalidOid if the entry is unused
     int64 limit;
     int64 queue;
     TimestampTz used_at;
@@ -19,15 +19,15 @@ struct KeptBucket {
     core::Bucket bucket;
 };
 
-// The buckets of one set of the table in limit_state.cpp.
+// The buckets in one set of the hash table in limit_state.cpp.
 struct KeptSet {
     int32 set;
     KeptBucket buckets[8];
     core::ForgottenBuckets forgotten;
 };
 
-// Writes the file. Calls write(file), which adds the sets and returns false if that fails. `since` is the time at which
-// the first bucket of the server began to fill. The file is valid only if the server was shut down cleanly.
+// Writes the file. Calls write(file), which writes the sets and returns false if writing fails. `since` is the time at
+// which the first bucket of the server began to fill. The file is valid only if the server was shut down cleanly.
 void write_bucket_file(TimestampTz since, bool (*write)(FILE *file));
 bool write_kept_set(FILE *file, const KeptSet &set);
 

@@ -1,5 +1,5 @@
-// Reads and writes jobq.limit_settings, and gives slots to running jobs that lack them. Call these functions inside
-// with_spi().
+// Reads and writes jobq.limit_settings, and assigns slots to running jobs that have none although a limit applies to
+// them. Call these functions inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -9,43 +9,45 @@
 
 namespace jobq {
 
-// has_... is false if the limit has no such part.
+// The parts of a limit. has_max_running or has_rate is false if the limit does not have that part.
 struct LimitValues {
     bool has_max_running, has_rate;
     int32 max_running, rate;
     Interval *per;
 };
-// Sets the limit of a key or, if `key` is empty, of the whole queue. Gives running jobs of the queue the slots that
-// they lack.
+// Sets the limit of a key or, if `key` is empty, of the whole queue. Assigns slots of the limit to the jobs of the
+// queue that are already running.
 void set_limit(text *queue, text *key, const LimitValues &values);
-// Returns false if there was no such limit.
+// Removes the limit. Returns false if it did not exist.
 bool remove_limit(text *queue, text *key);
 
-// A job before or after a plain SQL statement.
+// The columns of a job that decide about its slots, before or after it was changed with plain SQL.
 struct SlotRow {
     int64 id;
     std::string_view queue;
-    std::string_view key;  // empty: none
+    std::string_view key;  // empty if the job has no concurrency key
     bool running;
-    int64 queue_slot, key_slot;  // 0: none
+    int64 queue_slot, key_slot;  // 0 if the job holds no such slot
 };
-// Returns whether a job keeps its slots in a plain SQL UPDATE. A job that stops running, or changes its queue or key,
-// gives up its slots.
+// Returns whether a job keeps its slots when a plain SQL UPDATE changes it. A job loses its slots if it stops running
+// or if its queue or key changes.
 bool keeps_slots(const SlotRow &before, const SlotRow &after);
-// Call it after such an UPDATE. Makes the tick give the job the slots that it lacks.
+// Makes the next tick assign slots to the job if it needs some that it does not hold. Call it after a plain SQL UPDATE.
 void follow_slots(const SlotRow &before, const SlotRow &after);
-// Does the same for a running job that a plain SQL INSERT has added.
+// Makes the next tick assign slots to the job if it is running. Call it after a plain SQL INSERT.
 void expect_slots(const SlotRow &job);
-// Call it after a plain SQL change of jobq.limit_settings: it is no longer known which jobs hold slots of the limits.
+// Handles a plain SQL change to jobq.limit_settings, after which jobs may hold slots of other limits than those that
+// apply.
 void distrust_limits();
-// Makes the tick look for running jobs that lack slots.
+// Makes the next tick search for running jobs that need slots and do not hold them.
 void look_for_unslotted();
 
-// Returns how many jobs run under the limit of the queue (`key` nullptr), of the key, or ("*") of all keys without a
-// limit of their own.
+// Returns how many jobs run under a limit: the limit of the queue if `key` is nullptr, the limit for keys without a
+// limit of their own if `key` is "*", and otherwise the limit of that key.
 int64 running_under(text *queue, text *key);
 
-// The tick's part of look_for_unslotted(): gives jobs their slots, and skips the jobs that cannot be changed.
+// Assigns slots to running jobs that need them, if look_for_unslotted() has requested it. Called by the tick. Skips
+// jobs that cannot be changed.
 void settle_slots(TimestampTz now, DutyOutcome *outcome);
 
 }  // namespace jobq

@@ -1,7 +1,7 @@
-// Finds which running jobs hold the slots of limits, in jobs._queue_slot and jobs._key_slot.
+// Finds out which running jobs hold the slots of limits. A job stores its slots in jobs._queue_slot and jobs._key_slot.
 //
-// A claim locks a slot while it checks whether the slot is free and writes it into its own job. It never waits for the
-// lock. It releases the lock after the write, because other sessions then see the index entry.
+// A claim locks a slot, checks that the slot is free, writes it into the row of the claimed job, and unlocks the slot.
+// From then on, other sessions find the index entry of the row. A claim never waits for the lock.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,11 +10,11 @@
 
 namespace jobq {
 
-// What a job's slot belongs to, which determines its column and index.
+// Whether a slot belongs to the limit of a queue or of a key. This determines the column and the index that store it.
 enum class SlotOf { Queue, Key };
 constexpr JobColumn column_of_slot(SlotOf of) { return of == SlotOf::Queue ? kJobQueueSlot : kJobKeySlot; }
 
-// The slot indexes of an open table, opened when needed.
+// The slot indexes of the open table jobq.jobs. Each index is opened when it is first needed.
 struct Slots {
     JobsTable *jobs;
     Relation indexes[2];
@@ -28,18 +28,18 @@ bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string
 // Unlocks the slot after the job that has taken it has been written, or if it will not be written.
 void unlock_slot(int64 slot);
 
-// Returns whether a job seems to hold the slot. This is only a hint, because the slot is not locked.
+// Returns whether a job seems to hold the slot. The result is only a hint, because the function does not lock the slot.
 bool seems_held(Slots *slots, SlotOf of, int64 slot);
 
-// The numbers of the limit's slots that jobs hold, sorted without duplicates.
+// Returns the numbers of the limit's slots that jobs hold, sorted and without duplicates.
 struct Numbers {
     int32 *items;
     int count;
 };
 Numbers held_numbers(Slots *slots, SlotOf of, int64 limit);
 
-// Returns how many committed jobs run without a slot of the queue or the key; core::kEachKey means all keys without a
-// limit of their own. Call it inside with_spi().
+// Returns how many committed jobs run without the slot that the limit of the queue or key requires. If `key` is
+// core::kEachKey, it counts the jobs of all keys without a limit of their own. Call it inside with_spi().
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key);
 
 }  // namespace jobq

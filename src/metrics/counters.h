@@ -1,19 +1,22 @@
-// The counters of all queues in shared memory: for each queue of each database, the number of jobs by status and totals
-// since the server started. The transaction log supplies the changes; src/metrics/counts.cpp reads the counters.
-// Without preload or with jobq.max_counted_queues = 0, there are no counters, and every function reports that.
+// The counters of all queues in shared memory: for each queue of each database, the number of jobs in each status and
+// totals since the server started. Each transaction adds its changes from its log (log/transaction_log.h) when it
+// commits. There are no counters if the library is not preloaded or jobq.max_counted_queues is 0; in this case, every
+// function reports that the counters are unknown.
 //
-// The table is the truth. The counters of a database are unknown until its rows have been counted. Any event that may
-// make them wrong makes them unknown again; readers then count the rows.
+// The table jobq.jobs is authoritative. The counters of a database are unknown until the rows of the table have been
+// counted. An event that may make the counters wrong makes them unknown again, and readers count the rows instead.
 //
-// A recount is exact even though other transactions commit in the meantime. A commit adds its changes under the shared
-// lock after it has become visible. A recount takes its snapshot under the exclusive lock and records which
-// transactions it sees. From then on, each commit falls into one of three cases:
-//   - Added before the snapshot: the count contains it and overwrites it.
-//   - Visible in the snapshot, but added later because its session was slow: the count contains it, so once the count
-//     has been entered, nothing is added.
-//   - Not visible in the snapshot: it is added and also noted separately during the count; entered = counted + noted.
-// The list of seen transactions stays until the next recount for the second case, because a session can be arbitrarily
-// slow.
+// A recount is exact even if other transactions commit in the meantime. A session adds the changes of its transaction
+// under the shared lock after its commit has become visible. A recount takes its snapshot under the exclusive lock and
+// records which transactions the snapshot sees. So the changes of each transaction fall into one of three cases:
+//   - They were added before the snapshot was taken: the result of the recount contains them and overwrites the
+//     counters.
+//   - They are visible in the snapshot, but the session has not added them yet: the result of the recount contains
+//     them, so the session must not add them after the result has been stored.
+//   - They are not visible in the snapshot: the session adds them to the counters and, during the recount, also to a
+//     separate sum. The recount stores its result plus this sum.
+// The record of visible transactions is kept until the next recount because of the second case, in which a session may
+// be arbitrarily slow.
 #pragma once
 
 #include "compat/pg.h"
@@ -32,15 +35,16 @@ SharedUsage counters_usage();
 
 struct QueueChange;  // log/logged.h
 
-// Adds the changes of a transaction of this database that has just become visible. `forget` makes the counters unknown.
-// Raises no error.
+// Adds the changes of a transaction of this database whose commit has just become visible. If `forget` is true, makes
+// the counters unknown instead. Raises no error.
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget);
 
 // main/jobq.cpp calls these functions.
 void publish_counts();  // from the transaction log
 void abandon_recount();
 
-// Makes the counters of that database unknown, because a prepared transaction with unknown changes may have committed.
+// Makes the counters of the database unknown, because a prepared transaction with unknown changes may have committed in
+// it.
 void forget_counters(Oid database_oid);
 // Removes the counters of a database that was dropped or whose extension was dropped.
 void drop_counters(Oid database_oid);
@@ -63,8 +67,8 @@ CountedQueues read_counters();
 // that the caller must count the rows.
 bool read_depth(std::string_view queue, int64 *depth);
 
-// Whether any committed job has a status for which is_wanted() holds. Returns false if the counters are unknown, so
-// that the caller must read the rows.
+// Sets *any to whether a committed job has a status for which is_wanted() returns true. Returns false if the counters
+// are unknown, so that the caller must read the rows.
 bool any_counted(bool (*is_wanted)(core::JobStatus), bool *any);
 
 // ---- recounts
@@ -80,11 +84,11 @@ Snapshot begin_recount();
 struct QueueCount {
     QueueName queue;
     int64 jobs[core::kJobStatusCount];  // jobs in the table, by the snapshot
-    int64 own[core::kJobStatusCount];   // of these, changes that this transaction has not committed yet
+    int64 own[core::kJobStatusCount];   // how much of these numbers comes from uncommitted changes of this transaction
     bool entered;                       // used by end_recount()
 };
-// Enters the counted numbers. `complete` means that no queue had to be left out. Returns the number of queues whose
-// counters were wrong, or 0 if the counters were unknown.
+// Stores the result of the recount in the counters. `complete` means that `queues` contains every queue that has jobs.
+// Returns the number of queues whose counters were wrong, or 0 if the counters were unknown.
 int64 end_recount(QueueCount *queues, int count, bool complete);
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
-// Counts the rows of jobq.jobs, for the counters and for readers while there are no counters. Call these functions
-// inside with_spi().
+// Counts the rows of jobq.jobs to correct the counters (metrics/counters.h), and for readers if the counters are
+// unknown. Call these functions inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -14,29 +14,30 @@ struct QueueNumbers {
     std::string_view queue;
     int64 jobs[core::kJobStatusCount];
     double rates[core::kEventCount];
-    bool counted;  // from counters; if false, the rows were counted and there are no rates
+    bool counted;  // true if the numbers come from counters; false if the rows were counted, so that `rates` is not set
     bool paused;
 };
 struct QueueList {
     QueueNumbers *items;
     int count;
 };
-// Returns every queue that jobq.queues shows. The numbers come from the counters plus this transaction's own changes.
-// Queues without counters are counted in one pass over the table under the active snapshot.
+// Returns every queue that jobq.queues shows. The numbers are the counters plus the uncommitted changes of this
+// transaction. For queues without counters, the rows are counted in one pass over the table under the active snapshot.
 QueueList read_queue_numbers();
-// Returns the numbers of unfinished jobs of one queue, from its counters or from indexes that contain only unfinished
-// jobs. Other queues without counters are not counted.
+// Returns the numbers of unfinished jobs of one queue. Reads its counters or, if they are unknown, indexes that contain
+// only unfinished jobs.
 QueueNumbers read_unfinished(std::string_view name);
 
-// Counts the rows of the table and corrects the counters. `done` is the number of queues whose counters were wrong.
+// Counts the rows of the table and corrects the counters. The result's `done` is the number of queues whose counters
+// were wrong.
 DutyOutcome reconcile_counters();
 // Returns whether reconcile_counters() would take more than a few hundredths of a second.
 bool table_is_large();
 
-// Gets the due time of the job that has been claimable for the longest time. Returns false if no job is claimable.
-// Reads only the first job of each lane and priority, and skips the empty ranges.
+// Sets *run_at to the due time of the job that has been claimable for the longest time. Returns false if no job is
+// claimable. Reads only the first job of each lane and priority, and skips the empty ranges.
 bool oldest_ready(text *queue, TimestampTz *run_at);
-// Returns rows (queue, oldest heartbeat of its running jobs).
+// Returns the oldest heartbeat of the running jobs of each queue, as rows (queue, heartbeat).
 Rows oldest_heartbeats();
 
 }  // namespace jobq

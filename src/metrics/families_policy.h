@@ -7,9 +7,9 @@
 
 namespace jobq::core {
 
-// (identifier, name, type, labels, help). Every metric of a queue has "queue" as its first label. "overflow" is "true"
-// for the sum of all queues and kinds that found no place of their own; their other labels are empty. Otherwise,
-// "overflow" is empty.
+// (identifier, name, type, labels, help). Every metric of a queue has "queue" as its first label. The label "overflow"
+// is "true" in the sample that sums up all queues and kinds for which shared memory had no free entry; the labels
+// "queue" and "kind" of this sample are empty. In all other samples, "overflow" is empty.
 // clang-format off
 #define JOBQ_FAMILIES(FAMILY)                                                                                          \
     FAMILY(Jobs, "jobq_jobs", Gauge, "queue,status,overflow", "Jobs in each status.")                                  \
@@ -71,7 +71,7 @@ constexpr FamilyRow kFamilies[] = {
 constexpr int kFamilyCount = static_cast<int>(sizeof(kFamilies) / sizeof(kFamilies[0]));
 constexpr const FamilyRow &row_of(Family family) noexcept { return kFamilies[static_cast<int>(family)]; }
 
-// The family that shows a total, and the value of its label "outcome", if any.
+// The metric family that contains a total, and the value of the label "outcome", if the family has this label.
 struct TallyLabel {
     Family family;
     const char *outcome;

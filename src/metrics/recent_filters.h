@@ -1,8 +1,9 @@
-// The filters (kinds, versions, capabilities) with which workers have claimed or waited in each queue in the last ten
-// minutes. jobq_explain uses them to tell whether any worker would take a job. A session notes a filter at most every
-// few seconds, so a claim costs only one hash of its arguments and a comparison.
+// Records the filters (kinds, versions, capabilities) with which workers have claimed or waited for jobs of each queue
+// in the last ten minutes. jobq_explain() uses them to find out whether any worker would take a job. A session records
+// the same filter at most every few seconds, so most claims only compute a hash of their arguments and compare it.
 //
-// Filters are known only with preload, since the server started, and only as far as there is room.
+// Filters are recorded only if the library is preloaded. They are lost when the server restarts, and when there is no
+// room for more.
 #pragma once
 
 #include "compat/pg.h"
@@ -14,24 +15,24 @@
 
 namespace jobq {
 
-// How long a worker is expected to come back with a filter.
+// Time for which a filter is remembered after a worker has used it.
 constexpr core::Micros kRecent = 10 * core::kMinute;
 
-// Least time before a session notes the same filter again.
+// Minimum time between two recordings of the same filter by a session.
 constexpr core::Micros kNoteEvery = 5 * core::kSecond;
 
-// Notes that a worker asks for jobs of this queue now.
+// Records that a worker asks for jobs of this queue with this filter.
 void note_filter(std::string_view queue, const core::WorkerFilter &filter, TimestampTz now);
 
 struct RecentFilter {
     core::WorkerFilter filter;
-    TimestampTz asked_at;  // when a worker last asked with this filter; may be up to kNoteEvery too early
+    TimestampTz asked_at;  // when a worker last used this filter; may be too early by up to kNoteEvery
     bool known;            // false if the filter was too long to be kept
 };
 struct RecentFilters {
     RecentFilter *items;
     int count;
-    TimestampTz since;  // the list contains every filter that was used since then; DT_NOEND if nothing is known
+    TimestampTz since;  // `items` contains every filter that was used since this time; DT_NOEND if nothing is known
 };
 // Returns the filters with which workers of this database have recently asked for jobs of the queue. The result is
 // allocated with palloc.

@@ -1,4 +1,5 @@
-// The values of metrics, collected for one call. They are allocated in the current memory context and are not freed.
+// Collects the values of metrics for one call. The values are allocated in the current memory context and are not
+// freed.
 #pragma once
 
 #include "compat/memory.h"
@@ -15,7 +16,7 @@ struct Label {
     std::string_view value;
 };
 
-// Which number of a histogram a sample holds.
+// Which number of a histogram a sample contains; Value for other metrics.
 enum class SamplePart : uint8 { Value, Bucket, Sum, Count };
 const char *suffix_of(SamplePart part);
 
@@ -48,12 +49,12 @@ inline Sample sample_of(core::Family family, double value, SamplePart part = Sam
     return {family, part, 0, {}, value};
 }
 
-// Returns the seconds since the moment, at least 0. The moment may be infinite, because rows can contain infinite
-// times.
+// Returns the number of seconds since the given time, at least 0. The time may be infinite, because rows can contain
+// infinite times.
 double seconds_since(TimestampTz moment);
 
-// Collect samples in any order. If the caller is restricted to some queues, they collect only those. Call them inside
-// with_owner_spi().
+// Collect samples in any order. If the caller is restricted to some queues, they collect samples only for these queues.
+// Call them inside with_owner_spi().
 void collect_totals(Samples *samples);
 void collect_queues(Samples *samples);
 void collect_server(Samples *samples);

@@ -1,13 +1,14 @@
-// The totals of each queue and kind in shared memory: what has happened to jobs since the last reset, and histograms of
-// how long jobs waited and ran. The changes of a transaction are added from its log when the transaction becomes
-// visible; a rolled-back change is never added. Nothing is written to tables.
+// The totals of each queue and kind in shared memory: how many times each event has happened to jobs since the last
+// reset, and histograms of how long jobs waited and ran. The changes in the log of a transaction are added when its
+// commit becomes visible; a change that was rolled back is never added. Nothing is written to tables.
 //
-// The size is fixed (jobq.max_metric_series, for all databases). A series that finds no place is counted in the
-// nameless series of its database until a place is free. Transactions whose changes cannot be known are counted as
-// missed, for example those that were prepared before the server started.
+// The size is fixed (jobq.max_metric_series, for all databases). A series is the totals of one queue and kind. If there
+// is no free entry for a new series, its events are counted in the nameless series of the database until an entry
+// becomes free. Transactions whose changes are unknown are counted as missed, for example transactions that were
+// prepared before the server started.
 //
-// A restart of the server resets the totals, as Prometheus expects of counters. There are no totals without preload or
-// with jobq.max_metric_series = 0.
+// A restart of the server resets the totals, as Prometheus expects of counters. There are no totals if the library is
+// not preloaded or jobq.max_metric_series is 0.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,22 +17,22 @@
 
 namespace jobq {
 
-// Adds the changes of a transaction of this database. `incomplete` means that some of its changes are unknown. Raises
-// no error.
+// Adds the changes of a transaction of this database to the totals. `incomplete` means that some of its changes are
+// unknown. Raises no error.
 void add_totals(const core::SeriesChange *changes, int count, bool incomplete);
 
-// main/jobq.cpp calls it.
-void publish_totals();  // from the transaction log
+// Adds the changes in the log of the committed transaction. Called by main/jobq.cpp.
+void publish_totals();
 
-// These functions are for databases that are dropped or whose extension is dropped. The first removes the totals of a
-// database; the second returns the number of databases with totals and writes them to `databases`, which has room for
-// kMaxDatabases.
+// Functions for databases that were dropped or whose extension was dropped. drop_totals() removes the totals of a
+// database. databases_with_totals() writes the OIDs of the databases with totals to `databases`, which has room for
+// kMaxDatabases, and returns their number.
 void drop_totals(Oid oid);
 int databases_with_totals(Oid *databases);
-// Counts a missed transaction: a transaction of that database may have committed, and its changes are unknown.
+// Counts a missed transaction, because a transaction of the database may have committed whose changes are unknown.
 void miss_totals(Oid oid);
 
-// Resets all totals of this database and frees their places. Returns the time of the reset, or 0 if there are no
+// Resets all totals of this database and frees their entries. Returns the time of the reset, or 0 if there are no
 // totals.
 TimestampTz reset_totals();
 
@@ -42,7 +43,7 @@ struct Series {
 struct Totals {
     bool known;         // false if this database has no totals
     TimestampTz since;  // when the totals were reset or started
-    int64 missed;       // number of transactions that are missing from the totals, wholly or partly
+    int64 missed;       // number of transactions of which some or all changes are missing from the totals
     Series *series;     // ordered by queue and kind; the nameless series comes last if it is not empty
     int count;
 };

@@ -1,4 +1,4 @@
-// The privileges of the four kinds of jobq roles, for all queues or for some.
+// Grants and revokes the privileges of the four kinds of jobq roles, for all queues or for some queues.
 #pragma once
 
 #include "compat/args.h"
@@ -23,20 +23,22 @@ struct RoleChange {
     Oid schema;    // schema of the public functions
 };
 
-// Grants privileges to the role or revokes them. Keeps privileges that another kind of the role still needs. Raises
-// 42704 for an unknown role, 42501 if the current user lacks the privileges, and 55000 if the role has all queues but
-// the change names some. Call them inside with_spi().
+// Grant the privileges of a kind to a role, or revoke them. revoke_kind() keeps privileges that the role still needs
+// for another kind. Both raise 42704 if the role does not exist, 42501 if the current user may not grant the
+// privileges, and 55000 if the role has the kind for all queues but the change names some queues. Call them inside
+// with_spi().
 void grant_kind(const RoleChange &change);
 void revoke_kind(const RoleChange &change);
 
 // Returns whether roles of this kind may call the function.
 bool kind_calls(RoleKind kind, const char *function);
 
-// These functions consider only what was granted to the role itself, not to PUBLIC or to roles that it is a member of.
-// Call them with SPI open, inside as_owner_now().
+// Return whether a kind was granted to the role, and whether it was granted for some queues only. These functions
+// consider only privileges granted to the role itself, not to PUBLIC or to roles of which it is a member. Call them
+// with SPI open, inside as_owner_now().
 bool holds_kind(Oid role, RoleKind kind, Oid schema);
 bool is_restricted(Oid role, RoleKind kind);
-// Returns rows (queue).
+// Returns the queues for which the kind was granted to the role, as rows (queue).
 Rows queues_granted(Oid role, RoleKind kind);
 
 }  // namespace jobq
