@@ -21,15 +21,15 @@ namespace {
 
 constexpr const char kFile[] = PG_STAT_TMP_DIR "/jobq.buckets";
 constexpr const char kNewFile[] = PG_STAT_TMP_DIR "/jobq.buckets.tmp";
-// Must change when the layout of the file changes, or the function that assigns limits to sets.
+// Version of the file. Change it when the layout of the file changes or limits are assigned to sets in a different way.
 constexpr uint64 kFormat = 0x6a6f627101;
 constexpr int32 kNoMoreSets = -1;
 
 struct Header {
     uint64 format;
     uint64 system;
-    XLogRecPtr checkpoint;  // InvalidXLogRecPtr: the server was not shut down in order
-    uint64 inode;           // of this file, so that a copy is not valid
+    XLogRecPtr checkpoint;  // InvalidXLogRecPtr if the server was not shut down cleanly
+    uint64 inode;           // inode of this file, so that a copy of the file is not valid
     int64 max_limits;
     TimestampTz written_at;
     TimestampTz since;
@@ -55,13 +55,14 @@ Header header_of(FILE *file) {
     return header;
 }
 
-// A standby does not see the tokens that its primary spends.
+// Returns whether the server starts as a standby or from a backup. The buckets are then not valid, because a standby
+// does not see the tokens that its primary spends.
 bool will_recover() { return exists(STANDBY_SIGNAL_FILE) || exists(RECOVERY_SIGNAL_FILE) || exists(BACKUP_LABEL_FILE); }
 
 bool is_valid(const Header &read, const Header &now) {
     return now.checkpoint != InvalidXLogRecPtr && read.format == now.format && read.system == now.system &&
            read.checkpoint == now.checkpoint && read.inode == now.inode && read.max_limits == now.max_limits &&
-           read.written_at <= now.written_at;  // else the clock stepped back
+           read.written_at <= now.written_at;  // otherwise, the clock was set back
 }
 
 template <typename Record>

@@ -17,7 +17,8 @@ namespace jobq {
 
 namespace {
 
-// Resets highest_slot to its default, because a running job may hold any slot until the tick has checked the jobs.
+// Inserts or updates a limit. Resets highest_slot to its default, because until a tick has checked the running jobs,
+// they may hold slots with any number.
 Statement set = {
     R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per) VALUES ($1, $2, $3, $4, $5)
        ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = DEFAULT)",
@@ -26,7 +27,8 @@ Statement set = {
 Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
-// For the removal of a key's own limit: the limit "*" now applies to the key, whose jobs may hold any slot or none.
+// Used when the limit of a key is removed. The limit "*" then applies to the jobs of this key, which may hold slots
+// with any number or no slot.
 Statement distrust_each_key = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*'",
     {TEXTOID},
@@ -34,8 +36,9 @@ Statement distrust_each_key = {
 
 Statement ask = {"INSERT INTO jobq.unslotted DEFAULT VALUES", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
-// Selects the requests whose transactions have released their locks, so that every session can hear of the change. A
-// before_xid above the next number comes from another cluster, for example by logical replication.
+// Selects the requests whose transactions have released their locks, because every session can then receive the change
+// of the settings. A before_xid above the next transaction id comes from another cluster, for example through logical
+// replication, and is replaced.
 Statement find_committed = {
     R"(SELECT u.ctid FROM jobq.unslotted u
        WHERE (u.before_xid IS NULL OR u.before_xid > $1)
@@ -56,10 +59,11 @@ Statement find_raised = {
        WHERE l.max_running IS NOT NULL AND l.highest_slot > l.max_running FOR NO KEY UPDATE SKIP LOCKED)",
     {},
     Planning::Free};
-// The caller must lock the row before the snapshot is taken. Otherwise the UPDATE could wait for a concurrent change of
-// the limit, and then compare the new limit with older versions of the jobs and of the requests in jobq.unslotted. For
-// a limit of keys, jobs with any key of the queue count, so a job to which the limit does not apply can delay the
-// UPDATE, which does no harm.
+// Resets highest_slot if no job holds a slot with a number above max_running. The caller must lock the row before the
+// snapshot is taken. Otherwise, the UPDATE could wait for a concurrent change of the limit and then compare the new
+// limit with old versions of the jobs and of the requests in jobq.unslotted. For a limit of a key, the UPDATE checks
+// the jobs of all keys of the queue, so a job to which the limit does not apply can delay the reset, which does no
+// harm.
 Statement lower_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = 0
        WHERE l.ctid = $1
@@ -78,7 +82,7 @@ Statement lock_missing = {
     Planning::Free};
 Statement end_missing = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.ctid = $1", {TIDOID}, Planning::Free};
-// Skips the limit if another transaction is changing it.
+// Raises highest_slot of one limit. Skips the limit if another transaction is changing it.
 Statement raise_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = $3
        WHERE l.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.limit_settings s
@@ -87,8 +91,9 @@ Statement raise_highest = {
     {TEXTOID, TEXTOID, INT4OID},
     Planning::Free};
 
-// Updates the limit "*" even if highest_slot does not change, so that the update conflicts with a tick that is lowering
-// it and does not know yet that the limit applies to one more key.
+// Raises highest_slot of all limits. Updates the limits "*" even if highest_slot does not change, so that the UPDATE
+// conflicts with a concurrent tick that is lowering highest_slot and does not see yet that the limit applies to another
+// key.
 Statement distrust = {"UPDATE jobq.limit_settings l SET highest_slot = $1 WHERE l.highest_slot < $1 OR l.key = '*'",
                       {INT4OID},
                       Planning::Free};
@@ -102,8 +107,8 @@ Statement count_of_other_keys = {
          AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
     {TEXTOID}};
 
-// Selects the running jobs that lack a slot. $1: ids of the running jobs that are not rescue-indexed yet. $2: queue, or
-// NULL for all queues.
+// Selects the running jobs that need a slot and do not hold it. $1: ids of the running jobs that are not rescue-indexed
+// yet. $2: queue, or NULL for all queues.
 Statement find_unslotted = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) AND j.status = 'processing'
@@ -126,8 +131,8 @@ bool raise_to(std::string_view queue, const QueueLimit &limit, int32 highest) {
     return affected() > 0;
 }
 
-// Makes claims take held slots up to this number into account. Returns false if another transaction is changing the
-// limit.
+// Raises highest_slot, if necessary, so that claims count a job that holds the slot with this number. Returns false if
+// another transaction is changing the limit.
 bool reach_number(std::string_view queue, const QueueLimit &limit, int32 number) {
     return number <= limit.max_running || number <= limit.highest_slot || raise_to(queue, limit, core::kHighestNumber);
 }
@@ -137,8 +142,8 @@ void note_missing(std::string_view queue, const QueueLimit *limit) {
     raise_to(queue, *limit, core::kSlotsMissing);
 }
 
-// Called when the job in table.row gets no slots now: claims count it as a job without a slot until a tick has given
-// slots to all jobs.
+// Makes claims count the job in table.row as a job without a slot, because it gets no slots now. Claims count such jobs
+// until a tick has given slots to all jobs.
 void let_claims_count(const JobsTable &jobs) {
     const std::string_view name = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
     note_missing(name, limit_of_queue(*find_queue(name)));
@@ -146,8 +151,8 @@ void let_claims_count(const JobsTable &jobs) {
     note_missing(name, limit_of_key(*find_queue(name), view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)))));
 }
 
-// Takes the slot of the limit that the job in table.row lacks, if any, and adds it to *permits. Returns false if
-// another transaction is changing the limit.
+// Takes a slot of the limit if the job in table.row needs one and does not hold it, and adds the slot to `permits`.
+// Returns false if another transaction is changing the limit.
 bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
                Permit *permits, int *count) {
     const JobsTable &jobs = *slots->jobs;
@@ -161,7 +166,8 @@ bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, Times
     return reach_number(queue, *limit, core::number_of_slot(slot));
 }
 
-// Gives the job the slots that it lacks. Returns false if another transaction has locked the job or one of its limits.
+// Gives the job the slots that it needs and does not hold. Returns false if another transaction has locked the job or
+// one of its limits.
 bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *given) {
     renew_snapshot(jobs);
     if (!find_job(jobs, id) || !has_status(*jobs, core::JobStatus::Processing)) return true;
@@ -195,12 +201,13 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     return may;
 }
 
-// Returns the running jobs of the queue that lack a slot; queue nullptr means all queues.
+// Returns the running jobs that need a slot and do not hold it: those of the queue, or those of all queues if `queue`
+// is nullptr.
 Rows unslotted_jobs(text *queue) {
     return run(find_unslotted, Params().add(unindexed_jobs()).add_if(queue != nullptr, PointerGetDatum(queue)));
 }
 
-// Gives slots to all running jobs that lack them. Returns false if some of them could not be locked.
+// Gives slots to all running jobs of the queue that need them. Returns false if some jobs or limits were locked.
 bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     const Rows rows = unslotted_jobs(queue);
     bool all = true;
@@ -241,8 +248,8 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
     return all;
 }
 
-// Called for a new limit of the queue. Leaves the jobs of other queues to the tick, because they would stay locked
-// until the end of the transaction.
+// Gives slots to the running jobs of a queue that has a new limit. Leaves jobs of other queues to the tick, because
+// they would stay locked until the end of this transaction.
 void give_slots_of_queue(text *queue) {
     int64 given = 0;
     look_for_unslotted();
@@ -250,7 +257,7 @@ void give_slots_of_queue(text *queue) {
     give_all_slots(queue, GetCurrentTimestamp(), &given);
 }
 
-// Returns how many jobs without a slot claims count under the limit.
+// Returns the number of jobs without a slot that claims count for the limit.
 int64 missing_under(std::string_view queue, std::string_view key) {
     const Queue *found = find_queue(queue);
     const QueueLimit *limit = key.empty() ? limit_of_queue(*found) : limit_of_key(*found, key);
@@ -277,8 +284,9 @@ bool should_hold(const SlotRow &job) {
 
 Datum next_xid() { return FullTransactionIdGetDatum(ReadNextFullTransactionId()); }
 
-// Notes in each request which transactions must end before it does. A claim gets its transaction number before it reads
-// the settings for the last time, so a claim with a higher number than the next one has read the changed settings.
+// Stores the next transaction id in each committed request. The request stays until all transactions with lower ids
+// have ended, because these may be claims that used the old settings. A claim gets its transaction id before it reads
+// the settings for the last time, so claims with later ids have read the changed settings.
 void date_requests() {
     const Rows committed = run(find_committed, Params().add(next_xid()));
     const Datum before = next_xid();
@@ -344,9 +352,9 @@ void look_for_unslotted() {
 }
 
 void settle_slots(TimestampTz now, DutyOutcome *outcome) {
-    // The checks below need the newest rows, and this transaction keeps its first snapshot.
+    // The following checks need the newest rows, but a transaction in REPEATABLE READ keeps its first snapshot.
     if (IsolationUsesXactSnapshot()) return;
-    // Locks the limits before the search for jobs, because the search does not cover a limit that is added during it.
+    // Locks the limits before the search for jobs, because the search ignores limits that are added while it runs.
     const Rows missing = run(lock_missing, Params().add(Int32GetDatum(core::kSlotsMissing)));
     const auto all_given = [&] {
         for (uint64 i = 0; i < missing.size(); i++) run(end_missing, Params().add(missing[i].get(1)));

@@ -1,16 +1,15 @@
 // See limit_slots.h.
 //
-// Finding out whether a slot is free takes two scans.
-//  - The first scan uses SnapshotDirty and therefore finds claims that have not committed. It can miss a job that moves
-//    to a new row version during the scan, for example because of a heartbeat: the scan reads the index and the table
-// at
-//    different times, and the job can be absent from both at these times.
-//  - The second scan uses an MVCC snapshot taken after the first scan. It finds every job that has committed by then,
-//    whichever row version is current. A job that has not committed by then cannot have been missed by the first scan:
-//    its index entry is older than the lock on the slot, and its first row version cannot move before its transaction
-//    ends.
+// Two scans are needed to find out whether a slot is free.
+//  - The first scan uses SnapshotDirty, so it also finds claims that have not committed. It can miss a job that gets a
+//    new row version during the scan, for example because of a heartbeat. The scan reads the index and the table at
+//    different times, and it may read the old version too late and the new version too early.
+//  - The second scan uses an MVCC snapshot taken after the first scan. It finds every job whose claim has committed,
+//    whichever row version is current. The first scan cannot have missed a job whose claim has not committed, because
+//    its index entry was made before this session locked the slot, and its row gets no new version before its
+//    transaction ends.
 //
-// Both scans bypass SQL, even if jobq accesses all other rows by SQL, because SQL cannot see uncommitted rows.
+// Both scans bypass SQL, even where jobq otherwise uses SQL to access rows, because SQL cannot see uncommitted rows.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -33,7 +32,7 @@ namespace {
 
 constexpr AttrNumber kSlot = 1, kSeq = 2;
 
-// Must match find_unslotted in limits/limit_settings.cpp.
+// Selects the same running jobs as find_unslotted in limits/limit_settings.cpp. Change both together.
 #define RUNNING_IN_QUEUE                                                                     \
     "SELECT count(*) FROM jobq.jobs j "                                                      \
     "WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) " \
@@ -45,7 +44,7 @@ Statement without_slot[] = {
      "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.concurrency_key))",
      {INT8ARRAYOID, TEXTOID, TEXTOID}}};
 
-// Returns the index, or nullptr if it cannot be used (table/attached.h); then scan() reads the table.
+// Returns the index, or nullptr if it cannot be used (table/attached.h). In this case, scan() reads the table.
 Relation index_of(Slots *slots, SlotOf of) {
     Relation *index = &slots->indexes[static_cast<int>(of)];
     if (*index == nullptr)
@@ -143,7 +142,8 @@ bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string
         slot_taken(queue, key, slot, next_slot_seq(slot, now));
         return true;
     }
-    // If this session already holds the lock, a trigger has called jobq_claim() during a claim of the same session.
+    // If this session already holds the lock, this claim runs in a trigger that was fired by another claim of the
+    // session.
     if (locked != LOCKACQUIRE_NOT_AVAIL) LockRelease(&tag, ExclusiveLock, false);
     return false;
 }
@@ -168,8 +168,8 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
 }
 
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key) {
-    // Reads the list of jobs that are not indexed yet before it takes the snapshot, so that no job is missed: each job
-    // is on the list or, under the snapshot, rescue-indexed.
+    // Reads the list of jobs that are not rescue-indexed yet before it takes the snapshot, so that each running job is
+    // on the list or is rescue-indexed under the snapshot.
     const Params params =
         Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(key)));
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());

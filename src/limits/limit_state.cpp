@@ -1,5 +1,6 @@
-// See limit_state.h. If a set of the table is full, a new limit replaces a limit without spent tokens. If there is
-// none, it replaces the least recently used limit of the database that has the most limits in the set.
+// See limit_state.h. If a set of the hash table is full, a new limit replaces a limit without spent tokens. If every
+// limit in the set has spent tokens, the new limit replaces the least recently used limit of the database that has the
+// most limits in the set.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -25,8 +26,8 @@ namespace {
 
 constexpr int kBounds = 32768;
 constexpr bool kHasBounds = core::built_with(core::Mechanism::SlotBounds);
-// How long a limit is assumed to be full: this, or 100 times as long as the search took, up to one minute. The
-// assumption must expire because a slot can become free without notification.
+// A limit is assumed to be full for this time, or for 100 times the duration of the search if that is longer, but at
+// most for one minute. The assumption must expire because a slot can become free without notification.
 constexpr core::Micros kFullFor = 10 * core::kSecond;
 constexpr int kFullForLooks = 100;
 // Minimum time between two log messages that the table is too small.
@@ -36,16 +37,16 @@ struct Entry {
     Oid database;  // InvalidOid: free
     int64 limit;
     uint64 change;         // changes whenever a slot may have become free
-    uint64 unlisted;       // the last change that freed a number without adding it to `free`
+    uint64 unlisted;       // value of `change` when a number last became free without being added to `free`
     TimestampTz used_at;   // the least recently used limit is replaced first
-    bool complete;         // whether `free` has every free number, as far as is known
+    bool complete;         // whether `free` is assumed to contain every free number
     TimestampTz until;     // when `complete` expires
     volatile bool missed;  // whether a session has found the limit full
     TimestampTz search_began;
     int32 next;  // where the next search begins
     int free_count;
     int32 free[kFreeNumbers];
-    core::Rate rate;  // interval 0: none yet
+    core::Rate rate;  // interval 0 if there is no bucket yet
     core::Bucket bucket;
     int64 queue;  // queue_limit_id of the queue that the limit belongs to
 };
@@ -55,16 +56,18 @@ struct Bound {
     int64 slot;
     int64 bound;
     int64 latest;   // the last jobs._slot_seq that a claim has used for the slot
-    uint64 ticket;  // of that claim
+    uint64 ticket;  // ticket of that claim
 };
 
 struct Set : EntrySet<Entry, Part::Limits> {
-    core::ForgottenBuckets forgotten;  // the buckets that were replaced
+    core::ForgottenBuckets forgotten;  // what is known about buckets that were replaced
 };
 
 struct Limits {
-    TimestampTz since;         // when the first buckets began to fill, from the bucket file; 0: see writing_since()
-    pg_atomic_uint64 changes;  // never repeats, so that replacing a limit and restoring it is noticed
+    // when the first buckets began to fill, from the bucket file; if 0, writing_since() applies
+    TimestampTz since;
+    // counts changes and never repeats, so that a session notices that a limit was replaced and then added again
+    pg_atomic_uint64 changes;
     pg_atomic_uint64 said_at;  // time of the last log message about replaced buckets
     Bound bounds[kBounds];
 };
@@ -103,17 +106,17 @@ Entry *make_entry(Set *set, int64 limit) {
     return place;
 }
 
-// Returns the time since which all spent tokens are known, in the buckets or in the forgotten buckets. The time before
-// a promotion does not count, because the primary spent the tokens then.
+// Returns the time since which the buckets and the forgotten buckets contain all spent tokens. This is at the earliest
+// the promotion of a standby, because the old primary spent the tokens before it.
 TimestampTz buckets_since() { return limits->since != 0 ? limits->since : writing_since(); }
 
-// Calls body(set) with the lock of the set that the limit belongs to.
+// Calls body(set) for the set to which the limit belongs, under the lock of the set.
 template <typename Body>
 auto with_set(int64 limit, Body body) {
     return table.with_set(limit >> core::kSlotBits, LW_EXCLUSIVE, body);
 }
 
-// Calls body(entry), where entry is nullptr if the table does not have the limit.
+// Calls body(entry) under the lock. `entry` is nullptr if the table does not contain the limit.
 template <typename Body>
 auto with_known(int64 limit, Body body) {
     return with_set(limit, [&](Set *set) { return body(find_entry(set, limit)); });
@@ -131,7 +134,7 @@ void say_too_small() {
              errhint("Increase \"jobq.max_limits\" and restart the server.")));
 }
 
-// Calls body(entry, set). Adds the limit to the table first if necessary.
+// Calls body(entry, set) under the lock. First adds the limit to the table if necessary.
 template <typename Body>
 auto with_entry(int64 limit, Body body) {
     const int64 evicted = evictions(Part::Limits);
@@ -147,7 +150,7 @@ auto with_entry(int64 limit, Body body) {
 
 void change(Entry *entry) { entry->change = pg_atomic_add_fetch_u64(&limits->changes, 1); }
 
-// Notes that a number which is not in `free` may be free.
+// Records that a number which is not in `free` may be free.
 void lose_free(Entry *entry) {
     entry->complete = false;
     change(entry);
@@ -166,9 +169,9 @@ void add_free(Entry *entry, int32 number) {
 // Returns the bucket of the limit under this rate. A limit whose rate has changed gets an empty bucket.
 core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core::Rate &rate, TimestampTz now) {
     const core::Micros span = rate.interval * rate.burst;
-    // The latest time at which the bucket can be full. A later time in the bucket is wrong, because it comes from
-    // before a clock step, or from another limit. So it is corrected in the bucket; otherwise, the bucket would seem
-    // empty as long as the limit is used.
+    // The latest time at which the bucket can become full. If the bucket contains a later time, that time is wrong,
+    // because the clock was set back or the time comes from another limit. It must be corrected, because otherwise the
+    // bucket would seem empty for as long as the limit is used.
     const core::Micros emptiest = core::saturating_add(entry->used_at, span);
     if (entry->rate.interval == rate.interval && entry->rate.burst == rate.burst) {
         entry->bucket.full_at = Min(entry->bucket.full_at, emptiest);
@@ -184,7 +187,7 @@ core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core
     return &entry->bucket;
 }
 
-// Adds the slot to the free ones. Returns whether a worker may wait for it.
+// Adds the slot to the free slots of its limit. Returns whether a worker may be waiting for it.
 bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_view key) {
     const bool missed = with_known(core::limit_of_slot(logged.slot), [&](Entry *entry) {
         if (entry == nullptr) return false;
@@ -205,7 +208,8 @@ Bound *bound_of(int64 slot, LWLock **lock) {
     return &limits->bounds[place];
 }
 
-// Calls body(bound) with its lock held. Slots share the places, so the bound may belong to another slot.
+// Calls body(bound) under the lock of the bound. Several slots share one array element, so the bound may belong to
+// another slot.
 template <typename Body>
 auto with_bound(int64 slot, Body body) {
     LWLock *lock;
@@ -218,9 +222,9 @@ auto with_bound(int64 slot, Body body) {
 
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
-// Publishes the logged slots for which is_free(slot) is true, and wakes up the workers that may wait for them.
-// `others`: the log does not have all slots, so all information about free slots is forgotten and all workers are woken
-// up.
+// Publishes the logged slots for which is_free(slot) is true, and wakes up the workers that may wait for them. `others`
+// means that the log does not contain all slots, so all information about free slots is forgotten and all workers are
+// woken up.
 template <typename IsFree>
 void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, const SlotWaking &wake) {
     for (const LoggedSlot &slot : log.slots) {
@@ -232,7 +236,7 @@ void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, cons
     wake.all();
 }
 
-// Copies the part of the set that the next start of the server needs. Returns false if it needs nothing.
+// Copies the part of the set that the next start of the server needs. Returns false if there is nothing to save.
 bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     static_assert(lengthof(kept->buckets) == Set::kPlaces, "a set must fit");
     memset(kept, 0, sizeof(*kept));
@@ -241,7 +245,7 @@ bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     kept->forgotten = set.forgotten;
     for (int i = 0; i < Set::kPlaces; i++) {
         const Entry &entry = set.entries[i];
-        // Keeps full buckets, too, because they show whether the rate has changed.
+        // Also saves full buckets, because they show whether the rate has changed.
         if (entry.database == InvalidOid || entry.rate.interval == 0) continue;
         kept->buckets[i] = {entry.database, entry.limit, entry.queue, entry.used_at, entry.rate, entry.bucket};
         any = true;
@@ -249,7 +253,7 @@ bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     return any;
 }
 
-// No lock: the caller is the postmaster, and no other process exists.
+// Needs no lock, because the caller is the postmaster and no other process exists yet.
 void copy_from_file(const KeptSet &kept) {
     if (kept.set < 0 || kept.set >= table.count) return;
     Set *set = &table.sets[kept.set];
@@ -295,7 +299,7 @@ bool limit_is_full(int64 limit) {
     const TimestampTz now = GetCurrentTimestamp();
     return with_known(limit, [&](Entry *entry) {
         if (entry == nullptr || !entry->complete || entry->free_count > 0) return false;
-        // A time that is more than an hour ahead was set before the clock stepped back.
+        // A time more than an hour in the future was stored before the clock was set back.
         if (entry->until <= now || entry->until - now > core::kHour) return false;
         entry->missed = true;
         return true;
@@ -346,8 +350,8 @@ void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count
         // The search has checked the numbers that were assumed to be free.
         if (all && entry->change == ticket) entry->free_count = 0;
         for (int i = 0; i < count; i++) add_free(entry, numbers[i]);
-        // The search may already have passed a slot that became free during it, so the list is complete only if all
-        // such slots were added to it.
+        // A slot may become free after the search has passed its number. So the list is complete only if every slot
+        // that became free during the search was added to the list.
         entry->complete = all && entry->unlisted <= ticket;
         const core::Micros took = Max(entry->used_at - entry->search_began, 0);
         entry->until = entry->used_at + Min(Max(kFullFor, took * kFullForLooks), core::kMinute);
@@ -448,7 +452,7 @@ int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz no
 void forget_slots() {
     if (limits == nullptr) return;
     table.for_each(LW_EXCLUSIVE, [](Entry *entry) { lose_free(entry); });
-    // The throttled ranges may contain jobs whose keys have room now.
+    // The throttled ranges may contain jobs that the limits of their keys now allow to run.
     if (anything_throttled()) forget_empty_ranges();
 }
 

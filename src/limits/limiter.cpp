@@ -42,8 +42,8 @@ int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
     return lock_free_slot(&limiter->slots, of, limiter->name, key, slot, limiter->now) ? slot : 0;
 }
 
-// Returns the maximum number of jobs that run under the limit without a slot. The number cannot grow: these jobs may
-// get slots, but no other job starts without a slot.
+// Returns an upper bound for the number of jobs that run under the limit without a slot. The number cannot grow,
+// because these jobs may get slots but no other job starts without a slot.
 int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     if (limit.highest_slot < core::kSlotsMissing) return 0;
     auto *missing = &limiter->missing[static_cast<int>(of)];
@@ -55,13 +55,13 @@ int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 
     return missing->count;
 }
 
-// Takes a slot by counting the jobs that run under the limit. Used after a change of the limit, when running jobs may
-// hold slots with numbers above max_running, or no slots yet.
+// Counts the jobs that run under the limit and takes a slot if there are fewer than max_running. Used after a change of
+// the limit, when running jobs may hold slots with numbers above max_running or no slots yet.
 int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     int32 first;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &first);
-    // Counts the jobs without slots before it reads the held slots, so that a job which gets its slot in between counts
-    // twice instead of not at all.
+    // Counts the jobs without slots before it reads the held slots, so that a job that gets its slot in between is
+    // counted twice rather than not at all.
     const int32 most = Max(limit.max_running - missing_slots(limiter, of, limit, id), 0);
     const Numbers held = held_numbers(&limiter->slots, of, id);
     const int32 usable = core::usable_numbers(held.items, held.count, most);
@@ -77,8 +77,8 @@ int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 i
     return taken;
 }
 
-// Finds more free numbers than this claim needs, so that the next claims need not search. `taken` is the slot that the
-// claim has already taken, or 0.
+// Searches for a free slot and takes it, unless the claim has already taken the slot `taken`. Stores further free
+// numbers that it finds, so that the next claims need not search.
 int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id, int64 taken = 0) {
     int32 number;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &number);
@@ -102,8 +102,8 @@ int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id
     return taken;
 }
 
-// If checking the slot is cancelled, the number must go back to the list of free numbers. Otherwise it would be lost
-// until the next search.
+// Takes the slot with this number. If an error or a cancel request interrupts this, puts the number back into the list
+// of free numbers, because it would otherwise be missing there until the next search.
 int64 take_number_or_return_it(Limiter *limiter, SlotOf of, int64 id, int32 number) {
     int64 slot = 0;
     PG_TRY();

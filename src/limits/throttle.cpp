@@ -24,8 +24,8 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// After this time a key is tried again if another session was reading the lane when its name arrived, because the
-// ranges that the other session finds were not known yet.
+// Time after which a recorded key is processed again if another session was scanning the lane when it was first
+// processed, because the ranges that the other session finds were not stored yet.
 constexpr core::Micros kWhileRefreshing = 20000;
 
 ClaimKey key_of(TupleTableSlot *row) {
@@ -35,9 +35,10 @@ ClaimKey key_of(TupleTableSlot *row) {
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }
 
-// Returns how many jobs of a key that was recorded for `slots` slots may run now. Without a rate, one for each slot.
-// With a rate, one for each token, but no more than max_running or `most`, because each job that is claimed records the
-// key again. If it returns 0, other claims have taken the tokens, and the next token comes at *due.
+// Returns how many jobs may run now of a key that was recorded for `slots` slots. If the limit has no rate, this is one
+// job for each slot. If it has a rate, this is one job for each token, but at most max_running or `most` jobs, because
+// each claimed job records the key again. If other claims have spent all tokens, returns 0 and sets *due to the time of
+// the next token.
 int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, int slots, int most, TimestampTz now,
                   TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
@@ -47,8 +48,8 @@ int runnable_jobs(std::string_view name, const Queue &queue, std::string_view ke
     return std::clamp(tokens, 0, Min(most, places));
 }
 
-// Takes the first jobs of the key out of the ranges, `count` at most, and returns how many were in them. Scans the
-// index directly even if jobq accesses rows by SQL, because it writes nothing.
+// Removes at most `count` jobs of the key, the first in claim order, from the ranges and returns their number. Scans
+// the index directly even where jobq otherwise uses SQL to access rows, because this function writes nothing.
 int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {
@@ -65,7 +66,7 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
     while (found < count && index_getnext_slot(scan, ForwardScanDirection, row)) {
         CHECK_FOR_INTERRUPTS();
         const ClaimKey at = key_of(row);
-        // Stops after the last range.
+        // No range contains this job or later jobs.
         if (throttled.count == 0 || throttled.items[throttled.count - 1].keys.to <= at) break;
         if (core::skip_empty(throttled, at) == at) continue;
         // Publishes each job separately, because jobs of other keys are between them.
@@ -78,8 +79,8 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
     return found;
 }
 
-// Returns whether the job in table.row has to wait for its key. If it waits for a token, records the time at which the
-// key gets the next token.
+// Returns whether the limit of its key prevents the job in table.row from running. If the job waits for a token,
+// records that jobs of the key may run when the next token arrives.
 bool is_throttled(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now) {
     TimestampTz due = DT_NOEND;
     if (!waits_for_key(jobs, name, queue, now, &due)) return false;
@@ -92,7 +93,8 @@ bool is_throttled(const JobsTable &jobs, std::string_view name, const Queue &que
 EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
                              int most, TimestampTz now) {
     if (any_slot_freed_here()) return {};
-    // This transaction can use the keys that it has freed. For other sessions, the commit publishes them.
+    // Records the keys whose slots this transaction has freed, because this transaction can use the slots. The commit
+    // records them for other sessions.
     for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, 1);
     const RangesOf throttled = throttled_lane(lane);
     char key[core::kMaxConcurrencyKeyBytes];
@@ -102,7 +104,7 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
         const int length = next_unthrottled_key(lane, now, key, &slots, &all);
         if (all) publish_keys(throttled, core::kFirstKey, core::kLastKey);
         if (length == kNothingKept) return {};
-        // Checked before the ranges are read, so that they include the result of a refresh that ends in between.
+        // Checks this before reading the ranges, so that the ranges include the result of a scan that ends in between.
         const bool refreshing = is_being_refreshed(throttled);
         const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
@@ -139,7 +141,8 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
         [&](const ClaimKey &key) {
             last = key;
             const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
-            // The walk skips a range that is throttled already. The range alone makes the new range worth keeping.
+            // The scan skips a range that is already throttled. This is a sufficient reason to keep the new range,
+            // which includes it.
             if (key < next) passed += kWorthKeeping;
             return next;
         },

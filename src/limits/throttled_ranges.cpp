@@ -19,21 +19,22 @@ namespace {
 
 constexpr int kLanes = 64;
 constexpr int kKeys = 32;
-// Maximum number of freed slots that is stored for a key: more than claims take before the ranges are read again.
+// Maximum number of freed slots that is stored for a key. It is higher than the number of slots that claims take before
+// the ranges are read again.
 constexpr int kMostSlots = 1000000;
 // How long the ranges of a lane are valid. They must expire because a slot can become free without notification.
 constexpr core::Micros kBelieved = 10 * core::kSecond;
 
 struct Key {
     TimestampTz when;
-    int slots;  // the number of jobs that may run, unless the key has a rate; see unthrottle_key()
+    int slots;  // number of jobs that may run; kByRate if the limit of the key has a rate
     int length;
     char name[core::kMaxConcurrencyKeyBytes];
 };
 
 struct Lane {
     Oid database;  // InvalidOid: free
-    uint64 queue;  // its digest
+    uint64 queue;  // hash of the queue's name
     int64 lane;
     TimestampTz since;
     bool too_many;
@@ -56,7 +57,7 @@ Lane *find_lane(int64 lane) {
     return nullptr;
 }
 
-// A time in the future also counts as out of date, because the clock has been set back.
+// A lane with a time in the future is also out of date, because the clock was set back.
 bool is_out_of_date(const Lane &lane, TimestampTz now) { return now < lane.since || now - lane.since > kBelieved; }
 
 void add_key(Lane *lane, std::string_view name, TimestampTz when, int slots) {
@@ -95,7 +96,7 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
             entry->database = MyDatabaseId;
             entry->queue = digest_of_queue(queue);
             entry->lane = lane;
-            // Makes the next claim forget the ranges of the lane, which may be left from an earlier time.
+            // Makes the next claim forget the ranges of the lane, which may remain from an earlier use.
             entry->since = now;
             entry->too_many = true;
         }
