@@ -1,5 +1,5 @@
-// See empty_ranges.h. A new lane in a full set of the table evicts the lane that was refreshed longest ago, among those
-// of the database with the most lanes in the set.
+// See empty_ranges.h. If a set of the hash table is full, a new lane evicts a lane of the database that has the most
+// lanes in the set: the lane that was scanned least recently.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -14,9 +14,10 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// Maximum number of publications that are kept separately for a running read; later ones widen the last.
+// Maximum number of published key ranges that are stored separately for a running scan. Further publications extend the
+// last of these ranges.
 constexpr int kMaxPublished = 4;
-// A read that takes longer is assumed to have ended without finish_refresh().
+// A scan that takes longer is assumed to have ended without finish_refresh(), for example because of an error.
 constexpr core::Micros kLongestRefresh = core::kSecond;
 
 struct Published {
@@ -29,9 +30,9 @@ struct Entry {
     int64 lane;
     uint64 epoch;
     TimestampTz refreshed_at;
-    uint64 ticket;  // of the running read; 0: none
+    uint64 ticket;  // ticket of the running scan; 0 if no scan is running
     TimestampTz ticket_at;
-    int published_count;  // since the ticket was issued
+    int published_count;  // number of ranges published since the ticket was issued
     Published published[kMaxPublished];
     ClaimKey expected_end;
     EmptyRanges ranges;
@@ -41,7 +42,7 @@ using Set = EntrySet<Entry, Part::EmptyRanges>;
 using Table = SetTable<Set>;
 
 struct LaneRanges {
-    // never repeats, so that a read notices if its entry was given to another lane and back
+    // never repeats, so that a scan notices if its lane was evicted and added again in the meantime
     pg_atomic_uint64 next_ticket;
     Set sets[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -59,13 +60,14 @@ Entry *find_entry(Set *set, RangesOf lane) {
     });
 }
 
-// Distributes the key spaces of a lane over the sets.
+// Returns the hash key of a lane. It is different for each key space of the lane, so that these belong to different
+// sets.
 int64 place_of(RangesOf lane) {
     return static_cast<int64>(static_cast<uint64>(lane.lane) +
                               static_cast<uint64>(lane.space) * UINT64CONST(0x9e3779b97f4a7c15));
 }
 
-// Clears and returns the entry of the lane, whose empty ranges belong to another epoch, or makes a new one.
+// Clears and returns the entry of the lane, whose empty ranges belong to another epoch, or creates an entry.
 Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
@@ -80,7 +82,7 @@ Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     return place;
 }
 
-// Calls body(entry, set) under the lock of the lane's set. `entry` is nullptr if the lane is not tracked.
+// Calls body(entry, set) under the lock of the set to which the lane belongs. `entry` is nullptr if the lane has none.
 template <typename Body>
 auto with_entry(RangesOf lane, LWLockMode mode, Body body) {
     return table.with_set(place_of(lane), mode, [&](Set *set) { return body(find_entry(set, lane), set); });

@@ -12,8 +12,8 @@ void erase(EmptyRanges *ranges, int at) {
     ranges->count--;
 }
 
-// Returns the index of the least valuable range, the last one among equals. `added` counts as one more range at the
-// end.
+// Returns the index of the range with the lowest value, or the last such index if several have this value. `added` is
+// treated as one more range at the end.
 int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
     int least = ranges.count;
     std::int64_t value = added.passed;
@@ -25,7 +25,7 @@ int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
     return least;
 }
 
-// Inserts a range that touches none of the others.
+// Inserts a range that touches no other range.
 void insert(EmptyRanges *ranges, const EmptyRange &added) {
     if (ranges->count == kMaxEmptyRanges) {
         const int least = least_valuable(*ranges, added);
@@ -40,15 +40,15 @@ void insert(EmptyRanges *ranges, const EmptyRange &added) {
     ranges->count++;
 }
 
-// Returns an upper bound of the index entries in a range. This is a guess that assumes that ids ascend with the keys
-// within a priority.
+// Returns an upper bound for the number of index entries in a range. This is an estimate that assumes that within a
+// priority, jobs with higher keys have higher ids.
 std::int64_t most_entries(const KeyRange &keys) {
     const bool known = keys.from.priority == keys.to.priority && keys.from.id >= 0 && keys.from.id <= keys.to.id;
     return known ? keys.to.id - keys.from.id : INT64_MAX;
 }
 
-// The values of the two parts that remain of a range. It is unknown where the entries of a range lie, so its value is
-// divided such that the parts are never worth more than the whole.
+// The values of the two parts into which a range is split. It is unknown how many index entries each part contains, so
+// the value of the range is divided between the parts.
 struct Shares {
     std::int64_t before, behind;
 };

@@ -1,5 +1,5 @@
-// See known_lanes.h. Most queues have few lanes, so one table contains all lanes and another one all kinds. A queue
-// only has a list of its kinds, and a kind only a list of its lanes.
+// See known_lanes.h. Most queues have few lanes, so one hash table contains the lanes of all queues and another
+// contains all kinds. Each queue has a list of its kinds, and each kind has a list of its lanes.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -10,11 +10,11 @@ namespace jobq {
 
 namespace {
 
-// Limits of the cache, for sessions that keep asking for new names. The queue in use may have more lanes.
+// Maximum size of the cache, for sessions that use ever more names. The queue in use may have more lanes than this.
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
 
-MemoryContext all = nullptr;  // owns the tables
+MemoryContext all = nullptr;  // owns the hash tables
 HTAB *queues = nullptr, *kinds = nullptr, *lanes = nullptr;
 int64 known_lanes = 0;
 
@@ -135,7 +135,7 @@ void add_lane(KnownLanes *known, int64 id, std::string_view kind, int32 version,
         for (int i = 0; i < required.count; i++) own_names[i] = keep(known->context, required.items[i]);
     }
     KnownKind *of = kind_of(known, kind);
-    // Allocates memory first, because that can fail.
+    // Allocates memory before changing the cache, because the allocation can fail.
     if (known->whole) make_room_for_id(known);
     const KnownKey key = {known, id};
     auto *lane = static_cast<KnownLane *>(hash_search(lanes, &key, HASH_ENTER, nullptr));

@@ -1,7 +1,8 @@
 // See lanes.h.
 //
-// The cache is filled under new snapshots, not the transaction's: see queues/directory.cpp. Lanes that this transaction
-// enters are added to the cache at once. After a rollback, also to a savepoint, everything is read again.
+// The cache is filled under new snapshots instead of the snapshot of the transaction: see queues/directory.cpp. Lanes
+// that this transaction inserts are added to the cache immediately. After a rollback, including a rollback to a
+// savepoint, the session reads everything again.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -25,20 +26,23 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of new ids that are inserted one by one instead of sorting all.
+// Maximum number of new ids that are inserted into the sorted array one by one. If there are more, the whole array is
+// sorted.
 constexpr int kFewNew = 64;
 
-// The entry for which the directory is being read. Code that runs in the meantime must not free it.
+// The cache entry for which the session is reading jobq.lane_directory. Code that runs during the read must not free
+// it.
 const KnownLanes *being_read = nullptr;
 uint64 changes_of_all = 1;
 uint64 changes = 1;
 Oid directory = InvalidOid;
-// OID of the view jobq.lanes. An invalidation message about it announces new rows in the directory. No statement of a
-// hot path reads the view, so the message invalidates no plan of one. The OID is looked up again after each message,
-// because the message may also mean that the view has been dropped.
+// OID of the view jobq.lanes. An invalidation message for the view means that jobq.lane_directory has new rows.
+// Messages for the view are cheap, because no statement of a hot path reads the view, so they invalidate no plans of
+// such statements. The OID is looked up again after each message, because the message may also mean that the view was
+// dropped.
 Oid news = InvalidOid;
 
-// The lane that was last found in the directory by a transaction that already had an id.
+// The last lane that was found in jobq.lane_directory, and the id of the transaction that found it.
 struct {
     FullTransactionId xid;
     int64 lane;
@@ -48,8 +52,9 @@ struct {
 
 Statement read_all = {LANE_COLUMNS "WHERE d.queue = $1", {TEXTOID}};
 Statement read_kind = {LANE_COLUMNS "WHERE d.queue = $1 AND d.kind = $2", {TEXTOID, TEXTOID}};
-// Excludes rows with transaction ids from the future, which come from a dump of another cluster. They need not be found
-// here, because every session reads all lanes again after a restore.
+// Selects the lanes that were changed since the last read. Excludes rows with transaction ids that are not assigned
+// yet, which come from a dump of another cluster. Every session reads all lanes again after a restore, so this
+// statement need not select them.
 Statement read_new = {LANE_COLUMNS
                       "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
                       "AND d.changed_xid <> $4",
@@ -64,7 +69,7 @@ Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.j
 
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == directory) changes_of_all++;
-    // As long as the OID of the view is unknown, any message may be about it.
+    // Any message may be for the view while its OID is unknown.
     if (relation != news && OidIsValid(news)) return;
     changes++;
     news = InvalidOid;
@@ -76,7 +81,7 @@ void listen_for_changes() {
     registered = true;
 }
 
-// The extension may have been dropped.
+// Looks up the OIDs, which are invalid if the extension was dropped.
 void find_relations() {
     const Oid schema = get_namespace_oid("jobq", true);
     directory = get_relname_relid("lane_directory", schema);
@@ -85,13 +90,13 @@ void find_relations() {
 
 void send_news() {
     if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(news))) find_relations();
-    // Without the view, every session reads all lanes again.
+    // If the view does not exist, sends a message for the table, which makes every session read all lanes again.
     const Oid subject = OidIsValid(news) ? news : directory;
     if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
 }
 
-// Adds rows of LANE_COLUMNS. A lane stays if one of its rows stays. `met` restricts the rows to kinds that have been
-// read.
+// Adds rows with LANE_COLUMNS to the cache. A lane is leaving only if all of its rows are retiring. `met` restricts the
+// rows to lanes that the cache must contain (is_met()).
 void add_rows(KnownLanes *known, const Rows &rows, bool met) {
     for (const bool leaving : {true, false}) {
         for (uint64 i = 0; i < rows.size(); i++) {
@@ -129,8 +134,8 @@ void remember_seen(KnownLanes *known, Snapshot snapshot) {
     seen->valid = true;
 }
 
-// Returns whether all lanes must be read again because rows may have been deleted whose last change the cache has not
-// seen, or because so many have been deleted that reading the remaining ones costs less.
+// Returns whether all lanes must be read again because deleted rows may still be in the cache, or because so many rows
+// were deleted that this is cheaper.
 bool missed_deletions(KnownLanes *known, Snapshot snapshot) {
     const Seen &seen = known->seen;
     const Rows rows = read(read_deleted, Params(), snapshot);
@@ -144,7 +149,7 @@ bool missed_deletions(KnownLanes *known, Snapshot snapshot) {
                        [&](FullTransactionId open) { return !FullTransactionIdPrecedes(deleted, open); });
 }
 
-// Reads what is new since the last read. Returns false if all lanes must be read again.
+// Reads the lanes that were changed since the last read. Returns false if all lanes must be read again.
 bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
     const Seen &seen = known->seen;
     if (!seen.valid || snapshot->takenDuringRecovery || missed_deletions(known, snapshot)) return false;
@@ -168,8 +173,8 @@ bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
     return true;
 }
 
-// Calls body(queue, snapshot) with a new snapshot and the rights of the owner, because the caller may have no
-// privileges on the directory.
+// Calls body(queue, snapshot) with a new snapshot and the privileges of the owner, because the caller may have no
+// privileges on jobq.lane_directory.
 template <typename Body>
 pg_noinline void read_directory(const KnownLanes &known, Body body) {
     const KnownLanes *outer = being_read;
@@ -189,11 +194,11 @@ pg_noinline void read_directory(const KnownLanes &known, Body body) {
     PG_END_TRY();
 }
 
-// Returns what is known about the lanes of the queue, after processing pending messages.
+// Processes pending invalidation messages and returns the cache entry of the queue.
 KnownLanes *heard_of(std::string_view queue) {
     listen_for_changes();
-    // Messages are otherwise processed only when a lock is newly taken, so a long transaction would never learn of a
-    // new kind.
+    // Without this call, the session would receive messages only when it takes a new lock, so a long transaction would
+    // never notice a new kind.
     AcceptInvalidationMessages();
     KnownLanes *known = entry_of(queue);
     // The cache cannot be emptied while an entry is being filled.
@@ -208,10 +213,11 @@ bool is_up_to_date(const KnownLanes &known) {
     return known.context != nullptr && known.all_read == changes_of_all && known.new_read == changes;
 }
 
-// Returns what is known about the lanes of the queue, up to date.
+// Returns the cache entry of the queue after bringing it up to date.
 KnownLanes *known_of(std::string_view queue) {
     KnownLanes *known = heard_of(queue);
-    // A message that arrives while the directory is read makes the entry stale at once.
+    // The counters are read first, so that a message that arrives during the following read makes the entry stale
+    // again.
     const uint64 all = changes_of_all, latest = changes;
     if (!OidIsValid(news) || known->all_read != all) find_relations();
     if (is_up_to_date(*known)) return known;
@@ -229,8 +235,8 @@ void complete_kind(KnownLanes *known, std::string_view kind) {
     if (known->whole || kind_of(known, kind)->complete) return;
     read_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_kind, Params().add(queue).add(PointerGetDatum(make_text(kind))), snapshot), false);
-        // Keeps the snapshot of an earlier read of other kinds, which is older. New rows of this kind may then be read
-        // twice.
+        // If other kinds were read earlier, `seen` must still describe the snapshot of that read. The next read may
+        // then read new rows of this kind again, which does no harm.
         if (known->seen.open == nullptr) remember_seen(known, snapshot);
         kind_of(known, kind)->complete = true;
     });
@@ -290,8 +296,8 @@ LaneIds lanes_of_kinds(KnownLanes *known, const core::WorkerFilter &filter) {
     return ids;
 }
 
-// Enters the lane of a job that this transaction has made claimable, using the words in its row. Returns false if the
-// row belongs to another lane.
+// Inserts the lane of a job that this transaction has made claimable, using the texts in the row of the job. Returns
+// false if the row belongs to another lane.
 bool ensure_lane_of_job(int64 lane, int64 job) {
     int64 entered = 0;
     as_owner([&] {
@@ -327,7 +333,8 @@ int64 lane_id(std::string_view queue, std::string_view kind, int32 version, Arra
 
 int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
     const int64 id = lane_id(queue, kind, version, required);
-    // The retirement of lanes waits for transactions that had an id when they looked the lane up: lanes/retire.cpp.
+    // Assigns the id before looking up the lane, because the retirement of lanes waits for transactions by their ids
+    // (lanes/retire.cpp).
     GetTopTransactionId();
     if (!lane_stays(queue, kind, id)) {
         as_owner([&] {
@@ -341,7 +348,7 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
             });
         });
         lanes_changed_at_commit();
-        // A user's trigger may have used the cache, so the entry is looked up again.
+        // Looks up the entry again, because a user's trigger may have changed the cache.
         add_lane(known_of(queue), id, kind, version, canonical_requires(required), false);
     }
     settle(id);
@@ -394,7 +401,7 @@ LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
 }
 
 bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter) {
-    // Does not check for changes, so that a whole walk uses one state of the cache.
+    // Does not process messages, so that a claim uses the same state of the cache from beginning to end.
     KnownLanes *known = entry_of(queue);
     if (known->context == nullptr || !known->whole) complete_queue(known = known_of(queue));
     const KnownLane *found = lane_of(known, lane);
@@ -410,8 +417,7 @@ LaneIds all_lanes(std::string_view queue) {
 void lanes_changed_at_commit() {
     listen_for_changes();
     if (!OidIsValid(news)) find_relations();
-    // Sends the message at the end if possible, because triggers that fire at the end of the transaction may enter more
-    // lanes.
+    // Sends the message at the end of the transaction if possible, because deferred triggers may insert more lanes.
     if (log_lanes()) send_news();
 }
 
@@ -422,7 +428,8 @@ void invalidate_lanes() {
 }
 
 void send_news_of_lanes() {
-    // Sends one message however many lanes are new, because a flood of messages makes every session discard its caches.
+    // Sends only one message for all new lanes, because very many messages would make every session discard all its
+    // caches.
     if (begin_sending_news()) send_news();
 }
 

@@ -18,8 +18,8 @@ core::OptInt64 with_limit(const core::OptInt64 &slot, int64 limit) {
     return slot ? core::OptInt64(core::slot_of(limit, core::number_of_slot(*slot))) : core::OptInt64();
 }
 
-// Whether no lane can be made of these words. Their row bypassed the triggers, which check words, and raises no error
-// here.
+// Return whether these values are invalid, so that no lane number can be computed from them. Such a row bypassed the
+// triggers, which check the values. It must not raise an error here.
 bool is_odd(const JobState &job) {
     return job.queue.size() > core::kMaxQueueBytes || job.kind.size() > core::kMaxKindBytes;
 }

@@ -18,11 +18,11 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// Maximum number of entries that a repair reads (about 10 ms) before it leaves the rest to the next round. The other
-// duties of the round wait for it, and an old snapshot can keep millions of entries.
+// Maximum number of index entries that a repair reads per round (about 10 ms). The number is limited because the other
+// duties of the round wait for the repair, and an old snapshot can prevent the removal of millions of dead entries.
 constexpr int kRepairPiece = 20000;
 
-// Goes to the first entry at or after `from` in the index of a key space.
+// Moves to the first entry at or after `from` in the index of the key space.
 void seek(JobsTable *jobs, RangesOf lane, const ClaimKey &from, const ClaimKey &to) {
     switch (lane.space) {
         case core::KeySpace::Due:
@@ -34,14 +34,14 @@ void seek(JobsTable *jobs, RangesOf lane, const ClaimKey &from, const ClaimKey &
     }
 }
 
-// Whether a row that is visible in the index of the key space refutes an empty range there.
+// Returns whether a visible row in the index of the key space means that an empty range that contains its key is wrong.
 bool is_refuted_by_rows(core::KeySpace space) {
     return space == core::KeySpace::Claimable || space == core::KeySpace::Due || space == core::KeySpace::Running;
 }
 
-// Looks for a job in the range, starting at `key`, until *entries have been read. Sets `key` to where the next call
-// continues. If it finds a job, publishes the rest of the range, because there may be thousands of unpublished jobs,
-// and finding one per round would take hours.
+// Searches a range for a job, beginning at *key, and reads at most *entries index entries. Sets *key to the key at
+// which the next call continues. If it finds a job, publishes all remaining keys of the range, because there may be
+// thousands of unpublished jobs, and finding only one job per round would take hours.
 bool publish_stranded(JobsTable *jobs, RangesOf lane, const core::KeyRange &keys, ClaimKey *key, int *entries) {
     if (*key < keys.from) *key = keys.from;
     if (keys.to <= *key) return false;
@@ -56,8 +56,7 @@ bool publish_stranded(JobsTable *jobs, RangesOf lane, const core::KeyRange &keys
     return false;
 }
 
-// Reads the index from `begin` up to `end`, until it has seen `most` jobs, and publishes the empty ranges that it
-// finds.
+// Scans the index from `begin` to `end`, but stops after `most` jobs, and publishes the empty ranges that it finds.
 void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimKey &end, core::Micros pause, int most) {
     if (has_new_files(jobs->table.relation)) return;
     const uint64 epoch = trigger_epoch();
@@ -65,8 +64,8 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
     if (ticket == 0) return;
     const EmptyRanges known = read_empty_ranges(epoch, lane);
     renew_snapshot(jobs);
-    // With the id of the first command, the snapshot does not see changes of this transaction. So a job that it has
-    // claimed counts as pending, because the claim may roll back.
+    // With the id of the first command, the snapshot does not see changes of this transaction. So a job that this
+    // transaction has claimed still counts as pending, because the claim may be rolled back.
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
@@ -103,15 +102,15 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
 }
 
 EmptyRanges refreshed_ranges(core::KeySpace space, const ClaimKey &end) {
-    // A duty that has nothing to do must not wait for a lock on the table.
+    // Does not wait for a lock on the table, because a duty without work must not wait.
     if (IsolationUsesXactSnapshot() || !try_lock_jobs_table()) return {};
     JobsTable jobs;
     open_jobs(&jobs);
-    // The rescue reads all running jobs, the promotion only the first due ones.
+    // The rescue reads all running jobs, but the promotion reads only the first due jobs.
     refresh(&jobs, space, core::kFirstKey, end, 0, space == core::KeySpace::Running ? PG_INT32_MAX : kMaxJobsSeen);
     EmptyRanges empty = has_new_files(jobs.table.relation) ? EmptyRanges{} : read_empty_ranges(trigger_epoch(), space);
     close_jobs(&jobs);
-    // Keys of this transaction have not been published yet.
+    // Removes the keys that this transaction has logged, because they will be published only at its commit.
     const LoggedKeys &own = transaction_log().places[static_cast<int>(space)];
     if (own.any) core::forget_empty(&empty, own.first, own.last);
     return empty;

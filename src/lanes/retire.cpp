@@ -1,10 +1,10 @@
-// See retire.h. A retirement takes three consecutive transactions. Each holds a lock until the messages of its commit
-// have been sent.
+// See retire.h. The retirement of lanes takes three consecutive transactions. Each of them holds a lock until it has
+// committed and sent its invalidation messages.
 //
-//  1. Mark lanes without claimable jobs that were entered long ago as retiring. Claims ignore the mark. A producer that
-//     has received it enters the lane again, in a new row.
+//  1. Mark lanes as retiring that have no claimable jobs and were inserted long ago. Claims ignore the mark. A producer
+//     that has received the message about the mark inserts the lane again, as a new row.
 //  2. Record the id of the next transaction. A transaction gets its id before it checks whether the lane of a claimable
-//     job exists. So all transactions from this id on have received the marks.
+//     job exists. So all transactions with this id or a higher one see the marks.
 //  3. When all transactions with lower ids have ended, including prepared ones, all jobs that they made claimable are
 //     visible. Keep the marked lanes that have a claimable job, and delete the others.
 #include "compat/pg.h"
@@ -27,8 +27,8 @@ namespace {
 
 // Maximum number of lanes per step. Steps must be short, because the other duties of the round wait for them.
 constexpr int kLanesAtOnce = 2000;
-// Maximum number of entries of jobs that are gone that a step passes in all lanes together. The lanes that it does not
-// reach are kept this time.
+// Maximum number of dead index entries that a step passes in all lanes together. Lanes that the step does not reach are
+// not retired this time.
 constexpr int kMaxPassed = 100000;
 
 Statement get_state = {
@@ -39,7 +39,8 @@ Statement get_state = {
        FROM jobq.lane_retirement r)",
     {}};
 
-// Keeps the newest lane of each queue, so that the name of the queue remains.
+// Selects lanes that were inserted before $1, except the newest lane of each queue, so that the name of the queue
+// remains in the table.
 Statement find_old = {
     R"(SELECT o.lane
        FROM (SELECT d.lane, max(d.entered_at) AS entered_at,
@@ -49,7 +50,8 @@ Statement find_old = {
     {TIMESTAMPTZOID},
     Planning::Free};
 
-// Also includes rows that were already marked when a dump was restored.
+// Marks the lanes $1 as retiring. Also updates rows that were already marked in a restored dump, whose changed_xid is
+// wrong.
 Statement mark = {
     R"(UPDATE jobq.lane_directory d SET retiring = true, changed_xid = pg_current_xact_id()
        WHERE d.ctid = ANY (ARRAY (SELECT m.ctid FROM jobq.lane_directory m
@@ -79,18 +81,21 @@ Statement note_deleted = {
     {},
     Planning::Free};
 
-// When the background worker last found nothing to do, and until when it pauses. A manual tick does not pause.
+// The time at which the background worker last found no lanes to retire, and the time until which it pauses. A manual
+// tick does not pause.
 struct {
     TimestampTz from, until;
 } resting;
 
-// Returns false if another session is retiring lanes, or if the messages of the last commit have not all been sent.
+// Locks jobq.lane_directory. Returns false if another session is retiring lanes or has not yet sent the messages of its
+// commit.
 bool lock_directory() {
     const Oid directory = get_relname_relid("lane_directory", get_namespace_oid("jobq", false));
     return ConditionalLockRelationOid(directory, ShareUpdateExclusiveLock);
 }
 
-// Reads only the index and the table, because an empty range may be wrong for a moment after a commit.
+// Returns whether the lane has a claimable job. Reads the index and the table instead of the empty ranges, because an
+// empty range may be wrong for a moment after a commit.
 bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *passed) {
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {
@@ -100,8 +105,8 @@ bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *pas
     return false;
 }
 
-// Of the given lanes, those that have claimable jobs and some of those that have none. Both are in the order of the
-// ids.
+// The given lanes, sorted into those that have claimable jobs and those that have none, both in the order of their ids.
+// Some lanes without jobs may be missing.
 struct Sorted {
     Datum *used, *unused;
     int used_count, unused_count;
@@ -132,7 +137,7 @@ Sorted sort_lanes(const Rows &rows) {
     return sorted;
 }
 
-// Returns whether it has marked any lanes.
+// Marks unused lanes as retiring. Returns whether it has marked any lanes.
 bool mark_unused(TimestampTz now) {
     const core::Micros longest = settings.keep_lanes_s * core::kSecond;
     const Rows old = run(find_old, Params().add(TimestampTzGetDatum(now - longest)));
@@ -160,7 +165,7 @@ void delete_marked() {
 }  // namespace
 
 bool retire_lanes(TimestampTz now) {
-    // An old snapshot would not see the rows that decide.
+    // A transaction in REPEATABLE READ may not see recent jobs and lanes.
     if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return false;
     if (MyBackendType == B_BG_WORKER && resting.from <= now && now < resting.until) return false;
     if (!lock_directory()) return true;

@@ -21,8 +21,9 @@ Statement read_unindexed = {
     {},
     Planning::Free};
 
-// Without shared memory. Returns no row if a search has completed since the server started and in this epoch of the
-// triggers, or if one is running. $2 is true if there is no epoch, because triggers are disabled.
+// Locks the row of jobq.tick_state for a search, if the server has no shared memory for jobq. Returns no row if a
+// search has completed since the server started and in this epoch of the triggers, or if another session is searching.
+// $2 is true if there is no epoch because triggers are disabled.
 Statement lock_unindexed_unknown = {
     R"(SELECT 1 FROM jobq.tick_state t
        WHERE t.unindexed_found_for IS DISTINCT FROM pg_postmaster_start_time() OR t.unindexed_found_in IS DISTINCT FROM $1
@@ -38,7 +39,7 @@ Statement set_unindexed_found = {
 // The result of marking a job.
 enum class Indexed : uint8 { Yes, NoNeed, Held };
 
-// Marks a job as rescue-indexed if it runs under this lease and no other transaction holds it.
+// Marks a job as rescue-indexed if it runs under this lease and no other transaction has locked it.
 Indexed index_one(JobsTable *jobs, int64 job, const core::OptInt64 &lease) {
     if (!find_job(jobs, job) || !runs_under(*jobs, lease) || job_has(*jobs, kJobRescueIndexed)) return Indexed::NoNeed;
     if (!lock_row_or_skip(&jobs->table)) return Indexed::Held;
@@ -47,8 +48,9 @@ Indexed index_one(JobsTable *jobs, int64 job, const core::OptInt64 &lease) {
     return Indexed::Yes;
 }
 
-// `pristine` means that this transaction has changed nothing yet, so what it sees is committed. Returns false if
-// another transaction holds the job.
+// Marks the job of a young lease as rescue-indexed, or removes the entry of the lease if this is no longer needed.
+// `pristine` means that this transaction has changed nothing yet, so that everything it sees is committed. Returns
+// false if another transaction has locked the job.
 bool index_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
     const Indexed indexed = index_one(jobs, young.job, young.lease);
     if (indexed == Indexed::NoNeed) {
@@ -60,7 +62,7 @@ bool index_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
     return indexed != Indexed::Held;
 }
 
-// Returns the ids of the leases that list(young, room) returns.
+// Returns the job ids of the leases that list(young, room) returns.
 template <typename List>
 Datum ids_of(List list) {
     const int room = max_young_leases();
@@ -71,13 +73,13 @@ Datum ids_of(List list) {
     return array_of(ids, count, INT8OID);
 }
 
-// A running job that is missing from the rescue's index. It has no lease if plain SQL set it to processing.
+// A running job that is not in the rescue index. It has no lease if a plain SQL statement set its status to processing.
 struct Unindexed {
     int64 job;
     core::OptInt64 lease;
 };
 
-// Returns how many of the jobs other transactions hold.
+// Marks jobs as rescue-indexed. Returns the number of jobs that it skipped because other transactions had locked them.
 int64 index_jobs(const Unindexed *unindexed, int count) {
     JobsTable jobs;
     int64 held = 0;
@@ -92,12 +94,12 @@ int64 index_jobs(const Unindexed *unindexed, int count) {
 }
 
 struct Unindexable {
-    int64 job;  // the first of them; 0: none
+    int64 job;  // the first job that could not be marked; 0 if there is none
     int count;
-    int64 held;  // held by other transactions
+    int64 held;  // number of jobs that other transactions had locked
 };
 
-// Marks all jobs at once or, if that fails, one by one.
+// Marks all jobs in one subtransaction or, if that fails, each job in its own subtransaction.
 Unindexable index_all(const Unindexed *unindexed, int count, FailureText *failure) {
     Unindexable left_out = {0, 0, 0};
     change_all_or_each(
@@ -116,13 +118,13 @@ void index_now(const Unindexed &unindexed) {
 
 // Minimum pause between two searches, as a multiple of the duration of the last one.
 constexpr int kLookRest = 50;
-// The same if the last search skipped jobs that were held.
+// The same multiple if the last search skipped jobs that other transactions had locked.
 constexpr int kHeldLookRest = 10;
 
 // Returns when the whole table must be searched again. `epoch` is the epoch of the triggers (trigger_epoch() in
-// row/jobs_catalog.h). A row that bypasses the triggers is committed before the next epoch begins, so one search per
-// epoch finds it. While triggers are disabled there is no epoch, and the search is repeated from time to time. If jobs
-// were skipped because they were held, it is repeated soon.
+// row/jobs_catalog.h). A row that was written while triggers were disabled is committed before the next epoch begins,
+// so one search per epoch finds it. There is no epoch while triggers are disabled; in this time, the search is repeated
+// periodically. It is repeated soon if it skipped jobs that other transactions had locked.
 TimestampTz next_look_for_unindexed(uint64 epoch) {
     const DatabaseState *db = shared_memory_ready() ? session_database() : nullptr;
     if (db == nullptr) return DT_NOEND;
@@ -144,9 +146,10 @@ void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held) {
     db->look_took = Max(db->looked_at - begin, 0);
 }
 
-bool has_entered = false;  // whether this session has ever entered a lease
+bool has_entered = false;  // whether this session has ever called enter_lease()
 
-// Does what PREPARE TRANSACTION does before it calls this part.
+// Fires deferred triggers in the same way as PREPARE TRANSACTION, which has already done this once before it calls
+// index_own_leases().
 void fire_deferred_triggers() {
     do {
         AfterTriggerFireDeferred();
@@ -178,7 +181,8 @@ void index_own_leases() {
     while (const int count = leases_of_this_transaction(own, room)) {
         index_leases(own, count, count);
         if (leases_of_this_transaction(own, room) == count) break;
-        // Triggers queued before have fired already. Users' triggers that fire now may claim more jobs.
+        // Marking the jobs may have queued deferred triggers of users. Fires them here, because they may claim more
+        // jobs.
         fire_deferred_triggers();
     }
     pfree(own);
@@ -198,12 +202,12 @@ void index_unleased_job(int64 job) { index_now({job, {}}); }
 
 UnindexedSearch find_unindexed_jobs() {
     UnindexedSearch search = {};
-    // An old snapshot may show jobs that have ended, and does not show those that have arrived since.
+    // An old snapshot may show jobs that have ended and does not show jobs that were added after it was taken.
     if (IsolationUsesXactSnapshot()) return search;
     const TimestampTz begin = GetCurrentTimestamp();
     const uint64 epoch = trigger_epoch();
     const Datum epoch_value = Int64GetDatum(static_cast<int64>(epoch));
-    // The library may have been preloaded earlier, and claims of that time may have left jobs out of the index.
+    // Even if the library is not preloaded now, claims may have left jobs out of the index while it was preloaded.
     const bool alone = !shared_memory_ready();
     if (alone ? run(lock_unindexed_unknown, Params().add(epoch_value).add(BoolGetDatum(epoch == kNoEpoch))).size() == 0
               : next_look_for_unindexed(epoch) > begin)
@@ -221,8 +225,8 @@ UnindexedSearch find_unindexed_jobs() {
     }
     const Unindexable left_out = index_all(not_entered, count, &search.failure);
     search.left_out = left_out.job;
-    // Records the search only if no job was held and nothing that it marked can roll back. Otherwise, the search is
-    // repeated.
+    // Records that the search is complete only if no job was locked and a rollback cannot undo what it marked.
+    // Otherwise, the search is repeated.
     if (!alone) {
         if (left_out.held > 0 || count == left_out.count) looked_for_unindexed(epoch, begin, left_out.held > 0);
     } else if (left_out.held == 0) {
@@ -234,7 +238,7 @@ UnindexedSearch find_unindexed_jobs() {
 TimestampTz next_search_for_unindexed() {
     const uint64 epoch = trigger_epoch();
     const TimestampTz next = next_look_for_unindexed(epoch);
-    // The repair may correct the role in which a trigger fires, after which a search is needed.
+    // Searches soon while triggers are disabled, because a repair may enable them again, and then a search is needed.
     return epoch == kNoEpoch ? Min(next, GetCurrentTimestamp() + core::kSecond) : next;
 }
 

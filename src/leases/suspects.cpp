@@ -19,13 +19,13 @@ namespace jobq {
 
 namespace {
 
-// Returns whether any of these jobs is not marked as lost together with others. If a batch is rescued in pieces, the
-// first piece marks the jobs of all others.
+// Returns whether any of these jobs is not marked as lost together with others. If the rescue handles the jobs of a
+// worker in several batches, the first batch marks the jobs of the other batches.
 Statement find_unmarked = {
     R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY ($1) AND j._company_lease IS DISTINCT FROM j.lease))",
     {INT8ARRAYOID}};
 
-// All jobs that the workers of the given jobs hold, including jobs claimed recently, whose ids are in $2.
+// Selects all running jobs of the workers of the jobs $1. $2: ids of running jobs that are not rescue-indexed yet.
 Statement read_held = {
     R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
               h._company_lease = h.lease
@@ -41,8 +41,8 @@ Statement read_held = {
     {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
 
-// The suspects that a worker holds. A job marked under its current lease does not count, because it need not have been
-// a suspect when it was claimed.
+// Selects the suspects that a worker runs. Excludes a job that was marked under its current lease, because it may not
+// have been a suspect when it was claimed.
 Statement read_suspects = {
     R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.worker_id = $1 AND j.status = 'processing'
@@ -60,11 +60,11 @@ struct LockedJob {
     int position;
 };
 
-// A job that the worker of a lost job holds.
+// A running job of a worker that has lost a job.
 struct Held {
     core::LastSign sign;
     int row;
-    int locked;  // its position among the given jobs; -1: the job keeps running
+    int locked;  // position among the given jobs; -1 if it is not one of them, so that it keeps running
 };
 
 Held held_of(const Row &row, int number, const LockedJob *locked, int count, const bool *lost) {

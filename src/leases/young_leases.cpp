@@ -1,7 +1,8 @@
-// See young_leases.h. In a full set of the table, a new entry can only replace an ended one.
+// See young_leases.h. If a set of the hash table is full, a new entry can only replace an entry that has ended.
 //
-// The outcome of a transaction is looked up in the commit log, which may read from disk or raise an error. So entries
-// are copied, judged without holding a lock, and then changed under the lock if they are still the same.
+// Looking up the outcome of a transaction in the commit log may read from disk or raise an error, so it must not happen
+// under an LWLock. So the code copies entries, looks up their transactions without a lock, and then changes the entries
+// under the lock if they are still the same.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -20,9 +21,9 @@ namespace jobq {
 namespace {
 
 struct Entry {
-    Oid database;         // InvalidOid: the entry is free
-    TransactionId made;   // the (sub)transaction that claimed the job; FrozenTransactionId: an old one
-    TransactionId ended;  // the (sub)transaction that completed the job or entered it into the rescue's index
+    Oid database;         // InvalidOid if the entry is free
+    TransactionId made;   // the (sub)transaction that claimed the job; FrozenTransactionId if it is old
+    TransactionId ended;  // the (sub)transaction that completed the job or entered it into the rescue index
     uint32 worker_hash;
     int64 job;
     int64 lease;
@@ -41,8 +42,8 @@ bool is_over(const Entry &entry) {
     return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
 }
 
-// Outcomes that the current transaction has looked up, because thousands of entries have few distinct transactions.
-// Valid for one transaction, because an id cannot be reused while it runs.
+// Cache of outcomes that the current transaction has looked up, which is useful because thousands of entries come from
+// few transactions. It is valid only until the end of the transaction, because ids cannot be reused while it runs.
 struct CachedFate {
     TransactionId xid;
     Fate fate;
@@ -60,7 +61,8 @@ Fate cached_fate(TransactionId xid) {
     return fate;
 }
 
-// Like is_over(), for a transaction with the id `xid` that writes entries.
+// Returns whether transaction `xid` may replace the entry, because it is free or has ended. Differs from is_over() in
+// that it uses the cache and handles entries of `xid` itself.
 bool can_replace(const Entry &entry, TransactionId xid) {
     if (entry.database == InvalidOid) return true;
     if (entry.ended == xid) return false;
@@ -68,8 +70,8 @@ bool can_replace(const Entry &entry, TransactionId xid) {
     return entry.made != xid && cached_fate(entry.made) == Fate::Aborted;
 }
 
-// Returns whether the table shows the result of the claim to this session. If the server has forgotten the transaction,
-// the table decides.
+// Returns whether this session may see the claim in the table. If the server no longer knows the outcome of the
+// transaction, returns true, because the caller reads the row in any case.
 bool is_visible(const Entry &entry) {
     if (TransactionIdIsCurrentTransactionId(entry.made)) return true;
     const Fate fate = fate_of(entry.made);
@@ -80,8 +82,8 @@ bool is_same(const Entry &a, const Entry &b) {
     return a.database == b.database && a.made == b.made && a.ended == b.ended && a.job == b.job && a.lease == b.lease;
 }
 
-// Calls body(entry) under the lock of the job's set. body must not look up transactions. `entry` is nullptr if the
-// lease has no entry.
+// Calls body(entry) under the lock of the set to which the job belongs. `entry` is nullptr if the lease has no entry.
+// body() must not look up transactions.
 template <typename Body>
 auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
     return table.with_set(job, mode, [&](Set *set) {
@@ -99,7 +101,8 @@ bool enter(const Entry &entry) {
     }
     Set *set = &table.sets[table.set_of(entry.job)];
     for (;;) {
-        // Reads without the lock. A torn copy does no harm, because it differs from what is there under the lock.
+        // Reads without the lock. An inconsistent copy does no harm, because it is compared with the entry again under
+        // the lock.
         Set copy = *set;
         const Entry *found = copy.find([&](const Entry &known) { return can_replace(known, entry.made); });
         if (found == nullptr) {
@@ -116,13 +119,14 @@ bool enter(const Entry &entry) {
     }
 }
 
-// The set where the next search starts, so that entries that cannot be removed do not hide others.
+// The set in which the next search starts. Each search starts in another set, so that entries that cannot be removed do
+// not prevent a search from reaching other entries.
 int search_from = 0;
 
 bool is_of_this_database(const Entry &entry) { return entry.database == MyDatabaseId; }
 
-// Calls body(copy) with copies of the entries of this session's database, until it returns false. Frees the entries
-// whose copies body has marked as free.
+// Calls body(copy) with a copy of each entry of this session's database until it returns false. Frees the entries whose
+// copies body() has marked as free.
 template <typename Body>
 void each_entry(Body body) {
     bool go_on = true;
@@ -130,7 +134,7 @@ void each_entry(Body body) {
         Set *set = &table.sets[search_from];
         LWLock *lock = table.lock_of(search_from);
         search_from = (search_from + 1) % table.count;
-        // Reads without the lock. An entry that is being made now can wait for the next search.
+        // Reads without the lock. The next search finds entries that another session is creating now.
         if (set->find(is_of_this_database) == nullptr) continue;
         LWLockAcquire(lock, LW_SHARED);
         const Set read = *set;
@@ -178,7 +182,8 @@ bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
 
 void end_lease(int64 job, int64 lease) {
     if (!table.exists()) return;
-    const TransactionId xid = GetCurrentTransactionId();  // may raise an error and take locks of the server
+    // may raise an error or take locks, so call it before taking the LWLock
+    const TransactionId xid = GetCurrentTransactionId();
     with_entry(job, lease, LW_EXCLUSIVE, [xid](Entry *entry) {
         if (entry != nullptr) entry->ended = xid;
         return true;
@@ -240,7 +245,8 @@ void forget_leases_of(Oid database) {
     for (int n = 0; n < table.count; n++) {
         Set *set = &table.sets[n];
         const auto is_its = [database](const Entry &entry) { return entry.database == database; };
-        // Reads without the lock. Claims enter no leases there until a new database state has had its first round.
+        // Reads without the lock. This misses no entry, because claims in that database enter no leases until its
+        // background worker runs its first round again.
         if (set->find(is_its) == nullptr) continue;
         LWLockAcquire(table.lock_of(n), LW_EXCLUSIVE);
         while (Entry *entry = set->find(is_its)) *entry = {};
