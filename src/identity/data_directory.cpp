@@ -1,4 +1,4 @@
-// See data_directory.h. No function raises an error, so that a server starts even if the file cannot be read or
+// See data_directory.h. No function raises an error, so that the server starts even if the file cannot be read or
 // written.
 #include "compat/pg.h"
 
@@ -35,7 +35,7 @@ core::DataDirectory look() {
     return {is_there(STANDBY_SIGNAL_FILE), is_there(BACKUP_LABEL_FILE) || is_there(RECOVERY_SIGNAL_FILE)};
 }
 
-// Returns 0 if there is no file.
+// Returns the mark in the file, or 0 if the file does not exist or cannot be read.
 int64 read_mark() {
     FILE *file = AllocateFile(kFile, PG_BINARY_R);
     if (file == nullptr) return 0;

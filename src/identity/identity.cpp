@@ -1,6 +1,6 @@
 // See identity.h. The rows of jobq.identity come from CREATE EXTENSION in this database, from a dump, from a template
-// database, or from copied database files. A change of the rows sends a relation cache invalidation, as changes of the
-// queue directory do.
+// database, or from copied database files. A trigger on the table sends a relation cache invalidation message for each
+// change, as for jobq.queue_settings.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -22,8 +22,7 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of rows that are read. Copies alone never create this many rows; more rows were inserted with plain
-// SQL.
+// Maximum number of rows that are read. Copying databases never creates more rows; only plain SQL can insert more.
 constexpr int kMaxOrigins = 100;
 
 Statement read_origins = {
@@ -39,11 +38,11 @@ Statement add_origin = {
     Planning::Free};
 Statement mark_copied = {"UPDATE jobq.identity i SET copied = true WHERE NOT i.copied", {}, Planning::Free};
 
-// The conclusions from the rows.
+// What is known about this database from the rows.
 struct Known {
     core::Identity identity;
-    bool noted;          // all rows are marked as copied
-    core::Place origin;  // of a copy: the place that its jobs belong to
+    bool noted;          // whether all rows are marked as copied
+    core::Place origin;  // if this database is a copy: the place to which its jobs belong
     TimestampTz adopted_at;
 };
 Known known = {core::Identity::Own, false, {}, 0};
@@ -86,8 +85,8 @@ const Known &know() {
     if (known_generation == current_generation) return known;
     if (!listens) on_relation_change(on_relcache_invalidation);
     listens = true;
-    // The generation is read first, so that an invalidation that arrives during the read makes the result stale at
-    // once.
+    // Reads the generation first, so that an invalidation message that arrives during the read makes the result stale
+    // again.
     const uint64 generation = current_generation;
     identity_table = get_relname_relid("identity", get_namespace_oid("jobq", false));
     as_owner_now([&] {
@@ -110,8 +109,8 @@ void write_origin(TimestampTz adopted_at) {
                         .add(TimestampTzGetDatum(adopted_at)));
 }
 
-// Locks the table, because two sessions would otherwise write two rows, and so that a dump that is being restored
-// commits first.
+// Locks the table and returns the identity. Without the lock, two sessions could insert two rows. The lock also waits
+// for the commit of a dump that is being restored.
 core::Identity lock_identity() {
     run(lock_origins, Params());
     AcceptInvalidationMessages();
@@ -164,8 +163,8 @@ bool adopt() {
     if (identity() == core::Identity::Own) return false;
     const core::Identity was = lock_identity();
     if (was == core::Identity::Own) return false;
-    // Inherited jobs have belonged to this database all along, so their leases get only the grace period that follows a
-    // server start.
+    // If the identity was Inherited, the jobs have always belonged to this database, so `adopted_at` stays the same.
+    // Their leases get only the grace period after a server start.
     const bool copy = was == core::Identity::Copy;
     write_origin(copy ? GetCurrentTimestamp() : adopted_at());
     return copy;

@@ -13,14 +13,14 @@ bool is_of(const Place &here, const Origin &origin) noexcept {
     return origin.place.system == here.system && origin.place.database == here.database;
 }
 
-// Returns whether pg_upgrade moved the row here: it keeps the rows and the oids of databases, but the system identifier
-// is new.
+// Returns whether pg_upgrade moved the row here. pg_upgrade keeps the rows and the OIDs of databases, but the new
+// cluster has another system identifier.
 bool was_upgraded(const Place &here, const Origin &origin) noexcept {
     return origin.place.system != here.system && origin.place.major < here.major;
 }
 
-// Returns whether the row came with the files of the database. If it had come with a dump, a row of this database would
-// exist as well.
+// Returns whether the row was copied here by pg_upgrade or from a template database, as part of the database files. A
+// restored dump does not count, because a row of this database already exists when it is restored.
 bool is_inherited(const Place &here, const Origin &origin) noexcept {
     const bool upgraded = was_upgraded(here, origin);
     // A template is meant to be copied, and its jobs do not run in the template.
@@ -40,7 +40,8 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
             own++;
             continue;
         }
-        // A row of another place is more informative than a row of this database that was marked in a copy.
+        // Prefers a row of another place, because it says more than a row with the place of this database that was
+        // marked as copied.
         if (*foreign < 0 || (is_of(here, origins[*foreign]) && !is_of(here, origins[i]))) *foreign = i;
         if (good && is_inherited(here, origins[i])) inherited++;
     }
@@ -49,7 +50,7 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
 }
 
 MarkChange change_of_mark(const DataDirectory &found) noexcept {
-    // The promotion of a standby does not make it a copy.
+    // A standby does not become a copy when it is promoted.
     if (found.follows) return MarkChange::Clear;
     return found.from_backup ? MarkChange::Renew : MarkChange::Keep;
 }

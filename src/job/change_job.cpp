@@ -13,7 +13,7 @@ namespace {
 
 const ChangeCallbacks *readers = nullptr;
 
-// ---- Columns of a life: one function to read and one to write for each type in core/life.h.
+// ---- Columns of a life: one read function and one write function for each column type in core/life.h.
 
 using core::OptInt64;
 
@@ -72,9 +72,9 @@ void write_Number(Written *to, JobAttribute column, const OptInt64 &number) {
 void write_Span(Written *to, JobAttribute column, const OptInt64 &span) {
     to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
 }
-// Writes true or NULL, never false, because the partial index covers the rows with true.
+// Writes true or NULL, never false, because a partial index contains only the rows with true.
 void write_Flag(Written *to, JobAttribute column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
-// Clears the column if its value is not kept. If there is a new value, it is among the other columns.
+// Clears the column unless `kept` is true. A new value is passed in OtherColumns instead.
 void write_Kept(Written *to, JobAttribute column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
 }
@@ -129,7 +129,8 @@ core::Life life_of(TupleTableSlot *row) {
 
 // ---- Notifications about a change.
 
-// Returns whether the change may let a claim find the job at a place or time where it did not find it before.
+// Returns whether the change may make the job claimable, or claimable in another lane, with another claim key, or at
+// another time.
 bool may_become_claimable(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
@@ -161,8 +162,8 @@ void log_wait(const JobState &before, const JobState &after) {
         log_due_job(is.run_at, after.id);
 }
 
-// Tells the rescue when the lease of a job in its index expires. After a cancellation request, the rescue itself
-// computes when the grace period ends.
+// Logs when the lease of a rescue-indexed job expires, so that the rescue checks it at this time. After a cancellation
+// request, the rescue itself computes when the grace period ends.
 void tell_of_running(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.lease && was.lease != is.lease) readers->lease_ended(before.id, *was.lease);
@@ -180,7 +181,7 @@ void tell_of_running(const JobState &before, const JobState &after) {
 void set_change_callbacks(const ChangeCallbacks *all) { readers = all; }
 
 JobState state_of_row(TupleTableSlot *row) {
-    // Deforms the row once, instead of in one call per column.
+    // Deforms the whole row at once, which is faster than once per column.
     slot_getallattrs(row);
     bool none;
     const auto at = [&](JobColumn column) { return slot_getattr(row, column, &none); };
@@ -295,7 +296,8 @@ void log_change(const JobState &before, const JobState &after) {
     else if (was != is)
         count_at_commit(after.queue, was, is, 1);
     tally_at_commit(after.queue, after.kind, core::what_happened(before.life, after.life));
-    // This is exact, not a hint, because the row was the newest version.
+    // This call is not in hint_at_change(), because it must be exact, and the change is known to be based on the newest
+    // version of the row.
     const core::OptInt64 &headed = before.life.group_active;
     if (headed && headed != after.life.group_active) log_head_ended(*headed, before.id);
     hint_at_change(before, after);

@@ -10,7 +10,7 @@ namespace jobq {
 
 namespace {
 
-// Returns a span such as '10 ms' or '365 days'.
+// Returns the interval as text, such as '10 ms' or '365 days'.
 const char *described_span(core::Micros span) {
     if (span % core::kDay == 0) return psprintf("%lld days", static_cast<long long>(span / core::kDay));
     return psprintf("%lld ms", static_cast<long long>(span / core::kMillisecond));
@@ -36,7 +36,7 @@ core::Micros check_heartbeat_timeout(const Interval *value) {
     return check_span_within(core::kHeartbeatTimeout, value);
 }
 
-// 0 does not remove the limit of a single job; the caller leaves the argument out for that.
+// Rejects 0, because a caller omits the argument if a job has no maximum run time of its own.
 core::Micros check_max_runtime(const Interval *value) {
     core::QueueSetting bounds = core::kMaxRuntime;
     bounds.removable = false;

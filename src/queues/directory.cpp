@@ -1,8 +1,8 @@
 // See directory.h.
 //
-// The cache is filled under a fresh snapshot, not the transaction's snapshot. A REPEATABLE READ transaction that filled
-// the cache from its old snapshot would keep stale settings for the rest of the session, because the invalidation has
-// been consumed.
+// The cache is filled under a new snapshot instead of the snapshot of the transaction. If a REPEATABLE READ transaction
+// filled the cache under its old snapshot, the session would keep stale settings after the transaction, because it has
+// already processed the invalidation message.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -21,12 +21,12 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of cached queues, which bounds the memory of a session that uses many names.
+// Maximum number of cached queues, which limits the memory that a session needs if it uses many queue names.
 constexpr int kMaxCachedQueues = 10000;
 
 struct CacheEntry {
     QueueName name;         // hash key
-    MemoryContext context;  // owns what queue points to
+    MemoryContext context;  // owns the memory to which `queue` points
     Queue queue;            // valid if its generation is the current one
 };
 
@@ -92,7 +92,8 @@ void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryCont
 }
 
 void load(CacheEntry *entry, std::string_view name) {
-    // The generation is read first, so that an invalidation that arrives during the load makes the entry stale at once.
+    // Reads the generation first, so that an invalidation message that arrives during the load makes the entry stale
+    // again.
     const uint64 generation = current_generation;
     if (entry->context != nullptr) MemoryContextDelete(entry->context);
     entry->context = nullptr;
@@ -120,8 +121,8 @@ void load(CacheEntry *entry, std::string_view name) {
 
 const Queue *find_queue(std::string_view name) {
     open_cache();
-    // Without this call, the session would receive invalidations only when it takes a new lock, so a long transaction
-    // would never notice a pause.
+    // Without this call, the session would receive invalidation messages only when it takes a new lock, so a long
+    // transaction would never notice that the queue was paused.
     AcceptInvalidationMessages();
     QueueName key;
     copy_queue(key, name);

@@ -21,8 +21,8 @@ Statement is_known = {
            OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1))",
     {TEXTOID}};
 
-// Selects up to a thousand names of each source, because a hint is not worth more. Skips from queue to queue in the
-// index, because some queues have thousands of lanes.
+// Selects the names of known queues, up to a thousand from each table, because a better hint is not worth more time.
+// Reads only the first lane of each queue from the index, because some queues have thousands of lanes.
 Statement known_names = {
     R"(WITH RECURSIVE used(queue, place) AS (
            (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
@@ -36,7 +36,8 @@ Statement known_names = {
     {},
     Planning::Free};
 
-// Counts up to $1 queues with jobs, skipping from name to name in the index, and up to $1 queues with settings.
+// Counts at most $1 queues with lanes and at most $1 queues with settings. Reads only the first lane of each queue from
+// the index.
 Statement count_queues = {
     R"(WITH RECURSIVE used(queue, place) AS (
            (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
@@ -50,8 +51,9 @@ Statement count_queues = {
 
 int length_of(std::string_view name) { return pg_mbstrlen_with_len(name.data(), static_cast<int>(name.size())); }
 
-// Returns the known name with the fewest edits: at most three, and at most a third of the longer name. Among equals,
-// returns the first in byte order. Returns an empty name if none is near enough.
+// Returns the known name with the smallest edit distance to `name`. The distance may be at most three and at most a
+// third of the length of the longer name. If several names have the same distance, returns the first in byte order.
+// Returns an empty string if no name is near enough.
 std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
     constexpr int kMostChanges = 3;
     const Rows names = run(known_names, Params());

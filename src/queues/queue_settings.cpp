@@ -31,7 +31,7 @@ void check_choice(const core::QueueSetting &setting, std::string_view word) {
     refuse_choice(setting.name, word, choices, count);
 }
 
-// Read the field of a setting from its column.
+// Read the value of a setting from its column into `field`.
 void read_setting(const Row &row, int column, MemoryContext, const char *, int32 *field) {
     *field = row.int32_at(column);
 }

@@ -1,6 +1,7 @@
-// The SQL functions jobq_grant and jobq_revoke, which give roles the privileges of a producer, worker, operator, or
-// monitor. They run with the rights of the caller, so only a role that may GRANT can use them. jobq.may_use checks
-// whether a role may call a function.
+// The SQL functions jobq_grant and jobq_revoke, which grant the privileges of a producer, worker, operator, or monitor
+// to a role or revoke them, and jobq.may_use, which returns whether a role may call a function. jobq_grant and
+// jobq_revoke run with the privileges of the caller, so only a role that may run GRANT for these privileges can use
+// them.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -13,7 +14,7 @@ namespace jobq {
 
 namespace {
 
-constexpr int kMaxQueues = 10000;  // per call
+constexpr int kMaxQueues = 10000;  // maximum number of queues per call
 
 RoleKind kind_argument(FunctionCallInfo fcinfo) {
     return require_choice<RoleKind>("profile", view(require_text(fcinfo, 1, "profile")), kRoleKindNames);

@@ -1,4 +1,4 @@
-// See roles.h. This is the only place that assigns functions to kinds of roles.
+// See roles.h. Only this file assigns functions to kinds of roles.
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -24,7 +24,7 @@ constexpr unsigned kOperator = set_of(RoleKind::Operator);
 constexpr unsigned kMonitor = set_of(RoleKind::Monitor);
 constexpr unsigned kEverybody = kProducer | kWorker | kOperator | kMonitor;
 constexpr unsigned kNobody = 0;
-// Marks a function that only a role with all queues may call.
+// Flag of a function that only roles with access to all queues may call.
 constexpr unsigned kOfAllQueues = 1U << lengthof(kRoleKinds);
 
 struct Call {
@@ -112,8 +112,8 @@ constexpr Call kCalls[] = {
 };
 
 struct Kind {
-    // Functions, or tables of the schema jobq, that no other kind has in full. A role is of this kind if it was granted
-    // all of them; a single one may have been granted manually.
+    // Functions, or tables in the schema jobq, that identify this kind, because no other kind has privileges on all of
+    // them. A role is of this kind if it was granted all of them; a user may have granted a single one with plain SQL.
     const char *markers[3];
     const char *queues_view;  // the view whose column is granted to a role that is restricted to some queues; nullptr
                               // if this kind cannot be restricted
@@ -132,8 +132,8 @@ constexpr Kind kKinds[] = {
 const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
 const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind)].data(); }
 
-// Matches only the extension's own function in the public schema or in jobq, because a user may have created another
-// function with this name.
+// Matches only functions of the extension, in the schema of the public functions ($1) or in jobq, because a user may
+// have created another function with the same name.
 #define OWN_FUNCTION                                                                                                \
     "FROM pg_catalog.pg_proc p, pg_catalog.pg_depend d, pg_catalog.pg_extension e "                                 \
     "WHERE p.pronamespace OPERATOR(pg_catalog.=) ANY (ARRAY[$1, 'jobq'::pg_catalog.regnamespace::pg_catalog.oid]) " \
@@ -146,7 +146,7 @@ const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind
 Statement find_function = {
     "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text " OWN_FUNCTION, {OIDOID, NAMEOID}, Planning::Free};
 
-// Selects grants to the role itself, not to PUBLIC or to roles that it is a member of.
+// Selects a grant to the role itself, not to PUBLIC or to roles of which it is a member.
 Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"(
              UNION ALL
              SELECT c.relacl FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
@@ -157,8 +157,8 @@ Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"
                         {OIDOID, NAMEOID, OIDOID},
                         Planning::Free};
 
-// Selects a privilege on a column. GRANT ... ON ALL TABLES IN SCHEMA grants privileges on tables, so it does not
-// restrict any role.
+// Selects a privilege of the role on a column of the view, which marks the role as restricted. A column is used because
+// GRANT ... ON ALL TABLES IN SCHEMA grants only privileges on tables, so it does not restrict a role by accident.
 Statement find_restriction = {
     R"(SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n, pg_catalog.pg_attribute t,
             pg_catalog.aclexplode(t.attacl) a
@@ -233,7 +233,8 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     }
     if (kind.reads_ticks) change_one(grant, "SELECT", "jobq.tick_state", role);
     if (kind.reads_jobs) {
-        // Deleting a row frees its key. There is nothing to insert or update manually.
+        // Operators may delete rows of jobq.kept_keys, which frees their keys. They never need to insert or update
+        // rows.
         change_one(grant, "DELETE", "jobq.kept_keys", role);
         change_one(
             grant, "SELECT",
@@ -250,14 +251,14 @@ void grant_all(RoleKind which, bool all_queues, const char *role, Oid schema) {
     for (const Call &call : kCalls)
         if ((call.kinds & set_of(which)) != 0 && (all_queues || (call.kinds & kOfAllQueues) == 0))
             change_function(true, call.function, schema, role);
-    // A role with some queues gets no tables or views, because they show all queues.
+    // A role that is restricted to some queues gets no privileges on the tables and views that show all queues.
     if (all_queues)
         change_tables(true, kind, role);
     else
         change_view_of_queues(true, kind, role);
 }
 
-// What a role holds of one kind.
+// What a role was granted of one kind.
 struct Holding {
     bool held;
     bool restricted;
@@ -300,8 +301,9 @@ void warn_of_missing_queues(const RoleChange &change, int64 removed) {
                              change.role, static_cast<long long>(removed), change.queues.count, name_of(change.kind))));
 }
 
-// Warns instead of granting USAGE on the schema, because only the schema's owner should decide. The schema may contain
-// more than these functions, and jobq_revoke could not tell whether other roles need it.
+// Warns if the role has no USAGE privilege on the schema. Does not grant it, because the owner of the schema should
+// decide: the schema may contain other objects, and jobq_revoke could not know whether the role still needs the
+// privilege.
 void warn_of_closed_schema(const RoleChange &change, Oid role) {
     if (pg_namespace_aclcheck(change.schema, role, ACL_USAGE) == ACLCHECK_OK) return;
     const char *schema = quote_identifier(get_namespace_name(change.schema));
@@ -311,7 +313,7 @@ void warn_of_closed_schema(const RoleChange &change, Oid role) {
              errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
 }
 
-// What the other kinds of a role need.
+// Which privileges the other kinds of a role need.
 struct Needs {
     unsigned kinds, of_all_queues;  // sets of kinds
     bool views, jobs;
@@ -349,7 +351,8 @@ void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
     if (was.queues > 0) forget_queues(role, change.kind);
 }
 
-// Serializes grants, because GRANT takes no lock, and two concurrent ones would fail with "tuple concurrently updated".
+// Waits until no other session grants or revokes kinds of roles. GRANT takes no lock, so concurrent GRANT commands
+// would fail with "tuple concurrently updated".
 void wait_for_others() {
     LockDatabaseObject(NamespaceRelationId, get_namespace_oid("jobq", false), 0, ShareUpdateExclusiveLock);
 }
@@ -363,7 +366,7 @@ void grant_kind(const RoleChange &change) {
     const Holding has = holding_of(role, change.kind, change.schema);
     if (!change.all_queues && has.held && !has.restricted) refuse_some_queues(change);
     grant_all(change.kind, change.all_queues, change.role, change.schema);
-    // Rows that a dropped role has left do not count.
+    // If the role does not hold the kind, the rows belong to a dropped role with the same OID.
     if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, change.kind);
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
     if (!change.all_queues)
@@ -388,7 +391,7 @@ void revoke_kind(const RoleChange &change) {
         removed = affected();
     }
     warn_of_missing_queues(change, removed);
-    // Without any queue left, the role loses this kind.
+    // If no queue is left, revokes the whole kind.
     if (has.restricted && static_cast<int64>(has.queues) == removed) revoke_wholly(change, role, {true, true, 0});
 }
 

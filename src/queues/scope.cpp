@@ -1,5 +1,6 @@
-// See scope.h. The scope of a user and function is cached in the session until a privilege, a membership, a role, or
-// jobq.queue_grants changes. Catalog changes send invalidations, and triggers on the table send one too.
+// See scope.h. Each session caches the scope of a user and function until a privilege, a membership, a role, or
+// jobq.queue_grants changes. Changes to the catalogs send invalidation messages, and a trigger on jobq.queue_grants
+// also sends one.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -20,7 +21,7 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of cached scopes, which bounds the memory of a session that switches between many roles.
+// Maximum number of cached scopes, which limits the memory that a session needs if it switches between many roles.
 constexpr int kMaxCached = 1000;
 
 struct CacheKey {
@@ -30,7 +31,7 @@ struct CacheKey {
 
 struct CacheEntry {
     CacheKey key;
-    uint64 generation;  // valid while it equals current_generation
+    uint64 generation;  // the entry is valid while this equals current_generation
     bool all;
     MemoryContext context;  // owns the scope
     QueueScope *scope;
@@ -78,7 +79,8 @@ void on_relcache_invalidation(Oid relation) {
 
 void on_syscache_invalidation(Datum, CatalogCache, uint32) { current_generation++; }
 
-// Keeps the memory of the scope until the transaction ends, because a caller may still use it.
+// Invalidates a cache entry. Frees the memory of its scope at the end of the transaction, because a caller may still
+// use it.
 void retire(CacheEntry *entry) {
     if (entry->context != nullptr) MemoryContextSetParent(entry->context, TopTransactionContext);
     entry->context = nullptr;
@@ -111,7 +113,7 @@ bool read_restriction() {
     bool found = false;
     as_owner_now([&] {
         with_spi([&] {
-            // The table itself is left out, because SELECT on it may be granted to any role.
+            // Passes only the views, because SELECT on the table jobq.queue_grants restricts no role.
             const Datum array = array_of(views + 1, lengthof(kGrantRelations) - 1, OIDOID);
             found = read(find_restriction, Params().add(array), GetActiveSnapshot()).size() > 0;
         });
@@ -124,14 +126,14 @@ bool any_role_is_restricted() {
         open_cache();
         const uint64 generation = current_generation;
         const bool found = read_restriction();
-        // The result is not cached if it has become stale in the meantime.
+        // Does not cache the result if an invalidation message has arrived in the meantime.
         if (generation != current_generation) return found;
         restriction = found ? Restriction::Somebody : Restriction::Nobody;
     }
     return restriction == Restriction::Somebody;
 }
 
-// The queues of a user, while they are collected.
+// A growing list of the queues of a user.
 struct Collected {
     std::string_view *queues;
     int count;
@@ -150,8 +152,8 @@ void collect(Collected *to, const Rows &rows) {
     }
 }
 
-// Returns whether the grants of a role let its members call the function for all queues. If not, adds the queues of the
-// role.
+// Returns whether a role may call the function for all queues because of its own grants. If not, adds the queues of the
+// role to the list.
 bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
     bool restricted = false;
     for (const RoleKind kind : kRoleKinds) {
@@ -164,11 +166,12 @@ bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
             return true;
         }
     }
-    // Privileges from a plain GRANT are for all queues.
+    // If EXECUTE was granted with a plain GRANT, it applies to all queues.
     return !restricted;
 }
 
-// Returns whether the user may call the function for all queues. If not, collects the queues that the user may use.
+// Returns whether the user may call the function for all queues. If not, adds the queues that the user may use to the
+// list.
 bool collect_scope(Oid user, Oid function, Collected *to) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(tuple)) elog(ERROR, "jobq: cache lookup failed for function %u", function);
@@ -180,7 +183,7 @@ bool collect_scope(Oid user, Oid function, Collected *to) {
     const Datum value = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proacl, &none);
     const Acl *acl = none ? nullptr : DatumGetAclPCopy(value);
     ReleaseSysCache(tuple);
-    // Without an ACL, PUBLIC has the privilege.
+    // A function without an ACL can be called by PUBLIC.
     if (acl == nullptr || has_privs_of_role(user, owner)) return true;
     for (const AclItem *item = ACL_DAT(acl); item < ACL_DAT(acl) + ACL_NUM(acl); item++) {
         if ((ACLITEM_GET_PRIVS(*item) & ACL_EXECUTE) == 0) continue;
@@ -225,8 +228,8 @@ void load(CacheEntry *entry) {
 
 const QueueScope *scope_of(Oid user, Oid function) {
     refuse_parallel_operation();
-    // Without this call, the session would receive invalidations only when it takes a new lock, so a long transaction
-    // would never notice a REVOKE.
+    // Without this call, the session would receive invalidation messages only when it takes a new lock, so a long
+    // transaction would never notice a REVOKE.
     AcceptInvalidationMessages();
     if (!any_role_is_restricted()) return nullptr;
     open_cache();
