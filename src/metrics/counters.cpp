@@ -27,14 +27,14 @@ struct SharedSample {
     pg_atomic_uint64 events[core::kEventCount];
 };
 
-// The counters of one queue. Its place in the lists changes only under the exclusive lock; its numbers change under the
-// shared lock too.
+// The counters of one queue. An entry is added to a list or removed from it only under the exclusive lock; its numbers
+// may also change under the shared lock.
 struct Entry : ChainedEntry {
     QueueName queue;
     TimestampTz since;
-    bool entered;  // written by the recount that is ending
+    bool entered;  // set by end_recount() when it has stored the result for this queue
     pg_atomic_uint64 jobs[core::kJobStatusCount];
-    pg_atomic_uint64 noted[core::kJobStatusCount];  // changes that the current recount does not see
+    pg_atomic_uint64 noted[core::kJobStatusCount];  // changes that the snapshot of the current recount does not see
     pg_atomic_uint64 events[core::kEventCount];
     pg_atomic_uint64 sampled_at;
     pg_atomic_uint32 samples_taken;
@@ -43,26 +43,28 @@ struct Entry : ChainedEntry {
 
 struct DatabaseCounters {
     Oid database;  // InvalidOid if unused
-    int entries;   // list of its entries
+    int entries;   // list of the entries of this database
     bool known;
-    bool incomplete;  // a queue found no room, so a queue without an entry may have jobs
+    bool incomplete;  // there was no room for a queue, so a queue without an entry may have jobs
     // Recounts.
     int counting_pid;  // 0 if no recount is running
     bool spoiled;      // the counters became unknown while they were being counted
     TimestampTz begun, ended;
-    uint64 seen_limit, entered_limit;  // core::Seen of the current recount, and of the last recount that was entered
+    // core::Seen of the current recount, and of the last recount whose result was stored
+    uint64 seen_limit, entered_limit;
     int running_count, entered_count;
 };
 
 struct Counters {
-    int running_room;  // number of transaction ids per list
+    int running_room;  // maximum number of transaction ids per list
     DatabaseCounters databases[kMaxDatabases];
 };
 
 Counters *shared = nullptr;
 HashTable<Entry> entries;
-uint32 *running = nullptr;  // two lists for each database: seen by the current recount, and by the last one that was
-                            // entered
+// Two lists of transaction ids for each database, which were running when a recount took its snapshot: one list for the
+// current recount, and one for the last recount whose result was stored.
+uint32 *running = nullptr;
 
 // Whether this session is counting the rows of its database.
 bool counting = false;
@@ -86,7 +88,8 @@ core::Seen entered(const DatabaseCounters *database) {
 
 DatabaseCounters *counters_of(Oid oid) { return part_of_database(shared->databases, oid); }
 
-// Returns nullptr if there is no room. Needs the exclusive lock.
+// Returns the counters of the database and creates them if necessary. Returns nullptr if there is no room. Needs the
+// exclusive lock.
 DatabaseCounters *obtain_database(Oid oid) {
     DatabaseCounters *database = counters_of(oid);
     if (database != nullptr) return database;
@@ -111,7 +114,7 @@ bool is_empty(Entry *entry) {
 // Frees the entries of queues without jobs to make room. Needs the exclusive lock.
 void free_empty_entries() {
     for (DatabaseCounters &database : shared->databases) {
-        // While a database is being counted, the changes that its entries have noted must not be lost.
+        // Skips databases with a running recount, because the numbers in `noted` must not be lost.
         if (database.database == InvalidOid || database.counting_pid != 0) continue;
         entries.each(database.entries, [&](Entry *entry) {
             if (is_empty(entry)) entries.give_back(entry, &database.entries);
@@ -119,7 +122,7 @@ void free_empty_entries() {
     }
 }
 
-// Returns nullptr if there is no room. Needs the exclusive lock.
+// Creates an entry. Returns nullptr if there is no room. Needs the exclusive lock.
 Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
     Entry *entry = entries.take(database->database, hash, &database->entries);
     if (entry == nullptr) {
@@ -146,7 +149,7 @@ void add(pg_atomic_uint64 *number, int64 change) {
     if (change != 0) pg_atomic_fetch_add_u64(number, change);
 }
 
-// Takes a sample of the totals if the last sample is old enough. The first session that comes after that time does it.
+// Takes a sample of the totals if the last sample is old enough and no other session is taking one.
 void take_sample(Entry *entry, TimestampTz now) {
     uint64 last = pg_atomic_read_u64(&entry->sampled_at);
     if (!core::sample_due(static_cast<TimestampTz>(last), now)) return;
@@ -166,7 +169,7 @@ void add_change(const DatabaseCounters *database, Entry *entry, const core::Coun
     const bool counted = exact && core::contains(entered(database), xid);
     const bool noted = exact && database->counting_pid != 0 && !core::contains(seen_now(database), xid);
     take_sample(entry, now);
-    // Additions come before subtractions: see read_depth().
+    // Adds before it subtracts, because read_depth() relies on this order.
     for (const bool rises : {true, false})
         for (int i = 0; i < core::kJobStatusCount; i++) {
             if ((change.jobs[i] > 0) != rises) continue;
@@ -176,7 +179,8 @@ void add_change(const DatabaseCounters *database, Entry *entry, const core::Coun
     for (int i = 0; i < core::kEventCount; i++) add(&entry->events[i], change.events[i]);
 }
 
-// Returns false if an entry must be created first, because that needs the exclusive lock.
+// Returns whether the changes can be added under the shared lock. Returns false if an entry must be created first,
+// which needs the exclusive lock.
 bool can_add(const DatabaseCounters *database, const QueueChange *changes, int count) {
     if (database == nullptr) return false;
     if (database->incomplete) return true;
@@ -186,10 +190,11 @@ bool can_add(const DatabaseCounters *database, const QueueChange *changes, int c
 }
 
 // Creates missing entries with zero jobs, because a queue without an entry has no jobs. Does nothing if the counters
-// are incomplete; then only a recount creates entries.
+// are incomplete, because a queue without an entry may then have jobs, and only a recount can create its entry.
 void make_missing(DatabaseCounters *database, const QueueChange *changes, int count) {
     if (database->incomplete) return;
-    // Frees entries once, before any entry is created, because a new entry is empty until its change is added.
+    // Frees empty entries before it creates any entry, because a new entry is empty until its change is added and would
+    // be freed.
     if (!entries.has_room(count)) free_empty_entries();
     for (int i = 0; i < count && !database->incomplete; i++) {
         if (find_entry(MyDatabaseId, changes[i].queue, changes[i].hash) != nullptr) continue;
@@ -216,25 +221,27 @@ void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
     core::rates(samples, core::kSampleCount, totals, entry->since, now, counted->rates);
 }
 
-// Returns the database that this session is counting, or nullptr if it was dropped in the meantime. Needs any lock.
+// Returns the database that this session is counting, or nullptr if it was dropped in the meantime. Needs the shared or
+// the exclusive lock.
 DatabaseCounters *database_being_counted() {
     DatabaseCounters *database = counters_of(MyDatabaseId);
     return database != nullptr && database->counting_pid == MyProcPid ? database : nullptr;
 }
 
-// Remembers which transactions the snapshot sees.
+// Stores which transactions the snapshot of the recount sees.
 void remember_seen(DatabaseCounters *database, Snapshot snapshot) {
     const FullTransactionId next = ReadNextFullTransactionId();
     database->seen_limit = core::widen_xid(snapshot->xmax, U64FromFullTransactionId(next));
     uint32 *list = running_list(database, false);
     memcpy(list, snapshot->xip, sizeof(uint32) * snapshot->xcnt);
     database->running_count = static_cast<int>(snapshot->xcnt);
-    // The snapshot sees the changes of this transaction, but the count leaves them out.
+    // Treats this transaction as running, because the recount does not count its uncommitted changes although the
+    // snapshot sees them.
     const TransactionId own = GetTopTransactionIdIfAny();
     if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax)) list[database->running_count++] = own;
 }
 
-// Writes the counted numbers, plus the noted changes, into the entry. Returns whether the entry was wrong.
+// Writes the counted numbers plus the numbers in `noted` into the entry. Returns whether the entry was wrong.
 bool enter(Entry *entry, const int64 *counted) {
     bool wrong = false;
     for (int i = 0; i < core::kJobStatusCount; i++) {
@@ -269,10 +276,11 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
     entries.each(database->entries, [&](Entry *entry) {
         if (!entry->entered && enter(entry, none)) wrong++;
     });
-    // The numbers now include the noted changes.
+    // The numbers now include `noted`, so entries may be freed.
     database->counting_pid = 0;
     if (!entries.has_room(missing)) free_empty_entries();
-    // If a queue was refused an entry during the count, its changes were not noted, so its count may be out of date.
+    // If there was no room for the entry of a queue during the recount, its changes were not added to `noted`, so the
+    // counted numbers of the missing queues may be out of date.
     const bool noted_all = !database->incomplete;
     for (int i = 0; i < count; i++) {
         if (queues[i].entered) continue;
@@ -392,8 +400,8 @@ CountedQueues read_counters() {
     }
 }
 
-// Reads the numbers in the order in which jobs pass through the statuses, blocked first. A job that changes its status
-// at this moment may be counted twice, but it is never missed.
+// Reads the numbers in the order in which jobs pass through the statuses, beginning with blocked. So if a job changes
+// its status during the read, it may be counted twice, but it is never missed.
 bool read_depth(std::string_view queue, int64 *depth) {
     QueueName name;
     if (shared == nullptr || !copy_queue(name, queue)) return false;
@@ -459,7 +467,7 @@ bool recount_due_by_hand(TimestampTz now) {
 Snapshot begin_recount() {
     if (shared == nullptr || counting) return nullptr;
     // The snapshot must be taken under the lock (see counters.h). These two calls make the server allocate the memory
-    // for snapshots, so that the call under the lock neither allocates nor raises an error.
+    // for snapshots, so that the call under the lock does not allocate memory or raise an error.
     GetTransactionSnapshot();
     GetLatestSnapshot();
     Snapshot snapshot = nullptr;
@@ -473,8 +481,8 @@ Snapshot begin_recount() {
         });
         database->begun = GetCurrentTimestamp();
         database->spoiled = false;
-        // Every queue may get an entry again, which notes the changes that the snapshot does not see. The numbers of
-        // new entries are unknown until the recount is entered.
+        // From now on, every queue may get an entry again, so that changes that the snapshot does not see are added to
+        // `noted`. Until the result of the recount is stored, the numbers of such new entries are unknown.
         if (database->incomplete) database->known = false;
         database->incomplete = false;
         database->counting_pid = MyProcPid;

@@ -22,15 +22,16 @@ namespace {
 #define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
 
 Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
-// Uses a hashed anti-join, because "<> ALL" compares each job with each name.
+// Counts the jobs of all queues except those in $1. Uses an anti-join, which can be hashed, because "<> ALL" would
+// compare each job with each name.
 Statement count_others = {COUNT_JOBS
                           "WHERE NOT EXISTS (SELECT FROM pg_catalog.unnest($1) n(queue) WHERE n.queue = j.queue) "
                           "GROUP BY j.queue, j.status ORDER BY j.queue",
                           {TEXTARRAYOID},
                           Planning::Free};
 
-// Counts the unfinished jobs of one queue, using indexes that contain only such jobs. $2: jobs that were claimed a
-// moment ago and are not in the rescue index yet. The part for _due includes jobs that wait with a timeout.
+// Counts the unfinished jobs of one queue, using indexes that contain only such jobs. $2: ids of running jobs that are
+// not in the rescue index yet. The part that uses the column _due also finds jobs that wait with a timeout.
 Statement count_unfinished = {
     R"(SELECT u.queue, u.status::text, count(*)
        FROM (SELECT j.queue, j.status FROM jobq.jobs j
@@ -65,14 +66,16 @@ Statement get_queues = {
     {},
     Planning::Free};
 
-// Considers only the heap. Counting 64 MB takes about 0.1 s.
+// Selects whether the table is larger than 64 MB, without indexes and TOAST. Counting the rows of such a table takes
+// about 0.1 s.
 Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
 
 Statement get_lanes = {
     "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
 
-// Selects from the rescue-indexed jobs and from jobs that were claimed a moment ago, whose ids are $1. A queue may
-// appear twice. Jobs of executors are left out, because executors need no heartbeats.
+// Selects the oldest heartbeat of each queue, separately for the rescue-indexed jobs and for the running jobs that are
+// not rescue-indexed yet ($1: their ids). So a queue may appear twice. Excludes jobs of executors, because executors
+// need no heartbeats.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.status = 'processing'
@@ -83,7 +86,8 @@ Statement get_oldest_heartbeats = {
          AND coalesce(j._lease_timeout < )" ENDLESS_LEASE R"(, true) GROUP BY j.queue)",
     {INT8ARRAYOID}};
 
-// Reads rows (queue, status, count), which are ordered by queue. `add` returns the numbers of the next queue.
+// Reads rows (queue, status, count), which are ordered by queue, and stores the counts. For each queue, add(name)
+// returns the array for the counts, or nullptr to skip the queue.
 template <typename Add>
 void collect(const Rows &rows, Add add) {
     int64 *jobs = nullptr;
@@ -104,8 +108,8 @@ void append_counted(const Rows &rows, QueueList *list) {
     });
 }
 
-// Adds the uncommitted changes of this transaction to the numbers from counters. Numbers from rows include them
-// already. `complete` means that the counters have all queues.
+// Adds the uncommitted changes of this transaction to the numbers from counters. Numbers that come from rows already
+// include them. `complete` means that a queue without counters has no jobs.
 void add_own_changes(QueueList *list, bool complete) {
     for (const QueueChange &change : transaction_log().changes) {
         QueueNumbers *found = nullptr;
@@ -163,8 +167,8 @@ Counted count_table(Snapshot snapshot) {
     return counted;
 }
 
-// Notes the changes of this transaction. The snapshot sees them, but they are counted only when the transaction
-// commits.
+// Stores the uncommitted changes of this transaction in QueueCount::own. The snapshot sees them, but they are added to
+// the counters only when the transaction commits.
 void note_own_changes(Counted *counted) {
     const auto &changes = transaction_log().changes;
     if (changes.count == 0) return;
@@ -187,8 +191,8 @@ bool has_jobs(const QueueNumbers &queue) {
     return std::any_of(queue.jobs, queue.jobs + core::kJobStatusCount, [](int64 number) { return number != 0; });
 }
 
-// Returns the queues of the view jobq.queues, and queues whose jobs have no lane, for example because they came by
-// replication.
+// Returns the queues of the view jobq.queues and the queues whose jobs have no lane, for example because the jobs were
+// replicated from another server.
 QueueList list_names(QueueList *numbers, bool counted) {
     const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
     std::sort(numbers->items, numbers->items + numbers->count, by_name);
@@ -210,7 +214,8 @@ QueueList list_names(QueueList *numbers, bool counted) {
     return list;
 }
 
-// Returns the due time of the oldest job of a lane, which is the first job of one of its priorities, or DT_NOEND.
+// Returns the due time of the oldest claimable job of a lane, or DT_NOEND if there is none. This job is the first job
+// of one of the priorities.
 TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
     TimestampTz oldest = DT_NOEND;
     walk_priorities(jobs, lane, may_skip_empty_ranges(lane),

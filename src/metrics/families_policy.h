@@ -8,8 +8,8 @@
 namespace jobq::core {
 
 // (identifier, name, type, labels, help). Every metric of a queue has "queue" as its first label. The label "overflow"
-// is "true" in the sample that sums up all queues and kinds for which shared memory had no free entry; the labels
-// "queue" and "kind" of this sample are empty. In all other samples, "overflow" is empty.
+// is "true" in the sample that sums up all queues and kinds beyond jobq.max_metric_series; the labels "queue" and
+// "kind" of this sample are empty. In all other samples, "overflow" is empty.
 // clang-format off
 #define JOBQ_FAMILIES(FAMILY)                                                                                          \
     FAMILY(Jobs, "jobq_jobs", Gauge, "queue,status,overflow", "Jobs in each status.")                                  \

@@ -1,5 +1,4 @@
-// The SQL functions jobq_metrics, jobq_prometheus, jobq_reset_metrics, and jobq.metric_families (for people who
-// configure exporters).
+// The SQL functions jobq_metrics, jobq_prometheus, jobq_reset_metrics, and jobq.metric_families.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -60,7 +59,8 @@ void append_sample(StringInfo to, const Sample &sample) {
     appendStringInfoChar(to, '\n');
 }
 
-// Returns the text in the memory context that was current before SPI.
+// Returns the samples as text in the exposition format, allocated in the memory context that was current before SPI was
+// opened.
 text *exposition(const Samples &samples) {
     StringInfoData out;
     initStringInfo(&out);

@@ -1,5 +1,5 @@
-// Collects the current state of each queue from the counters. Where the counters know nothing, it reads the partial
-// indexes, which contain only unfinished jobs. Nothing here reads rows of finished jobs.
+// Collects samples of the current state of each queue from the counters. If the counters are unknown, reads the partial
+// indexes, which contain only unfinished jobs. Never reads rows of finished jobs.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -18,8 +18,8 @@ namespace jobq {
 
 namespace {
 
-// Counts jobs without counters: rows (queue, status, jobs). Blocked jobs are missing because no index contains all of
-// them. $1: running jobs that are not in the rescue index yet.
+// Counts the unfinished jobs of each queue, as rows (queue, status, jobs), if the counters are unknown. Does not count
+// blocked jobs, because no index contains all of them. $1: ids of running jobs that are not in the rescue index yet.
 Statement count_unfinished = {
     R"(SELECT j.queue, 'pending', count(*) FROM jobq.jobs j WHERE j._ready GROUP BY j.queue
        UNION ALL
@@ -33,8 +33,8 @@ Statement count_unfinished = {
 
 Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORDER BY s.queue", {}};
 
-// Selects the running jobs as jobq.queue_stats sees them. Executors need no heartbeats, so their jobs are left out of
-// last_heartbeat.
+// Selects the number of workers and the oldest heartbeat of each queue. The heartbeat excludes jobs of executors,
+// because executors need no heartbeats.
 Statement get_running = {
     R"(SELECT r.queue, count(DISTINCT r.worker_id),
               min(r.last_heartbeat) FILTER (WHERE coalesce(r._lease_timeout < )" ENDLESS_LEASE R"(, true))
@@ -46,7 +46,7 @@ Statement get_running = {
        GROUP BY r.queue ORDER BY r.queue)",
     {INT8ARRAYOID}};
 
-// Returns the maximum number of queues with samples of their own.
+// Returns the maximum number of queues that get samples. Other queues are summed up in one sample.
 int max_queues() { return settings.max_metric_series > 0 ? settings.max_metric_series : kDefaultMetricSeries; }
 
 bool is_seen(const Samples &samples, std::string_view queue) {
@@ -68,7 +68,7 @@ void note_counter(const Samples &samples, const CountedQueue &counted, Notes<Que
     if (!is_seen(samples, name)) return;
     QueueJobs one = {kept(name), {}, {}};
     for (int s = 0; s < core::kJobStatusCount; s++) {
-        // The count can be negative for a moment if a completion becomes visible before its claim.
+        // The counter can be negative for a moment if the completion of a job is added before its claim.
         one.jobs[s] = Max(counted.jobs[s], 0);
         one.known[s] = true;
     }
@@ -93,8 +93,8 @@ void note_rows(const Samples &samples, Notes<QueueJobs> *queues) {
 
 bool has_counters(const QueueJobs &queue) { return queue.known[index_of(core::JobStatus::Completed)]; }
 
-// Sorts by name and keeps one entry per queue. An entry from counters replaces one from rows, because counters
-// contain more.
+// Sorts the entries by name and merges the entries of each queue. If a queue has an entry from counters, discards its
+// entries from rows, because the counters contain more.
 void put_together(Notes<QueueJobs> *queues) {
     std::sort(queues->items, queues->items + queues->count, [](const QueueJobs &a, const QueueJobs &b) {
         return a.queue != b.queue ? a.queue < b.queue : has_counters(a) && !has_counters(b);
@@ -111,7 +111,7 @@ void put_together(Notes<QueueJobs> *queues) {
     queues->count = count;
 }
 
-// Returns the jobs of each queue, ordered by name.
+// Returns the number of jobs of each queue, ordered by name.
 Notes<QueueJobs> count_jobs(const Samples &samples) {
     Notes<QueueJobs> queues = {};
     const CountedQueues counters = read_counters();
@@ -134,7 +134,8 @@ void add_jobs(Samples *samples, const QueueJobs &queue) {
 void add_oldest_pending(Samples *samples, const QueueJobs &queue) {
     double seconds = 0;
     TimestampTz run_at = 0;
-    // Uses a recent snapshot; a job that has just been added is not old.
+    // The counter can be ahead of the snapshot that oldest_ready() uses. This does no harm, because a job that was just
+    // added is not old.
     if (queue.jobs[index_of(core::JobStatus::Pending)] > 0 && oldest_ready(make_text(queue.queue), &run_at))
         seconds = seconds_since(run_at);
     samples->add(sample_of(core::Family::OldestPending, seconds).with("queue", queue.queue));

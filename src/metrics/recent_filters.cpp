@@ -1,5 +1,5 @@
-// See recent_filters.h. The table keeps the most recent filters. A new filter replaces the one that was used longest
-// ago; filters from before that time are then unknown.
+// See recent_filters.h. Shared memory has room for a fixed number of filters. A new filter replaces the least recently
+// used filter; after that, the list of filters is complete only for the time since this filter was last used.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -20,7 +20,8 @@ constexpr int kFilters = 512;
 constexpr int kFilterBytes = 768;
 constexpr int kMemos = 64;
 
-// The names follow each other, each after its length in two bytes. The versions come first, in four bytes each.
+// A recorded filter. `names` contains the versions, in four bytes each, followed by the names, each preceded by its
+// length in two bytes.
 struct Filter {
     uint64 digest;  // hash of database, queue, and filter; 0 if unused
     TimestampTz asked_at;
@@ -39,7 +40,7 @@ struct Board {
 
 Board *board = nullptr;
 
-// The filters that this session has noted, and when.
+// A filter that this session has recorded, and the time when it did this.
 struct Memo {
     uint64 digest;
     TimestampTz noted_at;
@@ -67,7 +68,7 @@ uint64 digest_of(std::string_view queue, const core::WorkerFilter &filter) {
     return digest | 1;
 }
 
-// Writes the names. Returns the end of the last name, or nullptr if there is no room.
+// Writes the names, beginning at `at`. Returns the end of the last name, or nullptr if there is no room.
 char *write_names(char *at, const char *end, const std::string_view *names, int count) {
     for (int i = 0; i < count; i++) {
         const auto size = static_cast<uint16>(names[i].size());
@@ -104,7 +105,7 @@ bool write_filter(const core::WorkerFilter &filter, Filter *to) {
     return at != nullptr && write_names(at, end, filter.capabilities, to->capability_count) != nullptr;
 }
 
-// Reads a filter. The names in the result point into `from`, so `from` must not move.
+// Converts a recorded filter. The names in the result point into `from`, which must stay at the same address.
 RecentFilter read_filter(const Filter &from) {
     RecentFilter read = {};
     read.known = from.known;
@@ -127,7 +128,8 @@ RecentFilter read_filter(const Filter &from) {
     return read;
 }
 
-// Returns the entry with this digest, or the entry to overwrite.
+// Returns the entry with this digest or, if there is none, the entry to overwrite: a free entry or the least recently
+// used one.
 Filter *place_of(uint64 digest) {
     Filter *oldest = &board->filters[0];
     for (Filter &filter : board->filters) {
@@ -170,7 +172,7 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
     LWLockAcquire(filters_lock(), LW_EXCLUSIVE);
     Filter *place = place_of(digest);
     if (place->digest != digest) {
-        // A session may have used the old filter for up to kNoteEvery after it was noted, without noting it again.
+        // Adds kNoteEvery because a session may have used the old filter for this time after it recorded the filter.
         if (place->digest != 0) board->known_since = Max(board->known_since, place->asked_at + kNoteEvery);
         if (place->digest != 0 && place->asked_at > now - kRecent) note_evictions(Part::RecentFilters);
         memset(place, 0, sizeof(*place));
@@ -185,10 +187,11 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
 
 RecentFilters recent_filters(std::string_view queue, TimestampTz now) {
     RecentFilters found = {nullptr, 0, DT_NOEND};
-    // Nothing is known on a standby, because no worker claims there.
+    // On a standby, no filters are recorded, because no worker claims jobs there.
     if (board == nullptr || RecoveryInProgress()) return found;
     const TimestampTz askable = writing_since();
-    // Copies the filters first, because nothing may be allocated under the lock.
+    // Copies the filters under the lock and converts them later, because converting them allocates memory, which can
+    // fail.
     auto *copies = static_cast<Filter *>(palloc(sizeof(Filter) * kFilters));
     LWLockAcquire(filters_lock(), LW_SHARED);
     found.since = Max(Max(board->known_since, askable), now - kRecent);

@@ -12,8 +12,8 @@ namespace jobq {
 
 namespace {
 
-// Names in a SQL_ASCII database may be any bytes. The server does not convert them for a client whose encoding is UTF8,
-// but raises an error if they are not valid, so that one name would hide all metrics.
+// Makes all label values valid UTF-8. Names in a SQL_ASCII database may contain any bytes. The server would raise an
+// error for a client with the encoding UTF8 if one name were invalid, so that the client would get no metrics at all.
 void make_labels_utf8(Samples *samples) {
     for (int i = 0; i < samples->notes.count; i++) {
         Sample *sample = &samples->notes.items[i];

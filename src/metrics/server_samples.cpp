@@ -20,8 +20,7 @@ namespace {
 
 using core::Family;
 
-// Returns one row: the number of failing, paused, and active schedules, the earliest due time, and the number of
-// skipped runs.
+// Selects the number of failing, paused, and active schedules, the earliest due time, and the number of skipped runs.
 Statement count_schedules = {
     R"(SELECT count(*) FILTER (WHERE s.error IS NOT NULL), count(*) FILTER (WHERE s.paused AND s.error IS NULL),
               count(*) FILTER (WHERE NOT s.paused AND s.error IS NULL),
@@ -101,7 +100,7 @@ void collect_server(Samples *samples) {
     add_schedules(samples);
     samples->gauge(Family::Copy, leaves_jobs_alone() ? 1 : 0);
     add_versions(samples);
-    // Nothing of jobq runs on a standby.
+    // No launcher, background workers, or executors run on a standby.
     if (!shared_memory_ready() || RecoveryInProgress()) return;
     add_executors(samples);
     add_shared_memory(samples);

@@ -10,7 +10,7 @@ namespace jobq::core {
 
 namespace {
 
-// Whole numbers below this are written without a fraction or exponent.
+// Whole numbers below this limit are written without a fraction or exponent.
 constexpr double kWhole = 1e15;
 
 std::size_t copy(std::string_view text, char *to) noexcept {
@@ -29,7 +29,8 @@ bool is_hex_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// Returns whether the text begins with the form that write_byte() writes, in upper or lower case.
+// Returns whether the text begins like the output of write_byte(): \x and two hexadecimal digits, in upper or lower
+// case.
 bool begins_like_byte(std::string_view text) noexcept {
     return text.size() >= 4 && text[0] == '\\' && text[1] == 'x' && is_hex_digit(text[2]) && is_hex_digit(text[3]);
 }

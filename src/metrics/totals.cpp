@@ -1,4 +1,5 @@
-// See totals.h. Lists and hash buckets change only under the exclusive lock; numbers change under the shared lock too.
+// See totals.h. Lists and hash buckets change only under the exclusive lock. Numbers may also change under the shared
+// lock.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -29,7 +30,7 @@ struct Entry : ChainedEntry {
 
 struct DatabaseTotals {
     Oid database;  // InvalidOid if unused
-    int entries;   // list of its entries
+    int entries;   // list of the entries of this database
     TimestampTz since;
     pg_atomic_uint64 missed;
     SharedNumbers unnamed;
@@ -80,7 +81,7 @@ Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
 
 // ---- These functions need the exclusive lock.
 
-// Returns nullptr if there is no room.
+// Returns the totals of the database and creates them if necessary. Returns nullptr if there is no room.
 DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
     DatabaseTotals *database = totals_of(oid);
     if (database != nullptr) return database;
@@ -94,7 +95,7 @@ DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
     return database;
 }
 
-// Returns nullptr if there is no room.
+// Creates an entry. Returns nullptr if there is no room.
 Entry *make_entry(DatabaseTotals *database, const core::SeriesName &name, uint64 hash) {
     Entry *entry = entries.take(database->database, hash, &database->entries);
     if (entry == nullptr) return nullptr;
@@ -116,7 +117,7 @@ void free_queue(DatabaseTotals *database, std::string_view queue) {
     });
 }
 
-// Removes the series of a dropped queue or, if the name is empty, of the whole database.
+// Removes the series of a dropped queue. If the name of the queue is empty, removes all series of the database.
 void drop(DatabaseTotals *database, const core::SeriesName &name) {
     if (name.queue_bytes > 0)
         free_queue(database, name.queue());
@@ -126,7 +127,8 @@ void drop(DatabaseTotals *database, const core::SeriesName &name) {
 
 // ---- These functions need a shared or an exclusive lock.
 
-// Returns false if an entry must be created or removed first, because that needs the exclusive lock.
+// Returns whether the changes can be added under the shared lock. Returns false if an entry must be created or removed,
+// which needs the exclusive lock.
 bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, int count) {
     if (database == nullptr) return false;
     for (int i = 0; i < count; i++) {
@@ -139,8 +141,8 @@ bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, 
     return true;
 }
 
-// Returns the numbers of the series, or of the nameless series if the series has no entry. `make` creates an entry,
-// which needs the exclusive lock.
+// Returns the numbers of the series, or the numbers of the nameless series if the series has no entry. If `make` is
+// true, first tries to create a missing entry, which needs the exclusive lock.
 SharedNumbers &numbers_for(DatabaseTotals *database, const core::SeriesName &name, uint64 hash, bool make) {
     if (name.queue_bytes == 0) return database->unnamed;
     Entry *entry = find_entry(database->database, name, hash);
@@ -166,8 +168,8 @@ void add_totals(const core::SeriesChange *changes, int count, bool incomplete) {
         database = obtain_database(MyDatabaseId, end_of_transaction());
     }
     if (database != nullptr) {
-        // A reinstalled extension resets the totals before the changes are added. A dropped queue is removed after they
-        // are added.
+        // If the transaction has reinstalled the extension, resets the totals before it adds the changes. Removes the
+        // series of dropped queues after it has added the changes.
         for (const bool named : {false, true}) {
             for (int i = 0; named && i < count; i++)
                 add(numbers_for(database, changes[i].name, changes[i].hash, make), changes[i].numbers);

@@ -1,4 +1,4 @@
-// Collects the totals and histograms of each queue and kind.
+// Collects samples of the totals and histograms of each queue and kind.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -13,10 +13,11 @@ namespace jobq {
 namespace {
 
 constexpr double kMicros = static_cast<double>(core::kSecond);
-// Start of the server's time scale (2000-01-01) in Unix seconds.
+// The epoch of PostgreSQL's timestamps (2000-01-01) in Unix time, in seconds.
 constexpr double kEpoch = (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * 86400.0;
 
-// The nameless series is recognized by its empty queue, because a kind may be empty but a queue is not.
+// Returns a sample with the labels of the series. The nameless series is the one with an empty queue name, because the
+// name of a kind may be empty, but the name of a queue cannot be.
 Sample of_series(const Series &series, core::Family family, double value, SamplePart part = SamplePart::Value) {
     Sample sample = sample_of(family, value, part);
     if (series.name.queue_bytes == 0) return sample.with("overflow", "true");
@@ -31,7 +32,7 @@ void add_tallies(Samples *samples, const Series &series) {
     }
 }
 
-// Caches the texts, because they are the same in every answer.
+// Returns the upper bound of a bucket as text. Caches the texts, because they never change.
 std::string_view text_of_bound(int bucket) {
     static char texts[core::kBuckets][core::kValueBytes];
     static uint8 sizes[core::kBuckets];
@@ -43,7 +44,8 @@ std::string_view text_of_bound(int bucket) {
     return {texts[bucket], sizes[bucket]};
 }
 
-// In the exposition format, each bucket includes all buckets before it, and the last bucket equals the count.
+// Adds the samples of a histogram. In the exposition format, the value of each bucket includes all lower buckets, and
+// the last bucket equals the count.
 void add_histogram(Samples *samples, const Series &series, core::Span span) {
     const core::Family family = core::family_of(span);
     double count = 0;
