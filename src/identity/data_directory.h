@@ -1,5 +1,5 @@
 // The mark of the data directory is a number that distinguishes a restored base backup from the original server, which
-// has the same system identifier and the same OIDs. A promoted standby keeps the mark, because it is not a copy.
+// has the same system identifier and the same OIDs. A standby that is promoted is not a copy, so its rows need no mark.
 //
 // The mark is in the file pg_stat_tmp/jobq.mark, because base backups do not contain the files of that directory. The
 // library reads and writes the file when the server starts, before recovery removes the files that show that the server

@@ -71,15 +71,15 @@ void set_change_callbacks(const ChangeCallbacks *all);
 bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others = {},
                 core::Life *left = nullptr, LockWaitPolicy wait = LockWaitBlock);
 
-// Does the same for a row that this transaction has locked. Raises an error if the row has changed nevertheless, for
-// example in a trigger.
+// Changes the job as write_life() does, for a row that this transaction has locked. Raises an error if the row has
+// changed nevertheless, for example in a trigger.
 void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life &after,
                        const OtherColumns &others = {});
 
 // Applies an event to the job in table.row, which this transaction has locked. Does nothing if the event does not apply
 // to the job. Returns false if the caller must read the job again: see write_life().
 bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
-// Does the same for a job that cannot have changed since it was locked, and raises an error if it has.
+// Applies the event in the same way to a job that cannot have changed since it was locked. Raises an error if it has.
 void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
 
 // Reads each job into table.row and calls change(jobs, i). A statement of this transaction must have locked the jobs.

@@ -18,7 +18,7 @@ core::Micros check_heartbeat_timeout(const Interval *value);
 core::Micros check_max_runtime(const Interval *value);
 // Raises 42602 if the key is empty, and 42622 if it is longer than 1024 bytes.
 void check_unique_key(std::string_view key, ArgumentName name);
-// Does the same for a group key.
+// Raises the same errors as check_unique_key() for an invalid group key.
 void check_group_key(std::string_view key, ArgumentName name);
 // Calls check_span() for the argument unique_for. Raises 22023 if the interval is longer than 36500 days or there is no
 // unique key.

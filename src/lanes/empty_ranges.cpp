@@ -25,7 +25,7 @@ struct Published {
 };
 
 struct Entry {
-    Oid database;  // InvalidOid: the entry is free
+    Oid database;  // InvalidOid if the entry is free
     core::KeySpace space;
     int64 lane;
     uint64 epoch;

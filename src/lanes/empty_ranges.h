@@ -74,7 +74,7 @@ struct TrackedLane {
     int ranges;
     TimestampTz refreshed_at;
 };
-// Writes at most `room` tracked lanes of this session's database to `held`, and returns their number. A lane is tracked
+// Writes at most `room` tracked lanes of this session's database to `held` and returns their number. A lane is tracked
 // if it has an entry in shared memory.
 int tracked_lanes(uint64 epoch, TrackedLane *held, int room);
 // Returns the maximum number of tracked lanes in all databases; 0 without preload.

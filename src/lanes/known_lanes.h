@@ -67,7 +67,7 @@ bool knows_too_much(const KnownLanes &used);
 // Empties the cache and frees all its memory.
 void forget_all_lanes();
 
-// Returns the entry of the kind, and creates it if it does not exist.
+// Returns the entry of the kind and creates it if it does not exist.
 KnownKind *kind_of(KnownLanes *known, std::string_view name);
 // Returns nullptr if the lane is not known.
 KnownLane *lane_of(const KnownLanes *known, int64 id);

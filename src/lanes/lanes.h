@@ -30,12 +30,13 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
 
 // Returns whether the lane is in jobq.lane_directory and is not about to be deleted. Does not write.
 bool lane_stays(std::string_view queue, std::string_view kind, int64 lane);
-// Does the same without waiting: also returns false if the table must be read and another session has locked it.
+// Returns the same as lane_stays() without waiting. Also returns false if jobq.lane_directory must be read but is
+// locked.
 bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 lane);
 
 // Records that the current transaction makes a job claimable: ensures that the lane of the job is in
 // jobq.lane_directory, and makes the commit notify the sessions that wait for jobs. Every statement that makes jobs
-// claimable must call this for each job. `is_new` means that the job cannot have been claimed before.
+// claimable must call this function for each job. `is_new` means that the job cannot have been claimed before.
 void publish_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
 
 // Gets what the jobs of the lane require of a worker. Returns false if the lane is not in the cache.

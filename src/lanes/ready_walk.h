@@ -37,7 +37,7 @@ void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::Claim
     }
 }
 
-// Does the same for the entries of a lane in the claim index.
+// Calls visit(key) in the same way as walk_entries(), for the entries of a lane in the claim index.
 template <typename Skip, typename Visit>
 void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to, Skip skip,
                Visit visit) {

@@ -105,8 +105,8 @@ bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *pas
     return false;
 }
 
-// The given lanes, sorted into those that have claimable jobs and those that have none, both in the order of their ids.
-// Some lanes without jobs may be missing.
+// The given lanes in two lists, both in the order of the lane ids: lanes that have claimable jobs, and lanes that have
+// none. The second list may be incomplete.
 struct Sorted {
     Datum *used, *unused;
     int used_count, unused_count;

@@ -20,18 +20,19 @@ int index_leases(const YoungLease *leases, int count, int at_most);
 // Makes PREPARE TRANSACTION mark the jobs that the current transaction has claimed as rescue-indexed. Every claim that
 // calls enter_lease() must call this function.
 void index_before_prepare();
-// Marks these jobs; called by main/jobq.cpp before PREPARE TRANSACTION. This is necessary because the young leases in
-// shared memory are lost in a restart, and the prepared claim may be committed after a restart.
+// Marks the jobs that the current transaction has claimed as rescue-indexed. Called by main/jobq.cpp during PREPARE
+// TRANSACTION. This is necessary because the young leases in shared memory are lost in a restart, and the prepared
+// claim may be committed after a restart.
 void index_own_leases();
 
 // Enters a running job that the current transaction received through replication and that is not rescue-indexed. This
 // is necessary because its lease was entered only on the server where the job was claimed.
 void index_arrived_job(int64 job, int64 lease, const text *worker_id);
-// Does the same for a running job without a lease, which plain SQL can create.
+// Enters a running job without a lease into the rescue index. Plain SQL can create such a job.
 void index_unleased_job(int64 job);
 
 struct UnindexedSearch {
-    // true if the table was read; then rescue-indexed jobs may also have been written in a way that leaves the horizon
+    // true if the table was read, which happens when rows may have bypassed the triggers, so that the horizon may be
     // wrong
     bool looked;
     int64 left_out;       // a job that could not be marked, or 0 if all were marked

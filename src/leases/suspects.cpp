@@ -64,7 +64,7 @@ struct LockedJob {
 struct Held {
     core::LastSign sign;
     int row;
-    int locked;  // position among the given jobs; -1 if it is not one of them, so that it keeps running
+    int locked;  // position among the given jobs; -1 if the job is not among them and keeps running
 };
 
 Held held_of(const Row &row, int number, const LockedJob *locked, int count, const bool *lost) {

@@ -9,11 +9,11 @@
 
 namespace jobq {
 
-// What the rescue knows about the jobs whose attempts it ends: whether each was lost together with other jobs of its
-// worker.
+// Result of find_company_of(). The company of a lost job is the other jobs that its worker ran when it stopped sending
+// heartbeats.
 struct Company {
-    bool *lost_together;  // one value per given id
-    // the company: other running jobs of the silent workers, whose own leases have not expired yet
+    bool *lost_together;  // for each given job, whether it was lost together with other jobs
+    // jobs in the company of the given jobs that still run because their own leases have not expired yet
     Datum *ids;
     Datum *leases;
     int count;

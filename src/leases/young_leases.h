@@ -27,8 +27,8 @@ struct YoungLease {
 // returns it if it has not ended. Returns false if there is no free entry or no background worker would read it; in
 // this case, the claim must mark the job as rescue-indexed.
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due);
-// Does the same for a running job found in the table, whose claiming transaction is unknown, unless the lease has an
-// entry already.
+// Creates an entry for the lease of a running job that was found in the table, unless the lease has an entry. The
+// transaction that claimed the job is unknown. Returns false like enter_lease().
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash);
 
 // Makes the entry of the lease, if there is one, end when the current transaction commits. This only saves work;

@@ -223,7 +223,8 @@ bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     return all;
 }
 
-// Does the same for all queues in a subtransaction or, if that fails, in a subtransaction for each job.
+// Gives slots to the running jobs of all queues that need them, in one subtransaction or, if that fails, in one
+// subtransaction per job.
 bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcome) {
     FailureText failure;
     bool all = true;

@@ -21,7 +21,7 @@ void set_limit(text *queue, text *key, const LimitValues &values);
 // Removes the limit. Returns false if it did not exist.
 bool remove_limit(text *queue, text *key);
 
-// The columns of a job that decide about its slots, before or after it was changed with plain SQL.
+// The columns of a job that determine which slots it needs, before or after a plain SQL statement changed the job.
 struct SlotRow {
     int64 id;
     std::string_view queue;
@@ -36,8 +36,8 @@ bool keeps_slots(const SlotRow &before, const SlotRow &after);
 void follow_slots(const SlotRow &before, const SlotRow &after);
 // Makes the next tick assign slots to the job if it is running. Call it after a plain SQL INSERT.
 void expect_slots(const SlotRow &job);
-// Handles a plain SQL change to jobq.limit_settings, after which jobs may hold slots of other limits than those that
-// apply.
+// Makes claims and the next tick check which jobs hold slots, because this is unknown after a plain SQL change to
+// jobq.limit_settings. Call it after such a change.
 void distrust_limits();
 // Makes the next tick search for running jobs that need slots and do not hold them.
 void look_for_unslotted();

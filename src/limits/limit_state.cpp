@@ -34,7 +34,7 @@ constexpr int kFullForLooks = 100;
 constexpr core::Micros kSaidAgain = 10 * core::kMinute;
 
 struct Entry {
-    Oid database;  // InvalidOid: free
+    Oid database;  // InvalidOid if the entry is free
     int64 limit;
     uint64 change;         // changes whenever a slot may have become free
     uint64 unlisted;       // value of `change` when a number last became free without being added to `free`

@@ -32,8 +32,8 @@ namespace jobq {
 // next slot of the limit becomes free.
 bool limit_is_full(int64 limit);
 
-// Returns the number of a slot that may be free and does not give the same number to another session. Returns 0 if no
-// such number is known.
+// Returns the number of a slot that may be free, or 0 if no such number is known. No other session gets the same
+// number.
 int32 take_free_number(int64 limit);
 // Returns whether no free slot number is known although the limit may have free slots. In this case, the caller
 // searches for more numbers than it needs, so that other workers need not search.
@@ -79,7 +79,7 @@ bool spend_token(int64 limit, int64 queue, const core::Rate &rate, TimestampTz n
 void return_spent_token(int64 limit, const core::Rate &rate);
 // Returns how many tokens there are and sets *due to the time of the next token.
 int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
-// Does the same as tokens_of() without changing the bucket, even if the stored bucket has a different rate.
+// Returns the same as tokens_of() without changing the bucket, even if the stored bucket has a different rate.
 int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 
 // Forgets which slots of this session's database are free and which jobs wait for a slot. Raises no error.

@@ -41,7 +41,7 @@ struct Limiter {
 // time to check again, or to DT_NOEND if the claim must wait for a free slot. Raises 55000 if a rate cannot be enforced
 // because the library is not preloaded.
 bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, TimestampTz *due);
-// Does the same for the limit of one concurrency key of the queue.
+// Returns whether the limit of a concurrency key may let a job of the queue run. Otherwise like queue_may_run().
 bool key_may_run(const Queue &queue, std::string_view name, std::string_view key, TimestampTz now, TimestampTz *due);
 
 // Return the limit that applies to the queue or to one of its concurrency keys, or nullptr if there is none.
@@ -62,8 +62,8 @@ Room take_permits(Limiter *limiter);
 void return_permits(Limiter *limiter);
 // Writes the slots that take_permits() took into the event.
 void enter_permits(const Limiter &limiter, core::Event *event);
-// Does the same for the given permits. Also sets the event's slot_seq, to the lowest value of jobs._slot_seq that
-// next_slot_seq() allows for all these slots.
+// Writes the slots of the given permits into the event. Also sets the event's slot_seq to the lowest value of
+// jobs._slot_seq that next_slot_seq() allows for all these slots.
 void enter_slots(const Permit *permits, int count, TimestampTz now, core::Event *event);
 // Keeps the permits and unlocks their slots. Call it after the new version of the row has been written.
 void keep_permits(Limiter *limiter);

@@ -33,7 +33,7 @@ struct Key {
 };
 
 struct Lane {
-    Oid database;  // InvalidOid: free
+    Oid database;  // InvalidOid if the entry is free
     uint64 queue;  // hash of the queue's name
     int64 lane;
     TimestampTz since;

@@ -1,6 +1,6 @@
-// The catalog of the metrics: their names, types, labels, and help. jobq_metrics() and jobq_prometheus() return exactly
-// these metrics, and jobq.metric_families() lists them for people who configure exporters. Names follow the conventions
-// of Prometheus: base units, and "_total" for counters. Pure.
+// The catalog of metrics, which contains their names, types, labels, and help texts. jobq_metrics() and
+// jobq_prometheus() return exactly these metrics, and jobq.metric_families() lists them for people who configure
+// exporters. Names follow the conventions of Prometheus: base units, and "_total" for counters.
 #pragma once
 
 #include "core/metrics.h"

@@ -1,6 +1,6 @@
 // The totals of each queue and kind in shared memory: how many times each event has happened to jobs since the last
 // reset, and histograms of how long jobs waited and ran. The changes in the log of a transaction are added when its
-// commit becomes visible; a change that was rolled back is never added. Nothing is written to tables.
+// commit becomes visible; a change that was rolled back is never added. The totals are not stored in tables.
 //
 // The size is fixed (jobq.max_metric_series, for all databases). A series is the totals of one queue and kind. If there
 // is no free entry for a new series, its events are counted in the nameless series of the database until an entry

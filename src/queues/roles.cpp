@@ -31,8 +31,7 @@ struct Call {
     const char *function;
     unsigned kinds;
 };
-// All public functions and the kinds of roles that may call them. The table of functions in docs/reference.md has the
-// same order.
+// All public functions, and the kinds of roles that may call each function, in the same order as in docs/reference.md.
 constexpr Call kCalls[] = {
     {"jobq_enqueue", kProducer},
     {"jobq_enqueue_many", kProducer},

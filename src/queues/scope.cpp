@@ -212,7 +212,8 @@ void keep_scope(CacheEntry *entry, Collected *found) {
 
 void load(CacheEntry *entry) {
     retire(entry);
-    // The generation is read first, so that an invalidation that arrives during the load makes the entry stale at once.
+    // Reads the generation first, so that an invalidation message that arrives during the load makes the entry stale
+    // again.
     const uint64 generation = current_generation;
     as_owner_now([&] {
         with_spi([&] {
