@@ -1,6 +1,7 @@
 // Mechanisms that a build can leave out, one at a time, so that the benchmark group `ablation` can measure the value of
-// each: make COPT=-DJOBQ_WITHOUT=PlaceCache. The installed library has all of them, and the tests for them cost
-// nothing. Purpose and measured value of each mechanism: docs/design.md, "What the mechanisms are worth".
+// each: make COPT=-DJOBQ_WITHOUT=PlaceCache. The installed library contains all mechanisms, and because built_with() is
+// a constant expression, its checks cost nothing at run time. See docs/design.md, "What the mechanisms are worth", for
+// the purpose and measured value of each mechanism.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace jobq::core {
 
-// bench/run.sh builds one library without each of these, except None.
+// For each mechanism except None, bench/run.sh builds a library without it.
 enum class Mechanism : std::uint8_t {
     None,
     RecentClaims,

@@ -1,4 +1,5 @@
-// Decides whether jobs may enter a queue with max_depth, and how many others must be dropped for them. Pure.
+// Decides whether new jobs may enter a queue that has a max_depth, and how many older jobs must be dropped to make
+// room. Pure: calls no server functions.
 #pragma once
 
 #include "core/job.h"
@@ -7,16 +8,18 @@
 
 namespace jobq::core {
 
-// What happens if there is no room for a job. Same order as in core/queue_settings.h.
+// What happens if there is no room for a job. The values have the same order as the words of on_full in
+// core/queue_settings.h.
 enum class FullPolicy : std::uint8_t { Reject, DropOldest };
 
-// Maximum number of jobs that a call drops in addition to the number that it adds. After max_depth has been lowered,
-// millions may be too many, and a producer must not have to wait for them. Each later call drops another part.
+// Maximum number of jobs that a call drops in addition to the number of jobs that it adds. After max_depth has been
+// lowered, a queue may contain millions of jobs too many, and a producer must not wait until all of them are dropped.
+// Each later call drops some more.
 constexpr std::int64_t kMaxExtraDrops = 100;
 
 struct Admission {
     bool admitted;
-    std::int64_t drop;    // number of the oldest jobs to drop, if so many can be dropped
+    std::int64_t drop;    // number of the oldest jobs to drop, if the queue has that many droppable jobs
     std::int64_t needed;  // minimum number to drop; if fewer can be dropped, the new jobs are rejected
 };
 static_assert(std::is_trivially_copyable_v<Admission>, "may live where a longjmp skips destructors");

@@ -1,4 +1,5 @@
-// The place of a claimable job in its lane: lower priority number first, then the time it became claimable, then id.
+// The position of a claimable job among the jobs of its lane: by priority number (lowest first), then by the time at
+// which the job became claimable, then by id.
 #pragma once
 
 #include "core/job.h"

@@ -7,8 +7,8 @@
 
 namespace jobq::core {
 
-// First and last time that jobq works with, about the years 1 to 6000, so that sums of a time and a timeout, and
-// differences between times, fit the server's types.
+// Earliest and latest time that jobq accepts (about the years 1 to 6000), so that the sum of a time and a timeout and
+// the difference between two times fit the server's types.
 constexpr Micros kFirstMoment = -732000 * kDay;
 constexpr Micros kLastMoment = 1464000 * kDay;
 constexpr Micros bounded_moment(Micros time) noexcept {

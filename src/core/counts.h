@@ -1,5 +1,5 @@
-// The arithmetic of the counters: the numbers of a queue, whether a recount contains a concurrent commit, and rates.
-// Pure.
+// The arithmetic of the job counters: the counts of a queue, whether a recount already contains a concurrent commit,
+// and rates per second. Pure: calls no server functions.
 #pragma once
 
 #include "core/job.h"
@@ -10,15 +10,16 @@ namespace jobq::core {
 enum class CountedEvent : std::uint8_t { Enqueued, Claimed, Completed, Failed, Lost };
 constexpr int kEventCount = 5;
 
-// The numbers of a queue, or the changes to them.
+// The counts of a queue: jobs by status and events by kind. Also used for changes to these counts.
 struct Counts {
     std::int64_t jobs[kJobStatusCount];
     std::int64_t events[kEventCount];
 };
 void add_counts(Counts *to, const Counts &more) noexcept;
 
-// The transactions that a count of the table has seen: those below `limit` except the ones that were still running.
-// Numbers have 64 bits; `running` holds the lower halves, and no running transaction is older than limit - 2^31.
+// The transactions whose changes a count of the table contains: all transactions with an ID below `limit`, except the
+// ones that were still running. Transaction IDs have 64 bits here. `running` contains only their lower 32 bits, which
+// is enough because no running transaction is older than limit - 2^31.
 struct Seen {
     std::uint64_t limit;  // 0 if nothing has been counted yet
     const std::uint32_t *running;
@@ -27,14 +28,14 @@ struct Seen {
 // Returns whether the count contains the changes of transaction `xid`, which has committed.
 bool contains(const Seen &seen, std::uint64_t xid) noexcept;
 
-// Returns when a recount is due. `begun` and `ended` belong to the last recount; 0 means that there was none. The pause
-// after a recount is proportional to its cost: 20 times the cost while the counters are unknown; otherwise 100 times
-// the cost, but at least `interval`.
+// Returns when a recount is due. `begun` and `ended` are the times of the last recount; 0 means that there was none.
+// The pause after a recount is proportional to the duration of the recount: 20 times the duration while the counters
+// are unknown; otherwise 100 times the duration, but at least `interval`.
 Micros next_recount(bool known, Micros begun, Micros ended, Micros interval) noexcept;
-// Returns when jobq_tick() may recount if a user calls it: at once, unless the last recount took long.
+// Returns when jobq_tick() may recount if a user calls it: immediately, unless the last recount took a long time.
 Micros next_recount_by_hand(Micros begun, Micros ended) noexcept;
 
-// The totals of a queue at one time, taken before the changes of that time were added.
+// The event totals of a queue at the time `at`, before the changes of that moment were added.
 struct Sample {
     Micros at;  // 0 if unused
     std::int64_t events[kEventCount];

@@ -1,18 +1,20 @@
-// The duties of the tick: what must happen to jobs although no session calls a function.
+// The duties of the background worker: what must happen to jobs even if no session calls a function, such as rescuing
+// lost jobs and firing schedules. One execution of all duties is called a round, or a tick.
 #pragma once
 
 #include <iterator>
 
 namespace jobq::core {
 
-// In the order in which a round performs them.
+// A round performs the duties in this order.
 enum class Duty { Rescue, Cancel, Promote, Schedules, Unblock, Prune, Repair, Reconcile };
 
 struct DutyTraits {
-    const char *name;   // in jobq_tick(), metrics, and the server log
-    bool changes_jobs;  // skipped while a dump is being restored, and in a copy
-    bool chore;         // once per tick interval is enough, because no job waits for it
-    bool has_column;    // in jobq.workers; jobq.schedules shows what schedules have enqueued
+    const char *name;   // name in the result of jobq_tick(), in metrics, and in the server log
+    bool changes_jobs;  // the duty changes jobs, so it is skipped while a dump is being restored and in a copy of the
+                        // database
+    bool chore;         // the duty runs only once per tick interval, because no job waits for it
+    bool has_column;    // jobq.workers has a column for the duty (jobq.schedules shows what schedules have enqueued)
 };
 
 constexpr DutyTraits kDuties[] = {
@@ -30,7 +32,7 @@ static_assert(kDutyCount == static_cast<int>(Duty::Reconcile) + 1);
 
 constexpr const DutyTraits &traits_of(Duty duty) noexcept { return kDuties[static_cast<int>(duty)]; }
 
-// Why the jobs of a database are left alone.
+// Why the background worker changes no jobs of a database: a dump is being restored, or the database is a copy.
 enum class Rest : unsigned char { None, Restore, Copy };
 
 }  // namespace jobq::core

@@ -1,5 +1,6 @@
-// A list with a fixed number of entries that are found by a hash, so that repeated changes are folded into one entry.
-// It lives in static memory and allocates nothing; an all-zero list is empty. Pure; used by log/logged.h.
+// A hash table with a fixed number of entries that also keeps their order. Repeated changes to the same thing are
+// folded into one entry. It lives in static memory and allocates nothing; an all-zero list is empty. Pure; used by
+// log/logged.h.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ struct Folded {
     static_assert(std::is_trivially_copyable_v<Item> && Room <= INT16_MAX, "their indexes are stored in two bytes");
 
     int count;
-    std::int16_t heads[Buckets];  // newest entry of a bucket: index + 1; 0: none
+    std::int16_t heads[Buckets];  // index + 1 of the newest entry of each bucket; 0: none
     struct {
         std::int16_t older, bucket;
     } links[Room];
@@ -40,7 +41,7 @@ struct Folded {
         return &items[count++];
     }
 
-    // Removes the last entry, which can still be read until the next one is added.
+    // Removes the last entry. The removed entry can still be read until the next call to add().
     void pop() noexcept {
         count--;
         heads[links[count].bucket] = links[count].older;

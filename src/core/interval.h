@@ -1,5 +1,5 @@
-// Converts spans of time from the server's three parts to one number. A month counts as 30 days, as in the server's
-// comparison of intervals.
+// Converts intervals from the server's three parts (months, days, and microseconds) to microseconds. A month counts as
+// 30 days, as in the server's comparison of intervals.
 #pragma once
 
 #include "core/span.h"

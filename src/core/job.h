@@ -11,11 +11,11 @@
 
 namespace jobq::core {
 
-// Timeout of a lease that no clock ends, because its holder is a process of this server (shmem/executors.h). Longer
-// than any timeout that a caller may request.
+// Timeout of a lease that never expires, because its holder is a process of this server (shmem/executors.h), whose exit
+// the server notices. Longer than any timeout that a caller may request.
 constexpr Micros kEndlessLease = 365000 * kDay;
-// Timeout of a lease whose row has none. It defines the meaning of such rows and does not depend on the default of
-// heartbeat_timeout.
+// Timeout of a lease if lease_timeout is NULL in the row of the job. Because it defines the meaning of existing rows,
+// it does not depend on the default of heartbeat_timeout.
 constexpr Micros kUsualLease = 60 * kSecond;
 // The same two timeouts in SQL statements.
 #define ENDLESS_LEASE "interval '365000 days'"
@@ -24,11 +24,11 @@ constexpr Micros kUsualLease = 60 * kSecond;
 // The reason why a lease is not held.
 enum class Unheld : std::uint8_t {
     Lost,      // the lease was taken away or never existed
-    Finished,  // a report under the lease ended its attempt
+    Finished,  // the worker has reported the end of the attempt with this lease
     Gone,      // the job does not exist, and nothing is known about its leases
 };
 
-// Queue of jobs, claims, and waits that name no queue, in src/sql and in jobq_enqueue_jobs.
+// The queue of jobs, claims, and waits that do not name a queue. The functions in src/sql have the same default.
 constexpr const char *kDefaultQueue = "default";
 
 // Limits on arguments.

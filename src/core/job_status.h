@@ -1,6 +1,6 @@
-// The only list of the statuses of a job. Everything that repeats for each status is generated from it: the enums in
-// C++ and SQL, columns by status and comments of the catalog (scripts/install_script.awk), and lists in tests. Every
-// layer above uses this file. Pure.
+// The only list of the statuses of a job. Everything that has one item per status is generated from it: the enums in
+// C++ and SQL, columns and comments in the catalog (scripts/install_script.awk), and lists in tests. Pure: calls no
+// server functions.
 #pragma once
 
 #include <cstdint>

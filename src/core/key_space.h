@@ -1,5 +1,6 @@
-// The key spaces for which shared memory holds empty ranges (lanes/empty_ranges.h). For each key space, an index
-// contains the rows that a search needs in the order of their keys.
+// The key spaces for which shared memory remembers ranges without visible rows, which scans skip
+// (lanes/empty_ranges.h). Each key space corresponds to an index that contains the rows that a scan needs, in the order
+// of their keys.
 #pragma once
 
 #include "core/claim_key.h"
@@ -8,9 +9,9 @@ namespace jobq::core {
 
 enum class KeySpace : std::uint8_t {
     Claimable,  // the claimable jobs of one lane
-    Throttled,  // claimable jobs of one lane that the limits of their keys do not hold back
+    Throttled,  // the same, without the jobs that the limits of their keys hold back
     Due,        // jobs that become claimable at run_at; the priority is 0
-    Running,    // rescue-indexed jobs, by id; run_at and priority are 0
+    Running,    // running jobs in the index that the rescue scans, by id; run_at and priority are 0
     Schedules,  // schedules, by _due_at; id and priority are 0
 };
 constexpr int kKeySpaces = 5;

@@ -7,7 +7,8 @@
 
 namespace jobq::core {
 
-// What a number stands for. It is hashed first, so that the number of a group tells nothing about the number of a lane.
+// The kind of object that a hash identifies. It is hashed first, so that the hash of a group reveals nothing about the
+// hash of a lane with the same names.
 enum class Numbered : unsigned char { Lane = 1, Group, QueueLimit, KeyLimit, RoundRobinKey };
 
 struct HashKey {
@@ -41,7 +42,7 @@ class KeyedHash {
         for (const char c : bytes) add_byte(static_cast<unsigned char>(c));
     }
 
-    // Returns the hash of everything that has been added. Nothing may be added afterwards.
+    // Returns the hash of everything that has been added. Nothing may be added after this call.
     std::int64_t value() noexcept {
         compress(word_ | size_ << 56);
         v2_ ^= 0xff;

@@ -10,9 +10,9 @@
 namespace jobq::core {
 
 // Returns the number of a lane: a keyed hash of its parts. `requires_sorted` must be sorted bytewise and without
-// duplicates, because a lane is identified by the set of its requirements. Hashes these bytes, numbers with the lowest
-// byte first: Numbered::Lane; the length (4 bytes) and bytes of queue, then of kind; version (4); requires_count (4);
-// and the length (4) and bytes of each requirement.
+// duplicates, because a lane is identified by the set of its requirements. Hashes the following bytes, with the lowest
+// byte of each number first: Numbered::Lane; the length (4 bytes) and the bytes of `queue`, then of `kind`; `version`
+// (4 bytes); `requires_count` (4 bytes); and the length (4 bytes) and the bytes of each requirement.
 std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept;
 

@@ -1,4 +1,5 @@
-// Decides when the launcher starts a worker in which database. Pure: the launcher collects the facts.
+// Decides in which database the launcher starts the next background worker, and when. Pure: the launcher collects the
+// facts.
 #pragma once
 
 #include "core/job.h"
@@ -13,7 +14,7 @@ constexpr Micros kNever = INT64_MAX;
 struct DatabaseFacts {
     std::uint32_t database;
     Micros next_due;    // when its next round is due; kNever: nothing is due
-    Micros not_before;  // earliest start, because failures back off and DROP DATABASE keeps workers out
+    Micros not_before;  // earliest time of a start, later after failures or while DROP DATABASE keeps workers out
     bool running;       // a worker runs there or has just been requested
 };
 static_assert(std::is_trivially_copyable_v<DatabaseFacts>, "lives in shared memory");
@@ -25,10 +26,10 @@ struct LaunchPlan {
 };
 static_assert(std::is_trivially_copyable_v<LaunchPlan>, "may live where a longjmp skips destructors");
 
-// Picks the database in which a worker could have been started the longest ago. No database starves if the caller sets
-// `not_before` to the end of a database's last round, because a database that is always due then queues up after the
-// others. Starts a worker `lead` before its round is due, so that it is connected in time. Plans one start; the caller
-// marks the database as running and calls again.
+// Picks the database that has been ready for a worker for the longest time. The caller must set `not_before` of a
+// database to the end of its last round, so that no database starves: a database that always has work due then gets its
+// next worker after the others. Starts a worker `lead` microseconds before its round is due, so that the worker is
+// connected in time. Plans only one start; the caller marks the database as running and calls the function again.
 LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_workers, int max_workers, Micros now,
                        Micros lead) noexcept;
 
@@ -37,8 +38,8 @@ LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_wo
 constexpr Micros kLongestLaunchBackoff = 60 * kSecond;
 Micros launch_backoff(int failures) noexcept;
 
-// Returns how long to sleep until `wake_at`, limited to [min, max] whatever the clock does; `max` if `wake_at` is
-// kNever.
+// Returns how long to sleep until `wake_at`, always limited to [min, max], even if the clock steps. Returns `max` if
+// `wake_at` is kNever.
 Micros clamp_sleep(Micros now, Micros wake_at, Micros min, Micros max) noexcept;
 
 }  // namespace jobq::core

@@ -20,14 +20,15 @@ constexpr std::int64_t kNumberMask = (std::int64_t{1} << kSlotBits) - 1;
 constexpr std::int32_t kMaxRunning = 1000000;
 constexpr std::int32_t kHighestNumber = kNumberMask - 1;
 static_assert(kMaxRunning < kHighestNumber, "the number must fit");
-// highest_slot of a limit under which jobs may run without any slot.
+// Value of highest_slot for a limit some of whose jobs may be running without a slot.
 constexpr std::int32_t kSlotsMissing = kHighestNumber + 1;
 
-// The key that represents each key of a queue.
+// The name under which a limit for each key of a queue is set.
 constexpr std::string_view kEachKey = "*";
 constexpr std::size_t kMaxConcurrencyKeyBytes = 255;
 
-// Return the number of the limit of a whole queue, or of one of its keys: a keyed hash whose lower 20 bits are 0.
+// Return the number of a limit, either for a whole queue or for one of its concurrency keys: a keyed hash whose lower
+// 20 bits are 0.
 std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept;
 std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 
@@ -37,12 +38,13 @@ constexpr std::int32_t number_of_slot(std::int64_t slot) noexcept {
     return static_cast<std::int32_t>(slot & kNumberMask);
 }
 
-// Returns the highest slot number that a new claim may take when jobs hold slots with numbers above `max_running`, as
-// after a limit was lowered. Then no more than `max_running` jobs run. `taken` are the numbers of the held slots,
-// ascending and distinct.
+// Returns the highest slot number that a new claim may take, so that at most `max_running` jobs run. It is lower than
+// `max_running` if jobs hold slots with higher numbers, which happens after a limit was lowered. `taken` are the
+// numbers of the held slots, ascending and distinct.
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept;
 
-// A token bucket, which holds up to `burst` tokens and gets one per `interval`.
+// A rate limit, implemented as a token bucket that holds up to `burst` tokens and gets one token per `interval`. A job
+// takes a token to start.
 struct Rate {
     Micros interval;     // 0: no rate
     std::int32_t burst;  // maximum number of tokens
@@ -61,16 +63,17 @@ static_assert(std::is_trivially_copyable_v<Bucket> && std::is_trivially_copyable
 // Returns a bucket that is empty now.
 Bucket empty_bucket(const Rate &rate, Micros now) noexcept;
 std::int32_t tokens_in(const Bucket &bucket, const Rate &rate, Micros now) noexcept;
-// Returns when a token is available: `now` or later.
+// Returns the time at which a token is available, which is `now` or later.
 Micros next_token(const Bucket &bucket, const Rate &rate, Micros now) noexcept;
 // Takes a token. Returns false and changes nothing if there is none.
 bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept;
 // Returns a token that was not used.
 void return_token(Bucket *bucket, const Rate &rate) noexcept;
 
-// The remains of buckets that had to make room for others: for each queue, the time at which the last of them is full,
-// so that one queue's tokens do not empty the buckets of another. If there are more queues than places, queues of the
-// database with the most places share one time, which then counts for all queues of that database.
+// What is remembered about token buckets that were evicted from shared memory: for each queue, the time at which the
+// last of its evicted buckets is full again. A new bucket of the queue counts as empty until then. If there are more
+// queues than entries, the database with the most entries gets one shared entry, whose time counts for all queues of
+// that database.
 struct ForgottenBuckets {
     static constexpr int kQueues = 8;
     static constexpr std::int64_t kSharedTime = std::numeric_limits<std::int64_t>::min();  // not a queue_limit_id
@@ -79,12 +82,12 @@ struct ForgottenBuckets {
         std::int64_t queue;      // its queue_limit_id, or kSharedTime
         Micros full_at;
     } queues[kQueues];
-    Micros others;  // for all databases: the latest time that found no place
+    Micros others;  // for all databases: the latest time for which no entry was free
 };
 static_assert(std::is_trivially_copyable_v<ForgottenBuckets>, "lives in shared memory");
 void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue, const Bucket &bucket,
                    Micros now) noexcept;
-// Returns the time before which no bucket of the queue is full.
+// Returns the time until which a new bucket of the queue must not be assumed to be full.
 Micros forgotten_until(const ForgottenBuckets &forgotten, std::uint32_t database, std::int64_t queue) noexcept;
 
 }  // namespace jobq::core

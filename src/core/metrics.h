@@ -1,8 +1,9 @@
-// Decides which totals of a queue and kind count a change of a job, from the job before and after the change alone.
-// Waiting and running times go into histograms whose bounds double. Pure; job/change_job.cpp calls it for every change.
+// Decides which totals of a queue and kind are incremented when a job changes. The decision depends only on the job
+// before and after the change. Waiting times and running times are counted in histograms whose bounds double. Pure;
+// job/change_job.cpp calls it for every change.
 //
-// Each claim ends in exactly one of five ways (Tally::Attempt...), and each job is enqueued once and deleted at most
-// once. So at any moment, over all committed transactions:
+// Each attempt ends in exactly one of five ways (Tally::Attempt...), and each job is enqueued once and deleted at most
+// once. Therefore, for all committed transactions together:
 //   existing jobs = enqueued - deleted
 //   running jobs  = claimed - the sum of the five ends
 #pragma once
@@ -11,7 +12,7 @@
 
 namespace jobq::core {
 
-// (name, its family in metrics/families_policy.h, value of its label "outcome").
+// TALLY(name, metric family in metrics/families_policy.h, value of the label "outcome").
 // clang-format off
 #define JOBQ_TALLIES(TALLY)                                 \
     TALLY(Enqueued, JobsEnqueued, "")                       \
@@ -41,7 +42,7 @@ constexpr int kTallies = 0 JOBQ_TALLIES(JOBQ_TALLY);
 using Tallies = std::uint32_t;  // one bit per Tally
 constexpr Tallies bit_of(Tally tally) noexcept { return 1U << static_cast<unsigned>(tally); }
 
-// The tallies and times of one change of a job.
+// The tallies to increment and the times to record for one change of a job.
 struct Happened {
     Tallies tallies;
     OptInt64 waited;  // for a claim: time since the job was due
@@ -57,14 +58,14 @@ Happened what_happened_to_gone(JobStatus before) noexcept;
 constexpr int kBounds = 24;
 constexpr int kBuckets = kBounds + 1;
 constexpr Micros bound_of(int bucket) noexcept { return kMillisecond << bucket; }
-// Returns the first bucket whose bound is at least the span.
+// Returns the number of the first bucket whose upper bound is at least the span.
 int bucket_of(Micros span) noexcept;
 
 enum class Span : std::uint8_t { Wait, Run };
 constexpr int kSpans = 2;
 
 // The totals of a queue and kind, or the changes to them: the tallies and, for each kind of span, its buckets and the
-// sum of its microseconds. They are one array because they are added, stored, and read together.
+// sum of its microseconds. All of them are in one array, because they are always added, stored, and read together.
 struct SeriesNumbers {
     static constexpr int kPerSpan = kBuckets + 1;
     static constexpr int kCount = kTallies + kSpans * kPerSpan;
@@ -78,8 +79,8 @@ struct SeriesNumbers {
 };
 static_assert(std::is_trivially_copyable_v<SeriesNumbers>, "is copied from and to shared memory, and a file");
 
-// Returns the sum of two numbers of a series. A sum holds about 300,000 spans of one year; it then stays at the
-// maximum, because a counter must not become negative.
+// Returns the sum of two numbers of a series. The sum of about 300,000 spans of one year reaches the maximum of int64.
+// It then stays at the maximum, because a counter must not become negative.
 std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept;
 void note(SeriesNumbers *numbers, const Happened &happened) noexcept;
 void add_numbers(SeriesNumbers *to, const SeriesNumbers &more) noexcept;

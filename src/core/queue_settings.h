@@ -1,7 +1,7 @@
-// The table of all queue settings. Everything that treats settings uniformly is generated from it: the struct below,
-// the bounds, and what jobq_create_queue and jobq_alter_queue check, store, and read back. scripts/install_script.awk
-// generates the columns of jobq.queue_settings with their CHECK constraints and comments, the arguments of these
-// functions, and the columns of the view jobq.queues. Pure.
+// The table of all queue settings. Code that treats all settings alike is generated from this table: the struct below,
+// the bounds, and the code with which jobq_create_queue and jobq_alter_queue check, store, and read settings.
+// scripts/install_script.awk generates the columns of jobq.queue_settings with their CHECK constraints and comments,
+// the arguments of these functions, and the columns of the view jobq.queues. Pure.
 #pragma once
 
 #include "core/backpressure.h"
@@ -24,8 +24,9 @@ constexpr Micros kAnySpan = INT64_MAX;
 //   QUEUE(name, text):                            the name of another queue; not set by default
 //   SWITCH(name, text):                           a boolean; false by default
 //
-// A default of 0 below the lowest value means "none", as does NULL in the table. Then the value 0, or the empty name of
-// a queue, removes the setting. The settings have the order of the arguments. An upgrade may add settings at the end.
+// If the default is 0 and the lowest value is greater than 0, the default means "not set", as does NULL in
+// jobq.queue_settings. The argument 0, or '' for the name of a queue, then removes the setting. The settings have the
+// order of the arguments. An upgrade may add settings at the end.
 // clang-format off
 #define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
     NUMBER(max_attempts, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \
@@ -44,8 +45,8 @@ constexpr Micros kAnySpan = INT64_MAX;
     SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
 // clang-format on
 
-// These macros give rows of all kinds the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING per row, which the
-// user of the macro defines.
+// These macros convert rows of all kinds to the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING(...) per row;
+// define JOBQ_SETTING before you use it.
 #define JOBQ_NUMBER_SETTING(name, otherwise, lowest, highest, text) \
     JOBQ_SETTING(name, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
 #define JOBQ_SPAN_SETTING(name, otherwise, lowest, highest, text) \
@@ -71,12 +72,12 @@ enum class SettingType : std::uint8_t { Number, Span, Choice, Queue, Switch };
 
 struct QueueSetting {
     const char *name;
-    const char *words;  // words of a choice
+    const char *words;  // words of a CHOICE setting, separated by spaces
     const char *text;
     std::int64_t lowest;  // bounds of a number, or of a span in microseconds
     std::int64_t highest;
     SettingType type;
-    bool removable;  // 0, or the empty name, removes the setting
+    bool removable;  // the value 0, or an empty name, removes the setting
 };
 
 // The number of each setting, in the order of the table.

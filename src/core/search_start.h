@@ -1,7 +1,8 @@
-// The position in an index where a search for rows that no session waits for, such as expired rows, begins. A search
-// that deletes the first rows of an index leaves entries that an old snapshot may keep, and every later search from the
-// beginning would pass them. Therefore a search begins at the first row that the previous search saw. Rows that were
-// added before that position are found by an occasional search from the beginning, which is rare enough to cost little.
+// Determines the position in an index at which a search for rows begins. For searches that are not urgent, such as a
+// search for expired rows. A search that deletes the first rows of an index leaves dead index entries, which cannot be
+// removed while an old snapshot exists, and every later search from the beginning would have to skip them. Therefore a
+// search begins at the first row that the previous search saw. Rows that were added before that position are found
+// because a search occasionally begins at the start of the index, rarely enough to cost little.
 #pragma once
 
 #include "core/span.h"
@@ -12,7 +13,7 @@ namespace jobq::core {
 
 class SearchStart {
  public:
-    // Begins a search and returns the lowest position to look at. `remembers` is false for callers that always search
+    // Begins a search and returns the position at which to begin. `remembers` is false for callers that always search
     // from the beginning.
     std::int64_t begin(bool remembers, Micros now) noexcept {
         whole_ = !remembers || now >= again_ || now < began_;

@@ -1,9 +1,9 @@
-// The name of a series, which is a queue and kind with totals, and the changes that a transaction makes to totals until
-// it commits.
+// The name of a series (the totals of one queue and kind), and the changes that a transaction makes to series,
+// collected until it commits.
 //
-// Everything has a fixed size. A series that finds no room is counted in one series without a name, so that sums over
-// all series are always right. Pure. The changes are part of the transaction log (log/logged.h); metrics/totals.cpp
-// uses them.
+// Everything has a fixed size. If there is no room for a series, its changes are added to a series without a name, so
+// that sums over all series are always correct. Pure. The changes are part of the transaction log (log/logged.h);
+// metrics/totals.cpp uses them.
 #pragma once
 
 #include "core/folded.h"
@@ -14,7 +14,7 @@
 namespace jobq::core {
 
 struct SeriesName {
-    std::uint8_t queue_bytes;  // 0: the series without a name, for all series that found no room
+    std::uint8_t queue_bytes;  // 0: the series without a name, for all series for which there was no room
     std::uint8_t kind_bytes;
     char bytes[kMaxQueueBytes + kMaxKindBytes];
 
@@ -44,13 +44,14 @@ struct SeriesLog {
     static constexpr int kNamed = 128;
     static constexpr int kRoom = kNamed + 32;
 
-    // A stack, as the numbers of jobs are, because only the innermost subtransaction changes anything.
+    // Used as a stack, because only the innermost subtransaction adds and removes entries.
     Folded<SeriesChange, kRoom, 64> changes;
-    bool incomplete;  // a change is missing, because too many savepoints each had too many changes
+    bool incomplete;  // a change is missing, because there was no room even for another entry without a name
 
     // Returns the entry of the series at this level, creating it if necessary; nullptr if there is no room.
     SeriesChange *at(std::string_view queue, std::string_view kind, int level) noexcept;
-    // These functions end a level: the first for a rollback, the second for the release of a savepoint.
+    // These functions end a level of subtransactions: forget_level() when it rolls back, and hand_to_parent() when a
+    // savepoint is released.
     void forget_level(int level) noexcept;
     void hand_to_parent(int level) noexcept;
     void clear() noexcept;

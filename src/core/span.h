@@ -1,4 +1,4 @@
-// Points in time and spans in microseconds, as in the server, and sums that cannot overflow. Pure; used everywhere.
+// Times and spans in microseconds, as in the server, and sums that cannot overflow. Pure: calls no server functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // A fast 64-bit hash that is the same on every machine: FNV-1a 64 (Fowler, Noll, Vo) over length-prefixed parts,
-// finished with the 64-bit mixer of MurmurHash3 (Appleby), because the low bits of FNV alone are weak for short keys.
-// Anyone can construct inputs that collide, so a number that decides about jobs of other queues comes from keyed_hash.h
-// instead. Pure; used by core.
+// finished with the 64-bit mixer of MurmurHash3 (Appleby), because the low bits of FNV alone are weak for short keys. A
+// user can construct inputs that collide, so keyed_hash.h is used instead for numbers whose collision would affect jobs
+// of other queues. Pure.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 
 namespace jobq::core {
 
-// Removes the first number and the dot after it from the version, and returns the number. Saturates; a character that
-// is not a digit or a dot ends the version.
+// Removes the first number and the dot after it from the version, and returns the number. A number that is too large is
+// limited. A character that is not a digit or a dot ends the version.
 constexpr int take_number(std::string_view *version) noexcept {
     constexpr int kHighest = 100000000;  // ten times this value still fits
     int number = 0;
@@ -21,7 +21,7 @@ constexpr int take_number(std::string_view *version) noexcept {
     return number;
 }
 
-// Compares two versions: below 0 if a is older than b, 0 if they are the same, else above 0.
+// Compares two versions. The result is negative if a is older than b, 0 if they are equal, and positive otherwise.
 constexpr int compare_versions(std::string_view a, std::string_view b) noexcept {
     while (!a.empty() || !b.empty()) {
         const int of_a = take_number(&a);
