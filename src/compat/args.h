@@ -1,5 +1,5 @@
-// Arguments of SQL-callable functions: checked access that names the argument in every error. Errors about an argument
-// have SQLSTATE class 22, 42, or 54, and errors about the transaction class 25. The checks change nothing.
+// Functions that read and check the arguments of SQL-callable functions. Every error names the argument. Errors about
+// an argument have SQLSTATE class 22, 42, or 54; errors about the transaction have class 25. The checks change nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -25,7 +25,7 @@ const char *described(ArgumentName name);
 std::string_view view(const text *value);
 text *make_text(std::string_view value);
 
-// Raises 25006 in a read-only transaction and on a standby, even if the call would find nothing to write.
+// Raises 25006 in a read-only transaction and on a standby, even if this particular call would not write anything.
 void require_writable(FunctionCallInfo fcinfo);
 
 // Returns whether an optional argument is present.
@@ -46,9 +46,9 @@ void check_queue_name(std::string_view queue, ArgumentName name);
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty);
 // Returns how many bytes of a given value an error message shows, because the value may be long.
 int shown_bytes(std::string_view given);
-// Raises 22023, because the given word is not one of the choices or not a key of an object.
+// Raises 22023 because `given` is not one of the choices.
 [[noreturn]] void refuse_choice(const char *name, std::string_view given, const std::string_view *choices, int count);
-// Returns the value that the word names; raises 22023 if it names none.
+// Returns the enum value with this name. Raises 22023 if there is none.
 template <typename Choice, int count>
 Choice require_choice(const char *name, std::string_view word, const std::string_view (&names)[count]) {
     Choice choice = {};
@@ -62,7 +62,7 @@ int16 check_priority(int32 priority, const char *name);
 int32 check_positive(int32 value, const char *name);
 // Raises 22023 if the value is infinite.
 TimestampTz check_finite(TimestampTz value, const char *name);
-// Does the same, and raises 22023 for times outside the years 1 to 6000, with which jobq cannot calculate.
+// Raises 22023 if the value is infinite or outside the years 1 to 6000, because jobq cannot calculate with such times.
 TimestampTz check_moment(TimestampTz value, const char *name);
 
 enum class Zero { Allowed, Refused };

@@ -1,20 +1,23 @@
-// Commits that do not wait for the disk. A call may ask for one if losing its transaction in a crash does no harm; the
-// commit is asynchronous if the transaction consists only of such calls. It is not enough that the call is outside a
-// transaction block, because INSERT ... SELECT FROM jobq_claim() is one statement. So the WAL decides: the transaction
-// must write none before the first of these calls and none after the last.
+// Asynchronous commits, which do not wait until the WAL is on disk. A function call may request one if no harm is done
+// when its transaction is lost in a crash. The commit is asynchronous only if the transaction consists only of such
+// calls. It is not enough that the call is outside a transaction block, because a statement such as INSERT ... SELECT
+// FROM jobq_claim() also writes other data. Therefore these functions compare WAL positions: the transaction must not
+// write WAL before the first such call, between calls, or after the last one.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Returns whether the transaction has written nothing except in such calls. Must be called before anything is written.
+// Returns whether the transaction has written nothing except in such calls. Call it before the call writes anything.
 bool is_whole_transaction();
-// Allows an asynchronous commit. Must be called after the writes, if is_whole_transaction() returned true and the call
-// may be lost. The transaction commits as with synchronous_commit = off, unless it writes something else.
+// Allows an asynchronous commit. Call it after the call has written everything, if is_whole_transaction() returned true
+// and the effects of the call may be lost. The transaction then commits as with synchronous_commit = off, unless it
+// writes something else.
 void allow_async_commit();
 
-// Chooses how to commit, for main/jobq.cpp: called before the commit, after all other functions that write.
+// Makes the commit asynchronous if the calls above allow it. main/jobq.cpp calls this before the commit, after all
+// other functions that write.
 void choose_async_commit();
 
 }  // namespace jobq

@@ -1,11 +1,11 @@
-// Reads a column of a row of the server's catalog, which is looked up by OID.
+// Reads one column of a system catalog row, which is looked up by OID.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Returns the column, or `none` if there is no such row. For columns of a fixed size.
+// Returns the value of the column, or `none` if the row does not exist. Only for columns of fixed size.
 template <typename Form, typename Value>
 Value catalog_value(SysCacheIdentifier cache, Oid oid, Value Form::*column, Value none) {
     HeapTuple tuple = SearchSysCache1(cache, ObjectIdGetDatum(oid));

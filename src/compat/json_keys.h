@@ -1,4 +1,4 @@
-// Objects that functions are given as jsonb, read key by key.
+// Reads jsonb objects that are passed as arguments, key by key.
 #pragma once
 
 #include "compat/pg.h"
@@ -28,9 +28,9 @@ void for_each_key(JsonbContainer *object, Read read) {
     }
 }
 
-// An ErrorContextCallback that names the key, whose name is its argument.
+// An ErrorContextCallback that adds the name of a JSON key to the error context. `key` is the name.
 void add_key_context(void *key);
-// Calls read(). The context of its errors names the key.
+// Calls read(). If it raises an error, the error context names the key.
 template <typename Read>
 void with_key_context(const char *key, Read read) {
     ErrorContextCallback context = {error_context_stack, add_key_context, const_cast<char *>(key)};
@@ -42,25 +42,25 @@ void with_key_context(const char *key, Read read) {
 // Raises 22023 unless the argument is an object. `hint` gives an example.
 void require_object(const Jsonb *value, const char *argument, const char *hint);
 
-// An unknown key, and the keys that the object may have.
+// Raises the error about an unknown key, with a hint about the keys that the object may have.
 class UnknownKey {
  public:
     explicit UnknownKey(std::string_view given);
     void add_known(const char *name);
-    // Raises 22023. The hint is the most similar known key, or all of them if none is similar.
+    // Raises 22023. The hint names the most similar known key, or all known keys if none is similar.
     [[noreturn]] void refuse(const char *argument) const;
 
  private:
     std::string_view given_;
     StringInfoData known_;
     const char *nearest_ = nullptr;
-    int distance_;  // distance of `nearest_`, or the smallest distance that is too large
+    int distance_;  // edit distance of `nearest_`; if it is nullptr, the smallest distance that is too large
 };
-// Raises 22023 because the function has an argument for the key.
+// Raises 22023 because the function has an argument of its own (`typed_argument`) for the value of this key.
 [[noreturn]] void refuse_typed_key(const char *argument, const char *key, const char *typed_argument);
 
-// The values of a key. Each function raises 22023 if the value has the wrong JSON type, and the input function's own
-// error if a string is not a value of the type.
+// The following functions convert the value of a key. They raise 22023 if the value has the wrong JSON type. If a
+// string is not valid input for the SQL type, the type's input function raises its own error.
 [[noreturn]] void wrong_json_type(const char *key, const char *wanted);
 text *text_of_key(const char *key, const JsonbValue &value, const char *wanted = "a string");
 // A number may also be written as a string, because drivers without 64-bit integers return ids as strings.

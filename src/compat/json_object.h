@@ -1,4 +1,4 @@
-// Builds a jsonb object member by member. Does not copy texts and jsonb values: they must stay valid until made()
+// Builds a jsonb object member by member. Texts and jsonb values are not copied, so they must stay valid until made()
 // returns.
 #pragma once
 
@@ -28,7 +28,7 @@ class JsonObject {
         JsonbValue item = string_of(value);
         add(key, &item);
     }
-    // Adds a time as the session displays times, or in the time zone that is `west` seconds west of UTC.
+    // Adds a time in the time zone of the session, or in the time zone that is `*west` seconds west of UTC.
     void moment(std::string_view key, TimestampTz value, const int *west = nullptr) {
         auto *written = static_cast<char *>(palloc(MAXDATELEN + 1));
         JsonEncodeDateTime(written, TimestampTzGetDatum(value), TIMESTAMPTZOID, west);

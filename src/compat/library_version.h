@@ -8,7 +8,8 @@ namespace jobq {
 // The version in jobq.control at build time.
 extern const char *const kLibraryVersion;
 
-// Raises 55000 unless the library has this version or a newer one. `who` names what needs it.
+// Raises 55000 if the library is older than this version. `who` is the name of the object that needs it, for the
+// message.
 void require_library(const char *version, const char *who);
 
 // Raises 55000 if the process has already loaded another jobq library file, because the two would not share settings

@@ -43,7 +43,7 @@ inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryConte
     return hash_create(name, kExpected, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-// Returns a copy that lives as long as the context.
+// Returns a copy of `value` that is allocated in the context.
 inline std::string_view keep(MemoryContext context, std::string_view value) {
     auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
     std::copy(value.begin(), value.end(), copy);

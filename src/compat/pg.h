@@ -1,5 +1,5 @@
-// The only server prelude: every shell file includes it first. It contains the differences between server versions,
-// except the magic block (library_version.cpp).
+// Includes the server's headers and hides the differences between server versions, except for the magic block
+// (library_version.cpp). Every file outside src/core includes this file first.
 #pragma once
 
 #ifdef JOBQ_CORE_ONLY
@@ -72,7 +72,7 @@ using CatalogCache = SysCacheIdentifier;
 using CatalogCache = int;
 #endif
 
-// What table_tuple_update() returns about the indexes: which of them need an entry for the new version of the row.
+// The type in which table_tuple_update() returns which indexes need an entry for the new version of the row.
 #if PG_VERSION_NUM >= 160000
 using IndexUpdate = TU_UpdateIndexes;
 constexpr IndexUpdate kAllIndexes = TU_All;
@@ -87,7 +87,7 @@ inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
 
-// Releases what an index keeps between inserted entries. Since PostgreSQL 17, BRIN keeps pages pinned.
+// Releases resources that an index keeps between insertions: since PostgreSQL 17, BRIN keeps pages pinned.
 inline void end_index_inserts(Relation index, struct IndexInfo *info) {
 #if PG_VERSION_NUM >= 170000
     index_insert_cleanup(index, info);
@@ -125,8 +125,8 @@ inline Oid identity_sequence(Relation table, AttrNumber column) {
 }
 
 // Returns whether the current transaction has replaced the files of the table (TRUNCATE, ALTER TABLE ...). If so, the
-// files say nothing about the table as it is after a rollback, and the current transaction may have written all rows in
-// them.
+// new files do not show what the table contains after a rollback, and the current transaction may have written all of
+// their rows.
 inline bool has_new_files(Relation table) {
 #if PG_VERSION_NUM >= 160000
     return table->rd_firstRelfilelocatorSubid != InvalidSubTransactionId;

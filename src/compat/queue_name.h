@@ -1,5 +1,5 @@
-// The name of a queue in a field of fixed size: in shared memory, in the notes of a transaction, and as the key of a
-// hash table. It is padded with zeros so that names can be compared and copied as bytes.
+// The name of a queue in a field of fixed size, for shared memory, the transaction log, and the keys of hash tables.
+// The name is padded with zeros so that names can be compared and copied as bytes.
 #pragma once
 
 #include "compat/pg.h"

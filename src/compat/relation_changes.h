@@ -1,5 +1,5 @@
-// Notifies callbacks of changes to the catalog entry of a relation. A backend of PostgreSQL 15 has ten slots for
-// relation cache callbacks, for the server and all extensions together; this module uses one for all of jobq.
+// Calls callbacks when the catalog entry of a relation changes. A backend of PostgreSQL 15 has ten slots for relation
+// cache callbacks, for the server and all extensions together; this module uses one for all of jobq.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,5 @@
-// Runs a part of a function with the rights of a role. SECURITY DEFINER would cost time in every call.
+// Runs part of a function with the rights of a role. SECURITY DEFINER would be slower, because it costs time in every
+// call.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,7 +9,8 @@ namespace jobq {
 // Returns whether the session currently has the rights of the role: as the role itself, as a member, or as a superuser.
 bool has_rights_of(Oid role);
 
-// What as_role() restores. After an error, the end of the (sub)transaction restores it.
+// The state that as_role() saves and restores. After an error, the server restores it when it aborts the
+// (sub)transaction.
 struct Rights {
     Oid user;
     int context;

@@ -1,4 +1,4 @@
-// Whether background workers serve a database, and why not.
+// Tells whether jobq's background workers serve a database and, if not, why.
 #pragma once
 
 #include "compat/pg.h"
@@ -15,7 +15,7 @@ Unserved why_unserved(const FormData_pg_database &database);
 // Returns why workers do not serve the database with this OID, according to the catalog. Must be called in a
 // transaction.
 Unserved why_unserved(Oid database);
-// Returns the reason as text for people, or nullptr if the database is served.
+// Returns the reason as text for messages, or nullptr if the database is served.
 const char *reason_of(Unserved why);
 
 }  // namespace jobq

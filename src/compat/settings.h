@@ -1,4 +1,4 @@
-// The settings jobq.*: declared here, defined in settings.cpp, read anywhere in the shell.
+// The configuration parameters jobq.*. settings.cpp defines them; all code outside src/core may read them.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,39 +17,43 @@ struct Adopt {
 };
 
 struct Settings {
-    bool enabled;              // jobq.enabled: background workers run
-    char *databases;           // jobq.databases: comma-separated names; empty: all databases with the extension
-    int tick_interval_ms;      // jobq.tick_interval: maximum pause between rounds while a database is in use
-    int max_workers;           // jobq.max_workers: maximum number of background workers
-    int rescue_batch;          // jobq.rescue_batch: jobs per transaction
-    int promote_batch;         // jobq.promote_batch: jobs per transaction
-    int prune_batch;           // jobq.prune_batch: jobs checked per transaction
-    char *worker_id;           // jobq.worker_id: name of the worker if a claim gives none
-    int max_payload_kb;        // jobq.max_payload
-    int cancel_grace_ms;       // jobq.cancel_grace: how long a running job may ignore a cancellation
-    int log_duties;            // jobq.log_duties: level at which rounds that did something are logged
-    int max_tracked_lanes;     // jobq.max_tracked_lanes: lanes that shared memory can track
-    int max_young_leases;      // jobq.max_young_leases: claims of the last second that shared memory tracks
-    int max_limits;            // jobq.max_limits: limits that shared memory tracks in the whole server
-    bool async_heartbeats;     // jobq.async_heartbeats: a heartbeat that is its whole transaction commits
-                               // asynchronously
-    bool async_claims;         // jobq.async_claims: the same for claims
-    bool notify;               // jobq.notify: background workers send NOTIFY
-    bool require_queues;       // jobq.require_queues: rejects queue names without settings
-    int max_counted_queues;    // jobq.max_counted_queues: queues with counters in the whole server
-    int max_metric_series;     // jobq.max_metric_series: (queue, kind) pairs with totals in the whole server
-    bool track_metrics;        // jobq.track_metrics: sessions count what happens to jobs
-    int keep_lanes_s;          // jobq.keep_lanes: how long an unused lane is kept; 0: permanently
-    int access;                // jobq.access
-    int adopt;                 // jobq.adopt
-    bool schedules;            // jobq.schedules: schedules fire
-    int max_executors;         // jobq.max_executors: processes that run handlers in the whole server
-    bool superuser_handlers;   // jobq.superuser_handlers: whether handlers may run as superusers
-    int max_steps;             // jobq.max_steps: maximum number of steps of one job
-    int max_step_kb;           // jobq.max_step_bytes: maximum size of the result of one step
-    int keep_signals_s;        // jobq.keep_signals: how long signals to a queue are kept; 0: permanently
+    bool enabled;             // jobq.enabled: whether background workers run
+    char *databases;          // jobq.databases: comma-separated names; empty: all databases with the extension
+    int tick_interval_ms;     // jobq.tick_interval: maximum pause between two rounds of the background worker while a
+                              // database is in use
+    int max_workers;          // jobq.max_workers: maximum number of background workers
+    int rescue_batch;         // jobq.rescue_batch: jobs per transaction
+    int promote_batch;        // jobq.promote_batch: jobs per transaction
+    int prune_batch;          // jobq.prune_batch: jobs checked per transaction
+    char *worker_id;          // jobq.worker_id: name of the worker if a claim gives none
+    int max_payload_kb;       // jobq.max_payload
+    int cancel_grace_ms;      // jobq.cancel_grace: how long a running job may ignore a cancellation
+    int log_duties;           // jobq.log_duties: message level at which rounds that changed something are logged
+    int max_tracked_lanes;    // jobq.max_tracked_lanes: maximum number of lanes that shared memory tracks
+    int max_young_leases;     // jobq.max_young_leases: maximum number of claims of about the last second that shared
+                              // memory tracks
+    int max_limits;           // jobq.max_limits: maximum number of limits that shared memory tracks in the whole server
+    bool async_heartbeats;    // jobq.async_heartbeats: a heartbeat that is the only action of its transaction commits
+                              // asynchronously
+    bool async_claims;        // jobq.async_claims: the same for claims
+    bool notify;              // jobq.notify: whether background workers send NOTIFY
+    bool require_queues;      // jobq.require_queues: whether jobs are rejected whose queue was not created with
+                              // jobq_create_queue
+    int max_counted_queues;   // jobq.max_counted_queues: maximum number of queues with counters in the whole server
+    int max_metric_series;    // jobq.max_metric_series: maximum number of (queue, kind) pairs with totals in the whole
+                              // server
+    bool track_metrics;       // jobq.track_metrics: whether sessions count what happens to jobs
+    int keep_lanes_s;         // jobq.keep_lanes: how long an unused lane is kept; 0: permanently
+    int access;               // jobq.access
+    int adopt;                // jobq.adopt
+    bool schedules;           // jobq.schedules: whether schedules fire
+    int max_executors;        // jobq.max_executors: maximum number of processes that run handlers in the whole server
+    bool superuser_handlers;  // jobq.superuser_handlers: whether handlers may run as superusers
+    int max_steps;            // jobq.max_steps: maximum number of steps of one job
+    int max_step_kb;          // jobq.max_step_bytes: maximum size of the result of one step
+    int keep_signals_s;       // jobq.keep_signals: how long signals to a queue are kept; 0: permanently
     int reconcile_interval_s;  // jobq.reconcile_interval: minimum time between two counts of the table
-    // jobq.max_queues: number of queues from which a job must not create another; -1: no limit
+    // jobq.max_queues: if there are this many queues, a new job must not create another queue; -1: no limit
     int max_queues;
 };
 

@@ -1,5 +1,6 @@
-// SQL from C++: kept plans with typed parameters, and typed access to the rows they return. No destructor here calls
-// the server; SPI is closed by with_spi(), and by the server itself when an error ends the transaction.
+// Runs SQL from C++: saved plans with typed parameters, and typed access to the rows that they return. No destructor in
+// this file calls the server: with_spi() closes SPI, and after an error the server closes it when it aborts the
+// transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,11 +12,11 @@ namespace jobq {
 constexpr int kMaxParameters = 64;
 
 enum class Planning : uint8 {
-    Fixed,  // uses index scans and nested loops, whatever the statistics or planner settings of the session are
-    Free,   // leaves the plan to the planner: for statements that an operator runs occasionally
+    Fixed,  // always uses index scans and nested loops, regardless of statistics and of the session's planner settings
+    Free,   // lets the planner choose; for statements that an operator runs occasionally
 };
 
-// A statement and, after its first use in a session, its plan. Define it as a static object.
+// A statement and, after its first use in a session, its saved plan. Define it as a static object.
 struct Statement {
     const char *sql;
     Oid types[kMaxParameters];  // parameter types, ended by InvalidOid
@@ -45,7 +46,7 @@ class Params {
     char nulls_[kMaxParameters];
 };
 
-// One row of a result; columns count from 1.
+// One row of a result. Columns are numbered from 1.
 class Row {
  public:
     Row(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc) {}
@@ -78,7 +79,7 @@ class Rows {
  public:
     Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
     uint64 size() const { return count_; }
-    // Frees the memory before SPI is closed, for statements that run in a loop.
+    // Frees the memory of the rows before SPI is closed. For statements that run in a loop.
     void free() { SPI_freetuptable(table_); }
     Row operator[](uint64 index) const { return {tuple(index), desc()}; }
     HeapTuple tuple(uint64 index) const { return table_->vals[index]; }
@@ -89,17 +90,16 @@ class Rows {
     uint64 count_;
 };
 
-// Runs a statement that may write, under a new snapshot (READ COMMITTED) or the transaction's snapshot. Raises the
-// errors of the statement.
+// Runs a statement that may write, under a new snapshot in READ COMMITTED or else under the transaction's snapshot.
 Rows run(Statement &statement, const Params &params);
 
 // Runs a read-only statement under `snapshot`, which must be registered, or under the active snapshot if `snapshot` is
 // nullptr.
 Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
 
-// Returns whether run() or read() is currently executing this query. Returns false for a query of the user, and for one
-// that a trigger, a constraint, or an index expression executes in the meantime. `query` is the memory context of its
-// execution, es_query_cxt.
+// Returns whether this query is the one that run() or read() is currently executing. Returns false for a user's query
+// and for a query that a trigger, a constraint, or an index expression executes in the meantime. `query` is the memory
+// context in which the query is executed (es_query_cxt).
 bool is_own_query(MemoryContext query);
 
 // Returns the number of rows that the last run() inserted, updated, or deleted.
@@ -108,8 +108,8 @@ inline int64 affected() { return static_cast<int64>(SPI_processed); }
 // Runs SQL text that was built at run time (for example, GRANT, which takes no parameters).
 void run_text(const char *sql);
 
-// Installs hooks that plan Fixed statements, disable JIT for all statements of jobq, and note which execution is jobq's
-// own. Called once by _PG_init.
+// Installs hooks that plan Fixed statements, disable JIT for all of jobq's statements, and record which query execution
+// belongs to jobq. Called once by _PG_init.
 void install_query_hooks();
 
 // Opens SPI, calls body, and closes SPI. The result of body must not point into SPI's memory.

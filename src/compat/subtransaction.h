@@ -1,5 +1,5 @@
-// Runs code in a subtransaction, so that a failure does not end the transaction. Background duties use this to continue
-// after a row that cannot be changed.
+// Runs code in a subtransaction, so that an error does not abort the whole transaction. The background worker uses this
+// to continue with other rows if a row cannot be changed.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,19 +16,19 @@ struct FailureText {
     int sqlstate;
 };
 
-// Copies the current error into `failure` and rolls back the subtransaction. Raises the error again if it is not
-// specific to the row: a cancellation, a shutdown, or a conflict that only another transaction can resolve.
+// Copies the current error into `failure` and rolls back the subtransaction. Raises the error again if it does not
+// concern a single row: a cancellation, a shutdown, or a conflict that only a new transaction can resolve.
 void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner);
 
 // Rolls back the subtransaction and raises the current error again.
 [[noreturn]] void raise_from_attempt(MemoryContext context, ResourceOwner owner);
 
-// keep_if() and attempt() must not be inlined. The body changes locals of the caller, and C leaves the changed locals
-// of a function undefined when a longjmp returns to a sigsetjmp in that function. `test/lint.sh setjmp` checks that no
-// template with a PG_TRY() can be inlined.
+// keep_if() and attempt() must not be inlined, because body() changes local variables of the caller, and local
+// variables that change after a sigsetjmp() in the same function are undefined after a longjmp. `test/lint.sh setjmp`
+// checks that no template with a PG_TRY() can be inlined.
 
-// Runs body in a subtransaction and returns its result. Rolls back the subtransaction if body returns false. Raises
-// errors again.
+// Runs body in a subtransaction and returns its result. Rolls back the subtransaction if body returns false. If body
+// raises an error, rolls back the subtransaction and raises the error again.
 template <typename Body>
 pg_noinline bool keep_if(Body body) {
     MemoryContext context = CurrentMemoryContext;
@@ -52,7 +52,8 @@ pg_noinline bool keep_if(Body body) {
     return kept;
 }
 
-// Runs body in a subtransaction. Returns false if it failed.
+// Runs body in a subtransaction. If body raises an error, rolls back the subtransaction, stores the error in `failure`,
+// and returns false.
 template <typename Body>
 pg_noinline bool attempt(Body body, FailureText *failure) {
     MemoryContext context = CurrentMemoryContext;

@@ -1,22 +1,22 @@
-// Hooks into the end of a transaction for all parts of jobq. They are registered with the server once and have fixed
-// phases. main/jobq.cpp defines the order of the parts within each phase.
+// Calls functions of jobq's modules ("parts") at the end of a transaction. Each function is registered for a phase.
+// main/jobq.cpp defines the order of the functions within each phase.
 //
-// In the phases before the commit and before PREPARE TRANSACTION, a part may raise errors, write, and run SQL. In all
-// later phases, it must not raise errors, allocate memory, or read a catalog, because an error after the commit is a
-// PANIC.
+// In the phases BeforeCommit and BeforePrepare, a function may raise errors, write, and run SQL. In all later phases,
+// it must not raise errors, allocate memory, or read a catalog, because an error after the commit is a PANIC.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// In the order in which the server reaches them. Parallel workers change nothing and take no part.
+// The phases, in the order in which the server reaches them. Functions are not called in parallel workers, because
+// these change nothing.
 enum class Phase {
-    BeforeCommit,   // what a part writes here belongs to the transaction
+    BeforeCommit,   // data that is written in this phase belongs to the transaction
     BeforePrepare,  // the same for PREPARE TRANSACTION
-    Prepare,        // the prepared transaction cannot be committed or rolled back before this phase is done
-    Commit,         // visible to all sessions, but its locks are held and its invalidations not sent yet
-    AfterCommit,    // locks are released and invalidations sent, so a session that is woken up now sees all changes
+    Prepare,        // until this phase is done, no session can commit or roll back the prepared transaction
+    Commit,  // the changes are visible to all sessions, but locks are still held and invalidations have not been sent
+    AfterCommit,  // locks have been released and invalidations sent, so a session that is woken now sees all changes
     Abort,
     AfterAbort,
     SavepointCommit,  // commit of the current subtransaction
@@ -37,21 +37,21 @@ constexpr bool in_order(const TransactionPart (&parts)[Count]) {
     return true;
 }
 
-// Returns when the transaction ends: the time in its commit or abort record from Commit and Abort on, and the current
-// time in earlier phases.
+// Returns the time at which the transaction ends: from the phases Commit and Abort on, the time in its commit or abort
+// record; in earlier phases, the current time.
 TimestampTz end_of_transaction();
 
-// Ends the transaction after an error that is not raised again. Must be called in PG_CATCH, after the needed parts of
-// the error have been copied. Also releases what PostgresMain() releases after an error, because user code may have
-// acquired it.
+// Ends the transaction after an error that is not raised again. Call it in PG_CATCH, after you have copied the needed
+// parts of the error. It also releases all resources that PostgresMain() releases after an error, because user code may
+// have acquired them.
 void abort_after_error();
 
-// Raises 25000 while parallel workers run: a function that calls one of jobq's functions was not marked PARALLEL
-// UNSAFE.
+// Raises 25000 in a parallel operation. This happens if a user's function calls jobq's functions but is not marked
+// PARALLEL UNSAFE.
 void refuse_parallel_operation();
 
-// Registers the parts, which must be sorted by phase and, within a phase, in the order of their calls. Called once when
-// the library is loaded. The array must stay valid.
+// Registers the functions, which must be sorted by phase; within a phase they are called in the order of the array.
+// Called once when the library is loaded. The array must stay valid.
 void take_part_in_transactions(const TransactionPart *parts, int count);
 
 }  // namespace jobq

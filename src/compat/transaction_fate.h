@@ -9,13 +9,13 @@ enum class Fate : uint8 {
     Open,
     Committed,
     Aborted,
-    // ended so long ago that the server may have forgotten the outcome; what it has written is frozen or removed
+    // ended so long ago that the server may have forgotten the outcome; its rows have been frozen or removed
     Forgotten,
 };
 
 // Returns the outcome of a transaction or subtransaction. May read from disk, allocate memory, and raise an error. So
-// it must not be called in signal handlers, while a lock in shared memory is held, or in callbacks from Phase::Prepare
-// on. Like pg_xact_status(), it never looks up a transaction that the server may have forgotten.
+// do not call it in signal handlers, while a lock in shared memory is held, or in Phase::Prepare and later phases. Like
+// pg_xact_status(), it never looks up a transaction that the server may have forgotten.
 Fate fate_of(TransactionId xid);
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
-// Hooks around utility statements. Each user of ProcessUtility_hook writes a function that inspects the statement and
-// runs it. Only _PG_init may install one, while the library is preloaded.
+// Installs functions that are called instead of utility statements (ProcessUtility_hook). Such a function inspects the
+// statement and runs it. Only _PG_init may install one, while the library is preloaded.
 #pragma once
 
 #include "compat/pg.h"
@@ -28,7 +28,7 @@ struct UtilityCall {
     void run() const { next(planned, query, read_only_tree, context, params, environment, dest, completion); }
 };
 
-// Calls Around(call) instead of each utility statement.
+// Installs Around, which is called instead of each utility statement.
 template <void (*Around)(const UtilityCall &)>
 void go_around_utility() {
     static ProcessUtility_hook_type previous;

@@ -1,6 +1,6 @@
-// Caches in the session which indexes of a table need an entry for a new row. Most indexes of jobq.jobs are partial,
-// and opening, locking, testing, and closing those that need no entry would cost more than inserting the entry into the
-// one that does.
+// Determines which indexes of a table need an entry for a new row, from predicates that the session has cached. Most
+// indexes of jobq.jobs are partial. Opening, locking, testing, and closing the indexes that need no entry would cost
+// more than inserting the entry into the index that needs one.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,8 +9,8 @@ namespace jobq {
 
 constexpr int kMaxTableIndexes = 32;
 
-// A test of a partial index that can be evaluated on the row without the executor: a column is NOT NULL, or a boolean
-// column is true.
+// A condition in the predicate of a partial index that can be evaluated without the server's executor: a column is NOT
+// NULL, or a boolean column is true.
 struct RowTest {
     AttrNumber column = InvalidAttrNumber;  // InvalidAttrNumber: no test
     bool is_true = false;                   // tests a boolean column for true, otherwise for NOT NULL
@@ -20,14 +20,14 @@ constexpr int kMaxRowTests = 2;
 
 struct PlannedIndex {
     Oid index;
-    bool asks_predicate;  // the predicate has other tests and needs the executor
+    bool asks_predicate;  // the predicate has other conditions, which need the server's executor
     RowTest tests[kMaxRowTests];
 };
 
-// The indexes of a table, including those that are being created or dropped and may not be ready.
+// All indexes of a table, including indexes that are being created or dropped.
 struct IndexPlan {
     int count;
-    // an index has an expression or a predicate that needs the executor, so user functions may see the row
+    // an index has an expression, or a predicate that needs the server's executor, so user functions may see the row
     bool evaluates;
     int uniques;
     PlannedIndex indexes[kMaxTableIndexes];
@@ -44,12 +44,13 @@ struct IndexedColumns {
 };
 IndexedColumns indexed_columns(Relation index);
 
-// Returns the indexes of a table that is locked for changes, so that they cannot change. The table must have at most
-// kMaxTableIndexes and no exclusion constraint, which only the executor can check: see table/attached.h.
+// Returns the indexes of a table. The caller must have locked the table for changes, so that its indexes cannot change.
+// The table must have at most kMaxTableIndexes indexes and no exclusion constraint, because only the server's executor
+// can check one (table/attached.h).
 IndexPlan index_plan_of(Relation table);
 
-// Returns false if the row does not belong in the index. If asks_predicate is set, returns true and the predicate
-// decides.
+// Returns false if the row certainly needs no entry in the index. If it returns true and asks_predicate is set,
+// evaluate the predicate to decide.
 bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row);
 
 }  // namespace jobq

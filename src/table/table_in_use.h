@@ -1,4 +1,4 @@
-// Tells whether a table that is empty in most databases is worth a lookup.
+// Tells whether a table may contain rows, so that lookups in tables that are empty in most databases can be skipped.
 #pragma once
 
 #include "compat/pg.h"
