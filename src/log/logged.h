@@ -1,5 +1,6 @@
-// The log of the transaction (log/transaction_log.h) as its readers see it, which notify others, and its lifetime. Code
-// that writes to the log does not include this file.
+// The transaction log (log/transaction_log.h) as its readers see it, and the functions for its lifetime. The readers
+// are modules that notify other sessions at the end of the transaction. Code that writes to the log does not include
+// this file.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,7 +13,7 @@
 
 namespace jobq {
 
-// Change of a queue's counters by the transaction, at one level of nested transactions.
+// The changes to a queue's counters by the transaction, at one level of subtransactions.
 struct QueueChange {
     QueueName queue;
     uint32 hash;  // hash_of_queue()
@@ -20,16 +21,18 @@ struct QueueChange {
     core::Counts counts;
 };
 
-// A queue with jobs that become claimable, with changed settings, or with slots that are taken or freed.
+// A queue about which the transaction has something to publish: jobs that become claimable, claimed jobs, changed
+// settings, or slots that were taken or freed.
 struct LoggedQueue {
     QueueName name;
     bool notify;      // a NOTIFY must name the queue
     bool settings;    // the settings have changed
-    int undescribed;  // number of lanes that become claimable whose traits were not logged, so the sleepers must look
+    int undescribed;  // number of lanes with newly claimable jobs whose traits were not logged, so all sleepers of the
+                      // queue must check for jobs
     int64 claimed;    // maximum number of jobs claimed
     SubTransactionId claimed_in;  // the last subtransaction that claimed jobs
 };
-// Returns whether the queue's sleepers must look for themselves.
+// Returns whether all sleeping workers of the queue must be woken to check for jobs.
 inline bool sleepers_look(const LoggedQueue &queue) { return queue.settings || queue.undescribed > 0; }
 using QueueIndex = int16;
 constexpr QueueIndex kNoQueue = -1;
@@ -40,7 +43,7 @@ struct LoggedReady {
     core::ClaimKey first, last;
     int64 count;
     QueueIndex queue;  // kNoQueue: there were too many queues
-    int16 traits;      // index of the lane's traits; kNoTraits: the queue's sleepers must look for themselves
+    int16 traits;      // index of the lane's traits; kNoTraits: all sleepers of the queue must check for jobs
 };
 constexpr int16 kNoTraits = -1;
 
@@ -48,14 +51,14 @@ constexpr int16 kNoTraits = -1;
 struct LoggedSlot {
     int64 slot;
     int64 seq;
-    uint64 ticket;  // ticket with which to raise the bound; 0: none
+    uint64 ticket;  // ticket for raise_slot_bounds() (limits/limit_state.h); 0: none
     int32 key_begin;
     uint8 key_bytes;  // 0: a slot of the whole queue
     QueueIndex queue;
     bool taken;
     bool freed;
-    bool tried;    // freed, and then offered to a claim of this transaction
-    bool unheard;  // freed, and next_key_freed_here() has not returned its key yet
+    bool tried;    // freed, and take_own_free_slot() has returned it
+    bool unheard;  // freed, but next_key_freed_here() has not yet returned its key
 };
 static_assert(core::kMaxConcurrencyKeyBytes <= 255, "the length of a key fits");
 
@@ -63,20 +66,21 @@ struct EndedHead {
     int64 group, job;
 };
 
-// Keys of rows that have entered a key space of the whole database. All of them are between first and last.
+// The range of the keys of all rows that the transaction has added to a key space of the whole database
+// (core/key_space.h).
 struct LoggedKeys {
     bool any;
     core::ClaimKey first, last;
 };
 
-// What the background worker does next.
+// What the transaction must report to the background worker.
 struct LoggedRound {
     bool any;        // false: the other members are meaningless
     bool extension;  // jobq.announce() was called
     TimestampTz due;
-    TimestampTz lease_deadline;  // earliest deadline of the jobs that have become rescue-indexed
-    Horizon horizon;             // result of a look at all rescue-indexed jobs
-    uint64 horizon_version;      // 0: there was no such look
+    TimestampTz lease_deadline;  // earliest deadline of the jobs that were added to the rescue's index
+    Horizon horizon;             // result of a scan of all jobs in the rescue's index
+    uint64 horizon_version;      // 0: there was no such scan
     SubTransactionId looked_in;
 };
 
@@ -87,10 +91,11 @@ constexpr int kRecentlyUnblocked = 256;
 constexpr int kMaxEndedHeads = 1024;
 constexpr int kMaxLoggedKeyBytes = 30000;
 
-// The log. A member ...unknown is set if entries did not fit or if the change could not be identified. Readers must
-// then assume everything that is possible.
+// The log. A member ...unknown is set if there was no room for entries or if the changed jobs could not be identified.
+// Readers must then assume that any such change may have happened.
 struct TransactionLog {
-    // A stack: only the innermost subtransaction changes entries, and the levels never decrease.
+    // Used as a stack: only the innermost subtransaction adds and removes entries, so the levels never decrease from
+    // one entry to the next.
     core::Folded<QueueChange, 1024, 256> changes;
     core::SeriesLog series;
 
@@ -100,7 +105,7 @@ struct TransactionLog {
     core::LaneTraits traits[kMaxLoggedTraits];
     bool counts_unknown;  // some of `changes` are missing
     bool ready_unknown;
-    bool claimed_before;  // some of the jobs that become claimable may have been claimed before
+    bool claimed_before;  // some of the jobs that become claimable may have been claimed earlier
     bool queues_unknown;
     bool claims;            // the transaction has claimed jobs
     bool claims_unknown;    // some of the claimed jobs belong to queues that are not in `queues`
@@ -113,7 +118,8 @@ struct TransactionLog {
 
     int unblocked_count;
     Unblocked unblocked[kMaxLoggedUnblocked];
-    uint16 recently_unblocked[kRecentlyUnblocked];  // index of the last entry for a key, by the low bits of the key
+    uint16 recently_unblocked[kRecentlyUnblocked];  // index of the last entry in `unblocked` for a key, by the low bits
+                                                    // of the key
     Blockers unblocked_unknown;
     bool unblocking;  // see unblocking_until_commit()
     bool heads_left;  // see leave_next_heads()
@@ -132,27 +138,28 @@ struct TransactionLog {
 
     // The last subtransaction that has changed the directory of lanes, or InvalidSubTransactionId.
     SubTransactionId lanes_in;
-    bool news_sent;  // the message about all changed lanes has been sent, so later changes need their own message
+    bool news_sent;  // the message about all changed lanes has already been sent, so later changes need their own
+                     // message
 
     std::string_view key_of(const LoggedSlot &slot) const { return {keys + slot.key_begin, slot.key_bytes}; }
 };
-// Maximum size of the log. Each status accounts for 8 kB.
+// Maximum size of the log. Each job status accounts for 8 kB of it.
 constexpr Size kLargestLog = 737280;
 static_assert(sizeof(TransactionLog) <= kLargestLog, "what a transaction of any size costs");
 
 const TransactionLog &transaction_log();
 
-// Marks the message about the transaction's lanes as sent, for lanes/lanes.cpp at the end of the transaction. Returns
-// false if no message is needed.
+// Marks the message about the transaction's lanes as sent. Returns false if no message is needed. For lanes/lanes.cpp,
+// which sends the message at the end of the transaction.
 bool begin_sending_news();
 
-// Removes the note that the group's head has ended, because the group already has its next head. For
-// groups/successors.cpp.
+// Removes the entry that says that the group's active job (its head) has ended, because the transaction has already
+// made the next job of the group active. For groups/successors.cpp.
 void unlog_free_group(int64 group);
 
-// The lifetime of the log, for main/jobq.cpp.
+// These functions manage the lifetime of the log. For main/jobq.cpp.
 void hand_log_to_parent();
-void roll_back_log();  // discards what the current subtransaction has counted
+void roll_back_log();  // discards the counts of the current subtransaction
 void clear_log();
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// Small helpers that statements share.
+// Checks and reads results of SQL statements.
 #pragma once
 
 #include "compat/pg.h"

@@ -6,11 +6,11 @@
 
 namespace jobq {
 
-// Raises 0A000 if another table inherits from jobq.jobs or it is a partition, which is possible if the library was not
-// preloaded.
+// Raises 0A000 if another table inherits from jobq.jobs or jobq.jobs is a partition. Both are possible if the library
+// was not preloaded.
 void require_no_inheritance(Relation jobs);
 
-// For _PG_init, while preloading: rejects statements that would do this (0A000).
+// Makes statements fail with 0A000 that would create such a table. _PG_init calls this while the library is preloaded.
 void install_inheritance_hook();
 
 }  // namespace jobq

@@ -1,10 +1,11 @@
 // The columns of jobq.jobs, in the order in which src/sql/20_tables.sql declares them. This list defines their numbers,
-// their names in messages, what is checked about the table (table/attached.h), and which columns a plain INSERT may
-// fill in if the role does not own the table.
+// their names in messages, the properties that are checked (table/attached.h), and the columns to which a role that
+// does not own the table may assign values in a plain INSERT.
 //
 // The columns of the first release have the same numbers in every table, so their numbers are constants. A column of a
-// later release comes after any columns that a DBA has added by then, and an older table does not have it, so its
-// number is looked up by name each time the table has changed (row/jobs_catalog.cpp).
+// later release comes after all columns that a DBA has added before the upgrade, and it is missing until the extension
+// is upgraded. So its number is looked up by name each time the definition of the table has changed
+// (row/jobs_catalog.cpp).
 #pragma once
 
 #include "compat/pg.h"
@@ -12,8 +13,8 @@
 
 namespace jobq {
 
-// COLUMN(name in C++, name in SQL, type (InvalidOid: a type of jobq), NOT NULL, what happens to a user's default
-// (OwnDefault), which side fills the column at an INSERT (FilledBy))
+// COLUMN(name in C++, name in SQL, type (InvalidOid: a type that jobq creates), whether it is NOT NULL, what happens to
+// a user's default (OwnDefault), which side provides the value at an INSERT (FilledBy))
 // clang-format off
 #define JOBQ_JOB_COLUMNS(COLUMN) \
     COLUMN(Id, "id", INT8OID, true, Unused, Jobq)                                          \
@@ -63,7 +64,7 @@ namespace jobq {
     COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                  \
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
     COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)
-// The columns of later releases. They are never NOT NULL.
+// The columns that later releases have added. All of them may be NULL.
 #define JOBQ_LATER_JOB_COLUMNS(COLUMN)
 // clang-format on
 
@@ -91,7 +92,7 @@ JOBQ_LATER_JOB_COLUMNS(JOBQ_LATER)
 // Numbers of the later columns in the table; InvalidAttrNumber if the table does not have the column.
 extern AttrNumber later_job_columns[kLaterJobColumns + 1];
 
-// A column of either list. A column that the table does not have reads as NULL and is not written.
+// A column of either list. If the table does not have the column, its value counts as NULL, and it is not written.
 struct JobAttribute {
     AttrNumber number;
 
@@ -101,7 +102,7 @@ struct JobAttribute {
 };
 
 constexpr int kAllJobColumns = kJobColumns + kLaterJobColumns;
-// Returns column number i of both lists together, counted from 0.
+// Returns column number i, counted from 0, of the first list followed by the second.
 inline JobAttribute job_attribute(int i) {
     return i < kJobColumns ? JobAttribute(static_cast<JobColumn>(i + 1))
                            : JobAttribute(static_cast<LaterJobColumn>(i - kJobColumns));

@@ -1,5 +1,5 @@
-// What a session has cached from the catalog about jobq.jobs, its indexes, and its triggers. A change of any of them
-// makes the session read the catalog again.
+// The session's cache of catalog data about jobq.jobs, its indexes, and its triggers. When one of them changes, the
+// session reads the catalog again.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,7 +8,7 @@
 
 namespace jobq {
 
-// The indexes that the library itself reads.
+// The indexes that the library scans directly.
 enum class JobIndex : uint8 {
     Ids,
     Ready,
@@ -32,20 +32,21 @@ struct JobsCatalog {
 };
 // Raises 55000 if jobq's columns are not as the library expects, and 42P01 if the table was dropped.
 const JobsCatalog &jobs_catalog();
-// Returns whether jobs_catalog() is sure to raise no error: it has not changed, or this transaction cannot have changed
-// the definition of the table.
+// Returns whether jobs_catalog() certainly raises no error, because the cache is valid or because this transaction
+// cannot have changed the definition of the table.
 bool can_read_jobs_catalog();
 
 // Locks and opens jobq.jobs.
 Relation open_jobs_relation(LOCKMODE mode);
-// Locks jobq.jobs in ROW EXCLUSIVE mode, which every change of a job requires. A call that reads the settings of a
+// Locks jobq.jobs in ROW EXCLUSIVE mode, which every change of a job requires. A function that reads the settings of a
 // queue takes this lock first, so that it sees all settings that were committed before the lock was granted.
 void lock_jobs_table();
-// Takes the same lock if it is free. Returns false if the call would have to wait, for example for CREATE INDEX.
+// Takes the same lock if that is possible without waiting. Returns false if another session holds a conflicting lock,
+// for example CREATE INDEX.
 bool try_lock_jobs_table();
 
-// How rows are accessed now, and why. `refused`: jobq.access demands direct access, so every call fails for this
-// reason.
+// Whether rows are currently accessed with SQL, and the reason. `refused` means that jobq.access demands direct access
+// but the table needs SQL for this reason, so that every call fails.
 struct JobsAccess {
     bool by_sql, refused;
     const char *reason;
@@ -55,23 +56,24 @@ JobsAccess jobs_access();
 // SQL.
 bool jobs_need_sql();
 
-// Opens an index of jobq.jobs, which the caller has opened, for reading. Raises 55000 if the index was dropped, has
-// another definition, or lacks jobs, for example after a failed CREATE INDEX CONCURRENTLY. With direct access, the
-// indexes are known to be good.
+// Opens an index of jobq.jobs for reading. The caller must have opened the table. Raises 55000 if the index was
+// dropped, has another definition, or is incomplete, for example after a failed CREATE INDEX CONCURRENTLY. If the table
+// is accessed directly, its indexes have been checked already.
 Relation open_job_index(JobIndex which);
-// Does the same, but returns nullptr if the index is not good, for callers that have an alternative.
+// Does the same, but returns nullptr instead of raising an error. For callers that can do without the index.
 Relation open_job_index_if_good(JobIndex which);
-// Raises the error that open_job_index() would raise.
+// Raises an error if open_job_index() would raise one.
 void require_job_index(JobIndex which);
 
-// Returns the epoch of the empty ranges (lanes/empty_ranges.h), as this session sees it now. It changes with each
-// change of the triggers on jobq.jobs that report manual changes. It is kNoEpoch if one of these triggers is missing or
-// disabled, or if this transaction has changed one. The triggers cannot change while another session writes to the
-// table or has opened it with open_jobs(). A session that reads the table for empty ranges holds this lock, and so does
-// every change that no trigger reports.
+// Returns the trigger epoch: a number that identifies the current definitions of the triggers on jobq.jobs that report
+// changes with plain SQL. Empty ranges (lanes/empty_ranges.h) are valid only for the epoch in which they were recorded.
+// The epoch is kNoEpoch if one of these triggers is missing or disabled, or if this transaction has changed one. The
+// triggers cannot change while another session holds the lock on the table that writing it or open_jobs() takes. A
+// session that scans the table to record empty ranges holds this lock, and so does every session that makes a change
+// that no trigger reports.
 uint64 trigger_epoch();
 
-// Return the sequence of the identity column, the last value that it has given, and its next value.
+// Return the OID of the sequence of the identity column, the last value that it has returned, and its next value.
 Oid job_id_sequence();
 int64 last_job_id();
 int64 next_job_id();

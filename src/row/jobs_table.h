@@ -1,6 +1,6 @@
 // Reads and writes jobq.jobs in one of two ways, which the caller need not know. SQL (table/table_sql.h,
-// row/jobs_sql.h) defines the meaning. Direct access (table/table.h, row/ready_scan.h) is an optimization for tables to
-// which nothing is attached that needs SQL.
+// row/jobs_sql.h) defines the meaning. Direct access (table/table.h, row/ready_scan.h) is an optimization that is used
+// if users have attached nothing to the table that needs SQL.
 #pragma once
 
 #include "compat/pg.h"
@@ -30,38 +30,38 @@ struct JobsTable {
     SqlWalk walk;      // for access by SQL
 };
 
-// Opens jobq.jobs for changes until close_jobs(). Raises 55000 if the table is not as this library expects, and 0A000
-// if jobq.access demands direct access but the table needs SQL. `jobs` must not move in memory until then.
+// Opens jobq.jobs for changes until close_jobs(). `jobs` must not move in memory until then. Raises 55000 if the table
+// is not as this library expects, and 0A000 if jobq.access demands direct access but the table needs SQL.
 void open_jobs(JobsTable *jobs);
 void close_jobs(JobsTable *jobs);
 
-// Does the same for callers that must not fail because of user code and can leave the work to another process. Returns
-// true only if rows are accessed directly and no user function or constraint takes part in changes. Otherwise nothing
-// is open. Also returns false if this transaction, which has already locked the table for changes, has changed its
-// definition.
+// Opens the table only if user code cannot make a change fail. For callers that can leave the work to another process.
+// Returns true only if rows are accessed directly and changes call no user function and check no user's constraint.
+// Otherwise the table is not opened. Also returns false if this transaction has changed the definition of the table.
+// The transaction must already have locked the table for changes.
 bool open_jobs_if_quiet(JobsTable *jobs);
 
-// Does the same for reading only, also on a standby. Later reads use the active snapshot.
+// Opens the table only for reading, which also works on a standby. Later reads use the active snapshot.
 void open_jobs_for_reading(JobsTable *jobs);
 void close_jobs_for_reading(JobsTable *jobs);
 
-// Checks what open_jobs() requires, but only takes a reader's lock.
+// Raises the errors that open_jobs() would raise, but locks the table only for reading.
 void require_usable_jobs();
 
-// Takes a new snapshot (READ COMMITTED), or uses the transaction's snapshot, for the following reads. Must be called
-// first.
+// Takes a new snapshot in READ COMMITTED, or else uses the transaction's snapshot, for the following reads. Call it
+// before the first read.
 void renew_snapshot(JobsTable *jobs);
 
-// Stores the version of a job that the snapshot sees in table.row. Returns false if there is none.
+// Stores in table.row the version of the job that the snapshot sees. Returns false if there is none.
 bool find_job(JobsTable *jobs, int64 id);
 
-// Remembers the place of table.changed, the new version of a job that this session has just claimed. The session will
-// probably report on the job soon, so find_job() first looks at this place, which saves the index lookup. The place is
-// only a hint: find_job() uses the row there only if it has the right id and the snapshot sees it.
+// Remembers the ctid of table.changed, the new version of a job that this session has just claimed. The session will
+// probably report on the job soon, so find_job() first fetches the row with this ctid, which saves the index lookup.
+// The ctid is only a hint: find_job() uses the row only if it has the right id and the snapshot sees it.
 void remember_tid(const JobsTable &jobs, int64 id);
 
-// Returns whether jobq.attempts may have rows of the job under the same snapshot. Costs almost nothing while the table
-// is empty.
+// Returns whether jobq.attempts may have rows of the job, according to the snapshot. Costs almost nothing while the
+// table is empty.
 bool may_have_attempts(JobsTable *jobs, int64 id);
 
 // Returns the value of a column in a row of the table.

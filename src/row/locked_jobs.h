@@ -1,5 +1,5 @@
-// Jobs that are about to be changed at a caller's request. A statement that selects them locks them first. Must be used
-// inside with_spi().
+// Parts of SQL statements that select and lock jobs before a function changes them at a caller's request, for example
+// to retry or cancel them. Use them inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -14,15 +14,16 @@ struct Operated {
     core::JobStatus status;
 };
 
-// The columns of the locked jobs. The queue of a dead letter is its original queue. The key is the unique key that the
-// job has given up and would need again. The line is the number of the group whose line the job would enter.
+// The columns of the selected jobs. kLockedQueue: the queue, or the original queue if the job is in a dead-letter
+// queue. kLockedWantsKey: the unique key that the job no longer holds and would need again. kLockedLine: the number of
+// the group in which the job would wait for its turn.
 enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter, kLockedLine };
 #define LOCKED_COLUMNS                                                                                                \
     "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j._holds_key IS NOT TRUE THEN j.unique_key END, j.dead_from IS " \
     "NOT NULL, CASE WHEN j.group_key IS NOT NULL AND j._group_active IS NULL "                                        \
     "THEN jobq.group_of(coalesce(j.dead_from, j.queue), j.group_key) END"
 
-// Selects jobs that hold their unique key or could get it now.
+// Condition that selects the jobs that have no unique key, hold their unique key, or could get it at the time `now`.
 #define KEY_IS_FREE(now)                                                                         \
     "(j.unique_key IS NULL OR j._holds_key "                                                     \
     "OR NOT EXISTS (SELECT FROM jobq.jobs h WHERE h._holds_key AND h.unique_key = j.unique_key " \

@@ -1,6 +1,5 @@
-// Runs code with the rights of the owner of jobq's tables, for functions that act on behalf of their callers. The
-// functions are not SECURITY DEFINER, so that they know the caller (queues/scope.h). EXECUTE privileges decide which
-// roles may call them.
+// Runs code with the rights of the owner of jobq's tables. The SQL-callable functions use this instead of SECURITY
+// DEFINER, so that they know their caller (queues/scope.h). EXECUTE privileges decide which roles may call them.
 #pragma once
 
 #include "compat/pg.h"
@@ -20,7 +19,8 @@ void as_owner(Body body) {
     as_role(owner_of_tables(), body);
 }
 
-// Does the same under a new snapshot, because the transaction's snapshot may be older than what is committed now.
+// Does the same under a new snapshot, so that body sees everything that has been committed since the transaction's
+// snapshot.
 template <typename Body>
 void as_owner_now(Body body) {
     as_owner([&] {

@@ -11,7 +11,7 @@ struct RowHolders {
     int count;  // at most kMaxHolders, even if there are more
 };
 
-// Returns the holders of the row version at this place (tableoid and ctid), which the active snapshot sees.
+// Returns the holders of the row version with this tableoid and ctid, if the active snapshot sees it.
 RowHolders holders_of_row(Oid table, Datum place);
 
 }  // namespace jobq

@@ -1,5 +1,6 @@
-// The shard number of this database among several databases. The identity sequence of jobq.jobs holds it, so that no
-// session can draw an id of another shard; jobq.shard keeps it for dumps and sets the sequence.
+// The shard number of this database, if jobs are distributed over several databases (shards). The identity sequence of
+// jobq.jobs contains the shard number, so that no session can generate an id of another shard. The table jobq.shard
+// stores the number so that dumps contain it; restoring the table sets the sequence.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,21 +8,21 @@
 
 namespace jobq {
 
-// Returns the shard, or core::kNoShard if ids count one by one.
+// Returns the shard number of this database, or core::kNoShard if it is not a shard.
 int own_shard();
 
-// Raises 55000 for an id that belongs to another shard.
+// Raises 55000 if the id belongs to another shard.
 void require_own_shard(int64 id);
 
 // Raises 55000 if there are jobs with ids of other shards. Locks the table, so that no transaction inserts such a job
 // until this transaction ends.
 void refuse_other_ids(int shard);
 
-// Makes the database a shard from the next id on. Must be called with the owner's rights and under SPI, like
-// refuse_other_ids().
+// Makes the database a shard: from the next id on, ids contain the shard number. Call this function and
+// refuse_other_ids() with the owner's rights and inside with_spi().
 void make_shard(int shard);
 
-// Makes ids count one by one again, after the last id given.
+// Makes the database an ordinary database again. Ids then continue with the integer after the last used id.
 void leave_shard();
 
 }  // namespace jobq

@@ -1,7 +1,7 @@
-// Hash tables in shared memory for entries that must stay until they are given back: separate chaining (D. E. Knuth,
-// "The Art of Computer Programming", volume 3, section 6.4) with a fixed number of entries, each of which is in the
-// list of its bucket and in a list of all entries of its database. The server's own hash table (dynahash) has no such
-// list, and may raise an error when it is full, which is not allowed after a commit.
+// Hash tables in shared memory for entries that must not be evicted. They use separate chaining (D. E. Knuth, "The Art
+// of Computer Programming", volume 3, section 6.4) with a fixed number of entries, each of which is in the list of its
+// bucket and in a list of all entries of its database. The server's own hash table (dynahash) has no list per database,
+// and it may raise an error when it is full, which is not allowed after a commit.
 //
 // The caller provides the lock, which must be held exclusively for take() and give_back(), because they change the
 // lists.
@@ -22,7 +22,7 @@ struct ChainedEntry {
     uint64 hash;
 };
 
-// A table as a process sees it.
+// The handle through which a process accesses a table.
 template <typename Entry>
 class HashTable {
  public:
@@ -50,11 +50,11 @@ class HashTable {
     int capacity() const { return header_->capacity; }
     int taken() const { return header_->taken; }
     bool has_room(int wanted) const { return header_->capacity - header_->taken >= wanted; }
-    // Iterate over all entries, including free ones.
+    // Iterators over all entries, including free ones.
     Entry *begin() const { return entries_; }
     Entry *end() const { return entries_ + header_->capacity; }
 
-    // Returns the entry of a database with this hash for which `is` returns true, or nullptr.
+    // Returns the entry of the database that has this hash and for which is(entry) returns true, or nullptr.
     template <typename Is>
     Entry *find(Oid database, uint64 hash, Is is) const {
         for (int i = *bucket_of(database, hash); i != kNoEntry; i = entries_[i].next) {
@@ -64,8 +64,8 @@ class HashTable {
         return nullptr;
     }
 
-    // Takes a free entry and adds it to the list of its database; its other members keep their old values. Returns
-    // nullptr if there is no room.
+    // Takes a free entry and adds it to the list of the database. The members that are specific to Entry keep their old
+    // values. Returns nullptr if no entry is free.
     Entry *take(Oid database, uint64 hash, int *list) const {
         const int index = header_->free;
         if (index == kNoEntry) return nullptr;

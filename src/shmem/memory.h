@@ -1,6 +1,6 @@
-// The shared memory of jobq, which exists only if the library is preloaded: each part has its own piece, sized by
-// settings that only a restart changes, and its own locks. Without preload every function that uses it is a harmless
-// no-op.
+// The shared memory of jobq, which exists only if the library is preloaded: each part has its own segment and its own
+// locks. The size of a segment depends on settings that only a restart changes. Without preload every function that
+// uses it is a harmless no-op.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +11,7 @@ extern "C" {
 
 namespace jobq {
 
-// The parts. Those with LWLocks are in the order in which a process may acquire these locks.
+// The parts. A process that holds a lock of one part may only acquire locks of later parts in this list.
 enum class Part {
     Databases,
     Prepared,
@@ -37,7 +37,7 @@ enum class Part {
 };
 constexpr int kPartCount = static_cast<int>(Part::DataDirectory) + 1;
 
-// How full a table is.
+// The usage of a table in shared memory.
 struct SharedUsage {
     int64 entries;
     int64 capacity;   // 0: a setting has switched the table off
@@ -70,15 +70,15 @@ void request_shared_memory(const SharedParts &all);
 
 // Returns whether the library was preloaded.
 bool shared_memory_ready();
-// Needs preload.
+// Call it only if the library was preloaded.
 const SharedParts &shared_parts();
 
-// Number of locks of a table that many sessions use at the same time, one for each of its partitions.
+// Number of locks for a table that many sessions use at the same time: one lock per partition of the table.
 constexpr int kLockPartitions = 16;
 LWLock *shared_lock(Part part, int partition = 0);
 
-// Counts entries that a full table has overwritten although they were needed, or has not stored. Does nothing without
-// preload.
+// Counts needed entries that were lost because a table was full: they were overwritten or not stored. Does nothing
+// without preload.
 void note_evictions(Part part, int count = 1);
 int64 evictions(Part part);
 

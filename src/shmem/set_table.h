@@ -1,7 +1,8 @@
 // Set-associative tables in shared memory, built like processor caches (J. L. Hennessy, D. A. Patterson, "Computer
-// Architecture: A Quantitative Approach", appendix B): a key can only be in the few places of its set, and a new key
-// evicts another one if all of them are taken. The table therefore has a fixed size and needs neither chains nor a list
-// of free entries, but it is only suitable for entries that may be lost. A database evicts its own entries first.
+// Architecture: A Quantitative Approach", appendix B): a key can only be stored in one of the few entries of its set,
+// and a new key evicts another key if all of these entries are used. The table therefore has a fixed size and needs
+// neither chains nor a list of free entries, but it is only suitable for entries that may be lost. A database evicts
+// its own entries first.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,7 +13,7 @@
 
 namespace jobq {
 
-// The places of a set. An Entry has a member `database`, which is InvalidOid in a free entry.
+// A set of entries. An Entry has a member `database`, which is InvalidOid in a free entry.
 template <typename Entry, Part part>
 struct EntrySet {
     static constexpr Part kPart = part;
@@ -32,9 +33,10 @@ struct EntrySet {
         return std::count_if(begin(), end(), [](const Entry &entry) { return entry.database != InvalidOid; });
     }
 
-    // Returns the place for a new entry of a database, by the first rule that applies: a free place; an entry that is
-    // not `needed`; an entry of the database with the most entries in the set, where the new entry counts for its
-    // database. The caller overwrites it. If several entries fit, the one that `goes_before` the others is chosen.
+    // Returns the entry that the caller must overwrite with a new entry of the database: a free entry if there is one;
+    // otherwise an entry for which needed() returns false; otherwise an entry of the database with the most entries in
+    // the set, including the new entry. If several entries qualify, the one that comes first by goes_before() is
+    // returned.
     template <typename GoesBefore, typename Needed>
     Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
         // Entries with higher numbers are evicted first; the count of a database is at most kPlaces + 1.

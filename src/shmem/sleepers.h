@@ -1,5 +1,6 @@
 // Lists, in shared memory, of sessions that sleep until other sessions wake them: the common part of the waiters for
-// claimable jobs (waiters/waiters.h) and for a job's end (wait/job_waiters.h). The users' own locks guard the lists.
+// claimable jobs (waiters/waiters.h) and for a job's end (wait/job_waiters.h). The modules that use a list protect it
+// with their own locks.
 #pragma once
 
 #include "compat/pg.h"
@@ -21,7 +22,7 @@ struct Sleeper {
     Oid database;
 };
 
-// The sleepers in order of arrival, and their number, which may be read without the lock.
+// The sleepers, in the order in which they were added, and their number, which may be read without the lock.
 struct SleeperList {
     pg_atomic_uint32 count;
     dlist_head sleeping;
@@ -45,8 +46,8 @@ inline void remove_sleeper(SleeperList *list, Sleeper *sleeper) {
     pg_atomic_fetch_sub_u32(&list->count, 1);
 }
 
-// Calls visit for the entries of this database in a list, in their order, as long as it returns true. visit may remove
-// the entry from the list or move it to the front. The caller must hold the lock.
+// Calls visit(entry) for the entries of this session's database, in the order of the list, until it returns false.
+// visit() may remove the entry from the list or move it to the front. The caller must hold the lock.
 template <typename Entry, typename Visit>
 void while_sleeper(SleeperList *list, Visit visit) {
     static_assert(offsetof(Sleeper, node) == 0);
@@ -60,7 +61,7 @@ void while_sleeper(SleeperList *list, Visit visit) {
     }
 }
 
-// Does the same for all entries of this database.
+// Calls visit(entry) for all entries of this session's database.
 template <typename Entry, typename Visit>
 void for_each_sleeper(SleeperList *list, Visit visit) {
     while_sleeper<Entry>(list, [&](Entry *entry) {
@@ -75,8 +76,9 @@ inline void move_to_front(SleeperList *list, Sleeper *sleeper) {
     dlist_push_head(&list->sleeping, &sleeper->node);
 }
 
-// Returns the session's own entry in an array with one entry per backend; ordinary backends and background workers come
-// first among the server's processes. leave() is called if the session ends before it could leave in order.
+// Returns the session's own entry in an array with one entry per backend. The index is the process number, because
+// ordinary backends and background workers come first among the server's processes. leave() is called when the process
+// exits, in case the session is still in a list.
 template <typename Entry>
 Entry *own_entry(Entry *entries, pg_on_exit_callback leave) {
     static bool registered = false;
@@ -90,7 +92,8 @@ Entry *own_entry(Entry *entries, pg_on_exit_callback leave) {
     return entry;
 }
 
-// Latches to set after the lock has been released, because a woken session takes the same lock next.
+// Collects the latches of sessions to wake, so that they can be set after the lock has been released. (A woken session
+// acquires the same lock next.)
 class Alarm {
  public:
     void add(const Sleeper &sleeper) {

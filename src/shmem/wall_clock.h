@@ -1,5 +1,5 @@
-// The wall clock, watched for steps. Leases expire by this clock, so a step must first give them their grace.
-// Only code that decides about leases may call this, and the launcher before it sleeps or starts a process.
+// Reads the wall clock and detects steps of it. Leases expire by this clock, so all leases get a grace period after a
+// step. Only code that decides about leases, and the launcher before it sleeps or starts a process, may use this clock.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,27 +7,29 @@
 
 namespace jobq {
 
-// Stores the difference of the clocks and starts the grace, when the shared memory is created and when the server
-// begins to write.
+// Stores the difference between the wall clock and the monotonic clock and starts the grace period. Called when the
+// shared memory is created and when the server begins to write.
 void start_clock();
 
-// Returns the monotonic time, for spans of time, because a step of the wall clock must not prolong a sleep.
+// Returns the time of the monotonic clock. Use it to measure spans such as a sleep, because a step of the wall clock
+// must not prolong them.
 core::Micros monotonic_now();
 
-// Returns when the server began to write: its start, or its promotion if it was a standby. The promotion itself is not
-// recorded, so this is the first call afterwards, which the launcher makes if no other process does. Returns the
-// current time on a standby, and the start of the server without preload.
+// Returns when the server began to write: its start, or its promotion if it was a standby. The server does not record
+// the time of a promotion, so this is the time of the first call after it, which the launcher makes if no other process
+// does. Returns the current time on a standby, and the start of the server without preload.
 TimestampTz writing_since();
 
-// Returns the time. If the wall clock has stepped since the last check by any process, starts the grace and makes every
-// database due, because the old plans used another clock.
+// Returns the current time. If the wall clock has stepped since the last check by any process, starts the grace period
+// and makes every database due, because deadlines were planned with the old clock.
 TimestampTz checked_now();
 
-// Makes every database due, because the old plans used other settings or another clock.
+// Makes a round due in every database, because the next rounds were planned with old settings or before the clock
+// stepped.
 void everything_is_due(TimestampTz now);
 
-// Returns the moment from which leases have their grace: when the server began to write, or the last step of the clock.
-// Without preload: the start of the server.
+// Returns the time at which the current grace period of the leases began: when the server began to write, or the last
+// step of the clock. Without preload, returns the start of the server.
 TimestampTz grace_start();
 
 }  // namespace jobq
