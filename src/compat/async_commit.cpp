@@ -11,8 +11,8 @@ namespace jobq {
 
 namespace {
 
-// WAL position at the end of the last call that allowed an asynchronous commit. The WAL of another transaction never
-// ends at this position.
+// WAL position at the end of the last call that allowed an asynchronous commit. It need not be reset at the end of the
+// transaction, because the WAL records of another transaction never end at the same position.
 XLogRecPtr allowed_end = 0;
 
 }  // namespace

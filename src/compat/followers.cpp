@@ -47,8 +47,8 @@ bool changes_followers(const Trigger &trigger) {
 
 bool is_primary_key(Oid index) { return catalog_value(INDEXRELID, index, &FormData_pg_index::indisprimary, false); }
 
-// The same for a statement of jobq. Such a statement never updates a primary key, so an update changes no rows that
-// reference one.
+// Does the same for a statement of jobq. Jobq never updates a primary key, so its updates change no rows that reference
+// a primary key.
 bool changes_followers_of_ours(const Trigger &trigger, RowChange change) {
     return changes_followers(trigger, change) &&
            (change == RowChange::Delete || !is_primary_key(trigger.tgconstrindid));
@@ -86,9 +86,9 @@ bool evaluates_after_change(const Trigger &trigger) {
     pg_unreachable();
 }
 
-// Raises an error if a role without the rights of `owner` decides what runs after a change of this table. If the owner
-// of the table has these rights, only trigger functions of other roles matter. If not, all triggers, rules, and index
-// expressions do, because the owner of the table chooses them.
+// Raises an error if a role without the rights of `owner` controls code that runs after a change of this table. If the
+// owner of the table has these rights, only trigger functions of other roles must be rejected. If not, all triggers,
+// rules, and index expressions must be rejected, because the owner of the table controls them.
 void require_trusted_table(Relation follower, const TriggerDesc *triggers, Oid owner) {
     const bool trusted = has_privs_of_role(follower->rd_rel->relowner, owner);
     if (!trusted && follower->rd_rules != nullptr) untrusted(follower, "a rule");
@@ -111,7 +111,7 @@ List *partitions_of(Oid table) {
 
 void require_trusted(const TriggerDesc *triggers, Oid owner, List **seen);
 
-// Takes the locks that the change itself takes.
+// Checks the table `table` and its partitions, with the locks that the change itself takes.
 void require_trusted_follower(Oid table, Oid owner, List **seen) {
     ListCell *cell;
     foreach (cell, partitions_of(table)) {

@@ -27,7 +27,7 @@ void require_object(const Jsonb *value, const char *argument, const char *hint) 
                     errhint("%s", hint)));
 }
 
-// A name is not similar if more than half of it differs.
+// The initial distance means that a known key is not similar if more than half of the given key differs from it.
 UnknownKey::UnknownKey(std::string_view given) : given_(given), distance_(static_cast<int>(given.size() / 2) + 1) {
     initStringInfo(&known_);
 }

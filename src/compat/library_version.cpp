@@ -1,10 +1,10 @@
-// See library_version.h. Only this file is recompiled when the version changes.
+// See library_version.h. When the version changes, only this file is recompiled.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
 #include "core/version.h"
 
-// PostgreSQL 18 and later show both in pg_get_loaded_modules().
+// PostgreSQL 18 and later show the name and the version in pg_get_loaded_modules().
 extern "C" {
 #ifdef PG_MODULE_MAGIC_EXT
 PG_MODULE_MAGIC_EXT(.name = "jobq", .version = JOBQ_VERSION);

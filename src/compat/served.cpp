@@ -8,7 +8,7 @@ namespace jobq {
 
 Unserved why_unserved(const FormData_pg_database &database) {
     constexpr int kInvalidDatabase = -2;  // an interrupted DROP DATABASE leaves this value
-    // A worker in a template database would make CREATE DATABASE fail, and the jobs in a template do not run.
+    // Jobs in a template database do not run, and a worker that is connected to it would make CREATE DATABASE fail.
     if (database.datistemplate) return Unserved::Template;
     if (!database.datallowconn) return Unserved::NoConnections;
     if (!database_selected(NameStr(database.datname))) return Unserved::NotSelected;

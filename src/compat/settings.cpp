@@ -1,5 +1,6 @@
-// Definitions of the settings jobq.*: names, bounds, units, and who may change them. See settings.h. Settings of
-// background workers change with a reload (SIGHUP), because the value of a session would never reach the workers.
+// Defines the configuration parameters jobq.*: names, bounds, units, and contexts. See settings.h. Parameters that only
+// background workers use can only be changed with a reload (PGC_SIGHUP), because a value that is set in a session would
+// never reach the workers.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -25,7 +26,8 @@ const config_enum_entry kAccess[] = {
 const config_enum_entry kAdopt[] = {
     {"manual", Adopt::Manual, false}, {"auto", Adopt::Auto, false}, {nullptr, 0, false}};
 
-// Names are case-sensitive and not folded, like those in pg_database.
+// Splits a list of database names. The names are not converted to lower case, because names in pg_database are
+// case-sensitive.
 bool split_names(char *copy, List **names) { return SplitGUCList(copy, ',', names); }
 
 bool check_databases(char **value, void **, GucSource) {
@@ -107,11 +109,11 @@ void define_duty_settings() {
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
 }
 
-// These settings size the shared memory. They are defined only if the library is preloaded, because otherwise there is
-// none.
+// Defines the parameters that determine the size of the shared memory, but only if the library is preloaded, because
+// otherwise there is no shared memory.
 void define_memory_settings() {
     if (!process_shared_preload_libraries_in_progress) return;
-    // Entries come in sets of eight, so a multiple of eight leaves none unused.
+    // The default is a multiple of eight, because entries are allocated in sets of eight.
     DefineCustomIntVariable("jobq.max_tracked_lanes",
                             "Maximum number of lanes for which shared memory holds the position of the first job.",
                             "In other lanes, claims must skip the index entries of jobs that are gone.",
@@ -141,7 +143,7 @@ void define_session_settings() {
     DefineCustomStringVariable("jobq.worker_id", "Name of the worker for claims without a worker_id.",
                                "If empty, the name contains the process ID of the session.", &settings.worker_id, "",
                                PGC_USERSET, 0, check_worker_id, nullptr, nullptr);
-    // The maximum keeps a jsonb value below 256 MB.
+    // The maximum is just below 256 MB, the maximum size of a jsonb value.
     DefineCustomIntVariable("jobq.max_payload", "Maximum size of the payload, result, progress, or metadata of a job.",
                             nullptr, &settings.max_payload_kb, 65536, 1, 262143, PGC_SUSET, GUC_UNIT_KB, nullptr,
                             nullptr, nullptr);

@@ -1,12 +1,12 @@
 // See spi.h.
 //
-// The plan of a claim must never depend on statistics. Tables that were analyzed when empty, and generic plans made
-// while a table was small, have stopped whole queues in production. So a Fixed statement is planned with fixed planner
-// switches, and as if each table were large and had no statistics. This also holds when the plan cache replans the
-// statement because of an invalidation, another search_path, or plan_cache_mode. A planner hook does this, so that no
-// other statement runs under these switches, especially no statement of a user's trigger. With statistics, an index
-// that begins with another column could look as good as the right one if the table is small or the column has few
-// distinct values; each execution would then read that whole index.
+// The plan of a claim must never depend on statistics: in production, whole queues have come to a halt because a table
+// had been analyzed while it was empty, or because a generic plan had been made while a table was small. So a Fixed
+// statement is planned with fixed values of enable_seqscan and the like, as if each table were large and had no
+// statistics. A planner hook does this, so that it also applies when the plan cache replans the statement (because of
+// an invalidation, another search_path, or plan_cache_mode), and so that it does not affect other statements, such as
+// those of a user's trigger. With statistics, an index that begins with another column could seem as cheap as the right
+// index if the table is small or the column has few distinct values. Each execution would then read that whole index.
 //
 // No statement of jobq is compiled (JIT), not even a Free one. The planner overestimates the cost of a search in a
 // large table, and would spend a second on compiling a query that takes 50 ms.
@@ -36,7 +36,7 @@ struct PlannerSwitches {
 
 constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
 
-// Size of each table and index that the planner assumes for a Fixed statement.
+// The sizes of tables and indexes that the planner assumes for a Fixed statement.
 constexpr double kRows = 1e6;
 constexpr BlockNumber kPages = 20000, kIndexPages = 4000;
 constexpr int kTreeHeight = 2;
@@ -97,9 +97,9 @@ void execute(Statement &statement, const Params &params, bool read_only, Snapsho
     if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
 }
 
-// The innermost running statement of jobq: its text and, from the start of its execution, the memory context of the
-// execution. Triggers, index expressions, and constraints that run in the meantime may execute statements of their own,
-// whose text and memory differ.
+// The innermost statement of jobq that is currently running: its text and, once its execution has started, the memory
+// context of the execution. Both identify the statement, because triggers, index expressions, and constraints may
+// execute other statements in the meantime.
 struct OwnQuery {
     const char *text;
     MemoryContext memory;
@@ -114,7 +114,7 @@ ExecutorStart_hook_type next_start = nullptr;
 
 bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
 
-// PostgreSQL 19 and later also pass the state of an EXPLAIN to the planner.
+// Calls the next planner. PostgreSQL 19 and later also pass the state of an EXPLAIN to the planner.
 template <typename... Explain>
 PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params, Explain... explain) {
     return next_planner != nullptr ? next_planner(query, text, cursor_options, params, explain...)
@@ -131,7 +131,8 @@ void plan_as_before(const PlannerSwitches &saved) {
     set_switches(saved);
 }
 
-// `saved` contains the switches of the session, which are restored afterwards.
+// Plans the query with the fixed planner settings. `saved` contains the settings of the session, which are restored
+// after planning.
 template <typename... Explain>
 pg_noinline PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
                                        ParamListInfo params, Explain... explain) {
@@ -167,10 +168,11 @@ void take_for_large(PlannerInfo *root, Oid relation, bool inherits, RelOptInfo *
     }
 }
 
-// Returns true to replace the statistics of the column by those in `data`, which are none.
+// A get_relation_stats_hook. Returns true while a Fixed statement is planned, so that the planner uses the statistics
+// in `data`, which are empty.
 bool hide_statistics(PlannerInfo *root, RangeTblEntry *entry, AttrNumber column, VariableStatData *data) {
     if (!plans_fixed) return next_stats != nullptr && next_stats(root, entry, column, data);
-    // The cost estimate of BRIN indexes calls this hook without initializing these fields.
+    // Sets these fields because the cost estimate for BRIN indexes calls this hook without initializing them.
     data->statsTuple = nullptr;
     data->freefunc = nullptr;
     return true;
@@ -192,8 +194,8 @@ PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options,
     return planned;
 }
 
-// The tables are locked at this point, and nothing has been changed yet. If a rule adds statements, only jobq's own has
-// canSetTag.
+// An ExecutorStart_hook. At this point the tables are locked and nothing has been changed yet. If a rule adds
+// statements, only jobq's own statement has canSetTag set.
 void note_start(QueryDesc *query, int flags) {
     if (next_start != nullptr)
         next_start(query, flags);

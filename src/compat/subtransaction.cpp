@@ -7,8 +7,8 @@ namespace jobq {
 
 namespace {
 
-// Returns whether the error is not specific to the row that was being changed. A queue that is full concerns only that
-// queue.
+// Returns whether the error would also occur for other rows, so that it must be raised again. An error about a full
+// queue concerns only that queue.
 bool concerns_everybody(int sqlstate) {
     return sqlstate == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_OPERATOR_INTERVENTION ||
            ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK ||

@@ -17,7 +17,7 @@ namespace {
 const TransactionPart *all_parts = nullptr;
 int first_part[kPhases + 1];
 
-// What has ended; reset when its locks have been released, too.
+// Whether the transaction or savepoint has ended but its locks have not all been released yet.
 bool committed = false, aborted = false, savepoint_aborted = false;
 
 void enter(Phase phase) {
@@ -52,7 +52,7 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
     enter(Phase::SavepointAbort);
 }
 
-// Called once for each released resource owner, including the owners of portals.
+// Called by the server for each resource owner that it releases, including those of portals.
 void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) {
     if (phase != RESOURCE_RELEASE_AFTER_LOCKS) return;
     if (savepoint_aborted && !is_top_level) {

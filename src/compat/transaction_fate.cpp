@@ -11,7 +11,8 @@ extern "C" {
 namespace jobq {
 
 Fate fate_of(TransactionId xid) {
-    // The server holds interrupts while a process has an LWLock, and while it commits or aborts.
+    // Fails if the caller holds an LWLock or if the transaction is committing or aborting, because the server then
+    // holds off interrupts.
     Assert(INTERRUPTS_CAN_BE_PROCESSED());
     if (!TransactionIdIsNormal(xid)) return Fate::Forgotten;
     if (TransactionIdIsInProgress(xid)) return Fate::Open;

@@ -40,7 +40,7 @@ Micros next_recount_by_hand(Micros begun, Micros ended) noexcept {
 }
 
 bool sample_due(Micros last, Micros now) noexcept {
-    // A sample from the future was taken before the clock was set back.
+    // If the last sample is in the future, the clock was set back after it was taken.
     return now - last >= kSampleDistance || last > now + kSecond;
 }
 
@@ -57,8 +57,8 @@ void rates(const Sample *samples, int count, const std::int64_t *totals, Micros 
             inside = sample;
         }
     }
-    // While something happens, samples follow each other closely. If there is a gap before the earliest sample in the
-    // span, nothing happened in that gap.
+    // Samples are taken only when something happens, and then at short intervals. So if the sample before the span is
+    // much older than the span, nothing happened in between.
     const bool steady = before != nullptr && before->at >= begin - 2 * kSampleDistance;
     const Sample *base = steady ? before : inside;
     Micros span = kRateSpan;

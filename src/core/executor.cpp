@@ -11,7 +11,8 @@ bool is_of(const ExecutorFacts &executor, std::uint32_t database, std::uint32_t 
     return executor.database == database && executor.role == role;
 }
 
-// Returns whether an executor of the pool is idle or starting, because it will look for a job anyway.
+// Returns whether an executor of the pool is idle or starting. Such an executor will search for a job, so the pool
+// needs no other.
 bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count) {
     for (int i = 0; i < count; i++)
         if (is_of(executors[i], database, role) && !executors[i].leaving &&
@@ -20,14 +21,15 @@ bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFact
     return false;
 }
 
-// Returns whether `a` should leave before `b`: an idle executor first, then the one with the longest time in its state.
+// Returns whether `a` should leave rather than `b`: an idle executor before a busy one, then the executor that has been
+// in its state longer.
 bool rather(const ExecutorFacts &a, const ExecutorFacts &b) {
     if (a.idle != b.idle) return a.idle;
     return a.since < b.since;
 }
 
-// Returns the executor that must make room. Returns -1 if none can, or if one is already leaving. `surplus` means that
-// more executors run than jobq.max_executors allows.
+// Returns the index of the executor that must leave to make room for an executor of `role`. Returns -1 if no executor
+// can leave, or if one is already leaving. `surplus` means that more executors run than jobq.max_executors allows.
 int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count, bool surplus,
                Micros now) {
     int best = -1;
@@ -43,7 +45,7 @@ int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *
     return best;
 }
 
-// `seen` may be slightly later than the caller's `now`, because another worker wrote it.
+// Returns whether the wait has not expired. `seen` may be slightly later than `now`, because another worker has set it.
 bool still_waits(const ExecutorWaitFacts &wait, Micros kept, Micros now) {
     return wait.database != 0 && wait.seen <= now + kSecond && now - wait.seen <= kept;
 }

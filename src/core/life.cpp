@@ -9,9 +9,9 @@ namespace jobq::core {
 
 namespace {
 
-// Sets what follows from the status, whatever the event. This function releases the unique key but does not take it;
-// only the events that say so take a key, because a row that bypassed the triggers may want a key that another job
-// holds.
+// Sets the columns that depend only on the status. Releases the unique key if necessary but never takes one. Only
+// certain events take a key, because a row that bypassed the triggers may have the same key as another job, which holds
+// it.
 void follow_status(Life *life, Micros now) {
     const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
     life->ready = life->status == JobStatus::Pending;
@@ -59,13 +59,13 @@ void claim(Life *life, const Event &event) {
 void give_slots(Life *life, const Event &event) {
     if (event.queue_slot) life->queue_slot = event.queue_slot;
     if (event.key_slot) life->key_slot = event.key_slot;
-    // The job may already hold a slot and have a higher number from it, and the number must not decrease.
+    // The job may already hold another slot, for which it got a higher number; slot_seq must not decrease.
     if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
 }
 
 void complete(Life *life) {
     life->status = JobStatus::Completed;
-    // Lets a late heartbeat learn that its own worker has completed the job.
+    // Allows a late heartbeat to find out that its own worker has completed the job.
     life->completed_lease = life->lease;
     life->has_result = false;
 }
@@ -82,7 +82,7 @@ void release(Life *life, const Event &event) {
     if (life->cancel_requested_at) life->status = JobStatus::Cancelled;
 }
 
-// Keeps the progress of the job. Workers that it lost before this step no longer count.
+// Records that the job has made progress: workers that it lost before this step no longer count as lost attempts.
 void save_step(Life *life, const Event &event) {
     life->last_heartbeat = event.now;
     life->lost_attempts = 0;
@@ -100,13 +100,13 @@ void wait(Life *life, const Event &event) {
     } else {
         life->status = JobStatus::Blocked;
         life->must_end_at = event.deadline.value_or(kForever);
-        // The promotion finds the job by run_at.
+        // When the wait times out, the promotion of due jobs finds the job by its run_at.
         if (event.deadline) life->run_at = *event.deadline;
     }
 }
 
 void lose(Life *life, const Event &event) {
-    // 0 stands for a job without a lease, which was set to processing manually.
+    // 0 is stored for a job without a lease, whose status was set to processing with plain SQL.
     if (event.in_company)
         life->company_lease = life->lease.value_or(0);
     else if (life->lost_attempts < kMaxAttempts)
@@ -126,11 +126,13 @@ void cancel(Life *life, const Event &event) {
 void block(Life *life) {
     life->status = JobStatus::Blocked;
     life->group_waiting.reset();
-    // Dependencies come before the group: the job that this one waits for may be behind it in the line of the group.
+    // A job that waits for dependencies must not be the active job of its group, because the job that it waits for may
+    // be a later job of the same group.
     life->group_active.reset();
 }
 
-// Puts the job into the line of its group, unless the job is the head; otherwise it can start as soon as it is due.
+// Unblocks the job. If it has a group and is not its active job, it starts to wait for its turn in the group. Otherwise
+// it can start as soon as it is due.
 void unblock(Life *life, const Event &event) {
     if (waits_for_group(*life))
         life->group_waiting = life->group;
@@ -143,21 +145,21 @@ void become_group_head(Life *life, const Event &event) {
     wait_until(life, life->run_at, event.now);
 }
 
-// Makes a finished job, or one that waits for a retry, run again. Saved steps stay, unless the job starts over or has
+// Makes a job that is finished or waits for a retry run again. Keeps its saved steps, unless the job starts over or has
 // completed.
 void start_again(Life *life, Micros run_at, const Event &event) {
     if (event.last_step)
         life->steps = *event.last_step > 0 ? event.last_step : OptInt64();
     else if (life->status == JobStatus::Completed)
         life->steps.reset();
-    // If the job never ran, the error says why the job was cancelled, which no longer applies.
+    // If the job never ran, its error is the reason why it was cancelled, which no longer applies.
     if (!life->started_at) life->has_error = false;
     life->has_result = false;
     life->lost_attempts = 0;
     life->company_lease.reset();
     life->holds_key = life->has_key;
     wait_until(life, run_at, event.now);
-    // See block().
+    // A job that waits for dependencies must not be the active job of its group: see block().
     if (event.waits) life->group_active.reset();
     if (event.waits || waits_for_group(*life)) life->status = JobStatus::Blocked;
     if (!event.waits && waits_for_group(*life)) life->group_waiting = life->group;
@@ -173,7 +175,7 @@ void start_over(Life *life, const Event &event) {
     life->attempts = 0;
 }
 
-// Makes the job look as if it had just been enqueued, except for its place.
+// Makes the job look as if it had just been enqueued, except that it keeps its id.
 void replace(Life *life, const Event &event) {
     if (life->status == JobStatus::Blocked)
         life->run_at = event.run_at;
@@ -189,7 +191,7 @@ void replace(Life *life, const Event &event) {
 }
 
 void take_key(Life *life) {
-    // The job gives up its key permanently, so that a retry does not want the key back.
+    // Clears has_key as well, so that the job does not take the key again when it is retried.
     if (life->status == JobStatus::Processing || life->steps) life->has_key = false;
     life->holds_key = false;
 }
@@ -246,7 +248,7 @@ void happen(Life *life, const Event &event) {
         case EventKind::BecameGroupHead:
             return become_group_head(life, event);
         case EventKind::WaitOver:
-            // The job has already begun, so it does not go behind jobs that have not.
+            // The job has already begun, so a later run_at must not put it after jobs that have not begun.
             life->run_at = std::min(life->run_at, event.now);
             life->status = JobStatus::Pending;
             return;
@@ -297,8 +299,8 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Cancelled:
             return !is_finished(status);
         case EventKind::Dropped:
-            // A job that waits for its dependencies is cancelled with them even if it has begun, because an operator
-            // has blocked it.
+            // A job that waits for its dependencies can be dropped when they fail even if it has begun, because only an
+            // operator can have blocked it again.
             if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
             return status == JobStatus::Pending && !before.steps;
         case EventKind::Due:
@@ -358,11 +360,12 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         wait_until(&life, life.run_at, now);
     life.holds_key = life.has_key;
     if (life.status != JobStatus::Completed) life.has_result = false;
-    // For a running job, must_end_at limits the run; it must not become the limit of a wait.
+    // For a running job, must_end_at is the time until which it may run. Clears it, because for a blocked job it would
+    // be the end of a wait.
     if (life.lease || life.rescue_indexed) life.must_end_at.reset();
     if (life.status == JobStatus::Processing) {
-        // A job without a lease from jobq still gets a deadline, so that it cannot run forever. A job with a lease
-        // keeps what its claim has set, where no timeout stands for the usual timeout.
+        // Sets a timeout for a job without a lease, so that it cannot run forever. A job with a lease keeps the timeout
+        // that its claim has set; if it has none, kUsualLease applies.
         life.rescue_indexed = true;
         if (!life.last_heartbeat) life.last_heartbeat = now;
         const bool endless = life.lease_timeout == kEndlessLease;
@@ -379,16 +382,17 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
     Life life = changed_by_hand(written, facts, now);
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
-    // Only claims and the tick assign slots, because only they know which slots are free.
+    // Clears the slots, because only claims and the background worker may assign slots: only they know which slots are
+    // free.
     life.queue_slot = life.key_slot = life.slot_seq = OptInt64();
     return life;
 }
 
 Micros deadline_of(const Life &life) noexcept {
-    // The last heartbeat is unknown, so the lease expires at once.
+    // The last heartbeat is unknown, so the lease expires immediately.
     if (!life.last_heartbeat) return INT64_MIN;
-    // Whether the holder of an endless lease still exists is unknown until the rescue checks, so a check is due at
-    // once.
+    // Only a check by the rescue shows whether the process that holds an endless lease still exists, so a check is due
+    // immediately.
     if (life.lease && life.lease_timeout == kEndlessLease) return INT64_MIN;
     const Micros lost = saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kUsualLease));
     return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;

@@ -7,8 +7,8 @@ namespace jobq::core {
 
 namespace {
 
-// Returns when the bucket is full. It is limited to the time of an empty bucket, because the clock may have been set
-// back.
+// Returns the time at which the bucket is full: at most the time for a bucket that is empty now, because bucket.full_at
+// may be far in the future if the clock was set back.
 Micros full_at(const Bucket &bucket, const Rate &rate, Micros now) {
     return std::min(std::max(bucket.full_at, now), saturating_add(now, rate.interval * rate.burst));
 }
@@ -29,7 +29,8 @@ std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::
 }
 
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept {
-    // Jobs with numbers above the result run in addition to those below it.
+    // Jobs whose slots have numbers above `usable` run in addition to the jobs that get lower numbers, so each of them
+    // reduces `usable`.
     std::int32_t usable = max_running;
     for (;;) {
         const auto *above = std::upper_bound(taken, taken + count, usable);
@@ -68,7 +69,7 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
                    Micros now) noexcept {
     using Queue = ForgottenBuckets::Queue;
     constexpr int kAll = ForgottenBuckets::kQueues + 1;
-    // The new time comes last.
+    // All remembered times, followed by the new one.
     Queue all[kAll];
     std::copy(std::begin(forgotten->queues), std::end(forgotten->queues), all);
     all[kAll - 1] = {database, queue, bucket.full_at};
@@ -86,9 +87,9 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
         return places_a != places_b ? places_a < places_b : a.full_at > b.full_at;
     };
     const std::uint32_t largest = std::max_element(all, all + kAll, gives_way_later)->database;
-    // There is one time more than places. The lowest rank loses its place: first a free place, then a time that has
-    // passed, then the shared time of the database with the most places, then the earliest time of a queue of that
-    // database.
+    // There is one time more than there are entries, so the one with the lowest rank is dropped. Lowest are free
+    // entries and times that have passed, then the shared time of the database with the most entries, then the times of
+    // the queues of that database.
     const auto rank = [&](const Queue &one) {
         if (one.database == 0 || one.full_at <= now) return 0;
         return one.database != largest ? 3 : one.queue == ForgottenBuckets::kSharedTime ? 1 : 2;
@@ -96,7 +97,7 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
     std::sort(all, all + kAll, [&](const Queue &a, const Queue &b) {
         return rank(a) != rank(b) ? rank(a) < rank(b) : a.full_at < b.full_at;
     });
-    // Keeps a time that has passed as well, because it counts again if the clock is set back.
+    // Also remembers a dropped time that has passed, because it counts again if the clock is set back.
     if (all[0].full_at > now && all[0].database == all[1].database)
         all[1] = {largest, ForgottenBuckets::kSharedTime, std::max(all[0].full_at, all[1].full_at)};
     else if (all[0].database != 0)

@@ -7,7 +7,7 @@ namespace jobq::core {
 
 namespace {
 
-// Returns how the attempt of a job ended that is no longer running.
+// Returns how the attempt ended. `after` is the job after the end of the attempt.
 Tally end_of_attempt(const Life &after) noexcept {
     if (after.status == JobStatus::Completed) return Tally::AttemptCompleted;
     if (!after.cause) return Tally::AttemptWithdrawn;
@@ -31,7 +31,8 @@ Tally end_of_job(const Life &after) noexcept {
     return after.cause && after.cause->kind == EventKind::Dropped ? Tally::Dropped : Tally::Cancelled;
 }
 
-// Returns 0 if the clock was set back, and at most one year if run_at lies far in the past.
+// Returns the time between `begin` and `end`, but at least 0, because the clock may have been set back, and at most one
+// year, because run_at may be far in the past.
 Micros span_between(Micros begin, Micros end) noexcept {
     return std::clamp<Micros>(saturating_subtract(end, begin), 0, 365 * kDay);
 }

@@ -46,7 +46,7 @@ struct ExecutorSlot {
     // `next` was claimed by a transaction that may not have committed yet.
     ExecutorLease now, next;
     bool begun;         // the process has begun the job of `now`
-    bool reported;      // the handler has ended the job itself
+    bool reported;      // the handler itself has ended the job, instead of returning a result
     int64 interrupted;  // the lease of the job during which the process was last interrupted
     TimestampTz interrupted_at;
     TimestampTz since;  // when the slot entered its state

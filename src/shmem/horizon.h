@@ -1,14 +1,14 @@
-// The horizon of the rescue: the time until which the rescue need not look at the rescue-indexed running jobs.
+// The horizon of the rescue: the time until which the rescue need not check the running jobs in its index.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// The result of a look at all rescue-indexed jobs.
+// The result of a scan of all jobs in the rescue's index.
 struct Horizon {
-    TimestampTz deadline;      // before this time none of them needs the rescue; DT_NOBEGIN: both values are unknown
-    TimestampTz cancel_asked;  // earliest time at which one of them was asked to cancel; DT_NOEND: none was
+    TimestampTz deadline;      // before this time no job needs the rescue; DT_NOBEGIN: both members are unknown
+    TimestampTz cancel_asked;  // earliest time of a request to cancel one of the jobs; DT_NOEND: none
 };
 constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
 

@@ -66,8 +66,8 @@ void look_at_rules(Relation table) {
     }
 }
 
-// A trigger is jobq's own if its function belongs to the extension of the table, whatever its name is. All of these
-// triggers ignore jobq's own changes.
+// Returns whether the trigger belongs to jobq: its function belongs to the same extension as the table. The name of the
+// trigger does not matter. All of these triggers ignore jobq's own changes.
 bool is_own_trigger(const Trigger &trigger, Oid extension) {
     return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, trigger.tgfoid) == extension;
 }
@@ -242,9 +242,9 @@ void check_deferred_constraints() {
     Oid user;
     int context;
     GetUserIdAndSecContext(&user, &context);
-    // Inside a SECURITY DEFINER function, uses the role as which the constraints would fire at the commit. An error
-    // restores the user without our help. From PostgreSQL 18 on, each constraint fires as the role that changed the
-    // row.
+    // Inside a SECURITY DEFINER function or as_role(), switches to the role as which the constraints would be checked
+    // at the commit. After an error, the server restores the user. Since PostgreSQL 18, each constraint is checked as
+    // the role that changed the row.
     const bool borrowed = kServerMajor < 18 && (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
     if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
     // SET CONSTRAINTS ALL IMMEDIATE

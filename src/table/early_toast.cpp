@@ -13,8 +13,7 @@ namespace jobq {
 
 namespace {
 
-// Returns the row length from which jobq calls the toaster, or 0 if that would gain nothing over what the server does
-// itself.
+// Returns the row length above which jobq makes the server toast a row, or 0 if the server already does so itself.
 Size target_of(Relation table) {
     const Size target = RelationGetToastTupleTarget(table, TOAST_TUPLE_TARGET);
     const bool has_toaster = table->rd_rel->relam == HEAP_TABLE_AM_OID && OidIsValid(table->rd_rel->reltoastrelid);
@@ -26,7 +25,7 @@ bool may_leave(const FormData_pg_attribute &column, Datum value) {
            !VARATT_IS_EXTERNAL(DatumGetPointer(value));
 }
 
-// Returns the column of the longest value that may leave the row, or -1.
+// Returns the column with the longest value that may be moved out of the row, or -1.
 int longest(TupleDesc desc, const TupleTableSlot *row) {
     int found = -1;
     Size most = 0;
@@ -40,7 +39,7 @@ int longest(TupleDesc desc, const TupleTableSlot *row) {
     return found;
 }
 
-// Maximum length of values that stay in the row, because they are not worth a TOAST row.
+// Values up to this length stay in the row, because moving them to the TOAST table is not worth the cost.
 constexpr Size kShort = 128;
 
 Datum pointer_to(Datum value) {

@@ -18,7 +18,7 @@ namespace jobq {
 
 namespace {
 
-// The plan of the table that was asked for last.
+// The cached plan of the table for which index_plan_of() was last called.
 struct Known {
     Oid table;
     uint64 changes;  // value of `changes` when the plan was read
@@ -29,7 +29,7 @@ Oid planned_table = InvalidOid;
 uint64 changes = 0;
 bool callback_registered = false;
 
-// The server also invalidates the table of an index that is created or dropped.
+// Called after an invalidation. When an index is created or dropped, the server also invalidates its table.
 void note_change(Oid relation) {
     if (relation == InvalidOid || relation == planned_table) changes++;
 }
@@ -47,7 +47,8 @@ RowTest test_of(const Node *term) {
     return {reinterpret_cast<const Var *>(column)->varattno, is_true};
 }
 
-// The predicates of jobq's own indexes can all be tested on the row.
+// Returns the index and the tests for its predicate. All predicates of jobq's own indexes can be tested without the
+// server's executor.
 PlannedIndex planned_of(Relation index) {
     const List *predicate = RelationGetIndexPredicate(index);
     PlannedIndex planned = {RelationGetRelid(index), list_length(predicate) > kMaxRowTests, {}};

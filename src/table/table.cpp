@@ -24,7 +24,7 @@ EState *executor_of(Table *table) {
     return table->executor;
 }
 
-// Returns nullptr if the index does not accept entries yet.
+// Returns the opened index, or nullptr if the index does not accept entries yet.
 Relation open_index(Table *table, int i) {
     if (table->index_infos[i] == nullptr) {
         table->indexes[i] = index_open(table->index_plan.indexes[i].index, RowExclusiveLock);
@@ -41,8 +41,8 @@ bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
     return ExecQual(info->ii_PredicateState, context);
 }
 
-// Returns whether no key column of the index has changed, so that the new entry differs from the old one only in its
-// row pointer. The index then tries to remove entries of old versions.
+// Returns whether no key column of the index has changed, so that the new entry differs from the old entry only in its
+// row pointer. The result is a hint for the index, which then tries to remove entries of old row versions.
 bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_count) {
     for (int k = 0; k < info->ii_NumIndexKeyAttrs; k++) {
         if (info->ii_IndexAttrNumbers[k] == 0) return false;
@@ -52,16 +52,17 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
     return true;
 }
 
-// Skips the uniqueness check if the previous version had the same key, because a session that inserts this key finds
-// the previous version and waits for this transaction. Checks it if the index may lack that version because it is
-// partial or under construction.
+// Returns whether to check uniqueness for a new entry. The check is skipped if the previous version of the row had the
+// same key, because a session that inserts the same key finds the entry of the previous version and waits for this
+// transaction. The check is not skipped if the index is partial or under construction, because it may then have no
+// entry for the previous version.
 IndexUniqueCheck unique_check(Relation index, const IndexInfo *info, bool same_key) {
     if (!index->rd_index->indisunique) return UNIQUE_CHECK_NO;
     return same_key && index->rd_index->indisvalid && info->ii_Predicate == NIL ? UNIQUE_CHECK_NO : UNIQUE_CHECK_YES;
 }
 
-// Inserts an entry into each index whose predicate the row satisfies. `columns` are those that differ from the previous
-// version, if there is one.
+// Inserts an entry into each index whose predicate the row satisfies. `columns` are the columns that differ from the
+// previous version of the row, if there is one.
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
                           int column_count) {
     if (table->index_infos == nullptr) {
@@ -71,7 +72,7 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
         table->index_infos = static_cast<IndexInfo **>(palloc0(sizeof(IndexInfo *) * room));
     }
     if (table->executor != nullptr) ResetPerTupleExprContext(table->executor);
-    // Deforms the row once, instead of in one call per column.
+    // Extracts all column values at once, which is cheaper than one call per column.
     slot_getallattrs(row);
     for (int i = 0; i < table->index_plan.count; i++) {
         const PlannedIndex &planned = table->index_plan.indexes[i];
@@ -90,7 +91,7 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
     }
 }
 
-// Raises the same errors as the server.
+// Raises the serialization error that the server would raise.
 [[noreturn]] void changed_since_snapshot(bool deleted) {
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                     deleted ? errmsg("could not serialize access due to concurrent delete")
@@ -117,7 +118,8 @@ TM_Result lock_row_directly(Table *table) {
                             LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
 }
 
-// Returns true if the row is ours. Returns false if another transaction holds it or has changed it since the snapshot.
+// Evaluates the result of an attempt to lock or change a row. Returns true if it succeeded, and false if another
+// transaction holds the row or has changed it since the snapshot.
 bool obtained(TM_Result result) {
     switch (result) {
         case TM_Ok:
@@ -137,8 +139,9 @@ bool obtained(TM_Result result) {
 }
 
 bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
-    // With assertions enabled, the server does not allow a no-wait update of a row that is held, even by ourselves, so
-    // such a row is locked first. A transaction that locks the row after this check can still trip the assertion.
+    // With assertions enabled, the server does not allow a no-wait update of a row that a transaction holds, even if
+    // this is the current transaction, so such a row is locked first. A transaction that locks the row after this check
+    // can still cause the assertion to fail.
     if (wait == LockWaitSkip && TransactionIdIsValid(holder_of_row(*table)))
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     TM_FailureData failure;
@@ -146,7 +149,7 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count, 
     IndexUpdate indexes;
     const TM_Result result = update_tuple(table->relation, &table->row->tts_tid, table->changed, table->snapshot,
                                           wait == LockWaitBlock, &failure, &lock_mode, &indexes);
-    // Another transaction has locked the row since.
+    // Another transaction has locked the row after the check above.
     if (result == TM_BeingModified)
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     if (!obtained(result)) return false;
@@ -159,7 +162,8 @@ bool delete_directly(Table *table) {
     return obtained(delete_tuple(table->relation, &table->row->tts_tid, table->snapshot, &failure));
 }
 
-// Returns the inserted row with the value that was moved out, from which the index entries are made.
+// Returns the inserted row with its original value in place of the TOAST pointer. The index entries are made from this
+// row.
 TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToast &early) {
     if (early.column < 0) return inserted;
     TupleTableSlot *row = table->changed;
@@ -188,7 +192,7 @@ bool is_heap(Relation relation) { return relation->rd_tableam == GetHeapamTableA
 HeapTupleHeaderData header_in(TupleTableSlot *row) {
     bool copied = false;
     HeapTuple tuple = ExecFetchSlotHeapTuple(row, false, &copied);
-    // Other sessions change these fields together, under the lock of the buffer.
+    // Locks the buffer while it copies the header, because other sessions change several fields of it under this lock.
     const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(row)->buffer;
     HeapTupleHeaderData header;
     LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -197,7 +201,7 @@ HeapTupleHeaderData header_in(TupleTableSlot *row) {
     return header;
 }
 
-// Returns the current header of table.row. By SQL, the slot contains only a copy without it.
+// Reads the current header of table.row. With SQL access, the slot contains only a copy of the row without its header.
 bool header_of_row(const Table &table, HeapTupleHeaderData *header) {
     if (table.by_sql)
         return read_row_header(RelationGetRelid(table.relation), table.row->tts_tid, table.snapshot, header);
@@ -218,7 +222,7 @@ Table open_table(Relation relation, AttrNumber key, const Attached &attached, bo
     table.key = key;
     table.attached = attached;
     table.by_sql = by_sql;
-    // Changes by earlier commands and by the calling statement must be visible.
+    // Makes changes by earlier commands and by the calling statement visible.
     CommandCounterIncrement();
     table.row = make_row(relation, by_sql);
     table.changed = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
@@ -299,7 +303,7 @@ Changing change_of_row(const Table &table) {
 bool lock_row_or_skip(Table *table) {
     if (table->by_sql) return lock_by_sql(table, LockWaitSkip);
     const TM_Result result = lock_row_directly(table);
-    // Reports a deletion as an update, because SQL does not tell them apart here.
+    // Treats a deletion like an update, because SQL does not distinguish them here either.
     return obtained(result == TM_Deleted ? TM_Updated : result);
 }
 

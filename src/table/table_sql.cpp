@@ -15,17 +15,18 @@ namespace jobq {
 
 namespace {
 
-// A statement returns the key of the row (Update) or the whole row, because a trigger or rule may have changed it (the
-// other two).
+// The kinds of generated statements. Update returns only the key of the row. The other two return the whole row,
+// because a trigger or rule may have changed it.
 enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 
-// Finds a row by its place (ctid). This reads no index, so serializable transactions take no predicate locks on one. No
-// plan uses the second condition; the server evaluates it again for a newer version of the row, for which it is false.
+// Condition that finds a row by its ctid without using an index, so that serializable transactions take no predicate
+// locks on an index. The second condition, with IS TRUE, prevents the statement from changing a newer version of the
+// row: the server evaluates it again for this version, for which it is false.
 #define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.%s = $1"
 constexpr int kPlaceParameters = 2;
 
-// Statements made at run time, one for each set of written columns, at most a few hundred. They are never freed,
-// because an outer call may be running one.
+// The statements that were generated at run time, one for each set of written columns, at most a few hundred. They are
+// never freed, because an outer call may currently be executing one of them.
 struct Made {
     struct {
         uint64 change, columns;
@@ -35,8 +36,8 @@ struct Made {
 HTAB *made = nullptr;
 
 // Returns the bit that represents a column in a set of columns. The bit depends on the column's index among the
-// library's columns, not on its number in the table, because the later columns may have other numbers in a table that
-// another CREATE EXTENSION has created.
+// library's columns, not on its number in the table, because columns of later releases may have other numbers after the
+// extension has been recreated.
 uint64 bit_of(const Table &table, AttrNumber column) {
     const int i = find_own(table.attached.own, column);
     Assert(i >= 0 && i < kMaxOwnColumns);
@@ -72,7 +73,8 @@ char *update_text(const Table &table, uint64 columns, const char *returned) {
     return sql.data;
 }
 
-// Omits the columns for which no row has a value, so that the server fills them.
+// Returns the text of an INSERT that omits the columns for which no row has a value, so that the server uses their
+// defaults.
 char *insert_text(const Table &table, uint64 columns) {
     StringInfoData into, from;
     initStringInfo(&into);
@@ -104,7 +106,8 @@ void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
     Assert(count < kMaxParameters);
 }
 
-// The types of jobq have other OIDs after the extension has been recreated. The old plan is then abandoned.
+// Returns the statement for this set of columns, generating it if necessary. It is generated again if the extension has
+// been recreated, because jobq's types then have other OIDs.
 Statement *statement_for(const Table &table, Change change, uint64 columns) {
     Oid types[kMaxParameters] = {};
     set_types(table, change, columns, types);
@@ -115,7 +118,7 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
     auto *entry = static_cast<Made *>(hash_search(made, &wanted.key, HASH_ENTER, &found));
     Statement *statement = &entry->statement;
     if (found && statement->sql != nullptr && memcmp(statement->types, types, sizeof(types)) == 0) return statement;
-    // If the following code fails, the text stays empty, and the next call builds it again.
+    // Clears the statement first, so that the next call generates it again if the following code raises an error.
     *statement = Statement();
     char *sql = change == Change::Insert
                     ? insert_text(table, columns)
@@ -125,7 +128,7 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
     return statement;
 }
 
-// Statements that do not depend on the set of columns. There is only one table.
+// The statements that do not depend on a set of columns.
 struct FixedStatements {
     Statement lock_or_skip, lock, remove;
 };
@@ -149,8 +152,8 @@ Params place_of(const Table &table) {
     return Params().add(Int64GetDatum(key_in(table.row, table))).add(PointerGetDatum(&table.row->tts_tid));
 }
 
-// Returns whether the column need not be named in the UPDATE because its value stays the same, so that users' triggers
-// do not see it as written. Fixed-size columns are always named, because that costs nothing.
+// Returns whether the UPDATE can omit the column because its value stays the same, so that users' triggers do not see
+// it as written. Columns of fixed size are never omitted, because writing them costs nothing.
 bool is_unchanged(const Table &table, AttrNumber column) {
     const int at = column - 1;
     const FormData_pg_attribute *type = TupleDescAttr(RelationGetDescr(table.relation), at);
@@ -167,14 +170,14 @@ Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
     return composite;
 }
 
-// Returns whether a trigger or rule may change the row that an update stores.
+// Returns whether an UPDATE may store a different row than requested, because of a trigger or rule.
 bool may_be_made_another(const Table &table) {
     const TriggerDesc *triggers = table.relation->trigdesc;
     return table.attached.has_rule || (triggers != nullptr && triggers->trig_update_before_row);
 }
 
-// Called when a change has found no row. Returns false if the row has changed in the meantime. Raises an error if it
-// has not, because the server was then kept from making the change.
+// Called if a statement changed no row. Returns false if the row has been changed by another transaction in the
+// meantime. Otherwise raises an error, because a trigger or rule must have suppressed the change.
 bool require_unsuppressed(Table *table) {
     if (lock_by_sql(table, LockWaitBlock)) change_was_suppressed(*table);
     return false;
@@ -207,7 +210,8 @@ bool lock_by_sql(Table *table, LockWaitPolicy wait) {
 }
 
 bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
-    // Locks the row first, because a rule's actions must not run if the update itself would no longer find the row.
+    // Locks the row before the update, because the actions of a rule must not run if the update itself would find no
+    // row.
     if (table->attached.has_rule && !lock_by_sql(table, LockWaitBlock)) return false;
     uint64 written = 0;
     for (int i = 0; i < column_count; i++)
@@ -241,7 +245,7 @@ void insert_by_sql(Table *table, int count) {
     if (count == 0) return;
     TupleDesc desc = RelationGetDescr(table->relation);
     const bool unseen = !is_seen_at_insert(*table);
-    // Memory allocated here is freed with SPI.
+    // Memory that is allocated inside is freed when SPI is closed.
     with_sql_of(table->relation, [&] {
         Datum rows[kMaxAdded];
         uint64 columns = 0;
