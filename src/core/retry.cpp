@@ -5,7 +5,7 @@ namespace jobq::core {
 
 namespace {
 
-// Returns base * 2^(attempt-1), at most `max`; both are treated as at least 0.
+// Returns base * 2^(attempt-1), but at most `max`. Returns 0 if `base` or `max` is not positive.
 Micros doubled(Micros base, Micros max, int attempt) {
     if (base <= 0 || max <= 0) return 0;
     Micros delay = base;
@@ -23,7 +23,7 @@ std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
     return (range >> 32) * random + (((range & UINT32_MAX) * random) >> 32);
 }
 
-// Stands for "no earlier sign". No saturated sum has this value.
+// Value for "no earlier sign". No result of saturating_add() has this value.
 constexpr Micros kNoReach = INT64_MIN;
 
 }  // namespace
@@ -56,8 +56,8 @@ bool earlier_sign(const LastSign &a, const LastSign &b) noexcept {
 }
 
 void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
-    // Until when a later sign counts as together with the same worker's earlier signs: with any of them, and with the
-    // lost ones.
+    // The time until which a later sign of the same worker counts as being together with an earlier sign: with any
+    // earlier sign (`any`), and with that of a lost job (`lost`).
     Micros any = kNoReach, lost = kNoReach;
     for (int i = 0; i < count; i++) {
         const LastSign &sign = signs[i];
@@ -68,7 +68,7 @@ void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
         if (reach > any) any = reach;
         if (sign.lost && reach > lost) lost = reach;
     }
-    // The next sign of the same worker: any, and lost.
+    // The next later sign of the same worker: for any job (`next`), and for a lost job (`next_lost`).
     const LastSign *next = nullptr, *next_lost = nullptr;
     for (int i = count - 1; i >= 0; i--) {
         const LastSign &sign = signs[i];
@@ -91,7 +91,7 @@ JobStatus waiting_status(Micros run_at, Micros now) noexcept {
 Micros paced(Micros first, std::int64_t n, double per_second) noexcept {
     if (n <= 0 || !(per_second > 0)) return first;
     const double offset = static_cast<double>(n) * static_cast<double>(kSecond) / per_second;
-    // Compared before the conversion, because a double that is too large must not be converted.
+    // Compares before the conversion, because the conversion of a double that is too large is undefined.
     if (!(offset < static_cast<double>(kLatest))) return kLatest;
     return saturating_add(first, static_cast<Micros>(offset));
 }

@@ -61,7 +61,7 @@ void SeriesLog::forget_level(int level) noexcept {
 void SeriesLog::hand_to_parent(int level) noexcept {
     const int end = changes.count;
     forget_level(level);
-    // An added entry overwrites only entries that have been read already.
+    // An added entry can only overwrite entries that this loop has already read.
     for (int i = changes.count; i < end; i++) {
         const SeriesChange change = changes.items[i];
         SeriesChange *parent = at(change.name.queue(), change.name.kind(), level - 1);

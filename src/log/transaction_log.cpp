@@ -13,7 +13,8 @@ namespace jobq {
 
 namespace {
 
-// The log. It is all zero when empty, because memory that is never written to costs nothing.
+// The log. An empty log is all zero, so that the memory of sessions that never write to it is never allocated by the
+// operating system.
 TransactionLog log = {};
 
 bool has_readers() { return shared_memory_ready() && IsUnderPostmaster; }
@@ -101,7 +102,8 @@ LoggedSlot *logged_slot(std::string_view queue, std::string_view key, int64 slot
     return log.slots.add(hash, {slot, 0, 0, begin, static_cast<uint8>(key.size()), in, false, false, false, false});
 }
 
-// Returns a slot of the limit that this transaction has freed and not yet tried, or nullptr.
+// Returns a slot of the limit that this transaction has freed and that take_own_free_slot() has not returned yet, or
+// nullptr.
 LoggedSlot *own_free_slot(int64 limit) {
     LoggedSlot *found = std::find_if(log.slots.begin(), log.slots.end(), [limit](const LoggedSlot &slot) {
         return slot.freed && !slot.tried && core::limit_of_slot(slot.slot) == limit;
@@ -283,7 +285,8 @@ void unlog_free_group(int64 group) {
     const uint16 at = log.recently_unblocked[static_cast<uint64>(group) % kRecentlyUnblocked];
     if (at >= log.unblocked_count) return;
     Unblocked *logged = &log.unblocked[at];
-    // If the place now belongs to another key, or if new jobs wait, the entry stays, and the worker looks in vain.
+    // If the entry at this index belongs to another key, or if new jobs wait for the group, the entry for the group is
+    // kept, and the worker searches unnecessarily.
     if (logged->blocker != Blocker::Group || logged->key != group || logged->job != kNoJob) return;
     const int last = --log.unblocked_count;
     if (at == last) return;
@@ -422,7 +425,7 @@ void hand_log_to_parent() {
     log.series.hand_to_parent(level);
     const int end = log.changes.count;
     pop_changes(level);
-    // An addition overwrites a place that this loop has already read.
+    // An added entry can only overwrite entries that this loop has already read.
     for (int i = log.changes.count; i < end; i++) {
         const QueueChange change = log.changes.items[i];
         if (core::Counts *parent = counts_at(change.queue, level - 1)) core::add_counts(parent, change.counts);
@@ -432,10 +435,10 @@ void hand_log_to_parent() {
 void roll_back_log() {
     pop_changes(GetCurrentTransactionNestLevel());
     log.series.forget_level(GetCurrentTransactionNestLevel());
-    // The scan for the horizon did not see the jobs that run again after the rollback. A savepoint that began after the
-    // scan does not change what the scan saw.
+    // Discards the result of the scan for the horizon, because the scan did not see the jobs that are running again
+    // after the rollback. If the savepoint began after the scan, its rollback does not change what the scan saw.
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
-    // After the rollback, the rows again hold the slots that this savepoint had freed.
+    // Clears the tickets, because after the rollback the rows hold the slots again that the savepoint had freed.
     for (LoggedSlot &slot : log.slots) slot.ticket = 0;
     if (log.ended_heads_count > 0) log.heads_left = true;
 }

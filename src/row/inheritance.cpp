@@ -48,7 +48,7 @@ bool alters_inheritance_of_jobs(const AlterTableStmt *alter) {
 
 void around_statement(const UtilityCall &call) {
     const Node *statement = call.statement();
-    // The struct of CREATE FOREIGN TABLE begins with a CreateStmt.
+    // The cast also works for CREATE FOREIGN TABLE, because its struct begins with a CreateStmt.
     if (((IsA(statement, CreateStmt) || IsA(statement, CreateForeignTableStmt)) &&
          names_jobs_as_parent(reinterpret_cast<const CreateStmt *>(statement))) ||
         (IsA(statement, AlterTableStmt) &&

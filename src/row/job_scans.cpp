@@ -46,7 +46,8 @@ bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::
         CHECK_FOR_INTERRUPTS();
         const int64 next = walk->lanes[walk->at];
         int64 found = next - 1;
-        // No lane comes before the lowest number, so the search cannot find it. It counts as a lane with entries.
+        // next_lane_and_key() searches for a lane after a given one, so it cannot find the lane with the lowest
+        // possible number. This lane is assumed to have entries.
         if (next == PG_INT64_MIN)
             *first = core::kFirstKey;
         else if (!next_lane_and_key(jobs, &found, first))

@@ -30,7 +30,8 @@ namespace {
 constexpr OwnColumns kOwn = {kOwnJobColumns, kAllJobColumns, kJobColumns, later_job_columns};
 static_assert(kAllJobColumns <= kMaxOwnColumns, "the columns are in one word");
 
-// The indexes that are read directly: keys, given as column numbers, and predicate.
+// The expected definition of an index that is scanned directly: its key columns, given as column numbers, and its
+// predicate.
 struct IndexLayout {
     const char *name;
     bool unique;
@@ -102,8 +103,8 @@ void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
 
 constexpr char kFollows[] = "follow_job";
 
-// An upgrade script whose SQL an older library would handle wrongly names the oldest suitable library as the argument
-// of a trigger.
+// Raises an error if the library is too old for the installed extension. If older libraries cannot handle the tables of
+// an extension version, its upgrade script names the oldest suitable library as the argument of a trigger.
 void require_library_for(Relation table) {
     const TriggerDesc *triggers = table->trigdesc;
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
@@ -118,8 +119,8 @@ Oid status_value(Oid type, core::JobStatus status) {
         DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type)));
 }
 
-// Returns whether this is one of the triggers that report manual changes and correct the numbers of rows, and is
-// enabled as it must be.
+// Returns whether the trigger is one of those that report changes with plain SQL and correct the numbers in rows, and
+// is enabled as required.
 bool reports_changes(const FormData_pg_trigger &trigger) {
     const char *name = NameStr(trigger.tgname);
     const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
@@ -130,8 +131,8 @@ bool reports_changes(const FormData_pg_trigger &trigger) {
 }
 constexpr int kReportingTriggers = 4;
 
-// Returns a hash of the versions of these triggers' catalog rows. A changed trigger has a new row version, so the
-// number does not repeat.
+// Returns the trigger epoch: a hash of the catalog row versions of these triggers. When a trigger changes, its catalog
+// row gets a new version, so the epoch changes to a value that it has never had.
 uint64 epoch_of(Oid table) {
     struct {
         Oid trigger;
@@ -173,7 +174,8 @@ bool has_layout(Relation index, const IndexLayout &layout) {
            std::equal(std::begin(found.tests), std::end(found.tests), layout.tests);
 }
 
-// Opens an index if it is good. Checks its definition only once, until the table or the index changes.
+// Opens an index if it is complete and has the expected definition; otherwise returns nullptr. Checks the definition
+// only once, until the table or the index changes.
 Relation open_if_good(JobIndex which) {
     const int i = static_cast<int>(which);
     Relation index = open_whole_index(known.indexes[i]);
@@ -184,7 +186,7 @@ Relation open_if_good(JobIndex which) {
     return nullptr;
 }
 
-// What is wrong with an index, and what to do about it.
+// A problem with an index, as the message and hint of an error.
 struct Trouble {
     const char *message;
     const char *hint;
@@ -209,8 +211,8 @@ Trouble trouble_with(JobIndex which) {
             "Drop the index, and create it as in the install script of the extension."};
 }
 
-// Returns why the state of jobq's own indexes requires access by SQL, in the form of Attached::reason
-// (table/attached.h); nullptr if direct access is possible.
+// Returns the reason why the state of jobq's own indexes requires access by SQL, worded like Attached::reason
+// (table/attached.h). Returns nullptr if direct access is possible.
 const char *reason_in_indexes() {
     static char reason[NAMEDATALEN + 64];
     for (int i = 0; i < kJobIndexes; i++) {
@@ -232,8 +234,8 @@ void look_up() {
         CacheRegisterSyscacheCallback(NAMESPACEOID, forget_types, Datum(0));
         callback_registered = true;
     }
-    // Read before anything else, so that an invalidation that arrives in the meantime makes the session read everything
-    // again.
+    // Reads this counter before anything else, so that an invalidation that arrives in the meantime makes the session
+    // read everything again.
     const uint64 before = changes;
     const Oid schema = get_namespace_oid("jobq", false);
     known.jobs.table = get_relname_relid("jobs", schema);
@@ -243,8 +245,8 @@ void look_up() {
     if (!OidIsValid(known.jobs.attempts)) unknown_table();
     Relation table = try_table_open(known.jobs.table, AccessShareLock);
     if (table == nullptr) dropped_table();
-    // Looked up after the table is locked, because dropping an index waits for this lock. Otherwise the index might be
-    // gone before it is opened.
+    // Looks up the indexes after the table has been locked, because dropping an index waits for this lock. Without the
+    // lock, an index might be dropped before it is opened.
     for (int i = 0; i < kJobIndexes; i++) {
         known.indexes[i] = get_relname_relid(kIndexes[i].name, schema);
         known.checked[i] = false;
@@ -287,8 +289,8 @@ bool can_read_jobs_catalog() {
 
 Relation open_jobs_relation(LOCKMODE mode) {
     const Oid table = jobs_catalog().table;
-    // Taking the lock also processes invalidations. During the wait for it, the table may have been replaced or
-    // dropped.
+    // Acquiring the lock also processes invalidations. While this session waited for the lock, the table may have been
+    // dropped and created again, so its OID is checked.
     LockRelationOid(table, mode);
     return jobs_catalog().table == table ? table_open(table, NoLock) : open_jobs_relation(mode);
 }
@@ -323,7 +325,8 @@ bool jobs_need_sql() {
 }
 
 uint64 trigger_epoch() {
-    // A transaction that has not locked the table yet may not have received changes of its triggers.
+    // Receives invalidations first, because a transaction that has not locked the table yet may not know about changes
+    // of its triggers.
     AcceptInvalidationMessages();
     jobs_catalog();
     return known.epoch;
@@ -352,7 +355,7 @@ int64 last_job_id() {
     InitFunctionCallInfoData(*call, nullptr, 1, InvalidOid, nullptr, nullptr);
     call->args[0] = {ObjectIdGetDatum(job_id_sequence()), false};
     const Datum last = pg_sequence_last_value(call);
-    // No id has been assigned yet.
+    // NULL means that no id has been assigned yet.
     return call->isnull ? 0 : DatumGetInt64(last);
 }
 

@@ -1,5 +1,5 @@
-// See jobs_sql.h. Each statement names the whole key and the predicate of the index that it is meant for, so that only
-// one plan makes sense. If that index is missing, another plan finds the same rows.
+// See jobs_sql.h. Each statement contains the whole key and the predicate of the index that it should use, so that the
+// planner has only one reasonable choice. If the index is missing, another plan finds the same rows.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -13,8 +13,9 @@ namespace {
 
 using core::ClaimKey;
 
-// Number of jobs in the first piece, and maximum size of a piece. The first piece is small because most walks end after
-// a few jobs. In serializable transactions each piece is one job, because every row read can cause a conflict.
+// The first piece has kFirstPiece jobs, because most iterations end after a few jobs. Each further piece is kGrowth
+// times as large, up to kLargestPiece jobs. In serializable transactions, each piece is one job, because every row that
+// is read can cause a conflict.
 constexpr int kFirstPiece = 8;
 constexpr int kGrowth = 4;
 constexpr int kLargestPiece = 512;
@@ -67,7 +68,7 @@ bool find_row(Table *table, Statement &statement, const Params &params) {
     return found;
 }
 
-// Reads the first column of the first row.
+// Runs the statement and stores the first column of its first row in *number. Returns false if it returned no row.
 bool find_number(const Table &table, Statement &statement, const Params &params, int64 *number) {
     bool found = false;
     with_sql_of(table.relation, [&] {
@@ -83,7 +84,7 @@ void begin_walk(SqlWalk *walk) {
     walk->piece = IsolationIsSerializable() ? 1 : kFirstPiece;
 }
 
-// Copies the piece into memory that lives as long as the table is open.
+// Copies the rows of a piece into memory that lives as long as the table is open.
 void keep_piece(SqlWalk *walk, const Table &table, const Rows &rows) {
     if (walk->memory == nullptr)
         walk->memory = AllocSetContextCreate(table.row->tts_mcxt, "jobq walk", ALLOCSET_DEFAULT_SIZES);
@@ -97,8 +98,8 @@ void keep_piece(SqlWalk *walk, const Table &table, const Rows &rows) {
     walk->at = 0;
 }
 
-// Returns the statement that reads the next piece, and adds its parameters except for the last one, the size of the
-// piece.
+// Returns the statement that reads the next piece and adds its parameters to *params, except for the last parameter,
+// which is the size of the piece.
 Statement *piece_of(const SqlWalk &walk, Params *params) {
     switch (walk.of) {
         case SqlWalk::Lane:

@@ -26,7 +26,7 @@ void end_scans(JobsTable *jobs) {
     end_walk(&jobs->walk);
 }
 
-// The row of a job that this session has claimed recently.
+// The id and ctid of a job that this session has claimed recently.
 struct RecentTid {
     int64 id;
     ItemPointerData tid;
@@ -36,11 +36,13 @@ RecentTid recent_tids[kRecentTids];
 
 RecentTid *recent_tid_of(int64 id) { return &recent_tids[static_cast<uint64>(id) % kRecentTids]; }
 
-// Not used in REPEATABLE READ and above, because in serializable transactions the index lookup takes predicate locks.
+// Looks for the job at its remembered ctid. Returns false in REPEATABLE READ and above, because serializable
+// transactions need the predicate locks that the index lookup takes.
 bool find_at_recent_tid(JobsTable *jobs, int64 id) {
     const RecentTid &recent = *recent_tid_of(id);
     if (recent.id != id || !ItemPointerIsValid(&recent.tid) || IsolationUsesXactSnapshot()) return false;
-    // The table may have been truncated since the claim. It cannot shrink while it is locked.
+    // Checks that the block still exists, because the table may have been truncated since the claim. It cannot shrink
+    // now, because it is locked.
     if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
     if (ItemPointerGetBlockNumber(&recent.tid) >= jobs->block_count) return false;
     if (jobs->by_recent_tid == nullptr) jobs->by_recent_tid = begin_fetch_by_tid(jobs->table.relation);

@@ -21,7 +21,8 @@ uint64 known_generation = 0;
 uint64 current_generation = 1;
 Oid secret_table = InvalidOid;
 
-// Invalidates the cached secret, because the table has been dropped or its trigger has reported a new row.
+// Invalidates the cached secret if the server reports a change of its table: the table may have been dropped, or its
+// trigger has reported a new row by an invalidation.
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == secret_table) current_generation++;
 }
@@ -41,8 +42,9 @@ uint64 number_at(const unsigned char *bytes) {
     return number;
 }
 
-// Reads the table below SQL, because the calling role has no privileges on it and row-level security hides its row. A
-// catalog snapshot does not require a snapshot of the transaction, and sees what is committed now.
+// Reads the table directly instead of with SQL, because the calling role has no privileges on it and row-level security
+// hides its row. Uses a catalog snapshot, because it works without a snapshot of the transaction and sees everything
+// that has been committed.
 bool read_secret(core::HashKey *secret) {
     secret_table = get_relname_relid("hash_secret", get_namespace_oid("jobq", false));
     if (!OidIsValid(secret_table)) return false;
@@ -53,7 +55,7 @@ bool read_secret(core::HashKey *secret) {
         TupleDesc desc = RelationGetDescr(table);
         auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * desc->natts));
         auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * desc->natts));
-        // heap_getattr() calls a function that not every minor release has.
+        // Does not use heap_getattr(), because it calls a function that some minor releases lack.
         heap_deform_tuple(row, desc, values, nulls);
         const bytea *bytes = nulls[kSecret - 1] ? nullptr : DatumGetByteaPP(values[kSecret - 1]);
         found = bytes != nullptr && VARSIZE_ANY_EXHDR(bytes) == kSecretBytes;
@@ -71,7 +73,8 @@ const core::HashKey &find_secret() {
     static bool listens = false;
     if (!listens) on_relation_change(on_relcache_invalidation);
     listens = true;
-    // Read before the table, so that an invalidation that arrives in the meantime makes the secret stale.
+    // Reads the generation before the table, so that an invalidation that arrives in the meantime makes the cached
+    // secret stale.
     const uint64 generation = current_generation;
     core::HashKey secret;
     if (!read_secret(&secret)) secret_is_lost();

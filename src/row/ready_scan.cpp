@@ -16,7 +16,7 @@ namespace {
 using core::ClaimKey;
 
 enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
-// The index for queues with round_robin has the same columns, and the round-robin key after the lane.
+// The index for queues with round_robin has the same columns, with the round-robin key inserted after the lane.
 constexpr AttrNumber kRoundRobinKey = 2;
 constexpr int kRoundRobinShift = 1;
 // The index of due jobs has only the last two columns, and the index of running jobs only the last one.
@@ -24,7 +24,7 @@ constexpr int kDueShift = 1 - kRunAt;
 constexpr AttrNumber kRunningId = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
-// Sets up a row comparison, like (run_at, id) >= (...) in SQL, for the columns from `first` on: see access/skey.h.
+// Sets up a row comparison for the columns from `first` on, like (run_at, id) >= (...) in SQL. See access/skey.h.
 void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
     const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.run_at),
                             Int64GetDatum(from.id)};
@@ -39,8 +39,8 @@ void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const Cla
     key->sk_argument = PointerGetDatum(row);
 }
 
-// Sets the scan keys and returns their number. A scan stops reading at the first entry after its end only if the
-// columns before it are compared for equality.
+// Sets the scan keys and returns their number. The server's scan stops at the first entry after its upper bound only if
+// all preceding columns are compared for equality.
 int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     ScanKeyData *key = ready->keys;
     ScanKeyInit(key++, kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
@@ -71,16 +71,17 @@ Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
     return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
 }
 
-// Returns the last key whose entry a scan has certainly read when it has been told to read up to `to`.
+// Returns the last key that a scan with this reach and the bound `to` covers. When the scan ends, it has read all
+// entries up to this key.
 ClaimKey end_of(Reach reach, const ClaimKey &to) {
     if (reach == Reach::Rest) return core::kLastKey;
     if (reach == Reach::UpToPriority) return {INT64_MAX, INT64_MAX, to.priority};
     return reach == Reach::UpToMoment ? ClaimKey{to.run_at, INT64_MAX, to.priority} : to;
 }
 
-// Returns where one scan from `from` toward `expected` stops. A second scan begins after the last key of an earlier
-// priority, and a third one after the last key of an earlier run_at, because a scan does not stop in the middle of
-// them.
+// Returns the key up to which the next scan from `from` toward `expected` reads. A scan can stop only at the end of a
+// priority or, within one priority, at a run_at or id. So up to three scans are needed: to the end of an earlier
+// priority, to the end of an earlier run_at, and to `expected`.
 ClaimKey next_stop(const ClaimKey &from, const ClaimKey &expected) {
     if (expected == core::kLastKey || expected < from) return core::kLastKey;
     if (from.priority < expected.priority) return {INT64_MAX, INT64_MAX, static_cast<int16>(expected.priority - 1)};
@@ -120,19 +121,20 @@ Relation index_of(const ReadyScan &ready, Reach reach) {
     }
 }
 
-// Begins a scan with the keys that have been set.
+// Begins a scan with the keys that set_keys() has set.
 void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
         scan = begin_index_scan(table.relation, index_of(*ready, reach), table.snapshot, keys);
-        // The key of an entry is read from the index, before anything reads the row.
+        // Makes the scan return index tuples, because the key of an entry is read from the index before the row is
+        // fetched.
         scan->xs_want_itup = true;
     }
     index_rescan(scan, ready->keys, keys, nullptr, 0);
     ready->current = scan;
 }
 
-// Begins a scan of the lane, and returns how much of the lane it reads.
+// Begins a scan of the lane and returns its reach.
 Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     const Reach reach = reach_of(from, to);
     begin_scan(ready, table, reach, set_keys(ready, reach, lane, from, to));

@@ -16,7 +16,7 @@ namespace {
 Statement find_other_id = {
     "SELECT j.id FROM jobq.jobs j WHERE j.id % $1 <> $2 ORDER BY j.id LIMIT 1", {INT8OID, INT8OID}, Planning::Free};
 
-// Selects the last id given; 0 if none was.
+// Selects the last id that the sequence has returned, or 0 if there is none.
 Statement find_last_id = {
     "SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM jobq.jobs_id_seq s",
     {},
@@ -56,7 +56,7 @@ void refuse_other_ids(int shard) {
 }
 
 void make_shard(int shard) {
-    // ALTER SEQUENCE waits for transactions that have drawn an id, and makes sessions discard their cached ids.
+    // ALTER SEQUENCE waits for transactions that have used the sequence and makes sessions discard their cached ids.
     run_text(psprintf("ALTER SEQUENCE jobq.jobs_id_seq INCREMENT BY %d START WITH %lld MAXVALUE %lld", core::kShards,
                       static_cast<long long>(core::next_id_of(shard, 0)),
                       static_cast<long long>(core::kLastShardedId)));

@@ -16,10 +16,10 @@ namespace {
 
 SharedState *shared = nullptr;
 
-// The state that this session's last lookup found.
+// The state that the last lookup of this session found.
 DatabaseState *own_database = nullptr;
 
-// The lock notes of a session whose database has no state: see note_jobs_locked().
+// What a session whose database has no state records about locks on jobq.jobs: see note_jobs_locked().
 struct {
     bool jobs_locked;
     TimestampTz free_at;
@@ -141,7 +141,8 @@ DatabaseState *obtain_database_state(Oid database) {
 bool release_database_state(DatabaseState *db) {
     const Oid database = pg_atomic_read_u32(&db->database);
     pg_atomic_write_u32(&db->database, InvalidOid);
-    // A commit first lowers next_due and then checks the database, so at least one of the two sees the other's write.
+    // A commit first lowers next_due and then checks `database`. So either this session sees the lowered next_due, or
+    // the committing session sees that the state has been freed.
     pg_memory_barrier();
     if (due_of(db) == kNothingDue) return true;
     pg_atomic_write_u32(&db->database, database);
@@ -198,7 +199,8 @@ void note_jobs_free() {
     without_state.jobs_locked = false;
     if (long_lock) without_state.unlocked_at = now;
     if (db == nullptr) return;
-    // The grace must be set before the table counts as free, so that no rescue overlooks it.
+    // Sets the start of the grace period before it marks the table as unlocked, so that no rescue overlooks the grace
+    // period.
     if (long_lock) pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(now));
     db->jobs_locked = false;
     pg_atomic_write_u64(&db->jobs_free_at, static_cast<uint64>(now));
@@ -220,7 +222,8 @@ TimestampTz jobs_unlocked_at() {
 }
 
 bool lower_due(DatabaseState *db, TimestampTz due) {
-    // What the caller has committed must be visible before the caller concludes that a later round will see it.
+    // The changes that the caller has committed must be visible before it reads next_due and concludes that a planned
+    // round will see them.
     pg_memory_barrier();
     uint64 known = pg_atomic_read_u64(&db->next_due);
     while (static_cast<TimestampTz>(known) > due) {
@@ -232,7 +235,8 @@ bool lower_due(DatabaseState *db, TimestampTz due) {
 void publish_due(DatabaseState *db, TimestampTz due) {
     if (!lower_due(db, due)) return;
     pg_memory_barrier();
-    // A worker that exits first clears db->worker and then notifies the launcher, which reads next_due.
+    // Nothing is lost if the worker is exiting: it first clears db->worker and then wakes the launcher, which reads
+    // next_due.
     PGPROC *worker = db->worker;
     if (worker != nullptr)
         SetLatch(&worker->procLatch);

@@ -61,7 +61,7 @@ void free_slot(ExecutorSlot *slot) {
     slot->generation = generation;
 }
 
-// Frees the slots of processes that never attached, and of failures whose rest is over.
+// Frees the slot if its process never attached, or if it is in the state Failed and kFailedRest has passed.
 void tidy(ExecutorSlot *slot, TimestampTz now) {
     constexpr core::Micros kLongestStart = core::kMinute;
     const bool late = slot->state == ExecutorState::Starting && slot->pid == 0 &&
@@ -71,7 +71,8 @@ void tidy(ExecutorSlot *slot, TimestampTz now) {
     if (late || rested) free_slot(slot);
 }
 
-// Returns how long a noted wait is valid. A worker checks at least once in a tick interval.
+// Returns how long a recorded wait is valid without confirmation. A worker confirms its wait at least once per tick
+// interval.
 core::Micros wait_kept() { return 5 * core::kSecond + 2 * tick_interval(); }
 
 bool was_shut_down_in_order() {
@@ -92,8 +93,9 @@ bool shutdown_has_begun() {
     return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
-// Frees the own slot. Runs after the process has left the list of sessions. A worker that has not been terminated yet
-// may end the attempt during a shutdown.
+// Called when the process exits, after it has left the list of sessions. Frees its own slot, or keeps the slot in the
+// state Ended if it contains a lease. During a shutdown, the slot is also marked as terminated, so that a worker that
+// is still running does not blame the job.
 void leave_slot(int, Datum) {
     if (own == nullptr) return;
     DatabaseState *db = find_database_state(own->database);
@@ -172,7 +174,7 @@ void note_executor_wait(bool waits, TimestampTz now) {
             own_wait = oldest;
             *own_wait = {MyDatabaseId, now, now};
         }
-        // After a long silence or a step of the clock, the wait begins again.
+        // If the wait has not been confirmed for a long time or the clock has stepped, a new wait begins.
         if (own_wait->since > now || now - own_wait->seen > wait_kept()) own_wait->since = now;
         own_wait->seen = now;
     });
@@ -202,7 +204,7 @@ void ask_executor_to_leave(int index, uint32 generation, TimestampTz now) {
     });
 }
 
-// Sends SIGINT under the lock. Without the lock the process can neither exit nor begin another job, so the signal
+// Sends SIGINT while it holds the lock. The process needs this lock to exit or to begin another job, so the signal
 // interrupts the intended job.
 void interrupt_executor(int index, int64 lease, TimestampTz now) {
     under_lock(LW_EXCLUSIVE, [&] {
@@ -320,8 +322,8 @@ void note_next_lease(int64 job, int64 lease) {
 
 void begin_next_lease() {
     under_lock(LW_EXCLUSIVE, [] {
-        // An interrupt of the last job no longer applies, even if it arrives late: a signal that has been sent arrives
-        // before this call returns. Later interrupts are meant for the next job.
+        // Discards an interrupt that was meant for the last job. A signal that has already been sent is delivered
+        // before sigprocmask() returns, and interrupts that are sent later are meant for the next job.
         sigprocmask(SIG_SETMASK, &UnBlockSig, nullptr);
         QueryCancelPending = false;
         own->now = own->next;
@@ -331,7 +333,8 @@ void begin_next_lease() {
     });
 }
 
-// Needs no lock, because other processes read `begun` only after this process has exited, which takes the lock.
+// Needs no lock, because other processes read `begun` only after this process has exited, and the exit acquires the
+// lock.
 void lease_has_begun() { own->begun = true; }
 
 void drop_next_lease() {

@@ -1,5 +1,6 @@
-// See wall_clock.h. Detects steps of the wall clock by comparison with the monotonic clock. The difference of the two
-// clocks is in shared memory, so that the first process that checks detects a step for all.
+// See wall_clock.h. Detects steps of the wall clock by comparing it with the monotonic clock. The difference between
+// the two clocks is stored in shared memory, so that the first process that checks the clock detects a step for all
+// processes.
 #include "compat/pg.h"
 
 #include "core/clock.h"
@@ -13,11 +14,12 @@ namespace jobq {
 
 namespace {
 
-// Smaller steps shift a lease by less than its heartbeat interval.
+// Smaller steps are ignored, because they shift the end of a lease by less than the heartbeat interval.
 constexpr core::Micros kStepTolerance = core::kSecond;
-// Slewing is followed in steps of this size, so that the shared value is rarely written.
+// If the wall clock is slewed, the shared difference is updated only when it has changed by this much, so that it is
+// rarely written.
 constexpr core::Micros kDriftStep = 20000;
-// Maximum time between the readings of the two clocks; otherwise they cannot be compared.
+// Maximum time between reading one clock and the other. If it takes longer, the two values cannot be compared.
 constexpr core::Micros kReadingTime = 10000;
 
 core::ClockReading read_clocks() {
@@ -68,8 +70,8 @@ TimestampTz writing_since() {
     if (known != 0) return static_cast<TimestampTz>(known);
     const TimestampTz now = GetCurrentTimestamp();
     if (RecoveryInProgress()) return now;
-    // The grace must be set before the time at which the server began to write, so that no process uses the time
-    // without the grace.
+    // Starts the grace period before it stores the time at which the server began to write, so that no process sees
+    // this time without the grace period.
     start_clock();
     uint64 first = 0;
     return pg_atomic_compare_exchange_u64(since, &first, static_cast<uint64>(now)) ? now
@@ -88,7 +90,8 @@ TimestampTz checked_now() {
             pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset));
         return reading.wall;
     }
-    // The grace must be set before the offset, so that no process uses the new time without the grace.
+    // Starts the grace period before it stores the new offset, so that no process uses the new time without the grace
+    // period.
     start_grace(reading.wall);
     if (pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset))) {
         ereport(LOG, (errmsg("jobq: the clock stepped by %.1f s; running jobs get one heartbeat timeout of grace",
@@ -101,7 +104,7 @@ TimestampTz checked_now() {
 TimestampTz grace_start() {
     if (!shared_memory_ready()) return PgStartTime;
     writing_since();
-    // The caller is about to judge leases, so a step must be detected first.
+    // Detects a step of the clock first, because the caller will use the result to decide whether leases have expired.
     checked_now();
     return static_cast<TimestampTz>(pg_atomic_read_u64(&shared_state()->grace_start));
 }
