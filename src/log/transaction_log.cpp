@@ -435,8 +435,8 @@ void hand_log_to_parent() {
 void roll_back_log() {
     pop_changes(GetCurrentTransactionNestLevel());
     log.series.forget_level(GetCurrentTransactionNestLevel());
-    // Discards the result of the scan for the horizon, because the scan did not see the jobs that are running again
-    // after the rollback. If the savepoint began after the scan, its rollback does not change what the scan saw.
+    // The scan for the horizon did not see the jobs that run again after the rollback. A savepoint that began after the
+    // scan does not change what the scan saw.
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
     // Clears the tickets, because after the rollback the rows hold the slots again that the savepoint had freed.
     for (LoggedSlot &slot : log.slots) slot.ticket = 0;

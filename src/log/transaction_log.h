@@ -7,22 +7,23 @@
 // size uses the same memory: about 0.7 MB, which is static. Changes for which there is no room are reported less
 // precisely, as the last column shows.
 //
-// | what                              | folded by                     | room    | and beyond                      |
-// |-----------------------------------|-------------------------------|---------|---------------------------------| |
-// numbers of jobs                   | queue, level of savepoints    | 1,024   | unknown: the table is counted   | |
-// totals                            | queue, kind, level            | 128     | of no queue and kind            | |
-// jobs that become claimable        | lane, priority: first to last | 1,024   | any job of any lane             | |
-// described, to wake the right    | the same                      | 256     | all sleepers of the queue look  | |
-// number of sleepers              |                               |         |                                 | |
-// queues with such jobs or settings | name                          | 256     | all sleepers look               | | and
-// queues with claimed jobs    | name                          | 256     | the same, after a rollback      | | jobs that
-// have ended              |                               | 4,096   | any job                         | | groups, edges
-// | key, mostly                   | 4,096   | any of this type                | |   groups whose head has ended     | |
-// 1,024   | only reported, as above         | | slots, taken or freed             | slot and key                  |
-// 1,024   | any slot                        | |   the names of their keys         | the same                      | 30
-// kB   | any slot                        | | times at which something is due   | the earliest                  | | | |
-// keys of due and running jobs, ... | key space: first to last      |         | | | lanes, claims, settings and so on |
-// whether there are any         |         |                                 |
+// | what                              | folded by                     | room    | if there is no room             |
+// |-----------------------------------|-------------------------------|---------|---------------------------------|
+// | numbers of jobs                   | queue, level of savepoints    | 1,024   | unknown: the table is counted   |
+// | totals                            | queue, kind, level            | 128     | in a series without a name      |
+// | jobs that become claimable        | lane, priority: first to last | 1,024   | any job of any lane             |
+// |   described, to wake the right    | the same                      | 256     | all sleepers of the queue check |
+// |   number of sleepers              |                               |         |                                 |
+// | queues with such jobs or settings | name                          | 256     | all sleepers check              |
+// |   and queues with claimed jobs    | name                          | 256     | the same, after a rollback      |
+// | jobs that have ended              |                               | 4,096   | any job                         |
+// | groups, edges                     | key, mostly                   | 4,096   | any of this type                |
+// |   groups whose head has ended     |                               | 1,024   | only reported, as above         |
+// | slots, taken or freed             | slot and key                  | 1,024   | any slot                        |
+// |   the names of their keys         | the same                      | 30 kB   | any slot                        |
+// | times at which something is due   | the earliest                  |         |                                 |
+// | keys of due and running jobs, ... | key space: first to last      |         |                                 |
+// | lanes, claims, settings and so on | whether there are any         |         |                                 |
 //
 // The numbers of jobs and the totals are exact: if a savepoint is rolled back, its changes are removed. The groups
 // whose head (active job) has ended are exact, too, because these entries are not used after a savepoint was rolled

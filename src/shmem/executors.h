@@ -2,10 +2,11 @@
 // (handlers/README.md). The slots decide whether the leases of executors are valid: such a lease never expires
 // (core::kEndlessLease in the row) and is valid as long as the slot of a living process contains it. Therefore
 //
-// * an executor writes the lease into its slot before the claim commits, and removes it after the job's end has
-// committed; * a search for leases without an executor reads the rows first and the slots afterwards; * a slot whose
-// process has exited keeps its leases until a session has seen in the table that they have ended; * after a crash, a
-// restart, or a promotion there are no slots, so none of these leases is held.
+// * an executor writes the lease into its slot before the claim commits, and removes it after the end of the job has
+//   committed;
+// * a search for leases without an executor reads first the rows and then the slots;
+// * the slot of a process that has exited keeps its leases until a session has seen in the table that they have ended;
+// * after a crash, a restart, or a promotion there are no slots, so none of these leases is valid.
 #pragma once
 
 #include "compat/pg.h"
