@@ -98,7 +98,7 @@ struct DatabaseState {
     volatile bool unserved;  // the launcher has found that it must not start workers in this database
     bool leases_found;  // since the database got this state, a search has looked for running jobs that are missing from
                         // the rescue's index
-    bool look_held;             // the last search skipped jobs whose rows were locked
+    bool look_held;     // the last search skipped jobs whose rows were locked
     volatile bool jobs_locked;  // jobq.jobs was found locked, and no rescue has locked the table since
     int last_error_step;        // step of last_error; kWorkerStep: the whole worker
     uint64 looked_epoch;        // trigger epoch at the last search; see leases/rescue_index.cpp
