@@ -24,7 +24,7 @@ struct UtilityCall {
     QueryCompletion *completion;
 
     Node *statement() const { return planned->utilityStmt; }
-    // Must be called exactly once.
+    // Runs the statement. Around() must call this exactly once.
     void run() const { next(planned, query, read_only_tree, context, params, environment, dest, completion); }
 };
 

@@ -24,8 +24,8 @@ struct Admission {
 };
 static_assert(std::is_trivially_copyable_v<Admission>, "may live where a longjmp skips destructors");
 
-// Decides whether `added` jobs may enter a queue in which `depth` jobs wait. Never admits more jobs at once than the
-// queue may hold.
+// Decides whether `added` jobs may enter a queue in which `depth` jobs wait. Always rejects more than `max_depth` jobs
+// at once.
 Admission admit(std::int64_t depth, std::int64_t added, std::int64_t max_depth, FullPolicy policy) noexcept;
 
 }  // namespace jobq::core

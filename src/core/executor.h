@@ -79,8 +79,8 @@ enum class OrphanEnd : std::uint8_t {
 };
 // `orphans` is the number of jobs that lost their executors at the same time, for example in a server crash. If a
 // suspect is among them, it is blamed for the loss, because only one suspect runs at a time (leases/suspects.h).
-// `blameless` means that the executor was told to leave or had not started the job. `overran` means that the job had
-// exceeded its max_runtime when its executor ended by itself.
+// `blameless` means that the executor had been asked to leave or had not started the job. `overran` means that the job
+// had exceeded its max_runtime when its executor ended by itself.
 OrphanEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran) noexcept;
 
 // Limits at which an executor process exits: idle time, number of executed jobs, and bytes of memory.

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxGroupKeyBytes = 1024;
 std::int64_t group_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 
 // The active job is the head of its group: the one that may be claimed, runs, or waits for its time. It stays active
-// until it is finished, whatever happens on the way.
+// until it is finished, even if it is retried.
 enum class GroupPlace : std::uint8_t { None, Waiting, Active };
 
 // Computes the place of a job that has a group_key and is inserted with this status. `restored` means that the row
@@ -25,8 +25,8 @@ enum class GroupPlace : std::uint8_t { None, Waiting, Active };
 bool place_inserted(JobStatus status, bool restored, bool active, GroupPlace *place) noexcept;
 
 // Computes the place of a job with a group_key after an UPDATE with plain SQL set this status. `before` is its previous
-// place in the same group, or None if its group has changed or the job was finished. Returns false if the job must not
-// start to run, because another job may be the head.
+// GroupPlace in the same group, or None if its group has changed or the job was finished. Returns false if the job must
+// not start to run, because another job may be the head.
 bool place_updated(GroupPlace before, JobStatus status, GroupPlace *place) noexcept;
 
 }  // namespace jobq::core

@@ -164,9 +164,9 @@ Life after_event(const Life &before, const Event &event) noexcept;
 Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcept;
 
 // Facts about a row that was changed with plain SQL. changed_by_hand() corrects the written life so that its columns
-// are consistent. `place` is the job's place in its group; `has_left` means that it no longer waits in a group.
-// `timeout` and `max_runtime` are the job's own, or else the queue's; 0: unlimited. `keeps_end`: the job continues to
-// run until the time that its claim computed, even if max_runtime of the queue has changed since.
+// are consistent. `place` tells whether the job is active or waits in its group; `has_left` means that it no longer
+// waits in a group. `timeout` and `max_runtime` are the job's own, or else the queue's; 0: unlimited. `keeps_end`: the
+// job continues to run until the time that its claim computed, even if max_runtime of the queue has changed since.
 struct ByHand {
     GroupPlace place;
     bool has_left;

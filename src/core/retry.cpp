@@ -9,7 +9,7 @@ namespace {
 Micros doubled(Micros base, Micros max, int attempt) {
     if (base <= 0 || max <= 0) return 0;
     Micros delay = base;
-    // The loop ends after at most 63 iterations, however many attempts there were, because the delay doubles until it
+    // The loop ends after at most 63 iterations even if there were more attempts, because the delay doubles until it
     // exceeds `max`.
     for (int i = 1; i < attempt && delay < max; i++) {
         if (delay > max / 2) return max;

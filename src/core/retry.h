@@ -8,7 +8,7 @@
 namespace jobq::core {
 
 // Returns the number of the attempt that a claim begins if the job has had `attempts` attempts. The result is between 1
-// and kMaxAttempts, whatever the row contains.
+// and kMaxAttempts even if the row contains an invalid number.
 int next_attempt(int attempts) noexcept;
 
 struct RetryPolicy {

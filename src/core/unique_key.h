@@ -16,7 +16,7 @@ constexpr std::string_view kOnConflictNames[] = {"ignore", "replace", "error"};
 
 enum class Conflict : std::uint8_t {
     Existing,  // the caller gets the existing job
-    Change,    // the existing job is changed in its place
+    Change,    // the existing job is changed and keeps its id
     TakeKey,   // the existing job continues without the key, and a new job gets it
     Refuse,    // the enqueue raises an error
 };

@@ -5,7 +5,7 @@
 
 namespace jobq::core {
 
-// Removes the first number and the dot after it from the version, and returns the number. A number that is too large is
+// Removes the first number and the dot after it from the version and returns the number. A number that is too large is
 // limited. A character that is not a digit or a dot ends the version.
 constexpr int take_number(std::string_view *version) noexcept {
     constexpr int kHighest = 100000000;  // ten times this value still fits

@@ -185,8 +185,8 @@ bool counts_unknown_here();
 
 // Returns whether the transaction may have freed slots of any limit, because not all freed slots are in the log.
 bool any_slot_freed_here();
-// has_own_free_slot() returns whether the transaction may have freed a slot of the limit, which is not yet free for
-// other transactions. take_own_free_slot() hands out each such slot once, and returns 0 if none is known.
+// has_own_free_slot() returns whether the transaction may have freed a slot of the limit. Until the commit, such a slot
+// is free only for this transaction. take_own_free_slot() returns each of these slots once, and then 0.
 bool has_own_free_slot(int64 limit);
 int64 take_own_free_slot(int64 limit);
 // Returns the next key of which the transaction has freed a slot since the last call. Returns false if there is none.

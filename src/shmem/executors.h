@@ -25,7 +25,8 @@ enum class ExecutorState : uint8 {
     Idle,      // the process searches or waits for a job
     Busy,
     Ended,   // the process has exited and had a lease
-    Failed,  // the process has exited before it could begin; the pool rests before it starts another process
+    Failed,  // the process exited before it could begin; the pool waits for kFailedRest before it starts another
+             // process
 };
 
 // A lease; 0: no lease.
@@ -91,7 +92,7 @@ void terminate_executor(int index, int64 lease);
 // executor.
 bool send_executors_away(Oid database, bool hard);
 
-// ---- Functions for the duty that looks for leases without a holder.
+// ---- Functions for the duty that searches for leases without a holder.
 
 // Returns whether a living executor of the session's database has the lease.
 bool executor_holds(int64 job, int64 lease);
@@ -108,7 +109,7 @@ int ended_executors(EndedLease *leases);
 void forget_ended_executor(const EndedLease &ended);
 // Frees the slots of exited executors of a database that was dropped or whose extension was dropped.
 void forget_executors_of(Oid database);
-// Returns whether the last shutdown of the server was clean, so that executors were told to exit.
+// Returns whether the last shutdown of the server was clean, so that the executors were asked to exit.
 bool last_shutdown_was_clean();
 
 // ---- Functions for the executor itself.

@@ -69,7 +69,7 @@ Node *default_of(Relation table, Form_pg_attribute column);
 // checks that are already queued. The checks run with the rights that they would have at the commit. Since PostgreSQL
 // 18, these are the rights of the role that changed the row, usually the owner of the extension. Background workers
 // need this because at the commit they would no longer have the owner's rights, and because a violated constraint must
-// make the statement fail that changes the row.
+// cause an error in the statement that changes the row, so that the worker can skip the row.
 void check_deferred_constraints();
 
 }  // namespace jobq

@@ -2,10 +2,10 @@
 // copy a pointer. The server itself handles wide values in later versions, because the row then contains an external
 // value (see below).
 //
-// The server calls its toaster only for rows longer than 2 kB, whatever toast_tuple_target says. It also calls it for a
-// shorter row if one of its values is external, and a pointer into memory counts as external (VARTAG_INDIRECT, which
-// logical decoding uses). So jobq replaces one value with a pointer into memory. The server then compresses or moves
-// out values until the row is shorter than toast_tuple_target.
+// The server toasts only rows longer than 2 kB, even if toast_tuple_target is lower. It also toasts a shorter row if
+// one of its values is external, and a pointer into memory (VARTAG_INDIRECT, which logical decoding uses) counts as
+// external. So jobq replaces one value with a pointer into memory. The server then compresses or moves out values until
+// the row is shorter than toast_tuple_target.
 #pragma once
 
 #include "compat/pg.h"
