@@ -66,8 +66,7 @@ enum class ExecutorWait : uint8 {
 
 struct DatabaseState {
     pg_atomic_uint32 database;     // InvalidOid: free
-    pg_atomic_uint32 unpublished;  // PreparedEffects that the worker must publish, because the session that prepared
-                                   // the transaction was in another database
+    pg_atomic_uint32 unpublished;  // PreparedEffects that a session of another database has left to the worker
     pg_atomic_uint64
         next_due;             // TimestampTz of the next round; kNothingDue: no round is planned, or one is in progress
     PGPROC *volatile worker;  // the worker process whose latch must be set to wake it; cleared before the process exits
