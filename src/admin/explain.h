@@ -7,11 +7,12 @@
 
 namespace jobq {
 
-// Passes everything that keeps the job from running, or from being claimed next, to the sink, the most important reason
-// first. Passes nothing if the job does not exist.
+// Passes to the sink every reason why the job does not run or is not claimed next, most important first. Passes nothing
+// if the job does not exist.
 void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink);
 
-// Does the same for a queue: what stops all of its jobs, what single jobs wait for, and whether any job is claimable.
+// Does the same for a queue: reports what stops all of its jobs, what single jobs wait for, and whether any job is
+// claimable.
 void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink);
 
 }  // namespace jobq

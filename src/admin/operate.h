@@ -1,4 +1,4 @@
-// Operations on jobs by id or by filter, whichever worker holds them. Inside with_spi().
+// Operations on jobs by id or by filter, no matter which worker holds the jobs. Call these functions inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +11,7 @@ namespace jobq {
 
 enum class Operation { Cancel, Retry, Reschedule, Delete };
 
-// Selects jobs of a queue. Absent conditions match all jobs.
+// Conditions that select jobs of a queue. An absent condition matches all jobs.
 struct JobFilter {
     text *queue;
     text *kind;        // nullptr: any
@@ -31,20 +31,20 @@ struct JobFilter {
 
 // Returns whether the operation can change a job of this status.
 bool operation_applies(Operation operation, core::JobStatus status);
-// Locks the jobs in scope that the operation can change, and skips the others. Returns rows with LOCKED_COLUMNS. For a
-// dead letter that is retried, the queue to which it moves back must be in scope.
+// Locks the jobs in scope that the operation can change and skips the others. Returns rows with LOCKED_COLUMNS. A dead
+// letter that is retried counts as in scope if the queue to which it moves back is in scope.
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope);
 
-// Performs the operation on the jobs that it can change, and skips the others. Returns the new status, or for Delete
-// the previous one. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another job has.
+// Performs the operation on the jobs that it can change and skips the others. Returns the new status, or for Delete the
+// previous status. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another job has.
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now);
 // Does the same for many jobs that lock_matching() has locked. Retry leaves out jobs whose unique key another job has.
 // Returns how many jobs were changed.
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 
-// Locks the jobs that match, and returns their ids in ascending order. Skips jobs that another transaction has locked,
-// and jobs that the operation would not change: running jobs that have been asked to stop, finished jobs whose unique
-// key another job has by now, and jobs that wait for `run_at` already.
+// Locks the jobs that match the filter and returns their ids in ascending order. Skips jobs that another transaction
+// has locked, and jobs that the operation would not change: running jobs that have already been asked to stop, finished
+// jobs whose unique key another job has taken, and jobs that are already scheduled for `run_at`.
 Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now);
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
-// What keeps jobs from running, as rows for people: the form of the rows, and the reasons that jobs and queues have in
-// common. Used by admin/explain.cpp and admin/explain_queue.cpp. Inside with_spi(); changes nothing, and works on a
-// standby.
+// The reasons that jobq_explain and jobq_explain_queue report: the form of a reason, and the checks that both functions
+// share. Used by admin/explain.cpp and admin/explain_queue.cpp. Call these functions inside with_spi(). They change
+// nothing and work on a standby.
 #pragma once
 
 #include "compat/pg.h"
@@ -13,7 +13,7 @@
 
 namespace jobq {
 
-// All reasons. docs/reference.md describes them.
+// All kinds of reasons. docs/reference.md describes them.
 // clang-format off
 #define JOBQ_REASONS(REASON) \
     REASON(Awaiting, "awaiting") \
@@ -53,10 +53,10 @@ const char *reason_name(ReasonKind kind);
 
 struct Reason {
     ReasonKind kind;
-    const char *detail;            // a sentence for people
+    const char *detail;            // a sentence for the user
     Datum jobs = 0;                // bigint[]; 0: none
     Datum pids = 0;                // integer[]; 0: none
-    TimestampTz until = DT_NOEND;  // when the reason ends by itself; DT_NOEND: unknown
+    TimestampTz until = DT_NOEND;  // when the reason stops applying without any action; DT_NOEND: unknown
 };
 
 class ReasonSink {
@@ -67,63 +67,63 @@ class ReasonSink {
     ~ReasonSink() = default;
 };
 
-// Maximum number of jobs that are named, and maximum number that are counted.
+// Maximum number of jobs whose ids a reason contains, and maximum number of jobs that a reason counts.
 constexpr int kNamedJobs = 100;
 constexpr int64 kCounted = 10000;
-// Returns the number as text, or "more than 10000".
+// Returns the number as text, or "more than 10000" if it exceeds kCounted.
 const char *count_text(int64 count);
 // Returns the ids in the first column of the rows, at most kNamedJobs.
 Datum ids_in(const Rows &rows);
 
-// Reports whether claims from the queue raise an error, or wait for a lock on the table, whatever job they are for.
-// Returns whether they do.
+// Reports that all claims raise an error or wait for a lock on a table, if this is so. Returns whether this is so.
 bool explain_refusal(ReasonSink *sink);
 
-// Reports that another session has locked a table that is needed here so that even readers would wait, or is waiting
-// for such a lock. Without waiting, nothing more can be said. Returns whether this is so; if not, all tables can be
-// read from here on.
+// Reports that another session holds, or is waiting for, a lock on one of the tables that an explanation reads, if even
+// readers would wait for that lock. Returns whether this is so. If it is, the caller must not read the tables, because
+// it would wait. If it is not, this session has locked the tables, so it can read all of them.
 bool explain_unreadable(ReasonSink *sink);
 
-// Reports that the queue is paused, or that its own limit lets no job start. Returns whether one of these holds.
+// Reports that the queue is paused or that its own limit lets no job start. Returns whether either is the case.
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink);
 // Does the same for the limit of a concurrency key.
 bool explain_key_stops(std::string_view name, std::string_view key, const Queue &queue, TimestampTz now,
                        ReasonSink *sink);
 
-// What jobs of a lane require of their workers.
+// What the jobs of a lane require of the worker that claims them.
 struct Demand {
     std::string_view kind;
     int32 version;
     const std::string_view *required;  // canonical set
     int required_count;
 };
-// Reads the columns kind, version, and requires of a row, which follow each other.
+// Reads the columns kind, version, and requires, which follow one another from `kind_column` on.
 Demand demand_at(const Row &row, int kind_column);
 // If recent_filters() shows that no worker has asked for such jobs of the queue lately, reports this and returns true.
-// Otherwise, returns false. `jobs`: how many such jobs there are; 0: there is one, and the report contains no number.
+// Otherwise, returns false. `jobs` is the number of such jobs; 0 means one job, and then the report contains no number.
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
-// When a worker last asked for jobs of a lane, or of several lanes.
+// When a worker last tried to claim jobs of a lane, or of one of several lanes.
 struct LastRequest {
     TimestampTz fitting;  // by a worker whose filter accepts such jobs; DT_NOBEGIN: unknown
     TimestampTz unknown;  // by a worker whose filter is too long to be compared; DT_NOBEGIN: unknown
 };
 constexpr LastRequest kNoRequest = {DT_NOBEGIN, DT_NOBEGIN};
 void add_last_request(const RecentFilters &recent, const Demand &demand, LastRequest *last);
-// Returns "; " and when a worker last asked for such jobs, and how many sessions wait for jobs of the queue now; "" if
-// nothing is known.
+// Returns the end of a sentence: "; ", when a worker last asked for such jobs, and how many sessions now wait for jobs
+// of the queue. Returns "" if nothing is known.
 const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
                               TimestampTz now);
 
-// Reports that the job, or `count` jobs of the queue, are suspects. Names the suspects on trial in the queue, and the
-// one on trial with `worker`, which lost the job (nullptr: none). Returns whether any suspect is on trial.
+// Reports that the job, or `count` jobs of the queue, are suspects. Names the suspects of the queue that are on trial,
+// that is, that run now while other suspects must wait (leases/suspects.h). Also names the suspect that `worker` runs
+// now; `worker` is the worker that lost the job, or nullptr. Returns whether any suspect is on trial.
 bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink);
 
 // Reports the sessions that have locked the rows of these `count` jobs.
 void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink);
 
-// Reports that no background worker serves this database, if this is so. `what`: what the worker would act on, for
-// example "it is due".
+// Reports that no background worker serves this database, if this is so. `what` is the part of the sentence that says
+// what the worker would react to, for example "it is due".
 void explain_unserved(const char *what, ReasonSink *sink);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// The argument `statuses` of operations on many jobs.
+// Reads the argument `statuses` of operations on many jobs.
 #pragma once
 
 #include "admin/operate.h"

@@ -1,5 +1,5 @@
-// Publishes the log of a transaction (log/transaction_log.h) to the rest of the server when other sessions can see the
-// transaction: notifies the background worker of deadlines, updates the hints for claims in shared memory, and wakes up
+// Publishes what a transaction has changed, as recorded in its log (log/transaction_log.h), once other sessions can see
+// the changes: notifies the background worker of deadlines, updates the hints for claims in shared memory, and wakes up
 // the sessions that wait for jobs.
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace jobq {
 
-// For main/jobq.cpp.
+// main/jobq.cpp calls these functions at the end of a transaction.
 void publish_claimable();
 void publish_deadlines();
 void wake_for_claimable();
 void wake_for_freed_slots();
 void wake_for_slots_not_taken();
-void wake_for_claims_undone();  // after a rollback: the jobs of the claims are claimable again
+void wake_for_claims_undone();  // after a rollback, which makes the claimed jobs claimable again
 void wake_for_finished();       // also unblocks the jobs that depend on the finished jobs
 void forget_claims();           // after a rollback
 
-// Publishes that a prepared transaction of this database has ended and is visible to other sessions. Publishes changes
-// of any job, because it is no longer known which jobs the transaction has changed. Raises no error.
+// Publishes the effects of a prepared transaction of this database that has ended. Treats every job as possibly
+// changed, because the jobs that the transaction has changed are no longer known. Raises no error.
 void publish_prepared(PreparedEffects effects);
 
 }  // namespace jobq

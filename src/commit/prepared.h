@@ -2,13 +2,13 @@
 // session, from the apply worker of a subscription with two_phase, or from another extension. They do not run the
 // transaction callbacks of the prepared transaction.
 //
-// PREPARE TRANSACTION stores the effects here, under the transaction's number. No callback reports the end of the
-// prepared transaction, so jobq asks the server. A command that ends a prepared transaction runs in a transaction
-// without a number that writes WAL. At the end of every such transaction the process checks which prepared transactions
-// have ended. If one is ended in any other way, the next round of the worker finds out.
+// PREPARE TRANSACTION stores the effects in shared memory, under the transaction id. No callback reports the end of the
+// prepared transaction, so jobq asks the server. A command that ends a prepared transaction runs in a transaction that
+// writes WAL but has no transaction id. At the end of every such transaction the process checks which prepared
+// transactions have ended. If one is ended in any other way, the next round of the worker finds out.
 //
-// Transactions that were prepared before the server began to write, that is, before its start or promotion, are entered
-// at the end of the first transaction. Their effects are unknown, so they count as having all effects.
+// Transactions that were prepared before the server was started or promoted are added when the first transaction after
+// that ends. Their effects are unknown, so they count as having all effects.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,9 +16,9 @@
 
 namespace jobq {
 
-// The effects of a transaction that must be published.
+// A set of bits: the effects of a transaction that must be published.
 using PreparedEffects = uint32;
-constexpr PreparedEffects kDeadlines = 1;       // something is due
+constexpr PreparedEffects kDeadlines = 1;       // there is work for a round of the background worker
 constexpr PreparedEffects kReadyJobs = 2;       // jobs have become claimable
 constexpr PreparedEffects kLooks = 4;           // settings of queues, or lanes, have changed
 constexpr PreparedEffects kFinishedJobs = 8;    // jobs have ended or were deleted
@@ -36,21 +36,21 @@ constexpr PreparedEffects kEffectsOfCommit = kAllEffects & ~kClaimedJobs;
 // because it reads the commit log.
 void settle_prepared();
 
-// For main/jobq.cpp. Stores the log of the current transaction, which is being prepared.
+// Stores the effects of the current transaction, which is being prepared. Called by main/jobq.cpp.
 void keep_log();
-// Runs before the commit of every transaction, because after the commit a transaction no longer knows whether it has
-// written WAL.
+// Calls settle_prepared() if the current transaction may have ended a prepared one. Called before every commit, because
+// after the commit it is no longer known whether the transaction has written WAL.
 void settle_prepared_before_commit();
-// Ensures that keep_log() finds a free place without reading the commit log.
+// Ensures that keep_log() finds a free entry without having to read the commit log.
 void make_room_before_prepare();
-// A command may fail after it has ended a prepared transaction. Its abort callback cannot find out how that transaction
-// ended: it must not read the commit log, because an error in an abort callback aborts again, and so on. So it asks the
-// background worker for a round, which settles the transaction within the tick interval. The callback cannot recognize
-// such a command. So while the database has a prepared transaction, every failing transaction without a transaction id
-// asks for a round.
+// Requests a round of the background worker, which publishes the effects of prepared transactions that have ended. This
+// is needed because a command may fail after it has ended a prepared transaction, and its abort callback cannot find
+// out how that transaction ended: it must not read the commit log, because an error in an abort callback would call it
+// again, and so on. The callback cannot recognize such a command, so every failing transaction without a transaction id
+// requests a round while the database has a prepared transaction.
 void leave_prepared_to_worker();
 
-// The shared memory of this file.
+// Sets up the shared memory of this file.
 Size prepared_size();
 void make_prepared(void *memory, bool fresh);
 SharedUsage prepared_usage();

@@ -1,4 +1,5 @@
-// Handlers: the rows of jobq.handler_settings, and whether their functions, roles, and rights exist.
+// Reads handlers, which are the rows of jobq.handler_settings, and checks whether their functions, roles, and rights
+// exist.
 #pragma once
 
 #include "compat/args.h"
@@ -32,23 +33,23 @@ struct Handlers {
     int count;
 };
 
-// Returns the handlers that run as the role, or all handlers if run_as is nullptr, in order, allocated in the current
-// memory context. Runs with the owner's rights.
+// Returns the handlers that run as the role, or all handlers if run_as is nullptr. The result is ordered and is
+// allocated in the current memory context. Reads with the owner's rights.
 Handlers read_handlers(const char *run_as);
 
-// These functions lock the handlers of a queue, and remove them. The first returns whether the queue has any handlers.
-// Call them inside with_spi(), with the owner's rights.
+// The first function locks the handlers of a queue and returns whether there are any; the second one removes them. Call
+// them inside with_spi(), with the owner's rights.
 bool lock_handlers_of(const text *queue);
 int64 remove_handlers_of(const text *queue);
 
-// Reads the settings of a handler, each as name=value. Sets bad_setting if a text has another form or names a setting
-// that the executor controls.
+// Reads the settings of a handler, each as name=value. Sets bad_setting if a text does not have this form or names a
+// setting that the executor controls.
 void read_settings_of(Handler *handler, const Elements &texts);
 constexpr const char *kSettingHint =
     "Write name=value, for example 'work_mem=64MB'. Handlers run in READ COMMITTED transactions, as the role "
     "\"run_as\".";
 
-// What the names in a handler refer to.
+// The objects that the names in a handler refer to.
 struct HandlerTarget {
     Oid function, role;
     bool is_procedure, returns_json;
@@ -57,7 +58,8 @@ struct Problem {
     int sqlstate;  // 0 if there is no problem
     const char *message, *hint;
 };
-// Returns why the handler cannot run, if so. Looks up everything in syscaches. Call it inside a transaction.
+// Returns why the handler cannot run, or a Problem without an error if it can. Looks up everything in the syscaches.
+// Call it inside a transaction.
 Problem resolve_handler(const Handler &handler, HandlerTarget *target);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// Removes what one job leaves in an executor's session before the next, and applies the settings of handlers.
+// Cleans up an executor's session between two jobs, and applies the settings of handlers.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,15 +10,15 @@ namespace jobq {
 // transaction of its own.
 void discard_session();
 
-// Resets only the role and the settings, which decide how the next transaction runs. Call it inside a transaction of
-// its own.
+// Resets only the role and the settings, because these affect the next transaction. Call it inside a transaction of its
+// own.
 void reset_settings();
 
 // Applies the settings of a handler until they are reset. Call it inside a transaction of its own.
 void apply_settings(const Handler &handler);
 
-// Makes the session independent of transaction defaults of the database or the role, and of SET ROLE. Called once,
-// after the session has connected.
+// Makes the session independent of the transaction defaults (such as default_transaction_isolation) and the setting
+// `role` of the database or the role. Call it once, after the session has connected.
 void use_settings_of_executors();
 
 }  // namespace jobq

@@ -10,15 +10,15 @@ namespace jobq {
 struct KnownHandler {
     Handler handler;
     HandlerTarget target;
-    Problem problem;  // why no job may be claimed for this handler
+    Problem problem;  // why no job may be claimed for this handler, if so
 };
 struct KnownHandlers {
     KnownHandler *items;
     int count;
 };
 
-// Returns the handlers of the session's role; the result is valid until the next call. Returns none if the extension is
-// gone or the database is a copy that leaves its jobs alone. Call it inside a transaction.
+// Returns the handlers of the session's role; the result is valid until the next call. Returns no handlers if the
+// extension has been dropped or the database is a copy that must not run its jobs. Call it inside a transaction.
 KnownHandlers known_handlers();
 // Returns the handler of the queue and kind, or nullptr if it no longer exists. Compares names instead of
 // core::handler_hash(), because a user can construct names that collide.

@@ -1,10 +1,11 @@
-// Makes background workers leave a database for commands that need it without sessions, and notifies the launcher of
-// commands that add, change, or drop databases. Only _PG_init may call this, while preloading.
+// Makes the background worker leave a database before a command that fails while a session is connected to it, such as
+// DROP DATABASE. Notifies the launcher of commands that add, change, or drop databases. Only _PG_init may call this,
+// while preloading.
 #pragma once
 
 namespace jobq {
 
-// Puts a hook around utility statements.
+// Installs the hook in ProcessUtility_hook.
 void install_database_commands_hook();
 
 }  // namespace jobq

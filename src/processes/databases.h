@@ -1,5 +1,5 @@
 // The launcher's copy of pg_database: which databases exist, which of them it serves, and in which of them a worker has
-// looked for the extension. Only launcher.cpp may call this.
+// already checked whether the extension exists. Only launcher.cpp may call this.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,7 +19,7 @@ void read_databases();
 // Returns the database, or nullptr if the last read did not find it.
 Database *find_database(Oid oid);
 
-// Returns a served database that was never visited and has no state, or nullptr.
+// Returns a served database that no worker has visited and that has no state in shared memory, or nullptr.
 const Database *unvisited_database();
 
 }  // namespace jobq

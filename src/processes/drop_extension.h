@@ -3,7 +3,7 @@
 
 namespace jobq {
 
-// Puts a hook around these commands.
+// Installs the hook for these commands.
 void install_drop_extension_hook();
 
 }  // namespace jobq

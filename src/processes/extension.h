@@ -1,5 +1,5 @@
-// The extension as seen from inside a database: whether it exists, its owner, and its version.
-// Only step.cpp and main/version_functions.cpp may call this, inside a transaction.
+// Looks up the extension in the current database: whether it exists, its owner, and its version. Only step.cpp and
+// main/version_functions.cpp may call these functions, inside a transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,7 +17,7 @@ struct InstalledExtension {
 InstalledExtension installed_extension();
 
 // Looks up the extension and locks it against DROP EXTENSION until the end of the transaction, so that later statements
-// find all its tables. Waits for a DROP EXTENSION in progress, as long as lock_timeout allows.
+// find all its tables. Waits for a DROP EXTENSION in progress, but no longer than lock_timeout.
 InstalledExtension lock_extension();
 
 }  // namespace jobq

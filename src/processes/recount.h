@@ -1,6 +1,6 @@
-// The process that counts a large table for the counters. The count takes seconds, during which the worker of the
-// database must continue its rounds. Only round.cpp may call this, and database_commands.cpp and drop_extension.cpp,
-// which stop the count.
+// The process that counts the jobs of a large table for the counters in shared memory. A separate process does this
+// because the count takes seconds, during which the worker of the database must continue its rounds. Only round.cpp,
+// and database_commands.cpp and drop_extension.cpp, which stop the count, may call these functions.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,12 +8,12 @@
 
 namespace jobq {
 
-// Returns whether a count may be started: none runs, and the last one was not started just now.
+// Returns whether a count may be started: no count is running, and the last one was not started a moment ago.
 bool may_start_recount(const DatabaseState *db, TimestampTz now);
 // Starts a count for this worker's database. If max_worker_processes leaves no room, a later round tries again.
 void start_recount(DatabaseState *db, TimestampTz now);
-// Stops the count, because a session needs the database or its extension for itself. The caller must hold the lock of
-// the database states.
+// Stops the count, because a session wants to drop the extension or needs the database without other sessions. The
+// caller must hold the lock of the database states.
 void stop_recount(const DatabaseState *db);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// A round of a worker: runs each duty in short transactions, and then determines the time of the next round. Only
+// A round of a worker: runs each duty in short transactions and then determines the time of the next round. Only
 // worker.cpp may call this.
 #pragma once
 
@@ -7,29 +7,30 @@
 
 namespace jobq {
 
-// What the rounds of a worker pass on to the next round, in the worker's own memory.
+// State that a worker keeps from one round to the next, in its own memory.
 struct RoundState {
     MemoryContext context;  // reset after each round
-    int stalled;            // number of rounds in a row that were due and could do nothing
+    int stalled;            // number of consecutive rounds that were due and could do nothing
     int64 unblocked;        // number of unblocked jobs that have been logged
     TimestampTz supervised_at;
     int64 supervision_gap;  // microseconds until the next supervision while max_worker_processes leaves no room
 };
 
-// Runs a round. Returns false if the database does not have the extension. Errors of a step are recorded in the
-// database state and logged once. After the round, the next_due of the state is the time of the next round.
+// Runs a round. Returns false if the database does not have the extension. Records the errors of a step in the state of
+// the database and logs them once. Sets next_due in that state to the time of the next round.
 bool run_round(DatabaseState *db, RoundState *state);
 
-// Promotes blocked jobs that commits have unblocked, in transactions of its own. Does not wait for the next round, and
-// is also called between the steps of a round. Returns when to call it again, or kNothingDue to wait until a commit
-// wakes the worker up.
+// Promotes blocked jobs that commits have unblocked, in separate transactions. Must be called when a commit wakes up
+// the worker and between the steps of a round, because such jobs must not wait for the next round. Returns when to call
+// it again, or kNothingDue to wait until a commit wakes up the worker.
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state);
 
 // Supervises the executors, if a commit or an executor has requested it. Returns when to call it again, or kNothingDue
-// to wait until a commit wakes the worker up.
+// to wait until a commit wakes up the worker.
 TimestampTz run_supervision(DatabaseState *db, RoundState *state);
 
-// Ends a round that was interrupted, so that it is run again. Safe while the process exits.
+// Ends a round that was interrupted, and makes a round due, so that the work is done again. Safe while the process
+// exits.
 void give_up_round(DatabaseState *db);
 
 // Returns whether the worker must exit although rounds are due, because a command needs the database without sessions.

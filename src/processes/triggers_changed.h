@@ -4,7 +4,7 @@
 
 namespace jobq {
 
-// Puts a hook around ALTER TABLE.
+// Installs the hook for ALTER TABLE.
 void install_triggers_hook();
 
 }  // namespace jobq

@@ -1,10 +1,10 @@
 // Finds when a cron expression fires in a time zone. Times are seconds since 1970-01-01 00:00 UTC.
 //
-// Two rules apply when the clocks of the zone change. An expression that follows the clock (with *, - or / in second,
-// minute, or hour) fires whenever the local time is one of its times: twice in an hour that occurs twice, and not at
-// local times that are skipped. Every other expression fires once for each of its local times: if a local time occurs
-// twice, it fires the first time only; if local times are skipped, it fires once for all of them, at the end of the
-// gap. Vixie cron makes the same distinction, but only for hours.
+// Two rules apply when the clocks of the zone change. An expression with *, -, or / in the second, minute, or hour
+// follows the clock. It fires whenever the local time is one of its times: twice if the local time occurs twice, and
+// not at all if the local time is skipped. Every other expression fires once for each of its local times: if a local
+// time occurs twice, it fires the first time only; if local times are skipped, it fires once for all of them, at the
+// end of the gap. Vixie cron makes the same distinction, but only for hours.
 #pragma once
 
 #include "schedules/cron_policy.h"
@@ -13,9 +13,10 @@
 
 namespace jobq::core {
 
-// First second that no search reaches.
+// End of the range of times: no search returns a run at or after this second.
 constexpr std::int64_t kEndOfTime = 4'000'000'000'000;  // about the year 128000
-// How far ahead a run is searched for. 29 February falls on a given weekday again within 40 years.
+// How far ahead a search looks for a run. This is long enough, because February 29 falls on any given weekday at least
+// once in 40 years.
 constexpr std::int64_t kLongestWait = std::int64_t{60} * 366 * 86400;
 
 // A span of time in which a zone has a constant offset from UTC.
@@ -31,7 +32,7 @@ struct Zone {
 // Returns the first run after `after`, or kEndOfTime if no run falls within kLongestWait. Does not support @every.
 std::int64_t next_run(const Cron &cron, const Zone &zone, std::int64_t after) noexcept;
 
-// Returns the first run of @every after `after`; the runs are counted from `start`.
+// Returns the first run of an @every expression after `after`. The runs are at `start` plus multiples of `every`.
 Micros next_every(Micros every, Micros start, Micros after) noexcept;
 
 }  // namespace jobq::core

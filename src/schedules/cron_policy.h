@@ -20,8 +20,8 @@ struct Cron {
     std::uint32_t days;      // bits 1 to 31: days of a month; bit 0: the last day of the month
     std::uint32_t months;    // bits 1 to 12
     std::uint32_t weekdays;  // bits 0 (Sunday) to 6
-    bool needs_both_days;    // a day must match the day of the month and the weekday; if false, one of them is enough
-    bool follows_clock;      // written with *, - or / in second, minute, or hour; see calendar_policy.h
+    bool needs_both_days;    // a day must match both day of month and weekday; if false, one of them is enough
+    bool follows_clock;      // has *, -, or / in second, minute, or hour; see calendar_policy.h
     Micros every;            // interval of @every, at least one second; 0 if the expression uses the sets
 };
 

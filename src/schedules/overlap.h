@@ -1,5 +1,6 @@
-// Finds and cancels the jobs of a schedule that are unfinished when the schedule fires again. A job counts only if its
-// metadata names the schedule, because a job id that came from another database may be the id of an unrelated job.
+// Finds and cancels jobs from earlier runs of a schedule that are unfinished when the schedule fires again. A job
+// counts only if its metadata names the schedule, because a recorded job id that came from another database may be the
+// id of an unrelated job here.
 #pragma once
 
 #include "compat/pg.h"
@@ -7,7 +8,7 @@
 
 namespace jobq {
 
-// Returns whether the last job is unfinished. Takes no locks.
+// Returns whether the job of the last run is unfinished. Takes no locks.
 bool last_job_unfinished(const Schedule &schedule);
 
 // Job ids in ascending order.
@@ -15,16 +16,16 @@ struct JobIds {
     Datum *items;  // int8
     int count;
 };
-// Cancels the jobs that are known to be unfinished; running jobs are asked to stop. Returns the jobs that are still
-// unfinished. Waits up to lock_timeout for sessions that have locked one of the jobs.
+// Cancels the unfinished jobs that the schedule has recorded; running jobs are asked to stop. Returns the jobs that are
+// still unfinished. Waits up to lock_timeout for sessions that have locked one of the jobs.
 JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now);
 
-// Returns whether one of these jobs holds the unique key of the new job.
+// Returns whether one of the jobs in `ids` holds the unique key of the new job.
 bool one_has_key(const JobIds &ids, const JobSpec &job);
 
-// Returns all unfinished jobs of the schedule in its queue, by scanning every job. Needed for a schedule that has not
-// recorded its unfinished jobs so far. Other queues are excluded, because a producer can write any schedule name into
-// the metadata of its jobs.
+// Returns all unfinished jobs of the schedule in its queue, by scanning every job. This is needed for a schedule that
+// has not recorded its unfinished jobs yet. Other queues are excluded, because a producer can write any schedule name
+// into the metadata of its jobs.
 JobIds find_unfinished(const ScheduleSpec &spec);
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
-// Creates, changes, and removes the rows of schedules. When a change commits, the worker learns when the schedule is
-// due. Call these functions inside with_spi(), with the owner's rights.
+// Creates, changes, and removes the rows of schedules. When a change commits, the worker is notified of the time when
+// the schedule is due. Call these functions inside with_spi(), with the owner's rights.
 #pragma once
 
 #include "compat/pg.h"
@@ -14,9 +14,9 @@ struct Scheduled {
     core::OptInt64 next_run;  // empty if the schedule is paused or never runs again
 };
 
-// Creates the schedule or changes it to the checked definition. If the expression, time zone, and bounds are the same,
-// the time of the next run stays; otherwise it is computed from now. If a session is firing the schedule, waits until
-// that session is done. Raises 42501 if the schedule belongs to a queue that is out of scope.
+// Creates the schedule or changes it to the checked definition. Keeps the time of the next run if the expression, time
+// zone, and bounds stay the same; otherwise, computes it from now. If a session is firing the schedule, waits until
+// that transaction ends. Raises 42501 if the schedule belongs to a queue that is out of scope.
 Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, TimestampTz now);
 
 // Locks the schedule. Returns false if it is not in scope or does not exist.
@@ -24,20 +24,20 @@ bool lock_schedule(const text *name, const QueueScope *scope, Schedule *schedule
 
 void remove_schedule(const text *name);
 void pause_schedule(const text *name);
-// The runs that were due during the pause are skipped.
+// Resumes a paused schedule. Skips the runs that were due during the pause.
 void resume_schedule(const Schedule &schedule, TimestampTz now);
 
-// These functions lock the schedules of a queue, and remove them. The first returns whether the queue has any
-// schedules.
+// The first function locks the schedules of a queue and returns whether there are any; the second one removes them.
 bool lock_schedules_of(const text *queue);
 int64 remove_schedules_of(const text *queue);
 
-// Serializes transactions that change sets of schedules: waits for the other transaction, and blocks the next one until
-// this transaction ends. A role that is restricted to queues waits only for roles with the same queues.
+// Serializes transactions that replace all schedules of a source: waits for such a transaction, and blocks the next one
+// until this transaction ends. A role that is restricted to certain queues waits only for roles with the same queues.
 void wait_for_other_sets(const QueueScope *scope);
 // Locks the schedules with these names and, with `prune`, all schedules of the source, if they are in scope.
 void lock_set(const text *source, Datum names, bool prune, const QueueScope *scope);
-// Removes the other schedules of a source that are in scope. Returns their names in order.
+// Removes the schedules of a source that are in scope and whose names are not in `names`. Returns the removed names in
+// order.
 Rows remove_others_of(const text *source, Datum names, const QueueScope *scope);
 
 }  // namespace jobq

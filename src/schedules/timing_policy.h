@@ -9,15 +9,15 @@
 
 namespace jobq::core {
 
-// What happens to runs that were not fired on time, and to a run while the last job is unfinished. The names are those
-// that jobq_schedule documents.
+// Missed: what happens to runs that were not fired on time. Overlap: what happens to a run if the job of the previous
+// run is unfinished. The names are the values that jobq_schedule accepts.
 enum class Missed : std::uint8_t { Once, All, Skip };
 enum class Overlap : std::uint8_t { Allow, Skip, Replace };
 constexpr std::string_view kMissedNames[] = {"once", "all", "skip"};
 constexpr std::string_view kOverlapNames[] = {"allow", "skip", "replace"};
 
 constexpr int kMaxMissed = 1000;
-constexpr Micros kSkipDeadline = kMinute;  // deadline of 'skip' if none is given
+constexpr Micros kSkipDeadline = kMinute;  // deadline of missed => 'skip' if none is given
 constexpr Micros kNoMoment = kLatest + 1;  // no run, or no bound
 
 constexpr Micros micros_of(std::int64_t unix_second) noexcept {
@@ -33,29 +33,29 @@ constexpr std::int64_t unix_second_of(Micros time) noexcept {
 struct Timing {
     Cron cron;
     Zone zone;
-    Micros every_from;  // @every counts from here
+    Micros every_from;  // the runs of @every are counted from this time
     Micros starts_at;   // no run is earlier; -kNoMoment if unbounded
     Micros ends_at;     // no run is later; kNoMoment if unbounded
 };
 
-// Returns the first run after `after`, or kNoMoment.
+// Returns the first run after `after`, or kNoMoment if there is none.
 Micros run_after(const Timing &timing, Micros after) noexcept;
-// Returns the last run after `after` that is not later than `until`, or kNoMoment.
+// Returns the last run that is after `after` and not later than `until`, or kNoMoment if there is none.
 Micros last_run_between(const Timing &timing, Micros after, Micros until) noexcept;
 
 struct FiringRules {
     Missed missed;
-    int most;         // maximum number of runs fired at once with 'all'
-    Micros deadline;  // runs older than this are skipped; kNoMoment if none are
+    int most;         // maximum number of runs fired at once with missed => 'all'
+    Micros deadline;  // runs that are late by more than this are skipped; kNoMoment: none
 };
 
 // The runs that are due at one time.
 struct DueRuns {
-    int count;          // runs to fire, which the array holds in order
+    int count;          // number of runs to fire, which are in the array in order
     Micros next;        // the first run after now
     std::int64_t left;  // number of runs that are not fired, at most kMostCounted
     Micros last_left;   // the latest of the runs that are not fired
-    bool too_late;      // the deadline is why that run is not fired
+    bool too_late;      // last_left is not fired because of the deadline
 };
 constexpr int kMostCounted = 1000;
 
@@ -63,9 +63,9 @@ constexpr int kMostCounted = 1000;
 // have room for kMaxMissed elements.
 DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Micros now, Micros *runs) noexcept;
 
-// Returns the time after which the next run is searched for: now, or the last run if that is later. After the clock was
-// set back, a run that was already fired must not be fired again. If the last run is more than a day ahead, the clock
-// was wrong before, and the search starts from now.
+// Returns the time from which the next run is searched for: now, or the last run if that is later, so that a run that
+// was already fired is not fired again after the clock was set back. If the last run is more than a day ahead, the
+// clock must have been wrong at that time, and the search starts from now.
 Micros resume_after(Micros now, Micros last_run) noexcept;
 
 // Returns the delay between a run and the time when its job is due. The same run always has the same delay.

@@ -1,8 +1,9 @@
-// The sessions that sleep in jobq_wait_job(), and how a commit wakes the sessions that wait for the jobs it finished.
+// The list of sessions that sleep in jobq_wait_job(), with which a commit wakes the sessions that wait for the jobs
+// that it has finished.
 //
-// No wake-up is lost: a sleeper enters itself first, then looks at the job under a fresh snapshot. A commit that is not
-// in that snapshot reads the list afterwards and finds the sleeper. While no session waits, a commit only reads one
-// number. Without preload all of this does nothing.
+// No wake-up is lost: a sleeper first enters itself into the list, then reads the job under a new snapshot. A commit
+// that is not in that snapshot reads the list later and finds the sleeper. While no session waits, a commit reads only
+// one number. Without preload all of this does nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,10 +18,10 @@ namespace jobq {
 void enter_job_waiters(int64 job);
 void leave_job_waiters();
 
-// Returns whether the job may have finished, so that the sleeper must look. Needs no lock; the latch is set after the
-// signal.
+// Returns whether the job may have finished, so that the sleeper must read the job again. Needs no lock. The latch of
+// the sleeper is set after the signal.
 bool job_waiter_signalled();
-// Clears the signal before a look, so that later changes ask for another look.
+// Clears the signal. Call it before reading the job, so that a later change sets the signal again.
 void forget_job_signal();
 
 // ---- Functions for a commit, called once other sessions can see it. They raise no error.

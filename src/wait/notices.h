@@ -1,6 +1,6 @@
-// The names of queues in which jobs became claimable, on their way to the background worker, which sends them with
-// NOTIFY. The producer's own transaction must not send them, because NOTIFY serializes commits and forbids PREPARE
-// TRANSACTION.
+// Passes the names of queues in which jobs have become claimable from commits to the background worker, which sends
+// NOTIFY for them. Each database has a board in shared memory for these names. The producer's own transaction must not
+// send them, because NOTIFY serializes commits and forbids PREPARE TRANSACTION.
 #pragma once
 
 #include "compat/pg.h"
@@ -15,9 +15,10 @@ constexpr int kMaxNotices = 32;
 
 // ---- Functions for a commit, called once other sessions can see it. They raise no error.
 
-// Posts the queue's notice. Costs a few comparisons if the notice is already on the board. `queue` is zero padded.
+// Puts the queue's name on the board. Costs only a few comparisons if the name is already there. `queue` is zero
+// padded.
 void post_notice(const char *queue);
-// Posts that jobs of any queue may be claimable.
+// Records on the board that jobs of any queue may be claimable.
 void post_notice_of_anything();
 
 // ---- Functions for the worker.
@@ -28,9 +29,9 @@ struct Notices {
     QueueName queues[kMaxNotices];
 };
 
-// Returns whether there are notices. Needs no lock.
+// Returns whether the board is not empty. Needs no lock.
 bool notices_waiting(DatabaseState *db);
-// Takes the notices and empties the board.
+// Copies the notices from the board to `taken` and empties the board.
 void take_notices(DatabaseState *db, Notices *taken);
 
 // Sets up the boards in shared memory, for main/jobq.cpp.

@@ -1,9 +1,9 @@
-// Common parts of the procedures that sleep: jobq_wait and jobq_wait_job.
+// What the procedures that sleep, jobq_wait and jobq_wait_job, have in common.
 //
-// They are procedures because they must end the transaction they are called in: the snapshot of a waiting statement
-// would hold back vacuum. They commit first, and each look at the tables is a short transaction of its own; while they
-// sleep, they have no snapshot. For this reason they can neither be SECURITY DEFINER nor have a search_path setting;
-// each look sets both itself.
+// They are procedures because they must end the transaction in which they are called: the snapshot of a waiting
+// statement would hold back vacuum. They commit first, and each read of the tables is a separate short transaction, so
+// they have no snapshot while they sleep. A procedure that ends transactions can neither be SECURITY DEFINER nor have a
+// search_path setting, so each read switches to the owner's rights and sets search_path itself.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,7 +17,7 @@ namespace jobq {
 // else.
 void require_autocommit(FunctionCallInfo fcinfo, const char *name);
 
-// Returns the owner of the procedure, for use as with SECURITY DEFINER. Raises 42883 if the procedure has been dropped.
+// Returns the owner of the procedure, whose rights each read uses. Raises 42883 if the procedure has been dropped.
 Oid owner_of_procedure(Oid procedure, const char *name);
 
 // Locks the table of jobs, if it exists, until the transaction ends.
@@ -26,14 +26,15 @@ void lock_jobs_to_read();
 // Ends the session if its client has disconnected.
 void check_client();
 
-// Runs body under a snapshot, with the rights of the procedure's owner, and ends the transaction.
+// Runs body under a snapshot, with the rights of the procedure's owner, and then ends the transaction.
 template <typename Body>
 void run_as_owner(Oid procedure, const char *name, Body body) {
     // The transaction began before the sleep. The lock waits for a transaction that drops the extension; after that,
     // the procedure no longer exists.
     lock_jobs_to_read();
     AcceptInvalidationMessages();
-    // The transaction has no snapshot yet. Looks must not depend on each other, nor fail because of other transactions.
+    // This is possible because the transaction has no snapshot yet. It is necessary because each read needs a new
+    // snapshot and must not fail with a serialization error.
     XactIsoLevel = XACT_READ_COMMITTED;
     as_role(owner_of_procedure(procedure, name), [&] {
         with_spi([&] {

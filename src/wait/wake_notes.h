@@ -1,8 +1,10 @@
-// Notes, in shared memory, of wakes of workers that did not sleep at that time (waiters/wake_notes_policy.h). They end
-// the next wait of a worker that has just checked whether it should stop and is about to wait.
+// Keeps notes, in shared memory, about calls to jobq_wake() for workers that were not waiting at that time
+// (waiters/wake_notes_policy.h). A note ends the next wait of a worker that has just checked whether it should stop and
+// is about to wait.
 //
-// No wake is lost: the waking session first leaves a note, then looks for sleepers (end_waits), and takes the note back
-// if it has found one. A sleeper enters itself first, then looks for a note. Without preload all of this does nothing.
+// No call to jobq_wake() is lost: the calling session first adds a note, then searches for waiting sessions of the
+// worker (end_waits), and removes the note if it has found one. A waiting session first enters itself into the list of
+// waiters, then checks for a note. Without preload all of this does nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,11 +13,13 @@
 
 namespace jobq {
 
-// Leave a note for a worker of this database, or take it back. `now` is the time of the monotonic clock.
+// The first function adds a note for a worker of this database; the second one removes it. `now` is the time of the
+// monotonic clock.
 uint64 leave_wake_note(int64 worker, core::Micros now);
 void take_back_wake_note(uint64 number);
 
-// Takes the worker's note, after the sleeper has entered itself. Returns true if the worker has been woken.
+// Removes the worker's note; call it after the session has entered itself into the list of waiters. Returns true if
+// there was a note, so that the wait must end.
 bool take_wake_note(int64 worker, core::Micros now);
 
 // Sets up the notes in shared memory, for main/jobq.cpp.

@@ -1,5 +1,6 @@
-// Notes of wakes that found the worker not asleep. Each note ends the next wait of its worker, until the note expires.
-// Pure: time is an argument. wait/wake_notes.h keeps the notes in shared memory.
+// Notes about calls to jobq_wake() that found the worker not waiting. A note ends the next wait of its worker, unless
+// it has expired. These functions do not read the clock; the time is an argument. wait/wake_notes.h keeps the notes in
+// shared memory.
 #pragma once
 
 #include "core/job.h"
@@ -14,8 +15,8 @@ namespace jobq::core {
 constexpr int kWakeNotes = 1024;
 constexpr Micros kWakeNoteKept = kMinute;
 
-// Returns the key of a worker's name in shared memory. Never 0, which stands for a worker without a name. A collision
-// of two names ends a wait too early.
+// Returns the hash by which shared memory identifies a worker's name. Never returns 0, which stands for a worker
+// without a name. If two names collide, a wait may end too early.
 std::int64_t worker_key(std::string_view worker_id) noexcept;
 
 struct WakeNote {
@@ -33,10 +34,10 @@ struct WakeNotes {
 };
 static_assert(std::is_trivially_copyable_v<WakeNotes>, "lives in shared memory");
 
-// Leaves a note, which replaces an older one for the same worker; returns its number.
+// Adds a note, which replaces an older note for the same worker. Returns its number.
 std::uint64_t leave_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept;
 
-// Takes the worker's note; returns false if there is none or it has expired. Removes all expired notes.
+// Removes the worker's note. Returns false if there is none or it has expired. Also removes all expired notes.
 bool take_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept;
 
 // Removes the note with this number if it still exists.
