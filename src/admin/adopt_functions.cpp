@@ -1,4 +1,4 @@
-// jobq_adopt: makes a copy of a database run its jobs from now on.
+// The SQL function jobq_adopt, after which a copy of a database runs the jobs that it contains.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -17,8 +17,8 @@ PGDLLEXPORT Datum jobq_adopt(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     check_all_queues(fcinfo);
     const bool adopted = with_owner_spi([] { return adopt(); });
-    // The worker has left the jobs alone, so it must look again. Jobs that were replicated to the copy have not been
-    // counted.
+    // Requests a round, because the worker has ignored the jobs of the copy. Requests a count, because jobs that were
+    // replicated to the copy are not in the counters.
     if (adopted) {
         announce_extension_at_commit();
         recount_at_commit();

@@ -1,4 +1,5 @@
-// See chain.h. The walk is breadth first, and visits each job once, because waits may form a ring.
+// See chain.h. The search is breadth first and visits each job only once, because jobs may wait for each other in a
+// ring.
 #include "compat/pg.h"
 
 #include "admin/chain.h"
@@ -10,8 +11,9 @@ namespace jobq {
 
 namespace {
 
-// Selects the unfinished jobs that a blocked job waits for. In the line of a group, this is the head, or the first job
-// if there is no head. OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
+// Selects the unfinished jobs that a blocked job waits for. A job in the line of its group waits for the head of the
+// group, or for the first job in the line if there is no head. OFFSET 0 prevents a plan that is ordered by id, which
+// could read all jobs of the table.
 Statement read_links = {
     R"(SELECT n.id
        FROM jobq.jobs j,

@@ -1,4 +1,4 @@
-// Why a job does not run. See explain.h.
+// Explains why a job does not run. See explain.h.
 #include "compat/pg.h"
 
 #include "admin/chain.h"
@@ -54,7 +54,7 @@ Statement read_subject = {
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
-// Selects the unfinished jobs to which edges of kind $2 lead.
+// Selects the unfinished jobs to which edges of kind $2 lead from the job.
 Statement read_unfinished = {
     R"(SELECT e.target FROM jobq.edges e JOIN jobq.jobs j ON j.id = e.target
        WHERE e.job_id = $1 AND e.kind = $2 AND j.status <= 'processing'
@@ -64,7 +64,8 @@ Statement read_unfinished = {
 Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.edges e WHERE e.job_id = $1 AND e.kind = 'depends')",
                        {INT8OID}};
 
-// OFFSET 0, because a plan that is ordered by id would pass all jobs of the table.
+// Selects the head of the group. OFFSET 0 prevents a plan that is ordered by id, which could read all jobs of the
+// table.
 Statement read_group_head = {
     R"(SELECT h.id FROM (SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 OFFSET 0) h ORDER BY h.id LIMIT 1)",
     {INT8OID}};
@@ -72,7 +73,7 @@ Statement count_group_before = {
     R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
     {INT8OID, INT8OID, INT8OID}};
 
-// Counts the claimable jobs of the queue before a given place, in all lanes.
+// Counts the claimable jobs in all lanes of the queue that come before a given position.
 Statement count_before = {
     R"(SELECT count(*)
        FROM (SELECT FROM (SELECT DISTINCT d.lane
@@ -113,12 +114,12 @@ void explain_finished(const Subject &job) {
                                  string_at(job, kDeadFrom))});
 }
 
-// Returns whether an executor runs the job, in its handler.
+// Returns whether an executor, and not a client, runs the job.
 bool has_executor(const Subject &job) {
     return has(job, kLeaseTimeout) && span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) >= core::kEndlessLease;
 }
 
-// Returns when the job is taken from its worker.
+// Returns when the lease of the worker expires.
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
@@ -143,7 +144,7 @@ void explain_running(const Subject &job) {
     if (Min(end, forced) < job.now) explain_unserved("its time has run out", job.sink);
 }
 
-// How long a duty may take before a job counts as late.
+// How long a job that a duty must change may be overdue before this is reported.
 constexpr core::Micros kLate = 5 * core::kSecond;
 
 void explain_scheduled(const Subject &job) {
@@ -161,7 +162,7 @@ void explain_scheduled(const Subject &job) {
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
 
-// Returns rows (id), at most one more than an answer names.
+// Returns the ids of the unfinished jobs to which edges of this kind lead, at most one id more than a reason contains.
 Rows unfinished_targets(const Subject &job, const char *kind) {
     return read(read_unfinished,
                 Params().add(Int64GetDatum(job.id)).add(CStringGetTextDatum(kind)).add(Int64GetDatum(kNamedJobs + 1)));
@@ -244,7 +245,7 @@ void explain_blocked(const Subject &job) {
     explain_unserved("everything it waited for has ended", job.sink);
 }
 
-// Keeps the name of the first reason.
+// A sink that keeps only the name of the first reason.
 class FirstReason : public ReasonSink {
  public:
     void take(const Reason &reason) override {
@@ -253,10 +254,10 @@ class FirstReason : public ReasonSink {
     const char *name = nullptr;
 };
 
-// Maximum number of jobs at the beginning of a chain for which the answer gives the reason.
+// Maximum number of jobs at the beginning of a chain for which the reason is reported.
 constexpr int kMaxListedRoots = 5;
 
-// Names the jobs at which the chain of waits begins, if the jobs that this job waits for wait for others.
+// Names the jobs at the beginning of the chain, if the jobs that this job waits for also wait for other jobs.
 void explain_chain(const Subject &job) {
     const Chain chain = walk_chain(job.id);
     if (!chain.any) return;
@@ -329,7 +330,7 @@ void explain_place(const Subject &job, bool stopped, const char *requests) {
         job.sink->take({ReasonKind::Claimable, psprintf("the next claim that can take it gets it%s", requests)});
 }
 
-// Notes whether any reason was reported.
+// A sink that passes on reasons and notes whether there was any.
 class NotingSink : public ReasonSink {
  public:
     explicit NotingSink(ReasonSink *to) : to_(to) {}
@@ -353,10 +354,10 @@ void explain_pending(Subject job) {
     explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
     const RecentFilters recent = recent_filters(job.queue_name, job.now);
     const Demand demand = demand_at(job.row, kKind);
-    // No worker needs to ask while the queue is paused.
+    // While the queue is paused, it does not matter whether a worker asks for such jobs.
     if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
     if (!paused) explain_handler(job);
-    // Being a suspect does not hold the job back by itself, if no suspect is on trial.
+    // A suspect that no other suspect keeps waiting can be claimed, so this alone does not count as a reason.
     bool stopped = noting.any;
     if (job.row.bool_at(kSuspect))
         stopped |=

@@ -1,4 +1,4 @@
-// jobq_explain and jobq_explain_queue.
+// The SQL functions jobq_explain and jobq_explain_queue.
 #include "compat/pg.h"
 
 #include "admin/explain.h"
@@ -12,7 +12,7 @@ namespace jobq {
 
 namespace {
 
-// Returns each reason as a row.
+// A sink that returns each reason as a row of the SQL function.
 class ReasonRows : public ReasonSink {
  public:
     explicit ReasonRows(ResultSet *results) : results_(results) {}

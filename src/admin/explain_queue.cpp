@@ -1,4 +1,4 @@
-// Why a queue makes no progress. See explain.h.
+// Explains why a queue makes no progress. See explain.h.
 #include "compat/pg.h"
 
 #include "admin/explain.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kLanes = 100;
 constexpr int kKeys = 20;
-// The search for a concurrency key with room under its limits checks this many keys at most.
+// Maximum number of concurrency keys that are checked to find one whose limits let more jobs start.
 constexpr int kCheckedKeys = 1000;
 // Number of jobs at the head of the queue that are checked for locks.
 constexpr int kHead = 20;
@@ -45,8 +45,8 @@ Statement read_head = {
        ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
     {TEXTOID, INT8OID}};
 
-// Selects the keys of running jobs that hold a slot of their key's limit, and the keys of jobs at the head, because a
-// rate can stop a key without running jobs.
+// Selects the keys of running jobs that hold a slot of their key's limit, and the keys of the first jobs of the queue,
+// because a rate limit can stop a key that has no running jobs.
 Statement read_limited_keys = {
     R"(SELECT k.key
        FROM ((SELECT j.concurrency_key AS key, count(*) AS running FROM jobq.jobs j
@@ -65,14 +65,14 @@ Statement read_limited_keys = {
     {TEXTOID, INT8OID, INT8OID},
     Planning::Free};
 
-// Selects the first job of this queue among the jobs of all queues that are promoted next.
+// Selects the first job of this queue among the jobs of all queues that will be promoted next.
 Statement read_next_due = {
     R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due AND j.status = 'scheduled'
                              ORDER BY j.run_at, j.id LIMIT $2) n
        WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
     {TEXTOID, INT8OID}};
 
-// Selects whether a claimable job has no key, and how many jobs were checked, at most $2.
+// Selects whether any of the first $2 claimable jobs has no concurrency key, and how many jobs were checked.
 Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL), false), count(*)
        FROM (SELECT j.concurrency_key
              FROM )" LANES_OF_QUEUE R"( l,
@@ -82,8 +82,8 @@ Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL),
              LIMIT $2) j)",
                           {TEXTOID, INT8OID}};
 
-// Selects the keys of claimable jobs, each once per lane. Each step looks up the next key in the index, so that many
-// jobs with one key cost no more than one job.
+// Selects the concurrency keys of claimable jobs, each once per lane. Each step of the recursion looks up the next key
+// in the index, so that many jobs with the same key cost no more than one job.
 #define NEXT_KEY(condition)                                       \
     "(SELECT j.concurrency_key FROM jobq.jobs j WHERE " condition \
     " AND j.concurrency_key IS NOT NULL AND j._ready"             \
@@ -115,7 +115,7 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
     return Max(numbers.jobs[static_cast<int>(status)], 0);
 }
 
-// Returns for how many of the counted claimable jobs workers have asked. *requests says when.
+// Returns the number of counted claimable jobs for which workers have asked. Sets *requests to a text that says when.
 int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
     const Rows lanes =
         read(read_lanes,
@@ -152,7 +152,8 @@ bool all_are_held(text *queue) {
     return true;
 }
 
-// Returns whether other sessions have locked all jobs.
+// Reports which sessions have locked the first jobs of the queue. Returns whether other sessions have locked all
+// claimable jobs.
 bool explain_head(text *queue, ReasonSink *sink) {
     const Rows head = read_first(queue, kHead);
     RowHolders all = {};
@@ -179,7 +180,7 @@ bool explain_suspected(std::string_view name, text *queue, TimestampTz now, Reas
     return suspects > 0 && explain_suspects(name, nullptr, suspects, now, sink) && suspects == counts[0].int64_at(2);
 }
 
-// Keys whose limits let no more of their jobs start. A row of the answer names each.
+// Concurrency keys whose limits let no more of their jobs start. Each key is reported as a reason of its own.
 struct StoppedKeys {
     std::string_view items[kKeys + kHead];
     int count;
@@ -206,8 +207,8 @@ class SilentSink : public ReasonSink {
     void take(const Reason &) override {}
 };
 
-// Looks for claimable jobs that the limits of keys let start. Returns which jobs, as the end of a sentence. If none are
-// found, returns nullptr, and reports what was not listed or not checked.
+// Searches for claimable jobs that the limits of their keys allow to start. Returns a description of such jobs, as the
+// end of a sentence. If it finds none, returns nullptr and reports which keys were not listed or not checked.
 const char *find_startable(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now,
                            const StoppedKeys &stopped, ReasonSink *sink) {
     const Rows first = read(find_keyless, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)));
@@ -294,7 +295,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
                                                                        : "enqueues drop the oldest jobs")});
     if (pending > 0) {
         const char *requests = "";
-        // No worker needs to ask while the queue is paused.
+        // While the queue is paused, it does not matter whether workers ask for its jobs.
         const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, &requests, sink);
         if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
         const char *startable = "";

@@ -16,7 +16,8 @@ namespace jobq {
 
 namespace {
 
-// The scope is checked in the statement that waits for the row, because a dead letter may have been moved back by then.
+// Selects the jobs in scope that the operation can change. The statement that waits for the row lock checks the scope,
+// because another session may have moved a dead letter to another queue before this one gets the lock.
 #define APPLICABLE(in_scope) \
     "FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status::text = ANY ($2) AND " in_scope " ORDER BY j.id "
 
@@ -25,8 +26,8 @@ Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(IN_SCOPE("$3
 Statement lock_to_retry = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(HOME_IN_SCOPE("$3")) "FOR NO KEY UPDATE",
                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
-// Locks the jobs in a separate statement before the delete, because the delete must see attempts that were recorded by
-// the sessions that held the rows until now.
+// Locks the jobs. This is a separate statement before the DELETE, because the DELETE must see attempts that were
+// recorded by the sessions for which the lock has waited.
 Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("$3")) "FOR UPDATE",
                             {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
@@ -42,12 +43,12 @@ Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("
     TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID
 
 Statement match = {MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free};
-// The next three statements leave out jobs that the operation would not change. Otherwise a repeated call would find
-// the same jobs again.
+// The next three statements leave out jobs that the operation would not change, because otherwise every repeated call
+// with max_jobs would select the same jobs again.
 Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
                            {MATCHING_TYPES},
                            Planning::Free};
-// $11: when the jobs must run; $12: now.
+// $11 is the new run_at; $12 is the current time.
 Statement match_at_other_time = {MATCHING
                                  "AND (j.run_at <> $11 OR (j.status = 'pending') <> ($11 <= $12)) " FIRST_UNHELD,
                                  {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},

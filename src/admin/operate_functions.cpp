@@ -1,4 +1,4 @@
-// Functions for operators: they change one job by its id, or many jobs of a queue by a filter.
+// SQL functions for operators, which change one job by its id, or many jobs of a queue by a filter.
 #include "compat/pg.h"
 
 #include "admin/filter_keys.h"
@@ -26,7 +26,7 @@ bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
     return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
 }
 
-// Applies an operation to one job. Returns the job's status afterwards, or NULL if the job does not exist.
+// Applies an operation to one job. Returns the job's new status, or NULL if the job does not exist.
 Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz run_at) {
     Datum id = Int64GetDatum(require_int64(fcinfo, 0, "job_id"));
     const QueueScope *scope = scope_of(fcinfo);
@@ -61,7 +61,8 @@ int32 required_max_jobs(FunctionCallInfo fcinfo, int n) {
     return check_max_jobs(PG_GETARG_INT32(n));
 }
 
-// LIKE raises this error only for a text that it compares up to the end of the pattern.
+// Raises an error for a pattern that ends with an escape character. LIKE itself would raise it only if it compares a
+// text up to the end of the pattern.
 void check_like_pattern(std::string_view pattern, const char *name) {
     const size_t last = pattern.find_last_not_of('\\');
     const size_t escapes = pattern.size() - (last == std::string_view::npos ? 0 : last + 1);
@@ -71,7 +72,7 @@ void check_like_pattern(std::string_view pattern, const char *name) {
                         errhint("Write two backslashes to match a single backslash.")));
 }
 
-// Returns 0 if the argument is absent.
+// Returns the argument per_second, or 0 if it is absent.
 double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
     if (!given(fcinfo, n)) return 0;
     const double rate = PG_GETARG_FLOAT8(n);

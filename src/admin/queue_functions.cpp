@@ -1,4 +1,4 @@
-// Functions for administrators: queues and their settings.
+// SQL functions for administrators, which create, change, pause, purge, and delete queues.
 #include "compat/pg.h"
 
 #include "admin/operate.h"
@@ -46,9 +46,10 @@ bool concerns_dead_letters(const GivenSettings &settings) {
     return settings.has(SettingNumber::keep_failed) || settings.has(SettingNumber::dead_letter_queue);
 }
 
-// Locks these queues until the transaction ends, before the settings are written. Without the locks, a session that
-// makes a queue a dead letter queue, and a session that lets this queue keep no failed jobs, would not see each other's
-// change. Each caller may use the queue that it locks, so operators of other queues never wait.
+// Locks the queue and its dead letter queue until the transaction ends. Must be called before the settings are written.
+// Without the locks, one session could make a queue a dead letter queue while another one sets keep_failed of that
+// queue to 0, and neither would see the other's change. The caller has rights on both queues, so it cannot block
+// operators of other queues.
 void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
     int64 numbers[2] = {};
     int count = 0;
@@ -64,7 +65,8 @@ void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
     }
 }
 
-// Call this inside with_spi(), after the settings have been written.
+// Raises an error if a dead letter queue would keep no failed jobs. Call it inside with_spi(), after the settings have
+// been written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
     if (!concerns_dead_letters(written)) return;
     const Rows unkept = unkept_dead_letters(queue);
@@ -75,7 +77,8 @@ void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
                     errhint("Set its keep_failed above 0, or choose another dead_letter_queue.")));
 }
 
-// Switching on round_robin locks jobq.jobs until the transaction ends (claim/round_robin_setting.cpp).
+// Checks the setting round_robin. Turning it on locks jobq.jobs until the transaction ends
+// (claim/round_robin_setting.cpp).
 void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
     if (!round_robin || scope_of(fcinfo) == nullptr) return;
     ereport(ERROR,
@@ -84,7 +87,7 @@ void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
              errhint("Ask an operator of all queues to switch it on.")));
 }
 
-// Reads the settings, which follow the first argument, the queue, in the order of their table.
+// Reads the arguments after the queue, which are the settings in the order of core::SettingNumber.
 GivenSettings settings_arguments(FunctionCallInfo fcinfo) {
     GivenSettings found = {};
     for (int i = 0; i < core::kQueueSettings; i++) {
@@ -156,7 +159,7 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
     const bool force = PG_GETARG_BOOL(1);
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
-        // The jobs are locked first, so that the jobs that are checked are also those that are deleted.
+        // Locks the jobs first, so that the jobs that are checked are the jobs that are deleted.
         const Rows jobs = lock_queue(queue);
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (jobs.size() + 1), MCXT_ALLOC_HUGE));
         for (uint64 i = 0; i < jobs.size(); i++) {

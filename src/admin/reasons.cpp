@@ -29,7 +29,7 @@ namespace {
 constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
                                    "edges", "steps",          "identity"};
 
-// Select the jobs that hold slots above $1 and below $2, ordered by their start.
+// Select the jobs that hold slots with numbers between $1 and $2, ordered by the time when they started.
 Statement find_in_queue_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
@@ -37,7 +37,7 @@ Statement find_in_key_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 
-// Selects suspects on trial, by the same conditions as leases/suspects.cpp.
+// Selects suspects that run now (that are on trial), by the same conditions as leases/suspects.cpp.
 Statement find_on_trial = {
     R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
        FROM jobq.jobs j,
@@ -58,9 +58,10 @@ Statement find_session = {
 Statement find_prepared = {
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
 
-// Selects the sessions whose locks make readers of the table $1 wait, or with $2 also every change: CREATE INDEX
-// without CONCURRENTLY, LOCK TABLE, ALTER TABLE, REINDEX, and so on. A session that only waits for such a lock makes
-// others wait, too, and waits for some session itself. A prepared transaction has no process.
+// Selects the sessions with locks that make readers of the table $1 wait, or, if $2 is true, also locks that make
+// writers wait: CREATE INDEX without CONCURRENTLY, LOCK TABLE, ALTER TABLE, REINDEX, and so on. Includes sessions that
+// wait for such a lock, because other sessions must wait for them, too. A prepared transaction has a lock but no
+// process.
 Statement find_table_locks = {
     R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start, l.granted,
               l.relation::pg_catalog.regclass::text, p.gid
@@ -106,7 +107,7 @@ void describe_session(StringInfo text, int32 pid, const Row &row, int name_colum
                          timestamptz_to_str(DatumGetTimestampTz(row.get(name_column + 2))));
 }
 
-// The distinct processes that a row names.
+// The set of processes that a reason names.
 struct Pids {
     Datum items[200];
     int count;
@@ -136,7 +137,7 @@ void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
     }
 }
 
-// Describes a lock on the table or one of its indexes that a session holds or waits for.
+// Appends a description of a lock on the table or one of its indexes that a session holds or waits for.
 void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
     const char *mode = copy_of(lock.text_at(2));
     const char *table = copy_of(lock.text_at(7));
@@ -173,7 +174,7 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
     appendStringInfoString(&text, what_a_lock_does(table));
     auto *pids = static_cast<Pids *>(palloc0(sizeof(Pids)));
     for (uint64 i = 0; i < locks.size(); i++) {
-        // Locks of indexes come after locks of the table.
+        // Skips a lock on an index if its session already has a lock on the table in the list.
         if (!locks[i].is_null(1) && !add_pid(pids, locks[i].int32_at(1)) && locks[i].text_at(7) != locks[0].text_at(7))
             continue;
         if (i > 0) appendStringInfoString(&text, "; ");
@@ -184,8 +185,8 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
     return true;
 }
 
-// Returns how many slots of the limit are taken, including slots of uncommitted claims. Returns -1, and reports it, if
-// a claim would fail.
+// Returns how many slots of the limit are taken, including slots of uncommitted claims. Returns -1 and reports the
+// error if a claim would fail.
 int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     int taken = 0;
     const auto count = [&] {
@@ -202,8 +203,8 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     return -1;
 }
 
-// Reports whether the limit lets no job start, and returns this. `subject`: 'queue "api"' or 'concurrency_key "customer
-// 1"'.
+// Reports that the limit lets no job start, if this is so. Returns whether this is so. `subject`: 'queue "api"' or
+// 'concurrency_key "customer 1"'.
 bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of, int64 id,
                    int64 running, TimestampTz now, ReasonSink *sink) {
     bool stops = false;
@@ -259,13 +260,14 @@ core::Fit fit_of(const RecentFilter &recent, const Demand &demand) {
     return core::fit_of(recent.filter, demand.kind, demand.version, demand.required, demand.required_count);
 }
 
-// How long the table of recent filters must go back to prove that no worker has asked.
+// Minimum time that recent_filters() must cover to prove that no worker has asked.
 constexpr core::Micros kWorthTelling = 10 * core::kSecond;
 
-// Requests younger than this are reported alike, because sessions note them only every few seconds.
+// Exact times are not reported for requests younger than this, because sessions record their requests only every few
+// seconds.
 constexpr core::Micros kShortestShownAge = 2 * kNoteEvery;
 
-// Returns the time since then, for people.
+// Returns the time since `since` as a text for the user.
 char *describe_span(TimestampTz since, TimestampTz now) {
     const core::Micros span = Max(now - since, 0);
     if (span >= 2 * core::kMinute) return psprintf("%lld minutes", static_cast<long long>(span / core::kMinute));
@@ -305,7 +307,7 @@ bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz 
         refused(failure, sink);
         return true;
     }
-    // Without shared memory, a claim from a queue with a rate fails.
+    // Without shared memory, a claim from a queue with a rate limit raises an error.
     if (!shared_memory_ready() && !attempt([&] { queue_may_run(queue, name, now, &due); }, &failure)) {
         refused(failure, sink);
         return true;
@@ -352,7 +354,7 @@ const char *asked_kinds(const RecentFilters &recent) {
 }
 
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
-    // A table that does not go back far enough proves nothing.
+    // If the recorded requests do not cover enough time, they prove nothing.
     if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
     auto best = core::Fit::NotKind;
     for (int i = 0; i < recent.count; i++) {
@@ -422,7 +424,7 @@ bool explain_suspects(std::string_view name, text *worker, int64 count, Timestam
                                                : " has such a job on trial, and gets no other");
         for (uint64 i = 0; i < trials.size(); i++) until = Min(until, DatumGetTimestampTz(trials[i].get(3)));
     }
-    // A trial past this time waits for a heartbeat.
+    // A trial ends with the first heartbeat after its end time, so an end time in the past is not reported.
     sink->take(
         {ReasonKind::Suspect, text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
     return trials.size() > 0;
@@ -470,7 +472,8 @@ bool explain_refusal(ReasonSink *sink) {
 bool explain_unreadable(ReasonSink *sink) {
     for (const char *name : kTables) {
         const Oid table = table_called(name);
-        // The statements would acquire these locks anyway. The SQL of an earlier release may lack a table.
+        // Acquires the lock that the later statements would acquire anyway, but without waiting. A table may be missing
+        // if the extension has not been updated to the version of the library.
         if (!OidIsValid(table) || lock_for_reading(table)) continue;
         // The other session may have released the lock in the meantime.
         if (!explain_table_locks(name, sink))

@@ -36,15 +36,15 @@ Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
                           {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
                           Planning::Free};
 
-// Locked jobs, and how they run again.
+// The jobs to retry, which are locked, and the options of the retry.
 struct Retries {
     const Rows &locked;
     TimestampTz now;
-    // For jobq_redrive. nullptr: as in jobq_retry, the jobs run now and keep their number of attempts.
-    Datum *paced;  // the ids in the order in which they become due
+    // Used by jobq_redrive. If nullptr, as for jobq_retry, the jobs run now and keep their number of attempts.
+    Datum *paced;  // the ids, in the order in which the jobs become due
     int paced_count;
     double per_second;
-    core::OptInt64 last_step = {};  // of the steps that are kept
+    core::OptInt64 last_step = {};  // the last step that is kept
 };
 
 bool wants_before(const WantedKey &a, const WantedKey &b) {
@@ -54,7 +54,7 @@ bool wants_before(const WantedKey &a, const WantedKey &b) {
     return queue_a == queue_b && key_a == key_b && a.own < b.own;
 }
 
-// Returns the key that a locked job has given up.
+// Returns the unique key that a locked job had before it finished.
 WantedKey wanted_key(const Row &row) {
     WantedKey key = {};
     key.queue = make_text(row.text_at(kLockedQueue));
@@ -63,8 +63,9 @@ WantedKey wanted_key(const Row &row) {
     return key;
 }
 
-// Finds the holders of the keys that these jobs have given up: another job, or the first of these jobs that wants the
-// key. Sets `keys`, which must have room for all, and returns their number.
+// Finds the jobs that compete for the unique keys that these jobs had: another job that has the key now, or the first
+// of these jobs that wants it. Writes the keys to `keys`, which must have room for one key per job, and returns their
+// number.
 int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
     int count = 0;
     for (uint64 i = 0; i < locked.size(); i++) {
@@ -83,7 +84,7 @@ int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
     return count;
 }
 
-// Jobs that would wait permanently in the line of their group, because its head awaits them.
+// Jobs that would wait forever in the line of their group, because the head of the group awaits them.
 struct Deadlocked {
     Rows rows;  // id, head
     bool has(int64 id) const {
@@ -115,7 +116,8 @@ void report_deadlocked(const Deadlocked &found, int level) {
              errhint("Retry the job after job %lld has finished.", head)));
 }
 
-// The ids of locked jobs, first those without a key. Keys are taken in their own order, as everywhere.
+// The ids of locked jobs: first the jobs without a unique key, then the others in the order of their keys, because all
+// sessions acquire keys in this order to avoid deadlocks.
 struct Retriable {
     Datum *ids;
     int without_key;
@@ -163,7 +165,7 @@ void check_pacing(int count, double per_second) {
 
 bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
 
-// Returns when a job runs again, by its position in the order of the ids.
+// Returns the time at which a job is due again, based on its position in `paced`.
 TimestampTz paced_run_at(const Retries &retries, int64 id) {
     const Datum wanted = Int64GetDatum(id);
     const auto place =
@@ -171,8 +173,8 @@ TimestampTz paced_run_at(const Retries &retries, int64 id) {
     return core::paced(retries.now, place, retries.per_second);
 }
 
-// A redrive starts over: a job that fails again, although its cause was repaired, has all its attempts and short delays
-// again. The earlier attempts are in jobq.attempts.
+// Returns the event that makes the job run again. A redrive resets the number of attempts, so that a job that fails
+// again has all its attempts, with short delays at first. The earlier attempts stay in jobq.attempts.
 core::Event event_of(const Retries &retries, int64 id) {
     core::Event event = {core::EventKind::Retried, retries.now};
     event.last_step = retries.last_step;
@@ -182,8 +184,9 @@ core::Event event_of(const Retries &retries, int64 id) {
     return event;
 }
 
-// The jobs have their keys again, in the unique index. While the index made this session wait, a job that keeps its key
-// may have ended. So this looks again under a later snapshot, as an enqueue does.
+// Raises an error if a finished job keeps one of the unique keys. The retried jobs are in the unique index again, but
+// while this session waited for the index, a job that keeps its key after its end may have finished. So this check uses
+// a later snapshot, as jobq_enqueue does.
 void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
     if (!any_kept_key()) return;
     auto *keys = allocate_array<WantedKey>(static_cast<uint64>(count));
@@ -213,14 +216,14 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             core::Event event = event_of(retries, before.id);
             if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started may have been cancelled because of a dependency, so it waits for its
-            // dependencies again. After that, a job of a group enters its line. The head gives up its place only if it
-            // has to wait.
+            // dependencies again. After that, a job of a group enters the line of its group. The head of a group stays
+            // the head unless it has to wait.
             event.waits = !before.life.started_at && has_edges_from(&edges, before.id, EdgeKind::Depends) &&
                           (!before.life.group_active || has_reason_to_wait(before.id));
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
-            // A head that began to await this job in the meantime is woken up (groups/deadlock.h).
+            // Wakes up the head of the group if it began to await this job in the meantime (groups/deadlock.h).
             if (after.group_waiting) log_unblocked(Blocker::Edge, -before.id);
             if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
             operated.status = after.status;
@@ -239,7 +242,8 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     return operated;
 }
 
-// Does the same, but leaves out jobs whose keys have been taken a moment ago. Raises any other error.
+// Makes the jobs run again, but leaves out jobs whose unique keys another session has taken since they were checked.
+// Raises any other error.
 int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found) {
     Datum *keyed = found.ids + found.without_key;
     int64 done = found.without_key;

@@ -1,4 +1,5 @@
-// jobq_set_shard and jobq_shard_id: the number of this database among the shards.
+// The SQL functions jobq_set_shard and jobq_shard_id, which set and return the number of this database among the
+// shards.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -11,7 +12,7 @@ namespace jobq {
 
 namespace {
 
-// The trigger of the table does the rest, as it does for a dump.
+// Writes the number. The trigger on the table applies it, as it does when a dump is restored.
 Statement write_shard = {
     R"(INSERT INTO jobq.shard AS s (shard_id) VALUES ($1)
        ON CONFLICT (only_row) DO UPDATE SET shard_id = excluded.shard_id)",

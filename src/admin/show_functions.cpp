@@ -1,4 +1,4 @@
-// jobq_get(), jobq_log(), and jobq_result(), which show one job by its id.
+// The SQL functions jobq_get(), jobq_log(), and jobq_result(), which show one job by its id.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -26,10 +26,10 @@ Statement get_job = {
 
 Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
 
-// Each part has a rank, which orders events of the same instant. Attempts are read from jobq.attempts, and the latest
-// attempt from the job unless it is already there. The error of a cancelled job is reported as the reason if
-// cancellation was not requested and no earlier attempt has the same error. Only a scheduled job has a due time
-// in the future.
+// Selects the events in the life of a job. The rank of a part orders events that have the same time. Attempts are read
+// from jobq.attempts; the latest attempt is read from the job if it is not in jobq.attempts yet. The error of a
+// cancelled job is reported as the reason for the cancellation if cancellation was not requested and no earlier attempt
+// has the same error. Only a scheduled job has a due time in the future.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
        FROM jobq.jobs j,
@@ -86,7 +86,7 @@ Rows read_log(int64 job_id) {
     return read(get_log, params);
 }
 
-// Returns the rows that read_rows(job_id) finds, as they are.
+// Returns the rows of read_rows(job_id) unchanged.
 Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
     const QueueScope *scope = scope_of(fcinfo);

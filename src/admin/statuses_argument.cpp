@@ -13,7 +13,7 @@ namespace jobq {
 
 namespace {
 
-// Returns the statuses as prose: "a, b and c".
+// Returns the statuses to which the operation applies as a text of the form "a, b and c".
 const char *applicable_statuses(Operation operation) {
     int left = 0;
     for (const core::StatusRow &row : core::kJobStatuses)

@@ -1,5 +1,5 @@
-// How duties change jobs: a batch at once, or one by one if the batch fails. Jobs that cannot be changed are skipped,
-// counted, and reported (job/duty_outcome.h).
+// Helpers with which duties change jobs: all jobs of a batch at once, or one by one if that fails. A job that cannot be
+// changed is skipped, counted, and reported (job/duty_outcome.h).
 #pragma once
 
 #include "compat/pg.h"
@@ -10,11 +10,11 @@
 
 namespace jobq {
 
-// Selects jobs j that are or will become due. Ignores a `_due` that a change with triggers disabled has left on another
-// row.
+// Condition for jobs j that are or will become due. The status is checked because a change with triggers disabled may
+// leave `_due` set in a row that will not become due.
 #define DUE "j._due AND (j.status = 'scheduled' OR j.status = 'blocked' AND j._must_end_at IS NOT NULL)"
 
-// Changes the jobs of a batch and skips the ones that cannot be changed. id(i) returns the id of job i.
+// Calls change() for the jobs of a batch and skips the jobs that cannot be changed. id(i) returns the id of job i.
 template <typename Change, typename Id>
 void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
     change_all_or_each(
@@ -27,8 +27,8 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
 void apply_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome);
 void apply_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome);
 
-// Changes rows of another table than jobq.jobs. If that fails, the duty continues without the change, because the next
-// attempt would fail too.
+// Changes rows of a table other than jobq.jobs. If that fails, the duty reports the error and continues without the
+// change, because another attempt would fail, too.
 template <typename Change>
 void change_beside(const char *table, Change change, DutyOutcome *outcome) {
     FailureText failure;

@@ -1,7 +1,7 @@
 // Stops the tick while a dump is being restored. pg_restore loads and commits one table after the other, so until the
 // last table is loaded, a job may lack its dependencies, or a queue may lack the settings for the retention of its
-// jobs. The restoring session holds a session-level advisory lock, which no SQL function can take, until it
-// disconnects. The tick tries to take a conflicting lock, and leaves all jobs alone if that fails.
+// jobs. The restoring session holds a session-level advisory lock until it disconnects; no SQL function can acquire
+// this lock. The tick tries to acquire a conflicting lock and does not change any job if that fails.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,15 +10,15 @@ namespace jobq {
 
 // Returns whether this session is restoring a dump into a table of this owner. The output of pg_dump turns
 // check_function_bodies off, which hardly any other session does. Only sessions with the owner's rights count, because
-// otherwise any role could stop the duties with a setting.
+// otherwise any role could stop the duties with that setting.
 bool restores(Oid owner);
 
-// Marks this session as restoring a dump. Waits up to 5 seconds until a running batch of the tick ends, so that the
-// restore does not become the victim of a deadlock with it.
+// Marks this session as restoring a dump. First waits up to 5 seconds for a running batch of the tick to end, because
+// in a deadlock with the tick the restore could be the transaction that is aborted.
 void note_restore();
 
-// Returns whether no session is restoring a dump. A session that has been idle for a minute counts as finished.
-// Prevents a restore from beginning before the transaction ends. Must be called inside with_spi().
+// Returns whether no session is restoring a dump. A session that has been idle for a minute no longer counts. If the
+// result is true, no restore can begin until this transaction ends. Must be called inside with_spi().
 bool no_restore();
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// See renumber.cpp.
+// Renumbers jobs whose rows came from another database. See renumber.cpp.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,8 +6,9 @@
 
 namespace jobq {
 
-// Searches one piece of the table for jobs with numbers of another database. After the last piece, renumbers the jobs
-// that were found. Then does nothing until the triggers of jobq.jobs change. Must be called inside with_spi().
+// Searches one piece of jobq.jobs for jobs with the numbers of another database. After the last piece, renumbers the
+// jobs that were found. From then on, does nothing until the triggers of jobq.jobs are changed. Must be called inside
+// with_spi().
 void renumber_jobs(DutyOutcome *outcome);
 
 }  // namespace jobq

@@ -68,7 +68,8 @@ void put_time(ReportRow *row, int column, TimestampTz value) {
     if (value != 0 && value != kNothingDue) put(row, column, TimestampTzGetDatum(value));
 }
 
-// The error may come from a database in another encoding.
+// Replaces the non-ASCII characters if the text is not valid in the encoding of this database, because it may come from
+// a database with another encoding.
 const char *readable(char *text) {
     if (pg_verifymbstr(text, static_cast<int>(strlen(text)), true)) return text;
     for (char *c = text; *c != '\0'; c++) {
@@ -108,7 +109,7 @@ const char *status_of(const DatabaseState &db, TimestampTz due, Unserved why, co
     if (db.keep_out > 0) return "kept out";
     if (db.starting) return "starting";
     if (db.not_before > now) return "backing off";
-    // The launcher starts a worker at once, unless it cannot.
+    // The launcher starts a worker as soon as one is due, so if none has been started, there is no room for it.
     if (due <= now && state.launcher_pid != 0) return kNoRoom;
     return "idle";
 }
@@ -129,7 +130,7 @@ const char *note_of(const DatabaseState &db, const char *status, Unserved why) {
                     library_is > 0 ? "run ALTER EXTENSION jobq UPDATE" : "install that library and restart the server");
 }
 
-// An error's text may hold data of its database.
+// Returns whether the caller may read the error, whose text may contain data of that database.
 bool may_read_error(const DatabaseState *db) {
     return pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&db->database)) == MyDatabaseId ||
            has_privs_of_role(GetOuterUserId(), ROLE_PG_READ_ALL_STATS);
@@ -139,7 +140,8 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
     const Unserved why = why_unserved(pg_atomic_read_u32(&db->database));
-    // No worker connects to a template, so it stays unknown whether the template has the extension.
+    // Does not report a template database for which it is unknown whether the extension exists, because no worker
+    // connects to it.
     if (why == Unserved::Template && db->extension == Presence::Unknown) return;
     const TimestampTz due = due_of(db);
     const char *status = status_of(*db, due, why, state, now);

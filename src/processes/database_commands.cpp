@@ -28,8 +28,8 @@ namespace jobq {
 
 namespace {
 
-// How long a worker may take to finish its batch and exit before it is terminated, for example because it waits for a
-// lock.
+// How long a worker may take to finish its batch and exit. After that, the worker is terminated, because it may be
+// waiting for a lock.
 constexpr core::Micros kPatience = 300000;
 constexpr core::Micros kLongestWait = 2 * core::kSecond;
 constexpr core::Micros kPoll = 5 * core::kMillisecond;
@@ -53,10 +53,11 @@ void let_workers_in() {
     wake_launcher();
 }
 
-// Runs when the session is terminated in the middle of the command.
+// Called at exit, in case the session is terminated in the middle of the command.
 void let_workers_in_at_exit(int, Datum) { let_workers_in(); }
 
-// Returns false if all database states are taken, which means that no worker runs in that database.
+// Keeps workers out of the database. Returns false if it has no state and all states are taken, which means that no
+// worker runs in that database.
 bool keep_workers_out(Oid database) {
     if (!exit_callback_registered) {
         before_shmem_exit(let_workers_in_at_exit, Datum(0));
@@ -78,7 +79,8 @@ bool keep_workers_out(Oid database) {
     }
 }
 
-// Waits until the worker has exited. Gives up after a while; then the command itself reports who is connected.
+// Waits until the worker has exited. Gives up after a while; the command then reports the sessions that are still
+// connected.
 void wait_until_gone() {
     const TimestampTz begin = GetCurrentTimestamp();
     bool terminated = false;
@@ -87,7 +89,7 @@ void wait_until_gone() {
         const core::Micros waited = GetCurrentTimestamp() - begin;
         LWLockAcquire(database_states_lock(), LW_SHARED);
         const bool gone = kept_out->pid == 0 && !kept_out->starting && kept_out->recount_pid == 0;
-        // The lock keeps the process from exiting, so the pid still belongs to it.
+        // The process cannot exit while this session holds the lock, so the pid still belongs to it.
         if (!gone && !terminated && waited > kPatience && kept_out->pid != 0) {
             kill(kept_out->pid, SIGTERM);
             terminated = true;
@@ -175,7 +177,7 @@ bool changes_databases(Node *statement) {
     }
 }
 
-// Marks the database as absent: it is gone when the command commits, so no worker may be started there.
+// Marks the database as dropped, so that no worker is started there before the command commits.
 void mark_dropped() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     kept_out->extension = Presence::Absent;

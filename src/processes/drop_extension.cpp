@@ -22,7 +22,7 @@ bool drops_extension(Node *statement) {
     return IsA(statement, DropStmt) && reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
 }
 
-// Returns whether the statement drops jobq and the user has the rights to do so. Other users must not be able to stop a
+// Returns whether the statement drops jobq and the user has the right to do so. Other users must not be able to stop a
 // count.
 bool may_drop_jobq(Node *statement) {
     const List *names = reinterpret_cast<DropStmt *>(statement)->objects;

@@ -1,7 +1,8 @@
-// An executor is a process that runs handlers as their role. The worker of its database starts it; the postmaster looks
-// up jobq_executor_main by name. It connects as that role and never has other rights. It waits for jobs in its slot
-// (shmem/executors.h). It exits when it has been idle for a long time, when another executor needs its place, when a
-// command needs the database without sessions, and when it has run so many jobs that a new process is better.
+// The main function of an executor, a process that runs handlers with the rights of their role. The worker of its
+// database starts it; the postmaster looks up jobq_executor_main by name. The executor connects as that role and never
+// has other rights. It waits until a commit sets the signal in its slot (shmem/executors.h). It exits when it has been
+// idle for a long time, when another executor needs its process slot, when a command needs the database without
+// sessions, and when it has run so many jobs or used so much memory that a new process is better.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -27,7 +28,7 @@ namespace {
 
 // Maximum sleep, because some changes are not reported.
 constexpr core::Micros kLook = core::kSecond;
-// Number of jobs between two measurements of the process's memory.
+// Number of jobs between two checks of the memory that the process uses.
 constexpr int kMeasured = 1000;
 
 int jobs_done = 0;
@@ -44,8 +45,8 @@ bool may_go_on() {
            settings.enabled && settings.max_executors > 0;
 }
 
-// Returns whether the process has used so much memory that a new one is better, because sessions keep what they once
-// needed.
+// Returns whether the process has run so many jobs or uses so much memory that it must be replaced, because a session
+// does not free everything that it has once needed.
 bool is_worn_out(int jobs) {
     const int before = jobs_done;
     jobs_done += jobs;
@@ -85,8 +86,8 @@ PGDLLEXPORT void jobq_executor_main(Datum index) {
     ExecutorArguments arguments;
     memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
     if (!enter_executor_slot(DatumGetInt32(index), arguments.generation)) proc_exit(0);
-    // A command that needs the database without sessions increases keep_out first and then looks for executors. So it
-    // finds this executor, or this executor sees keep_out.
+    // A command that needs the database without sessions first increases keep_out and then searches for executors. So
+    // either it finds this executor, or this executor sees the new value of keep_out.
     const DatabaseState *db = find_database_state(arguments.database);
     if (db != nullptr && db->keep_out > 0) {
         executor_is_ready();

@@ -1,4 +1,4 @@
-// See extension.h. Also has jobq_announce().
+// See extension.h. Also contains the SQL function jobq_announce().
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -52,7 +52,8 @@ InstalledExtension lock_extension() {
         const InstalledExtension found = installed_extension();
         if (!OidIsValid(found.oid)) return found;
         LockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
-        // It may have been dropped, or dropped and made again, while we waited.
+        // Reads the extension again, because it may have been dropped, or dropped and created again, while this session
+        // waited for the lock.
         const InstalledExtension locked = installed_extension();
         if (locked.oid == found.oid) return locked;
         UnlockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
@@ -61,7 +62,7 @@ InstalledExtension lock_extension() {
 
 extern "C" {
 
-// Called at the end of CREATE EXTENSION.
+// Publishes that the extension exists. The extension script calls it at the end of CREATE EXTENSION.
 PG_FUNCTION_INFO_V1(jobq_announce);
 PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     (void)fcinfo;

@@ -1,5 +1,5 @@
-// A row of jobq.jobs as its triggers see it: what they read from it, check in it, and publish about it. Only the
-// triggers of that table use it (job_inserted.cpp, job_changed.cpp).
+// A row of jobq.jobs as the triggers of that table see it, and functions that read, check, and publish it. Only
+// job_inserted.cpp and job_changed.cpp use it.
 #pragma once
 
 #include "compat/pg.h"
@@ -18,8 +18,8 @@ namespace jobq {
 // if jobq's columns are not as the library expects.
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
 
-// The columns of a row of jobq.jobs. set() allocates in the memory context that was current when the object was made,
-// because each SPI call switches to a context that is freed at its end.
+// A row of jobq.jobs. set() allocates in the memory context that was current when the object was created, because code
+// inside an SPI connection runs in a context that is freed at its end.
 class JobRow {
  public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
@@ -71,9 +71,9 @@ core::JobStatus status_of(const JobRow &row);
 int64 group_of(const JobRow &row);
 SlotRow slots_of(const JobRow &row);
 
-// Checks what constraints could check, but without their cost.
+// Checks the values of the row that a producer may set. Constraints could do the same, but would cost more.
 void check_row(const JobRow &row);
-// Does the same for columns that jobq itself writes during a job's life.
+// Does the same for columns that jobq sets after the insert.
 void check_history(const JobRow &row);
 
 // Raises 22003 if the id is below 1.
@@ -83,17 +83,18 @@ void check_id(const JobRow &row);
 // `queue` names.
 void check_kept_key(const JobRow &row, JobColumn queue);
 
-// Raises 55000, because plain SQL makes a job run that is not the head of its group.
+// Raises 55000 for a change with plain SQL that makes a job run although it is not the head of its group.
 [[noreturn]] void refuse_not_group_head();
 
-// Returns the row's lane, after entering it into the directory.
+// Returns the row's lane and adds it to the directory of lanes if it is missing.
 int64 lane_of(const JobRow &row);
 
-// Returns the facts that decide what follows from a change with plain SQL: the job's place in its group, and how long
-// it may run.
+// Returns the facts that determine the consequences of a change with plain SQL: the job's place in its group, and how
+// long it may run.
 core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left);
 
-// Logs that the row is the head of its group, so that promoters discard what they remember of heads.
+// Logs that the row is the head of its group, so that sessions that promote jobs discard what they have cached about
+// the heads of groups.
 void log_group_head(const core::Life &life);
 
 }  // namespace jobq

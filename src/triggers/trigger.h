@@ -1,4 +1,4 @@
-// Checks that the triggers of all tables of jobq make first.
+// Checks that every trigger function of jobq makes first.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,15 +9,15 @@ enum class TriggerTiming : uint8 { BeforeRow, AfterRow, AfterAny };
 
 // Raises 39P01 unless the function was called by a trigger on a table of jobq.
 const TriggerData *trigger_data(FunctionCallInfo fcinfo);
-// Also checks the table and the timing.
+// Does the same, and checks that the trigger is on the given table and has the given timing.
 const TriggerData *trigger_on(FunctionCallInfo fcinfo, const char *table, TriggerTiming timing);
 [[noreturn]] void serves_only_triggers_of(const char *table);
 
-// Returns the owner of the trigger's table. A trigger function that checks whether the caller has the rights of that
-// owner is not SECURITY DEFINER, and takes the owner's rights afterwards (compat/rights.h).
+// Returns the owner of the trigger's table. A trigger function that must check whether the caller has the rights of
+// that owner is not SECURITY DEFINER; it switches to the owner's rights after the check (compat/rights.h).
 Oid owner_of(const TriggerData *trigger);
 
-// The row as the command leaves it; for a DELETE, the deleted row.
+// Returns the row after the command; for a DELETE, the deleted row.
 inline HeapTuple row_after(const TriggerData *trigger) {
     return TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple : trigger->tg_trigtuple;
 }
