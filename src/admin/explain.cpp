@@ -119,7 +119,7 @@ bool has_executor(const Subject &job) {
     return has(job, kLeaseTimeout) && span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) >= core::kEndlessLease;
 }
 
-// Returns when the lease of the worker expires.
+// Returns when the worker loses the job: when its lease expires or its maximum runtime ends.
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
@@ -357,7 +357,7 @@ void explain_pending(Subject job) {
     // While the queue is paused, it does not matter whether a worker asks for such jobs.
     if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
     if (!paused) explain_handler(job);
-    // A suspect that no other suspect keeps waiting can be claimed, so this alone does not count as a reason.
+    // Being a suspect keeps the job from running only while another suspect is on trial.
     bool stopped = noting.any;
     if (job.row.bool_at(kSuspect))
         stopped |=

@@ -9,7 +9,7 @@ namespace jobq {
 
 namespace {
 
-// Wakes executors if the database has handlers and is_about() returns true for the bits of their queues
+// Wakes executors if the database has handlers and is_about() returns true for the bit set of their queues
 // (handler_bit()).
 template <typename IsAbout>
 void call_if(IsAbout is_about) {

@@ -33,7 +33,8 @@ constexpr const char *kNotForHandlers[] = {"role",
                                            "default_transaction_read_only",
                                            "default_transaction_deferrable"};
 
-// Rows that were written with plain SQL may have longer capabilities; no job requires them.
+// No limit for the length of a capability: rows written with plain SQL may have long ones, which do no harm because no
+// job requires them.
 constexpr size_t kAnyLength = SIZE_MAX;
 
 Handler handler_of(const Row &row, MemoryContext context) {

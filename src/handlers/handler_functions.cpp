@@ -23,7 +23,8 @@ namespace jobq {
 
 namespace {
 
-// Compares texts, so that an identical handler is not written and no session has to read it again.
+// Inserts or updates a handler. Compares the rows as text, so that an identical handler is not written again, which
+// would make all executors reload it.
 Statement put = {
     R"(INSERT INTO jobq.handler_settings AS h (queue, kind, handler, run_as, max_executors, versions, capabilities, settings)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)

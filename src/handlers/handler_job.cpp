@@ -18,7 +18,7 @@ namespace jobq {
 namespace {
 
 // The lease of the job that the handler works on. `ended` is true if a committed transaction of the handler has ended
-// the job. `ended_by` is a later transaction that has tried to end it.
+// the job. `ended_by` is a transaction that has ended the job and may not have committed.
 int64 own_lease = 0;
 bool ended = false;
 TransactionId ended_by = InvalidTransactionId;
@@ -93,7 +93,8 @@ bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJ
     request.batch = 1;
     request.filter = handler.filter;
     request.heartbeat_timeout = core::kEndlessLease;
-    // A procedure may choose the isolation level of its transactions.
+    // Only a function runs in the same transaction as the next claim; a procedure may change the isolation level of its
+    // transactions.
     request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
     job->has_settings = handler.setting_count > 0;
@@ -117,7 +118,7 @@ Datum argument_of(const HandlerJob &job) {
     argument.moment("created_at", row.created_at);
     argument.json("progress", row.progress);
     argument.json("metadata", row.metadata);
-    // The job needs no heartbeat.
+    // NULL, because the job needs no heartbeats.
     argument.json("heartbeat_seconds", nullptr);
     return argument.made();
 }

@@ -29,7 +29,7 @@ void reset_settings() {
     ResetAllOptions();
 }
 
-// Uses the order of the server's DiscardAll(). Discarding something that does not exist is cheap.
+// Discards in the same order as DiscardAll() of the server.
 void discard_session() {
     PortalHashTableDeleteAll();
     reset_settings();

@@ -42,7 +42,7 @@ struct Counted {
     bool failed;  // an executor failed to start
 };
 
-// Finds whether the handler has a job that could be claimed.
+// Selects whether there is a claimable job for the handler.
 Statement find_claimable = {
     R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d,
                           LATERAL (SELECT FROM jobq.jobs j

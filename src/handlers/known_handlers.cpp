@@ -42,7 +42,8 @@ bool find_table() {
 void load() {
     known = {nullptr, 0};
     MemoryContextReset(memory);
-    // Uses the role of the process, because a superuser's handler may change the role of the session.
+    // Uses the role with which the process has connected, because a handler with superuser rights may change the role
+    // of the session.
     const Oid role = GetAuthenticatedUserId();
     const char *name = GetUserNameFromId(role, true);
     // The role or the extension was dropped.
@@ -54,7 +55,7 @@ void load() {
         KnownHandler *one = &known.items[known.count++];
         one->handler = handlers.items[i];
         one->problem = resolve_handler(one->handler, &one->target);
-        // The role was dropped and another role with the same name was created.
+        // The name refers to another role now, because the role was dropped and created again.
         if (one->problem.sqlstate == 0 && one->target.role != role)
             one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role has been replaced", ""};
     }

@@ -14,21 +14,21 @@ namespace jobq {
 
 namespace {
 
-// Reads the rows first: a lease that is visible here has been in the slot of its executor since before it was
-// committed, and stays there until its end has committed.
+// Selects the running jobs with leases of executors. The rows are read before the slots: a lease that is visible here
+// was written to the slot of its executor before it was committed, and stays there until its end has committed.
 Statement read_endless = {"SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM " RUNNING_JOBS(
                               "$2", "$3", "j.id, j.lease, j.started_at",
                               "AND j.lease IS NOT NULL AND j._lease_timeout >= " ENDLESS_LEASE " ORDER BY j.id"),
                           {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// Selects the leases that still run.
+// Selects which of these leases have not ended.
 Statement read_running = {
     R"(SELECT j.id, j.lease FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease FROM jobq.jobs j
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Locks the jobs, and selects whether they have lost a worker before and when their time is over.
+// Locks the jobs and selects whether they have lost a worker before and when their maximum runtime ends.
 Statement lock_running = {
     R"(SELECT j.id, j.lease, j.suspect, j._must_end_at FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease, )" IS_SUSPECT R"( AS suspect, j._must_end_at
@@ -37,10 +37,10 @@ Statement lock_running = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// The slot of a lease that only the row shows.
+// Stands for the slot of a lease that was found only in the row of its job.
 constexpr int kNoSlot = -1;
 
-// The leases without a holder, sorted by id, because the jobs are locked in this order.
+// The leases of executors that no longer exist, sorted by job id, because the jobs are locked in this order.
 struct Leases {
     Notes<EndedLease> found;
 
@@ -116,8 +116,9 @@ Orphans lock_orphans(const RunningIds *search, int at_most) {
     for (int i = 0; i < count; i++) {
         const Row row = locked[i];
         const EndedLease *lease = lease_of(row);
-        // Compares with the time at which the executor ended, not with now, because another transaction may have held
-        // the row since. A lease that only the index shows was ended by the server.
+        // The attempt has exceeded its maximum runtime if this ended before the executor exited. Not compared with now,
+        // because another transaction may have held the row since then. A lease that was found only in the row ended
+        // when the server stopped.
         const bool overran = lease != nullptr && lease->slot != kNoSlot && !row.is_null(4) &&
                              DatumGetTimestampTz(row.get(4)) <= lease->ended_at;
         orphans.items[i] = {row.int64_at(1), core::end_of_orphan(lost, row.bool_at(3), is_blameless(lease), overran)};

@@ -33,11 +33,11 @@ namespace jobq {
 
 namespace {
 
-// The stage of a transaction at which it failed.
+// The stage that a transaction has reached, for errors.
 enum class Stage : uint8 { Handler, Claim, Commit };
 
-// A job in progress. Two of them alternate: the current job, and the job that is claimed when the current one
-// completes.
+// A job in progress. Two such objects alternate: one for the current job, and one for the job that is claimed when the
+// current job completes.
 struct Turn {
     MemoryContext memory;
     HandlerJob job;
@@ -46,16 +46,17 @@ Turn turns[2];
 
 int next_handler = 0;
 TimestampTz turn_began = 0;  // when the handler whose jobs run now got its turn
-// A claim failed in a transaction in which the handler had succeeded. From now on, claims use a transaction of their
-// own.
+// Set when a claim has failed in a transaction in which the handler had succeeded. From then on, each claim runs in a
+// separate transaction.
 bool claims_apart = false;
 // Maximum number of attempts to record an error.
 constexpr int kTries = 3;
 
-// The state of a transaction. It lives in the caller's frame, because a longjmp leaves locals undefined.
+// The state of a transaction. The caller owns the object, because a longjmp leaves the values of local variables
+// undefined.
 struct Work {
     Turn *turn, *next;  // `next` is nullptr if no other job may be claimed
-    bool claimed;       // another job was claimed
+    bool claimed;       // the next job was claimed
     bool unable;        // the handler is broken or gone, so it was not called
     volatile Stage stage;
 };
@@ -64,7 +65,7 @@ const KnownHandler *handler_of(const Turn &turn) {
     return known_handler(view(turn.job.row.queue), view(turn.job.row.kind));
 }
 
-// Returns whether the handler can be called, as far as is known.
+// Returns whether the handler exists and nothing is known that prevents calling it.
 bool is_good(const KnownHandler *known) { return known != nullptr && known->problem.sqlstate == 0; }
 
 bool turn_is_over() {
@@ -118,8 +119,8 @@ auto under_snapshot(Body body) {
     }
 }
 
-// Copies the result of a function out of the table in which it may still be stored. After the function's snapshot is
-// gone, another session may delete the row before the completion.
+// Detoasts the result of a function. A TOAST pointer would refer to a row that another session may delete after the
+// snapshot of the function is released and before the job is completed.
 Datum out_of_table(Datum json) {
     auto *value = reinterpret_cast<varlena *>(DatumGetPointer(json));
     return VARATT_IS_EXTERNAL(value) ? PointerGetDatum(detoast_external_attr(value)) : json;
@@ -146,8 +147,8 @@ Datum call_function(Oid function, Datum argument, bool returns_json, bool *none)
     return result;
 }
 
-// Calls a procedure like a client's statement, because the procedure may commit. Its parse tree and plan stay in the
-// job's memory.
+// Executes CALL like a top-level statement of a client, because the procedure may commit. The parse tree and the plan
+// are allocated in the memory of the job.
 void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const char *sql = psprintf("CALL %s($1)", name);
@@ -165,7 +166,7 @@ void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     PortalStart(portal, params, 0, InvalidSnapshot);
     run_portal(portal);
     PortalDrop(portal, false);
-    // The previous context may be gone, because the procedure may have ended its transaction.
+    // The previous memory context may no longer exist, because the procedure may have ended its transaction.
     MemoryContextSwitchTo(CurTransactionContext);
 }
 
@@ -180,8 +181,8 @@ void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
     // The handler may have changed the setting, so StatementTimeout does not tell whether the timeout is active.
     if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
-    // A procedure may have made its last transaction read-only for its own work. A serializable transaction stays
-    // read-only, because the serialization relies on it.
+    // A procedure may have made its last transaction read-only, but completing the job must write. A serializable
+    // transaction stays read-only, because its serialization checks rely on that.
     if (known.target.is_procedure && !IsolationIsSerializable()) XactReadOnly = false;
     PreventCommandIfReadOnly("the completion of a job");
     under_snapshot([&] { complete_handled(turn.job, !none, result); });
@@ -199,7 +200,7 @@ void claim_next(Work *work) {
     check_deferred_constraints();
     work->stage = Stage::Claim;
     work->claimed = under_snapshot([&] {
-        // Handlers may have changed while this one ran.
+        // Looks up the handler again, because handlers may have changed while this one ran.
         const KnownHandler *again = handler_of(*work->turn);
         return is_good(again) && claim_for_handler(*again, work->next->memory, &work->next->job);
     });
@@ -214,7 +215,7 @@ void handle(Work *work) {
         under_snapshot([&] { give_back_handled(work->turn->job); });
         return;
     }
-    // An executor that was told to end in the meantime has done nothing for the job yet.
+    // If the executor was told to exit in the meantime, it exits here, where it has done nothing for the job yet.
     CHECK_FOR_INTERRUPTS();
     lease_has_begun();
     begin_handled(&work->turn->job);
@@ -224,8 +225,8 @@ void handle(Work *work) {
     const Datum argument = argument_of(work->turn->job);
     MemoryContextSwitchTo(outer);
     call_handler(*known, *work->turn, argument);
-    // After a procedure, no claim is made here, because an error in the claim must not repeat what the procedure has
-    // committed.
+    // No claim is made here after a procedure, because an error in the claim would roll back the completion, and the
+    // retried job would repeat what the procedure has committed.
     if (work->next != nullptr && !known->target.is_procedure && !turn_is_over()) claim_next(work);
     work->stage = Stage::Commit;
 }
@@ -236,7 +237,7 @@ char *describe(const ErrorData *error) {
     return error->context == nullptr ? pstrdup(lead) : psprintf("%s\nCONTEXT:  %s", lead, error->context);
 }
 
-// Records the error. Returns false if that was impossible; the lease then ends with the process.
+// Records the error of the attempt. Returns false if that is impossible; the lease then ends with the process.
 bool record_failure(const Turn &turn, const ErrorData *error) {
     const char *text = describe(error);
     // The handler may have caught or replaced the original error, so the executor's slot is checked too.
@@ -247,7 +248,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
     for (int tries = 1; tries <= kTries; tries++) {
         const ErrorData *failure = in_transaction(turn.memory, [&] {
             under_snapshot([&] {
-                // If the handler is broken now, that may have caused the error, so the attempt does not count.
+                // If the handler cannot be called now, this may have caused the error, so the attempt does not count.
                 if (!is_good(handler_of(turn)))
                     give_back_handled(turn.job);
                 else if (!fail_handled(turn.job, text, stopped))
@@ -277,8 +278,7 @@ bool prepare_session(const Turn &turn) {
     return false;
 }
 
-// Resets what the job has left in the session. Returns false if that fails, and then another session must run further
-// jobs.
+// Resets what the job has left in the session. Returns false if that fails; the session must not run further jobs then.
 bool clear_session(const Turn &turn) {
     const ErrorData *error = in_transaction(turn.memory, [] { discard_session(); });
     if (error == nullptr) return true;
@@ -347,14 +347,15 @@ void report_failed_claim(const ErrorData *error) {
     ereport(LOG, (errmsg("jobq executor: could not claim a job: %s", error->message)));
 }
 
-// Claims a job for the handler whose turn it is, or for the next handler that has a job and a free place.
+// Claims a job for the handler whose turn it is, or for the next handler that has a claimable job and may run one more.
 bool claim_one(Turn *turn, bool *leave) {
     const KnownHandlers known = known_handlers();
     *leave = known.count == 0;
     bool claimed = false;
     for (int i = 0; i < known.count && !claimed; i++) {
         const KnownHandler &one = known.items[next_handler % known.count];
-        // Advances even if the claim fails, so that a failing handler does not block the others.
+        // Advances to the next handler even if the claim fails, so that a handler whose claims fail does not block the
+        // others.
         next_handler = (next_handler + 1) % known.count;
         if (one.problem.sqlstate != 0 || !take_handler_place(one.handler.hash, one.handler.max_executors)) continue;
         claimed = claim_for_handler(one, turn->memory, &turn->job);
@@ -381,7 +382,7 @@ Served serve_handlers(bool (*may_go_on)()) {
     if (claimed) {
         turn_began = GetCurrentTimestamp();
         begin_next_lease();
-        // There may be more jobs than one executor can run.
+        // Requests a supervision, because there may be more jobs than one executor can run.
         call_supervisor_if_wanted();
     }
     while (claimed && !served.leave) {

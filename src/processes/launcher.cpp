@@ -1,7 +1,7 @@
 // See launcher.h. core::plan_launch decides which worker to start. This file collects the facts for that decision and
-// starts the worker. The latch of the launcher only means "look again", because the start and exit of every worker set
-// it. The launcher has no state of its own that must survive a restart: after an unexpected error the process ends, and
-// the postmaster starts it again after a second.
+// starts the worker. When its latch is set, the launcher only makes a new plan, because the start and exit of every
+// worker set the latch, too. The launcher has no state of its own that must survive a restart: after an unexpected
+// error the process exits, and the postmaster restarts it after a second.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -32,15 +32,17 @@ namespace {
 constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
 // How early a worker is started before its round, because connecting takes a few milliseconds.
 constexpr core::Micros kLead = 30000;
-// Minimum time between two starts in one database, so that a worker that cannot stay does not make the launcher spin.
+// Minimum time between two starts of a worker in one database, so that a worker that exits at once does not make the
+// launcher busy.
 constexpr core::Micros kMinRestart = 30000;
-// The maximum sleep limits how late a step of the clock is detected; the minimum sleep limits the cost of a wrong plan.
+// Maximum and minimum sleep. The maximum limits how late an abrupt change of the system clock is detected; the minimum
+// limits how often the launcher runs if a plan is wrong.
 constexpr core::Micros kMaxSleep = 5 * core::kSecond;
 constexpr core::Micros kMinSleep = 5000;
-// How often pg_database is read without a notification of a change.
+// How often pg_database is read if no change is reported.
 constexpr core::Micros kScanInterval = core::kMinute;
-// Maximum backoff after max_worker_processes was found exhausted, because other extensions release their workers
-// without notification.
+// Maximum backoff after max_worker_processes was found exhausted. It is short because other extensions release their
+// workers without notification.
 constexpr int kMaxRefusalBackoff = 3;
 // Time without a refusal after which the shortage is over.
 constexpr core::Micros kCalm = core::kMinute;
@@ -51,18 +53,18 @@ struct Launcher {
     int refusals;  // number of refusals by the postmaster in a row
     TimestampTz refused_till;
     TimestampTz last_refusal;
-    TimestampTz full_till;  // until then, databases without a state are skipped, because no state is free
+    TimestampTz full_till;  // databases without a state are skipped until this time, because no state is free
     bool warned_of_full_table;
 };
 Launcher self;
 
-// One line of the plan: a database and the index of its state, or -1 if it has none yet.
+// The databases of the plan, each with the index of its state, or -1 if it has no state yet.
 struct Plan {
     core::DatabaseFacts facts[kMaxDatabases + 1];
     int states[kMaxDatabases + 1];
     int count;
     int running;
-    bool unknown_database;  // there is a database that the last scan did not find
+    bool unknown_database;  // work is due in a database that the last read of pg_database did not find
 };
 
 int index_of(const DatabaseState *db) { return static_cast<int>(db - shared_state()->databases); }
@@ -83,14 +85,15 @@ void enter_shared_memory() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     state->launcher_pid = MyProcPid;
     state->launcher = MyProc;
-    // Workers that the previous launcher registered attach by themselves, if at all.
+    // Forgets workers that the previous launcher has registered and that have not started; a worker that still starts
+    // will attach to its state anyway.
     for (DatabaseState &db : state->databases) db.starting = false;
     LWLockRelease(database_states_lock());
     // Records when the server began to write, because it may have been a standby until now.
     writing_since();
 }
 
-// Forgets the workers that have exited.
+// Releases the handles of workers that have exited.
 void collect_workers(TimestampTz now) {
     for (int i = 0; i < kMaxDatabases; i++) {
         pid_t pid;
@@ -101,7 +104,7 @@ void collect_workers(TimestampTz now) {
         DatabaseState *db = &shared_state()->databases[i];
         LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
         if (db->starting) {
-            // The worker never attached, because the server could not fork it.
+            // The worker has never attached, because the postmaster could not fork it.
             db->starting = false;
             db->failures++;
             db->not_before = now + core::launch_backoff(db->failures);
@@ -114,11 +117,11 @@ bool is_occupied(const DatabaseState &db) {
     return db.pid != 0 || db.starting || self.handles[index_of(&db)] != nullptr;
 }
 
-// Returns whether a process or command still needs the state of the database.
+// Returns whether a process or a command still uses the state of the database.
 bool is_held(const DatabaseState &db) { return is_occupied(db) || db.recount_pid != 0 || db.keep_out > 0; }
 
-// Drops what other parts of the shared memory hold for a database whose state is released. The caller must hold the
-// lock of the database states.
+// Removes the data of a database from other parts of the shared memory when its state is released. The caller must hold
+// the lock of the database states.
 void forget_what_is_of(DatabaseState *db, Oid database) {
     drop_counters(database);
     forget_awaited_jobs(database);
@@ -133,7 +136,7 @@ void note_free_state() {
     self.warned_of_full_table = false;
 }
 
-// Releases the states of databases without the extension, including a database that is being dropped.
+// Releases the states of databases that do not have the extension or are being dropped.
 void tidy_states() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (DatabaseState &db : shared_state()->databases) {
@@ -150,8 +153,8 @@ void tidy_states() {
     LWLockRelease(database_states_lock());
 }
 
-// Frees the states of dropped databases: databases that already had a state when pg_database was read and were not in
-// it.
+// Frees the states of dropped databases, which are databases that already had a state when pg_database was read and
+// were not in pg_database.
 void free_states_of_dropped(const Oid *had_state) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (int i = 0; i < kMaxDatabases; i++) {
@@ -167,13 +170,15 @@ void free_states_of_dropped(const Oid *had_state) {
     LWLockRelease(database_states_lock());
 }
 
-// Drops the totals of databases that already had totals when pg_database was read and were not in it.
+// Removes the totals of dropped databases, which are databases that already had totals when pg_database was read and
+// were not in pg_database.
 void forget_totals_of_dropped(const Oid *had_totals, int count) {
     for (int i = 0; i < count; i++)
         if (find_database(had_totals[i]) == nullptr) drop_totals(had_totals[i]);
 }
 
-// Notifies the sessions of databases that were removed from or added to jobq.databases.
+// Marks the states of databases that jobq.databases does not include, so that the sessions there know that no worker
+// runs.
 void note_served() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (DatabaseState &db : shared_state()->databases) {
@@ -196,14 +201,16 @@ void scan_databases(TimestampTz now) {
     self.last_scan = now;
 }
 
-// Adds the database of a state to the plan, with what is due there; kNever if no worker may be started there.
+// Adds the database of a state to the plan, with the time when a worker is due there, or kNever if no worker may be
+// started.
 void add_database_state(Plan *plan, DatabaseState *db, const Database *database, TimestampTz now) {
     const int i = index_of(db);
     core::DatabaseFacts &facts = plan->facts[plan->count];
     facts.database = database->oid;
     facts.next_due = due_of(db);
     if (db->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
-    // After its last round the database queues up behind the others, as plan_launch requires.
+    // not_before includes the last round, because plan_launch serves the databases in that order, so that they take
+    // turns.
     const TimestampTz last_round = Min(db->last_round, now);
     const TimestampTz restart = bounded(db->started_at + kMinRestart, now, kMinRestart);
     facts.not_before = Max(bounded(db->not_before, now, core::kLongestLaunchBackoff), Max(last_round, restart));
@@ -228,7 +235,7 @@ void make_plan(Plan *plan, TimestampTz now) {
             add_database_state(plan, &db, database, now);
         }
     }
-    // One unvisited database per plan is enough; the next plan takes the next one.
+    // One unvisited database per plan is enough, because the next plan includes the next one.
     const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
     if (unvisited != nullptr) {
         plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
@@ -246,7 +253,7 @@ void warn_of_full_table(TimestampTz now) {
              errhint("In the other databases, call jobq_tick() every few seconds.")));
 }
 
-// Notes that the postmaster has no room for another worker.
+// Records that max_worker_processes leaves no room for another worker.
 void note_refusal(TimestampTz now) {
     SharedState *state = shared_state();
     self.refusals = Min(self.refusals + 1, kMaxRefusalBackoff);
@@ -259,8 +266,8 @@ void note_refusal(TimestampTz now) {
                       errhint("Increase \"max_worker_processes\", or lower \"jobq.max_workers\".")));
 }
 
-// Notes that there is room. One successful start is not enough to end the shortage, because workers take turns while
-// others wait.
+// Records that a worker could be started. One successful start does not end the shortage, because during a shortage a
+// worker can be started whenever another one exits.
 void note_room(TimestampTz now) {
     SharedState *state = shared_state();
     if (!state->out_of_worker_slots || now < bounded(self.last_refusal + kCalm, now, kCalm)) return;
@@ -282,7 +289,7 @@ void start_worker(Oid oid, TimestampTz now) {
         return;
     }
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-    // A command may have asked to keep workers out since the plan was made.
+    // Checks again, because a command may have requested to keep workers out of the database after the plan was made.
     const bool free = db->keep_out == 0 && db->pid == 0 && !db->starting;
     if (free) {
         db->starting = true;
@@ -293,7 +300,7 @@ void start_worker(Oid oid, TimestampTz now) {
     if (!free) return;
 
     const int i = index_of(db);
-    // The handle must outlive every transaction.
+    // The handle is kept longer than any transaction.
     MemoryContextSwitchTo(TopMemoryContext);
     if (register_worker(database, db, &self.handles[i])) {
         self.refusals = 0;
@@ -306,14 +313,15 @@ void start_worker(Oid oid, TimestampTz now) {
     note_refusal(now);
 }
 
-// Returns whether `a` should exit rather than `b`: the worker that has been idle longest, before a busy worker.
+// Returns whether worker `a` is a better choice to exit than worker `b`. An idle worker is better than a busy one; of
+// two idle workers, the one whose next round is later; of two busy workers, the one that was started first.
 bool rather(DatabaseState *a, DatabaseState *b) {
     if (a->in_round != b->in_round) return b->in_round;
     return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
 }
 
-// Asks one worker to make room, unless a worker that was asked will exit at once. A worker that is starting is asked as
-// well, because nothing wakes the launcher when it has attached.
+// Asks one worker to exit, unless a worker that was already asked will exit soon. Also considers a worker that is
+// starting, because the launcher is not woken up when that worker has attached.
 void ask_one_to_leave() {
     DatabaseState *best = nullptr;
     bool asked_one = false;
@@ -335,7 +343,7 @@ void ask_one_to_leave() {
     LWLockRelease(database_states_lock());
 }
 
-// Starts the workers that are due. Returns when to look again.
+// Starts the workers that are due. Returns when the next plan must be made.
 TimestampTz start_due_workers(TimestampTz now) {
     for (;;) {
         Plan plan;
@@ -365,7 +373,8 @@ TimestampTz start_due_workers(TimestampTz now) {
         if (reloaded) everything_is_due(now);
         collect_workers(now);
         note_room(now);
-        // The scan also reads jobq.databases. A clock that stepped back makes it early, not late.
+        // Reading pg_database also applies jobq.databases. If the clock was set back, it is read early rather than
+        // late.
         if (reloaded || pg_atomic_read_u32(&shared_state()->databases_changed) != 0 || now < self.last_scan ||
             now >= self.last_scan + kScanInterval)
             scan_databases(now);

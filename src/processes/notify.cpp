@@ -35,7 +35,8 @@ void send_taken() {
     CommitTransactionCommand();
 }
 
-// Handles a failure, usually a full notification queue because a session listens but never reads. Logs it once.
+// Handles an error and logs it once. The usual cause is a full notification queue, because a session listens but never
+// reads.
 void note_failure(MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     if (!failing) EmitErrorReport();

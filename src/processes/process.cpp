@@ -26,12 +26,12 @@ constexpr OwnSetting kOwnSettings[] = {
     {"role", "none"},
     {"search_path", "pg_catalog, pg_temp"},
     // Duties need no durable commits: if a crash loses their changes, the next round makes the changes again, and a
-    // transaction that builds on the changes flushes them with its own commit. Their commits therefore do not wait for
-    // the disk or a synchronous standby, and a missing standby cannot delay the rescue or the shutdown.
+    // transaction that depends on the changes flushes them with its own commit. With this setting, their commits do not
+    // wait for the disk or for a synchronous standby, so a standby that is down cannot delay duties or the shutdown.
     {"synchronous_commit", "off"},
-    // Shorter than the default deadlock_timeout, so that the duty fails if DDL and a duty block each other.
+    // Shorter than the default deadlock_timeout, so that the duty fails, and not the DDL, if the two block each other.
     {"lock_timeout", "500ms"},
-    // Each step enables a timeout of its own, because only the main loop of client sessions applies this setting.
+    // Only the main loop of client sessions applies this setting, so each step enables a timeout itself.
     {"statement_timeout", "0"},
     {"idle_in_transaction_session_timeout", "0"},
     {"transaction_timeout", "0"},
@@ -83,14 +83,14 @@ void begin_process(Datum database_index, bool (*attach)(DatabaseState *db, Oid d
 
 void install_signal_handlers() {
     pqsignal(SIGHUP, SignalHandlerForConfigReload);
-    // die() ends every wait in the server, also a wait for a lock or a synchronous standby. A flag of our own would
-    // not.
+    // die() ends every wait in the server, including a wait for a lock or a synchronous standby. A signal handler that
+    // only sets a flag would not.
     pqsignal(SIGTERM, die);
 }
 
 void use_own_settings() {
     for (const OwnSetting &setting : kOwnSettings) {
-        // transaction_timeout came with PostgreSQL 17.
+        // Skips settings that this server does not have; transaction_timeout was added in PostgreSQL 17.
         if (GetConfigOption(setting.name, true, false) == nullptr) continue;
         SetConfigOption(setting.name, setting.value, PGC_SUSET, PGC_S_OVERRIDE);
     }

@@ -22,7 +22,8 @@ constexpr core::Micros kRestart = 5 * core::kSecond;
 
 DatabaseState *own = nullptr;
 
-// Runs after the process has left the list of sessions, as the worker's does.
+// Cleans up the database state at exit. Runs after the process has left the list of sessions, like detach() in
+// worker.cpp.
 void detach(int, Datum) {
     if (own == nullptr) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -68,7 +69,7 @@ void start_recount(DatabaseState *db, TimestampTz now) {
 }
 
 void stop_recount(const DatabaseState *db) {
-    // The process needs the lock to exit, so the pid still belongs to it.
+    // The process cannot exit while the caller holds the lock, so the pid still belongs to it.
     if (db->recount_pid != 0) kill(db->recount_pid, SIGTERM);
 }
 

@@ -25,20 +25,20 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of batches of each duty per round. After that, the next round is planned, and a worker of another
-// database may take the place of this worker.
+// Maximum number of batches of each duty per round. After that, the next round is planned, and the worker of another
+// database may get the process slot of this worker.
 constexpr int kPassesPerRound = 10;
-// How often a worker visits a copy that has not been adopted, because jobq.identity may have been changed with plain
-// SQL.
+// How often a worker visits a copy of a database that has not been adopted. It does so because jobq.identity may have
+// been changed with plain SQL.
 constexpr core::Micros kCopyInterval = core::kMinute;
 // Minimum time between two rounds, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
 // Minimum time between two supervisions of the executors, because every commit may request one.
 constexpr core::Micros kSupervisionGap = 5000;
-// Maximum time between two supervisions while max_worker_processes leaves no room for an executor. No process is told
-// when another process gives its place back; the place of an executor that has exited becomes free when the postmaster
-// notices.
+// Maximum time between two supervisions while max_worker_processes leaves no room for an executor, because no process
+// is notified when another one frees its process slot. The slot of an executor that has exited becomes free when the
+// postmaster notices the exit.
 constexpr core::Micros kLongestSupervisionGap = core::kSecond;
 
 // Returns whether this is the duty that run_unblocking() runs outside the loop of the other duties.
@@ -61,7 +61,7 @@ struct Duties {
     bool chores;
     bool any_wanted;  // a duty has more to do
     bool any_done;
-    bool unread;  // the prune or the repair continues later where it stopped
+    bool unread;  // the prune or the repair will continue later where it stopped
 };
 
 // Runs the duties. Returns false if the database does not have the extension.
@@ -120,7 +120,7 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
     if (db->rests == Rest::Copy) return now + kCopyInterval;
     const core::Micros tick = tick_interval();
     TimestampTz next = plan.outcome == StepOutcome::Failed ? db->steps[kPlanStep].not_before : plan.deadline;
-    // Repeated claims that find no job rely on the repair of the empty ranges.
+    // Claims that find no job rely on the known empty ranges of the index, which the rounds maintain.
     const bool relied_on = bounded(db->relied_on + 2 * tick, now, 2 * tick) > now;
     if (plan.outcome == StepOutcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
@@ -129,8 +129,8 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
         if (core::kDuties[i].chore) again = Max(again, now + tick);
         next = Min(next, Max(again, now + kRoundGap));
     }
-    // A deadline that stays in the past belongs to a row that another transaction has locked. The pause before the next
-    // attempt grows.
+    // If a deadline in the past remains, another transaction has locked its row, and the pause before the next attempt
+    // grows.
     state->stalled = next <= now && !duties.any_done ? Min(state->stalled + 1, 16) : 0;
     const core::Micros longest = Min(tick, core::kSecond);
     const core::Micros pause = state->stalled == 0 ? kRoundGap : Min(longest, kRoundGap << (state->stalled - 1));
@@ -140,7 +140,8 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
 void begin_round(DatabaseState *db) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     db->in_round = true;
-    // A commit after this point, which the round may not see, lowers next_due again. end_round() does not overwrite it.
+    // The round may not see commits after this point. Such a commit lowers next_due again, and end_round() keeps the
+    // lower value.
     db->round_due = static_cast<TimestampTz>(pg_atomic_exchange_u64(&db->next_due, static_cast<uint64>(kNothingDue)));
     LWLockRelease(database_states_lock());
 }
@@ -189,7 +190,7 @@ void end_without_extension(DatabaseState *db) {
 bool must_make_room(const DatabaseState *db) { return db->keep_out > 0; }
 
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
-    // Only a round finds out that a copy has been adopted.
+    // In a copy, no unblocking runs until a round finds that the copy has been adopted.
     if (db->rests == Rest::Copy) return kNothingDue;
     const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
     for (int pass = 0; pass < kPassesPerRound; pass++) {

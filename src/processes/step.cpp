@@ -24,12 +24,13 @@ namespace {
 
 // Maximum duration of a batch, because its snapshot prevents vacuum from removing dead tuples in the whole database.
 constexpr int kBatchTimeoutMs = 300000;
-// Maximum delay before a failed duty is retried, so that its work does not wait much longer than the error lasts.
+// Maximum delay before a failed duty is retried, so that the duty resumes soon after the cause of the error is gone.
 constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
 // The repair pauses for this many times its own duration, because its search for lanes that are missing from the
 // directory takes longer the more lanes there are, and hardly ever finds one.
 constexpr int kRepairRest = 50;
-// Number of failures in a row after which a failure caused by a lock is logged. Fewer are normal during DDL.
+// Number of consecutive failures after which a failure caused by a lock is logged. Fewer failures are normal during
+// DDL.
 constexpr int kPassingFailures = 5;
 
 const char *step_name(int index) {
@@ -39,7 +40,7 @@ const char *step_name(int index) {
 
 const char *step_kind(int index) { return index < kDutyCount ? "duty" : "step"; }
 
-// Returns whether the step is skipped while the duties must not change jobs.
+// Returns whether the step changes jobs, so that it must be skipped while jobs must not be changed.
 bool changes_jobs(int index) { return index < kDutyCount ? core::kDuties[index].changes_jobs : index != kPlanStep; }
 
 void add_step_context(void *step) {
@@ -61,7 +62,8 @@ void work(Step *step) {
     } else {
         // Checks deferred constraints at once, so that the duty can skip a job that violates one.
         check_deferred_constraints();
-        // Leaves the next jobs of groups to the unblock duty, which can skip a job that cannot be changed.
+        // Leaves it to the unblock duty to unblock the next jobs of groups, because that duty can skip a job that
+        // cannot be changed.
         leave_next_heads();
         const auto duty = static_cast<Duty>(step->index);
         step->duty = run_duty(duty, step->now, step->grace);
@@ -69,8 +71,8 @@ void work(Step *step) {
     }
 }
 
-// Runs the step as the owner of the extension, because triggers and functions of other roles must not get superuser
-// rights from this process. Undoes their SET commands.
+// Runs the step as the owner of the extension, because triggers and functions of other roles must not run with the
+// superuser rights of this process. Undoes SET commands that such functions have executed.
 void work_as_owner(Step *step) {
     Oid user;
     int context;
@@ -108,7 +110,7 @@ void run_transaction(Step *step) {
     error_context_stack = context.previous;
 }
 
-// Returns whether the error was caused by a lock of another transaction. Such an error ends soon, so the duty is
+// Returns whether the error was caused by a lock of another transaction. Such a cause usually ends soon, so the duty is
 // retried soon.
 bool is_passing(int sqlstate) {
     return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
@@ -187,8 +189,8 @@ void record_success(DatabaseState *db, const Step *step) {
                              step_name(step->index))));
 }
 
-// Records that the duties pause. The end of a restore sends no notification, so the step is retried after a second. The
-// adoption of a copy requests a round.
+// Records that the duties must not change jobs now. During a restore, the step is retried after a second, because the
+// end of a restore sends no notification. The adoption of a copy requests a round.
 void rest(DatabaseState *db, const Step *step) {
     const Rest why = step->rest;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -218,7 +220,8 @@ bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); 
 void prepare_step(Step *step, int index, bool apart) {
     step->index = index;
     step->apart = apart;
-    // In this order, because the grace must not be older than the time that leases are compared with.
+    // Reads the time first, because the start of the grace must not be older than the time with which leases are
+    // compared.
     step->now = checked_now();
     step->grace = grace_start();
 }
@@ -239,7 +242,7 @@ void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
         record_error(db, step, memory);
         FlushErrorState();
         step->outcome = StepOutcome::Failed;
-        // If only the commit has failed, the results of the duty do not count.
+        // If the commit has failed, the results of the duty do not count.
         step->duty = {};
         step->too_long = false;
         RESUME_INTERRUPTS();

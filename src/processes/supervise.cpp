@@ -29,12 +29,12 @@ constexpr ProcessKind kExecutor = {"jobq executor", "jobq_executor_main"};
 // Minimum time between two log messages that handlers wait for an executor.
 constexpr core::Micros kWaitReportPause = 10 * core::kMinute;
 
-// How long after its max_runtime a job is interrupted here. Usually the rescue ends such a job, but it skips the row if
-// the handler has locked it, for example by reporting on its own job.
+// How long after the end of its max_runtime a job is interrupted here. Usually, the rescue duty ends such a job, but it
+// skips the row if the handler has locked it, for example by saving the progress of its own job.
 constexpr core::Micros kPassedBy = 2 * core::kSecond;
 
-// Selects the jobs of the executors that still run under the executor's lease, and whether they must stop. $3 is the
-// current time minus kPassedBy.
+// Selects the jobs that still run with the lease of an executor, and whether they must stop. $3 is the current time
+// minus kPassedBy.
 Statement read_handled = {
     R"(SELECT j.lease, j.stops FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.lease, j.cancel_requested_at IS NOT NULL OR coalesce(j._must_end_at <= $3, false) AS stops
@@ -157,7 +157,7 @@ void report_executor_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now)
              errhint("Increase \"%s\".", no_process ? "max_worker_processes" : "jobq.max_executors")));
 }
 
-// The pools take turns: the pool after the one that last got an executor comes first.
+// The role that last got an executor. The pools take turns, and the pool after this role's pool is next.
 Oid started_last = InvalidOid;
 void rotate(Pools *pools) {
     const auto *last = std::find_if(pools->items, pools->items + pools->count,
@@ -171,8 +171,8 @@ void rotate(Pools *pools) {
 // Starts an executor. Returns false if max_worker_processes leaves no room.
 bool start_executor(Oid role, const char *role_name, TimestampTz now) {
     ExecutorSlot *slot = take_executor_slot(MyDatabaseId, role, settings.max_executors, now);
-    // Another database took the slot first, or the last executor of the role has failed. The next supervision tries
-    // again.
+    // Another database has taken the slot, or the role must wait because its last executor has failed. The next
+    // supervision tries again.
     if (slot == nullptr) return true;
     started_last = role;
     const ExecutorArguments arguments = {slot->generation, MyDatabaseId, role};
@@ -184,7 +184,8 @@ bool start_executor(Oid role, const char *role_name, TimestampTz now) {
     return false;
 }
 
-// Starts at most one executor and asks at most one to exit. A change of an executor requests the next supervision.
+// Starts at most one executor and asks at most one to exit. The next supervision is requested when an executor starts
+// or exits.
 void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Executors &executors, TimestampTz now) {
     Pools pools = find_pools(handlers, executors);
     rotate(&pools);
@@ -199,11 +200,11 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
     ExecutorWait wait = plan.shortage ? ExecutorWait::NoPlace : ExecutorWait::None;
     if (plan.start >= 0 && !start_executor(pools.items[plan.start].role, pools.names[plan.start], now)) {
         wait = ExecutorWait::NoProcess;
-        // The server allows no more processes, so one executor must exit.
+        // max_worker_processes allows no more processes, so one executor must exit.
         plan = plan_with(count);
     }
-    // Must come before an executor is asked to exit, so that the database of that executor sees that it is not its
-    // turn.
+    // Must come before an executor is asked to exit, so that the database of that executor sees that another database
+    // waits.
     report_executor_wait(db, wait, now);
     if (plan.leave >= 0)
         ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation, now);

@@ -1,7 +1,8 @@
-// See triggers_changed.h. A database has no worker when all its jobs have finished. Jobs that are inserted while the
-// triggers are disabled, for example by pg_restore --disable-triggers, do not start one. So the command that enables
-// the triggers again requests a round, which finds these jobs (leases/rescue_index.h). A disabled trigger cannot report
-// that a dump is being restored (duties/dump_restore.h), so the command that disables the triggers does so.
+// See triggers_changed.h. No worker runs in a database whose jobs have all finished, and jobs that are inserted while
+// the triggers are disabled, for example by pg_restore --disable-triggers, do not cause one to start. So the command
+// that enables the triggers again requests a round, which finds these jobs (leases/rescue_index.h). A disabled trigger
+// cannot mark the session as restoring a dump (duties/dump_restore.h), so the command that disables the triggers does
+// so.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"

@@ -1,7 +1,7 @@
-// The worker of a database, which the launcher starts; the postmaster looks up jobq_worker_main by name. It connects
-// and runs rounds as long as the next round is due within about a second. Then it exits, because DROP DATABASE fails if
-// a session stays connected. Everything that other processes must know is in the state of the database. An exit
-// callback cleans up that state, no matter how the process ends.
+// The main function of the worker of a database. The launcher starts it; the postmaster looks up jobq_worker_main by
+// name. The worker connects and runs rounds as long as the next round is due within about a second. Then it exits,
+// because DROP DATABASE fails while a session is connected. The state of the database in shared memory contains
+// everything that other processes must know. An exit callback cleans up that state, no matter how the process ends.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -25,17 +25,17 @@ namespace jobq {
 
 namespace {
 
-// How long the worker stays for the next round, because that costs less than starting a new worker. Longer than the
-// default of the tick interval.
+// How long the worker stays connected to wait for the next round, because waiting costs less than starting a new
+// worker. Longer than the default of jobq.tick_interval.
 constexpr core::Micros kLinger = core::kSecond + 100000;
 constexpr core::Micros kMinWait = 1000;
 
 DatabaseState *own = nullptr;
 bool leaving_in_order = false;
 
-// Runs after the process has left the list of sessions, because exit callbacks run in reverse order and this one is
-// registered before the process joins the list. So once the state has no pid, DROP DATABASE does not find the session.
-// Also runs after errors and SIGTERM.
+// Cleans up the database state at exit, also after errors and SIGTERM. Runs after the process has left the list of
+// sessions, because exit callbacks run in reverse order and this one is registered before the process joins the list.
+// So when the state has no pid, DROP DATABASE no longer finds the session.
 void detach(int, Datum) {
     if (own == nullptr) return;
     const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
@@ -55,15 +55,15 @@ void detach(int, Datum) {
     own->pid = 0;
     own->leave = false;
     LWLockRelease(database_states_lock());
-    // Must come after `worker` is cleared: a commit that sees no worker wakes up the launcher itself, and the work of
+    // Must come after `worker` is cleared: a later commit sees no worker and wakes up the launcher itself; the work of
     // an earlier commit is found here.
     pg_memory_barrier();
     if (notices_waiting(own) || (unblocked_waiting(own) && own->rests != core::Rest::Copy)) lower_due(own, now);
     wake_launcher();
 }
 
-// Returns false if the process must exit, because the previous worker still exists or a command needs the database
-// without sessions.
+// Records the process in the state of its database. Returns false if the process must exit, because the previous worker
+// still exists or a command needs the database without sessions.
 bool attach(DatabaseState *db, Oid database) {
     on_shmem_exit(detach, Datum(0));
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -127,7 +127,7 @@ extern "C" {
 
 PGDLLEXPORT void jobq_worker_main(Datum database_index) {
     begin_process(database_index, attach);
-    // The launcher may not have read the current settings yet, which this process has.
+    // Checks again, because this process may have read newer settings than the launcher.
     if (database_served()) run_rounds();
     leave_in_order();
 }

@@ -56,7 +56,7 @@ bool same_word(std::string_view a, std::string_view b) {
 
 std::uint64_t bit(int n) { return std::uint64_t{1} << n; }
 
-// Reads an expression from left to right.
+// Reads the text of an expression from left to right.
 struct Reader {
     std::string_view text;
     std::size_t at;
@@ -114,7 +114,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
     int first = kind.lowest, last = kind.highest;
     bool many = true;
     if (reader->take('*')) {
-        // The weekday 7 is excluded because it is Sunday, as 0 is.
+        // * excludes the weekday 7, because 7 is Sunday, like 0.
         if (kind.field == CronField::Weekday) last = 6;
         *regular = true;
     } else if (kind.field == CronField::DayOfMonth && (reader->take('L') || reader->take('l'))) {
@@ -137,7 +137,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
         *regular = true;
         if (!read_number(reader, &step) || step < 1 || step > kind.highest)
             return reader->fail("The step must be at least 1 and must not exceed the range.", where);
-        // 5/10 means "from 5 on".
+        // 5/10 means "every 10 from 5 on", so the range extends to the end.
         if (!many && kind.field == CronField::Weekday) last = std::max(first, 6);
     } else if (!many) {
         last = first;

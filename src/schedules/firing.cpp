@@ -19,12 +19,12 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of schedules per transaction. Also, a transaction fires no further schedule once it has this many
-// jobs.
+// Maximum number of schedules per transaction. A transaction that has enqueued this many jobs also fires no further
+// schedule.
 constexpr int kBatch = 500;
-// Lock timeout of the duty when it waits for a job or a unique key; a schedule that fails is retried later. After
-// kPatience lock timeouts in a batch, the timeout drops to kShortLockTimeout, because the remaining schedules and the
-// other duties have to wait for the batch.
+// Lock timeout when a schedule must wait for the lock of a job or for a unique key; a schedule that fails is retried
+// later. After kPatience such failures in a batch, the timeout is reduced to kShortLockTimeout, because the remaining
+// schedules and the other duties wait for the batch.
 constexpr const char *kLockTimeout = "50ms";
 constexpr int kPatience = 10;
 constexpr const char *kShortLockTimeout = "1ms";
@@ -45,7 +45,8 @@ Statement advance = {
     {TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID}};
 
-// Records a manual run, which changes no times. A run that was fired before the clock was set back stays the last run.
+// Records a manual run, which does not change the next run. If the last run is later than now, because the clock was
+// set back, it stays the last run.
 Statement note_run = {
     R"(UPDATE jobq.schedule_settings s
        SET last_run = $2, last_job = coalesce($3, s.last_job), _unfinished = $4::bigint[] WHERE s.name = $1)",
@@ -63,7 +64,7 @@ Statement get_first_due = {
 Statement find_failing = {
     "SELECT 1 FROM jobq.schedule_settings s WHERE s.error IS NOT NULL LIMIT 1", {}, Planning::Free};
 
-// Reads a page without locking the rows, because few of them change.
+// Reads a page of schedules. Does not lock the rows, because few of them need a change.
 Statement read_page = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s.name > $1 AND s.next_run > $2 ORDER BY s.name LIMIT $3)",
                        {TEXTOID, TIMESTAMPTZOID, INT8OID}};
@@ -72,7 +73,8 @@ Statement renew = {
        WHERE s.name = $1 AND s.next_run = $2 AND s.cron = $4 AND s.timezone = $5)",
     {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
-// Logs the new due time of a schedule. The duty searches again by itself, so the worker need not be notified.
+// Logs the new due time of a schedule in the log of the transaction. The worker is not notified, because the duty will
+// search for due schedules anyway.
 void note_place(TimestampTz due) { log_key(core::KeySpace::Schedules, core::schedule_key(due)); }
 
 // The result of firing one schedule.
@@ -81,7 +83,7 @@ struct Firing {
     bool planned;  // false if the schedule must wait for the next batch
     TimestampTz next;
     core::OptInt64 last_run, last_job;
-    int first_job, job_count;  // position of its jobs in the batch
+    int first_job, job_count;  // position of its jobs in the batch, and their number
     int64 skipped;
     core::OptInt64 last_skipped;
     const char *skip_reason;  // nullptr if no run was skipped
@@ -103,8 +105,8 @@ TimestampTz next_from(const Schedule &schedule, const core::Timing &timing, Time
     return next_run_from(timing, schedule.last_run, now).value_or(core::kNoMoment);
 }
 
-// Returns the time from which runs are due. In a copy of a database, runs from before the adoption do not count. A
-// schedule that was inserted without a next run starts from now.
+// Returns the first run that is due. In an adopted copy of a database, runs from before the adoption do not count. The
+// runs of a schedule that was inserted without a next run start from now.
 TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, TimestampTz now) {
     const TimestampTz adopted = adopted_at();
     if (!schedule.next_run) return next_from(schedule, timing, now);
@@ -132,8 +134,8 @@ void add_job(Firing *firing, TimestampTz run, Notes<JobSpec> *jobs) {
     if (firing->unfinished.count > 0) {
         take_dependencies(&job, firing->unfinished.items, firing->unfinished.count);
         job.on_dependency_failure = core::OnDependencyFailure::Run;
-        // The new job takes the unique key from a running job that was asked to stop. Otherwise, no job would be left
-        // to run.
+        // Lets the new job take the unique key from a running job that was asked to stop. Otherwise, the new job would
+        // not be enqueued, and after the running job has stopped, no job would be left.
         if (one_has_key(firing->unfinished, job)) job.on_conflict = core::OnConflict::Replace;
     }
     if (firing->job_count++ == 0) firing->first_job = jobs->count;
@@ -161,7 +163,8 @@ void plan(Firing *firing, TimestampTz now, Notes<JobSpec> *jobs) {
     pfree(runs);
 }
 
-// Records the ids of the jobs of a firing. A run enqueues no new job if its unique key is taken.
+// Records the ids of the jobs that were enqueued for a schedule. A run has no new job if another job has its unique
+// key.
 void take_jobs(Firing *firing, const Enqueued *enqueued) {
     for (int i = 0; i < firing->job_count; i++) {
         const Enqueued &job = enqueued[firing->first_job + i];
@@ -207,7 +210,8 @@ void write_firings(const Firing *firings, int count) {
                      .add(unfinished.array(TEXTOID)));
 }
 
-// Fires some schedules of a batch. *jobs_so_far is the number of jobs that the batch has enqueued before.
+// Fires some schedules of a batch. *jobs_so_far is the number of jobs that the batch has already enqueued; the function
+// adds the new ones.
 void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
     Notes<JobSpec> jobs = {};
     for (int i = 0; i < count; i++) {
@@ -226,16 +230,16 @@ void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
 
 TimestampTz due_of(const Rows &rows) { return rows.size() == 0 ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1)); }
 
-// Returns when the first schedule is due, or DT_NOEND. Publishes that no schedule is due before that time, as an empty
-// range (lanes/empty_ranges.h), because every run leaves an entry of the schedule in the index, and while an old
-// snapshot keeps these entries, each search would pass all of them.
+// Returns when the first schedule is due, or DT_NOEND. Publishes the times before that as an empty range of the index
+// (lanes/empty_ranges.h), so that the next search skips them. Without this, each search would read the dead index
+// entries that every run leaves and that remain while an old snapshot exists.
 TimestampTz first_due_schedule() {
     constexpr core::KeySpace space = core::KeySpace::Schedules;
     // Without shared memory, the log of the transaction does not say whether this transaction has changed schedules.
     if (!shared_memory_ready() || IsolationUsesXactSnapshot() || has_unpublished_keys(space))
         return due_of(run(get_first_due, Params().add(TimestampTzGetDatum(DT_NOBEGIN))));
-    // A change that is made while the trigger on jobq.schedule_settings is disabled is not published. A search from the
-    // very beginning finds it.
+    // Changes that were made while the trigger on jobq.schedule_settings was disabled are not published, so from time
+    // to time the search starts at the beginning of the index.
     static core::SearchStart start;
     const bool whole = start.begin(true, GetCurrentTimestamp()) == DT_NOBEGIN;
     const uint64 epoch = trigger_epoch();
@@ -255,8 +259,8 @@ TimestampTz first_due_schedule() {
 
 void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz now, DutyOutcome *outcome) {
     const int failures = schedule.failures < PG_INT32_MAX ? schedule.failures + 1 : schedule.failures;
-    // The batch may have waited for a long time since `now`. The backoff starts from the current time so that the next
-    // batch begins with other schedules.
+    // The batch may have waited for locks for a long time since `now`. The backoff starts from the current time, so
+    // that the next batch begins with other schedules.
     const TimestampTz tried = Max(now, GetCurrentTimestamp());
     note_place(tried + core::firing_backoff(failures));
     run(note_failure, Params()
@@ -292,11 +296,12 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
             leave_out(firings[i].schedule, failure, now, outcome);
             if (failure.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE && ++waits == kPatience) wait_at_most(kShortLockTimeout);
         });
-    // Each of these schedules has advanced or waits for its next attempt, so repeating the batch ends.
+    // Requests another batch. This ends at some point, because each schedule of this batch has a later next run or
+    // waits for its next attempt.
     outcome->more = postponed || count == kBatch;
 }
 
-// How far this session has recomputed the next runs of all schedules.
+// The progress of this session in recomputing the next runs of all schedules.
 struct Renewal {
     TimestampTz grace_start;
     bool done;
@@ -304,7 +309,7 @@ struct Renewal {
 };
 constexpr Renewal kNothingToRenew = {DT_NOBEGIN, true, ""};
 Renewal renewed = kNothingToRenew;
-// Progress including the transaction renewed_by, which has not committed yet.
+// The progress if the transaction renewed_by, which may not have committed yet, commits.
 Renewal renewal = kNothingToRenew;
 TransactionId renewed_by = InvalidTransactionId;
 
@@ -348,7 +353,8 @@ void renew_page(TimestampTz now, DutyOutcome *outcome) {
     }
     next.done = page.size() < static_cast<uint64>(kBatch);
     renewal = next;
-    // The progress of a page without changes depends on the earlier pages of its transaction, so renewed_by stays set.
+    // If this page has no changes, renewed_by keeps its value, because the progress depends on earlier pages of the
+    // same transaction.
     if (TransactionIdIsValid(GetCurrentTransactionIdIfAny())) renewed_by = GetCurrentTransactionIdIfAny();
     if (!renewal.done) outcome->more = true;
 }

@@ -57,7 +57,8 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
     if (locked.count == 0) return locked;
     Endings endings = {};
     apply_and_note(locked.items, locked.count, {core::EventKind::Cancelled, now}, &endings);
-    // The cancelled jobs had not started. Their unique keys are not kept, because the new job needs them.
+    // The cancelled jobs have not started. Their unique keys are released at once, because the new job needs one of
+    // them.
     endings.keys.count = 0;
     settle_endings(endings, now);
     return ids_of(run(lock_unfinished, params));

@@ -24,7 +24,7 @@ core::OptInt64 moment_of(const Row &row, int column) {
 Interval *interval_of(const Row &row, int column) {
     return row.is_null(column) ? nullptr : DatumGetIntervalP(row.get(column));
 }
-// Returns the detoasted value, because a toasted value belongs to another table than the jobs.
+// Returns the detoasted value, because a TOAST pointer of jobq.schedule_settings cannot be stored in jobq.jobs.
 Datum json_of(const Row &row, int column) { return PointerGetDatum(PG_DETOAST_DATUM(row.get(column))); }
 
 // Returns {"schedule": ..., "scheduled_for": ...}. The time is in UTC regardless of the session's time zone.
@@ -131,7 +131,7 @@ JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *
     job.has_metadata = true;
     check_spec(&job, parsed.has_max_attempts, scope);
     fill_from_queue(&job, parsed.has_max_attempts);
-    // No caller would see the error. The run counts as fired, as with 'ignore'.
+    // Replaces 'error' with 'ignore', because no caller would see the error. The run counts as fired.
     if (job.on_conflict == core::OnConflict::Error) job.on_conflict = core::OnConflict::Ignore;
     const core::Micros jitter = spec.jitter == nullptr ? 0 : span_of(spec.jitter);
     job.run_at = core::saturating_add(run, core::jitter_of(view(spec.name), run, jitter));

@@ -10,7 +10,7 @@ namespace jobq {
 
 namespace {
 
-// These are in the order of the parameters of jobq_schedule.
+// The parameters of jobq_schedule, in their order.
 enum Argument {
     kName,
     kCron,
@@ -167,7 +167,7 @@ Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
     return input_of(argument.type, text_to_cstring(text_of_key(argument.name, value)));
 }
 
-// Returns the argument with this name. `source` is not a valid key, because it is the same for all objects of a call.
+// Returns the argument with this name. `source` is not a valid key, because the call has one source for all objects.
 int argument_of_key(std::string_view key) {
     const auto is_key = [](int n) { return n != kSource; };
     for (int n = 0; n < kArgumentCount; n++)

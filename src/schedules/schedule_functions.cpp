@@ -1,4 +1,4 @@
-// The SQL functions for schedules: they check their arguments and call the other files.
+// The SQL functions for schedules. They check their arguments and call functions in the other files.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -53,7 +53,7 @@ bool with_schedule(FunctionCallInfo fcinfo, Body body) {
     pg_unreachable();
 }
 
-// Adds the number of the element to the context of every error.
+// Error context callback that adds the number of the element in the array.
 void add_element_context(void *number) {
     const int element = *static_cast<int *>(number);
     if (element > 0) errcontext("element %d of argument \"specs\"", element);
@@ -85,8 +85,7 @@ Datum names_of(const Element *elements, int count) {
     return array_of(names, count, TEXTOID);
 }
 
-// Creates or changes the schedules in the order of their names, because all such calls use this order to avoid
-// deadlocks.
+// Creates or changes the schedules in the order of their names, which all sessions use to avoid deadlocks.
 void put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
     auto *order = allocate_array<int>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) order[i] = i;

@@ -11,8 +11,8 @@ namespace jobq {
 
 namespace {
 
-// Does not lock a schedule that is out of scope ($2), because a role that may not change it must neither wait for it
-// nor prevent it from firing.
+// Locks a schedule if it is in scope ($2). A role that may not change the schedule must neither wait for it nor prevent
+// it from firing.
 Statement lock_one = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s.name = $1 AND ($2 IS NULL OR s.queue = ANY ($2)) FOR UPDATE)",
                       {TEXTOID, TEXTARRAYOID},
@@ -35,9 +35,10 @@ Statement insert = {"INSERT INTO jobq.schedule_settings AS s (name, " SPEC_COLUM
                     {SPEC_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
                     Planning::Free};
 
-// Updates a locked row. Clears the error and the failures so that the schedule is retried at once, because the old
-// definition may have caused them. Compares texts, because an interval of one month equals an interval of 30 days. Also
-// updates an unchanged row that has a next run but no _due_at, because such a row would never be fired.
+// Updates a locked row. Clears the error and the number of failures, because the old definition may have caused them,
+// so that the schedule is retried at once. Compares values as text, because an interval of one month equals an interval
+// of 30 days. Also updates an unchanged row that has a next run but no _due_at, because such a schedule would never be
+// fired.
 Statement update = {"UPDATE jobq.schedule_settings s SET (" SPEC_COLUMNS
                     ", next_run, _due_at, error, failures, _unfinished) = (" SPEC_PARAMETERS
                     ", $17, $17, NULL, 0, $18) WHERE s.name = $1 AND (ROW(" SPEC_PARAMETERS
@@ -59,8 +60,9 @@ Statement resume = {
     {TEXTOID, TIMESTAMPTZOID},
     Planning::Free};
 
-// Locks the rows that a set changes or removes, all at once and in the order of their names. Roles with different
-// queues do not wait for each other's sets, so they could otherwise lock shared rows in opposite orders.
+// Locks all rows that a call for a set of schedules changes or removes, in the order of their names.
+// wait_for_other_sets() does not serialize roles with different queues, so without this order, two calls could lock the
+// same rows in opposite orders.
 Statement lock_rows_of_set = {
     R"(SELECT 1 FROM jobq.schedule_settings s
        WHERE (s.name = ANY ($2) OR $4 AND s.source = $1) AND ($3 IS NULL OR s.queue = ANY ($3))

@@ -14,8 +14,8 @@ namespace {
 
 static_assert(core::unix_second_of(0) == int64{POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE} * SECS_PER_DAY);
 
-// The zones that have been found, by their address in the server. Searching the directory of all zones takes at least a
-// tenth of a second.
+// Cache of the zones that have been found, by their address in the server. A search in the directory of all zones takes
+// at least a tenth of a second.
 struct KnownZones {
     pg_tz **items;
     int count, room;
