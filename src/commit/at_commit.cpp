@@ -22,8 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Unblocks the jobs that depend on the finished jobs or await them. A completed job only matters to the jobs whose
-// active edge leads to it. Every other end of a job matters to all jobs that depend on it.
+// Requests the unblocking of jobs that depend on or await the jobs that have finished. If a job has completed, these
+// are the jobs whose active edge leads to it; if it has ended in any other way, all jobs that depend on it.
 void unblock_followers(const TransactionLog &log) {
     if (!any_job_awaited()) return;
     if (log.finished_unknown) {
@@ -55,7 +55,7 @@ void write_horizon(const LoggedRound &logged, DatabaseState *db) {
     if (logged.lease_deadline != kNothingDue) db->horizon_version = ++shared_state()->horizon_versions;
 }
 
-// Writes the parts of the database state that need its lock.
+// Updates the parts of the database state that the lock of the database states protects.
 void publish_state(const LoggedRound &logged, DatabaseState *db) {
     if (!logged.extension && logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -72,9 +72,10 @@ void publish_round(const LoggedRound &logged) {
     // While there are unfinished jobs, the worker runs a round every tick interval, even without deadlines.
     const TimestampTz now = end_of_transaction();
     const TimestampTz round = now + tick_interval();
-    // A deadline in the past, such as DT_NOBEGIN for "at once", counts as due now, not as late.
+    // A deadline in the past, such as DT_NOBEGIN for "at once", counts as due now, so that the round does not seem to
+    // be late.
     const TimestampTz due = logged.extension ? now : Max(Min(logged.due, round), now);
-    // The launcher checks next_due again after it has released a state.
+    // No lock is needed, because the launcher checks next_due again after it has released a state.
     for_session_database([&](DatabaseState *db) {
         publish_state(logged, db);
         publish_due(db, due);
@@ -88,7 +89,7 @@ void publish_databases() {
 
 bool notices_wanted() { return settings.notify && settings.enabled; }
 
-// Lets one sleeper look, because one slot is free.
+// Makes one sleeper scan the table, because one slot has become free.
 void let_one_look(const char *queue) { let_some_waiters_look(queue, 1); }
 
 void wake_anybody() {
@@ -163,7 +164,7 @@ void publish_prepared(PreparedEffects effects) {
     LoggedRound round = {has(kDeadlines | kReadyJobs | kLooks | kExtensionChanged),
                          has(kExtensionChanged),
                          GetCurrentTimestamp(),
-                         // There may be new running jobs that the rescue must check.
+                         // The transaction may have claimed jobs, whose leases the rescue must check.
                          has(kDeadlines) ? DT_NOBEGIN : kNothingDue,
                          {},
                          0,

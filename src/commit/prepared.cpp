@@ -28,9 +28,10 @@ namespace jobq {
 
 namespace {
 
-// A transaction that changes more queues than this makes the counters unknown.
+// Maximum number of queues whose counters an entry can store. If a prepared transaction changes more queues, the
+// counters become unknown.
 constexpr int kMaxQueues = 8;
-// Number of totals that a prepared transaction keeps by queue and kind. The rest is added up without names.
+// Number of totals per queue and kind that an entry can store. The remaining totals are summed up without names.
 constexpr int kMaxSeries = 3;
 
 struct Prepared {
@@ -47,7 +48,7 @@ struct Prepared {
 
 struct PreparedTable {
     pg_atomic_uint32 count;
-    volatile bool adopted;  // the transactions that were prepared before the start are entered
+    volatile bool adopted;  // the transactions that were prepared before the start have been added
     int capacity;
     Prepared items[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -58,12 +59,12 @@ LWLock *lock() { return shared_lock(Part::Prepared); }
 
 Fate fate_of(const Prepared &item) { return jobq::fate_of(XidFromFullTransactionId(item.xid)); }
 
-// Returns the number of entries; 0 if the server allows no prepared transactions.
+// Returns the number of entries in shared memory, or 0 if the server allows no prepared transactions.
 int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends; }
 
-// ---- The functions up to the next line of this kind are called under the lock.
+// ---- The caller of each function up to the next "----" must hold the lock.
 
-// Returns a free place. make_room() ensures that there is one for each session that prepares.
+// Returns a free entry. make_room() ensures that there is one for each session that prepares a transaction.
 Prepared *find_place() {
     Prepared *end = shared->items + shared->capacity;
     Prepared *place = std::find_if(shared->items, end, [](const Prepared &item) { return !OidIsValid(item.database); });
@@ -98,10 +99,10 @@ PreparedEffects effects_of(const TransactionLog &log) {
     return effects;
 }
 
-// Enters the transactions that were prepared before the server began to write. The server keeps a dummy process for
-// each prepared transaction, and does not clear it when the transaction ends. No new prepared transaction can have
-// reused one of them, because every session calls this function before it prepares. So no transaction is missed, not
-// even one that has just ended.
+// Adds entries for the transactions that were prepared before the server was started or promoted. Finds them by the
+// dummy PGPROC that the server keeps for each prepared transaction and does not clear when the transaction ends. No
+// later prepared transaction can have reused one of these, because every session calls this function before it prepares
+// a transaction. So no transaction is missed, not even one that has just ended.
 void adopt() {
     if (shared == nullptr || shared->capacity == 0 || shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();
@@ -141,7 +142,7 @@ bool is_same(const Prepared &copy, const Prepared &item) {
     return item.database == copy.database && FullTransactionIdEquals(item.xid, copy.xid);
 }
 
-// Adds the transaction's changes of the counters and totals, unless another session has done so.
+// Applies the transaction's changes to the counters and totals, unless another session has done so.
 void count_once(const Prepared &copy, Prepared *item) {
     const auto has_counts = [](const Prepared &one) { return one.count > 0 || one.unknown; };
     const auto has_totals = [](const Prepared &one) { return one.series_count > 0 || one.totals_unknown; };
@@ -156,7 +157,8 @@ void count_once(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
-// Stores the totals of the transaction. If there are too many, the last place holds the sum of the rest without a name.
+// Stores the totals of the transaction. If there are too many, the last element holds the sum of the rest, without a
+// name.
 void keep_series(const core::SeriesLog &log, Prepared *item) {
     item->totals_unknown = log.incomplete;
     const int count = log.changes.count;
@@ -178,17 +180,17 @@ void release(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
-// Returns whether the transaction may have committed. If the server no longer knows, it may have.
+// Returns whether the transaction may have committed, which is also true if the server no longer knows.
 bool has_committed(Fate fate) { return fate != Fate::Aborted; }
 
 PreparedEffects effects_of_end(const Prepared &ended, Fate fate) {
     return ended.effects & (has_committed(fate) ? kEffectsOfCommit : kEffectsOfRollback);
 }
 
-// Publishes the effects of a transaction that has ended. Releases the entry last, because the session that ended the
-// transaction takes a missing entry to mean that the effects are published. Two sessions may publish the same
-// transaction; this does no harm, because count_once() protects the counters. Updates the counters first, so that they
-// are right for the sessions that wake up.
+// Publishes the effects of a transaction that has ended. Updates the counters first, so that they are correct for the
+// sessions that are woken up. Releases the entry last, because the session that has ended the transaction concludes
+// from a missing entry that the effects are published. Two sessions may publish the same transaction at the same time;
+// this does no harm, because count_once() updates the counters only once.
 void tell(const Prepared &ended, Fate fate, Prepared *item) {
     if (has_committed(fate)) count_once(ended, item);
     publish_prepared(effects_of_end(ended, fate));
@@ -196,8 +198,8 @@ void tell(const Prepared &ended, Fate fate, Prepared *item) {
 }
 
 // Frees the entries of prepared transactions that have committed or rolled back, in all databases. The counters of
-// their databases are unknown until they are counted again. What else these transactions have changed is left to the
-// workers of their databases to publish.
+// these databases are unknown until the jobs are counted again. The workers of these databases publish the other
+// effects.
 void release_elsewhere() {
     Prepared copy;
     const auto any = [](const Prepared &) { return true; };
@@ -224,9 +226,9 @@ void publish_what_is_left() {
 
 bool has_room() { return shared->capacity - static_cast<int>(pg_atomic_read_u32(&shared->count)) >= MaxBackends; }
 
-// Makes sure that keep_log() finds a free place. MaxBackends free places are enough, because at most MaxBackends
-// sessions have called this function and have not taken their place yet. That many places are free when the entries of
-// all ended transactions have been released, because at most max_prepared_xacts transactions have not ended.
+// Makes sure that keep_log() finds a free entry. MaxBackends free entries are enough, because at most MaxBackends
+// sessions have called this function and not used their entry yet. That many entries are free when the entries of all
+// ended transactions have been released, because at most max_prepared_xacts transactions have not ended.
 void make_room() {
     while (!has_room()) {
         CHECK_FOR_INTERRUPTS();
@@ -276,7 +278,7 @@ void keep_log() {
         item->count = item->unknown ? 0 : count;
         memcpy(static_cast<void *>(item->changes), log.changes.items, sizeof(QueueChange) * item->count);
         keep_series(log.series, item);
-        // Makes the worker count the table again.
+        // Requests a round, in which the worker counts the table again.
         if (item->unknown) item->effects |= kDeadlines;
     }
     LWLockRelease(lock());

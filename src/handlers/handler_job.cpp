@@ -93,8 +93,8 @@ bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJ
     request.batch = 1;
     request.filter = handler.filter;
     request.heartbeat_timeout = core::kEndlessLease;
-    // Only a function runs in the same transaction as the next claim; a procedure may change the isolation level of its
-    // transactions.
+    // Nothing else writes the row of the job while a procedure runs, because a procedure may set the isolation level of
+    // its transactions, which would then fail with a serialization error.
     request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
     job->has_settings = handler.setting_count > 0;

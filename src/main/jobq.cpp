@@ -47,8 +47,8 @@ namespace jobq {
 
 namespace {
 
-// The only list of the functions that read the log of the transaction (log/logged.h). docs/design.md, "The end of a
-// transaction", gives the reasons for the order.
+// All functions that process the log of a transaction (log/logged.h) at its end, in the order in which they run. For
+// the reasons for the order, see "The end of a transaction" in docs/design.md.
 constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, promote_successors},
     {Phase::BeforeCommit, settle_prepared_before_commit},
@@ -65,17 +65,17 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Prepare, undo_lanes},
     {Phase::Prepare, clear_log},
 
-    // First, what would make other sessions wrong if it came late.
+    // First, the functions without which other sessions would miss something.
     {Phase::Commit, publish_claimable},
     {Phase::Commit, publish_lines},
     {Phase::Commit, raise_slot_bounds},
-    // Then, what would be stale.
+    // Then, the functions without which other sessions would read stale values.
     {Phase::Commit, publish_counts},
     {Phase::Commit, publish_totals},
     {Phase::Commit, publish_deadlines},
     {Phase::Commit, end_successions},
     {Phase::Commit, keep_line_starts},
-    // Last, what would only be late.
+    // Last, the functions whose effects may come a little later.
     {Phase::Commit, publish_unblocked},
 
     {Phase::AfterCommit, wake_for_freed_slots},
@@ -154,7 +154,7 @@ void lease_has_ended(int64 job, int64 lease) {
     note_lease_end(job, lease);
 }
 
-// Called by job/change_job.h at once when a job changes.
+// Functions that job/change_job.h calls as soon as a job has changed.
 constexpr ChangeCallbacks kChangeCallbacks = {publish_ready, lease_has_ended};
 
 }  // namespace

@@ -22,9 +22,9 @@ namespace {
 // Maximum number of schedules per transaction. A transaction that has enqueued this many jobs also fires no further
 // schedule.
 constexpr int kBatch = 500;
-// Lock timeout when a schedule must wait for the lock of a job or for a unique key; a schedule that fails is retried
-// later. After kPatience such failures in a batch, the timeout is reduced to kShortLockTimeout, because the remaining
-// schedules and the other duties wait for the batch.
+// Lock timeout of the duty when it waits for a job or a unique key; a schedule that fails is retried later. After
+// kPatience lock timeouts in a batch, the timeout drops to kShortLockTimeout, because the remaining schedules and the
+// other duties have to wait for the batch.
 constexpr const char *kLockTimeout = "50ms";
 constexpr int kPatience = 10;
 constexpr const char *kShortLockTimeout = "1ms";

@@ -1,5 +1,5 @@
 // See job_waiters.h. Each backend has an entry; the entries of waiting sessions are in the list of their job's bucket.
-// A commit reads the count of all waiters and looks at the buckets of its jobs before it takes a lock.
+// A commit reads the number of all waiters and the buckets of its jobs before it acquires a lock.
 #include "compat/pg.h"
 
 #include "shmem/memory.h"
@@ -48,15 +48,15 @@ void signal_bucket(int index, Fits fits) {
     alarm.ring();
 }
 
-// Returns whether any session waits. What the caller has committed must be visible before the caller concludes that no
-// session waits.
+// Returns whether any session waits. The barrier makes the caller's commit visible before the number is read, so that a
+// session that begins to wait now either sees the commit or is counted here.
 bool anybody_waits() {
     if (!shared_memory_ready()) return false;
     pg_memory_barrier();
     return pg_atomic_read_u32(&waiters->count) != 0;
 }
 
-// Leaves the list when the session ends before it could leave in order.
+// Removes the session from the list when it exits during a wait.
 void leave_at_exit(int, Datum) { leave_job_waiters(); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // See notices.h. Each database has a board: a small hash table of queue names, which the worker takes and empties at
-// once. A commit that finds its queue's tag on the board is done, because the worker has not taken the notice yet and
-// sends it afterwards.
+// once. A commit that finds the tag of its queue on the board need not do anything, because the worker has not taken
+// the notice yet and will send it after this commit.
 #include "compat/pg.h"
 
 #include "shmem/memory.h"
@@ -32,14 +32,15 @@ void wipe(Board *board, Oid database) {
     pg_atomic_write_u32(&board->waiting, 0);
     pg_atomic_write_u32(&board->anything, 0);
     for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
-    // A session that finds its own database on the board must not find notices of another database: see is_posted().
+    // A session that reads its own database in the board must not read notices of another database afterward; see
+    // is_posted().
     pg_write_barrier();
     board->database = database;
 }
 
 uint64 tag_of(const char *queue) { return digest_of_queue(queue_view(queue)) | 1; }
 
-// Returns the notice with this tag, or the free one where it belongs, or nullptr if the board is full.
+// Returns the notice with this tag, or the free entry for it, or nullptr if the board is full.
 Notice *find_notice(Board *board, uint64 tag) {
     for (uint64 step = 0; step < kMaxNotices; step++) {
         Notice *notice = &board->notices[(tag / 2 + step) % kMaxNotices];
@@ -50,7 +51,7 @@ Notice *find_notice(Board *board, uint64 tag) {
 }
 
 bool is_posted(Board *board, uint64 tag) {
-    // What was committed must be visible before the commit relies on a notice that the worker has not taken yet.
+    // The commit must be visible to other sessions before it relies on a notice that the worker has not taken yet.
     pg_memory_barrier();
     // The board may still have notices of the database that used this slot before.
     if (board->database != MyDatabaseId) return false;
@@ -71,7 +72,7 @@ void post(DatabaseState *db, Write write) {
         first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
     }
     LWLockRelease(notices_lock());
-    // Only the first notice needs to wake the worker.
+    // Only the first notice on the board needs to wake the worker.
     if (first) call_worker(db);
 }
 

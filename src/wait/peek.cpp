@@ -1,6 +1,6 @@
-// See peek.h. A claim skips rows that other transactions have locked, so a look must skip them, too. Otherwise a worker
-// would be woken up again and again for a job that another worker is claiming. A look must not lock rows, because that
-// writes. Instead, it checks whether the transaction in the xmax of the row is still in progress.
+// See peek.h. A claim skips rows that other transactions have locked, so this scan must skip them, too. Otherwise, a
+// worker would be woken up again and again for a job that another worker is claiming. The scan must not lock rows,
+// because that writes. Instead, it checks whether the transaction in the xmax of the row is still in progress.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -18,12 +18,13 @@ namespace jobq {
 
 namespace {
 
-// Number of held jobs after which a look stops and assumes that a later job is not held.
+// Number of jobs held by other transactions after which the scan stops and assumes that a later job is not held.
 constexpr int kDepth = 16;
 // Number of jobs that the claim after the wait may take, for throttled_ranges().
 constexpr int kBatch = 100;
 
-// Whether a claim of this worker skips suspects. Determined when the look meets the first suspect.
+// Whether a claim of this worker skips suspects, because the worker already runs one. Determined when the scan finds
+// the first suspect.
 struct Trial {
     text *worker_id;
     bool asked;
@@ -35,12 +36,13 @@ bool passes_over_suspects(Trial *trial, Seen *seen) {
     trial->asked = true;
     TimestampTz until;
     trial->on = is_on_trial(trial->worker_id, &until);
-    // A trial can end early with a sign of life, about which no session is notified; the poll finds that.
+    // The trial can also end early with a heartbeat or report of the worker. No session is notified of this, so the
+    // poll must find it.
     if (trial->on && until > GetCurrentTimestamp()) seen->due = Min(seen->due, until);
     return trial->on;
 }
 
-// Looks into one lane from where a claim would begin. `held` counts the jobs that other transactions hold.
+// Scans one lane, starting where a claim would start. `held` counts the jobs that other transactions hold.
 void scan_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
                Seen *seen) {
     const uint64 epoch = trigger_epoch();

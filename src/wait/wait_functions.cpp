@@ -1,7 +1,7 @@
 // The SQL procedure jobq_wait, which sleeps until there may be a job for this worker, and jobq_wake, which ends that
 // sleep.
 //
-// See sleep.h for why jobq_wait is a procedure, and what that means for its looks at the tables.
+// See sleep.h for why jobq_wait is a procedure, and what this requires when it reads the tables.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
@@ -32,8 +32,7 @@ constexpr core::Micros kPoll = core::kSecond;
 constexpr core::Micros kFirstPoll = 100 * core::kMillisecond;
 // Time until the next look while other transactions hold all claimable jobs; doubled each time.
 constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
-// Time for which a job that the previous call reported and that is still there is not reported again; doubled each
-// time.
+// How long a claimable job that the previous call has already reported is not reported again; doubled each time.
 constexpr core::Micros kFirstDoubt = core::kMillisecond;
 constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
 
@@ -51,11 +50,11 @@ struct Wait {
     core::Micros poll;
     core::Micros doubt_until;  // 0: no doubt yet
     int looks;
-    bool another_goes;  // another sleeper is on its way to the job that was seen
+    bool another_goes;  // another sleeper is on its way to claim the job that the scan has found
     Seen seen;
 };
 
-// The job that a call in this session reported last.
+// The job that was last reported by a call in this session.
 struct LastReport {
     int64 job_id;
     core::Micros at;
@@ -63,7 +62,7 @@ struct LastReport {
 };
 LastReport last_report;
 
-// Looks for a job, in one transaction.
+// Scans for a job, in one transaction.
 void look(Wait *wait) {
     forget_look_signal();
     run_as_owner(wait->procedure, kName, [&] {
@@ -79,9 +78,9 @@ void look(Wait *wait) {
     wait->looks++;
 }
 
-// Returns whether the call should report the job that was seen. If the previous call reported the same job and the
-// worker did not get it, something that a look does not see blocks the job, and the worker must not call again and
-// again at full speed.
+// Returns whether the call should report the job that the scan has found. If the previous call reported the same job
+// and the worker did not get it, the job is blocked by something that the scan does not detect, and the worker must not
+// repeat the call and the claim in a busy loop.
 bool worth_telling(Wait *wait) {
     wait->another_goes = false;
     if (wait->seen.found != Peek::Claimable) return false;
@@ -92,8 +91,8 @@ bool worth_telling(Wait *wait) {
         wait->doubt_until = now + last_report.doubt;
     }
     if (again && now < wait->doubt_until) return false;
-    // A commit or a token can let many sleepers look at once. One of the sleepers with the same filter is enough: if
-    // its claim leaves jobs, it wakes the next sleeper.
+    // A commit or a new token of a rate limit can make many sleepers scan at once. One sleeper with a given filter is
+    // enough to claim: if its claim leaves jobs, it wakes the next sleeper.
     wait->another_goes = !set_out(wait->looks > 1);
     if (wait->another_goes) return false;
     if (!again) last_report.doubt = 0;
@@ -115,12 +114,12 @@ void plan_next_look(Wait *wait) {
             break;
     }
     wait->next_look = wait->last_look + wait->poll;
-    // The next token of a rate limit.
+    // Also wakes up when a rate limit gets its next token.
     if (wait->seen.due != DT_NOEND)
         wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
 }
 
-// Sleeps until there is a job or a reason to look, the worker is woken by name, or the time is over.
+// Sleeps until a job is promised, there is a reason to scan, the worker is woken by jobq_wake(), or the timeout ends.
 void sleep(const Wait &wait) {
     for (;;) {
         CHECK_FOR_INTERRUPTS();
@@ -134,8 +133,8 @@ void sleep(const Wait &wait) {
     }
 }
 
-// Waits for a job. Returns false if the worker was woken by name: it may be about to stop, so its promised jobs go to
-// other workers.
+// Waits for a job. Returns false if jobq_wake() has woken the worker, which may be about to stop, so the jobs that it
+// was promised are promised to other workers.
 bool wait_for_job(Wait *wait) {
     // The commit releases the caller's snapshot.
     SPI_commit();
@@ -164,7 +163,7 @@ PG_FUNCTION_INFO_V1(jobq_wait);
 PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     require_autocommit(fcinfo, kName);
     require_worker_may(fcinfo);
-    // Memory that is allocated from here on outlives the transactions.
+    // From here on, memory is allocated in the SPI context, which outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};
     wait.procedure = fcinfo->flinfo->fn_oid;

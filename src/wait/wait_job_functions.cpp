@@ -21,10 +21,10 @@ namespace {
 
 constexpr const char kName[] = "jobq_wait_job";
 
-// Maximum time between two looks. It is a backstop, because for example the deletion of a job with triggers disabled
-// notifies no session.
+// Maximum time between two reads of the job. It is needed because some changes, such as the deletion of a job while
+// triggers are disabled, notify no session.
 constexpr core::Micros kPoll = core::kSecond;
-// Time until the second look if only the poll finds out that the job has finished; doubled each time.
+// Time until the second read of the job when only polling detects that it has finished; doubled each time.
 constexpr core::Micros kFirstPoll = 10000;
 
 // The state of one call.
@@ -37,22 +37,23 @@ struct Wait {
     core::Micros poll;
 };
 
-// Returns whether commits do not wake this session: without preload, and on a standby, where commits are replayed.
+// Returns whether commits do not wake this session. They do not without preload, or on a standby, where commits are
+// only replayed.
 bool commits_do_not_wake() { return !shared_memory_ready() || RecoveryInProgress(); }
 
-// Returns whether the job has finished or does not exist. Nothing more happens to a finished job unless it is retried.
+// Returns whether the job has finished or does not exist.
 bool has_finished(int64 job) {
     core::JobStatus status;
     return !current_status(job, &status) || core::is_finished(status);
 }
 
-// Looks at the job, in one transaction.
+// Reads the job, in one transaction. Returns whether the wait is over.
 bool look(Wait *wait) {
     bool finished = false;
     forget_job_signal();
     run_as_owner(wait->procedure, kName, [&] {
         finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
-        // In a copy of the database the job would never finish.
+        // Raises an error in a copy of the database, where the job would never finish.
         if (!finished) require_own_jobs();
     });
     wait->last_look = monotonic_now();
@@ -63,7 +64,7 @@ void plan_next_look(Wait *wait) {
     wait->poll = commits_do_not_wake() ? Min(Max(wait->poll * 2, kFirstPoll), kPoll) : kPoll;
 }
 
-// Sleeps until the job may have finished, the next look is due, or the time is over.
+// Sleeps until the job may have finished, the next read is due, or the timeout ends.
 void sleep(const Wait &wait) {
     const core::Micros until = Min(wait.deadline, wait.last_look + wait.poll);
     for (;;) {
@@ -92,7 +93,7 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_wait_job);
 PGDLLEXPORT Datum jobq_wait_job(PG_FUNCTION_ARGS) {
     require_autocommit(fcinfo, kName);
-    // Memory that is allocated from here on outlives the transactions.
+    // From here on, memory is allocated in the SPI context, which outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};
     wait.user = GetUserId();

@@ -13,7 +13,7 @@ namespace jobq {
 namespace {
 
 struct Notes {
-    pg_atomic_uint32 count;  // number of notes, which a sleeper reads before it takes the lock
+    pg_atomic_uint32 count;  // number of notes, which a sleeper reads before it acquires the lock
     core::WakeNotes notes;
 };
 
@@ -64,7 +64,8 @@ void take_back_wake_note(uint64 number) {
 
 bool take_wake_note(int64 worker, core::Micros now) {
     if (!shared_memory_ready()) return false;
-    // The sleeper must have entered itself before it concludes that there is no note.
+    // The entry of the sleeper in the list of waiters must be visible to other sessions before the sleeper reads the
+    // number of notes.
     pg_memory_barrier();
     if (pg_atomic_read_u32(&board->count) == 0) return false;
     return change_notes([&](core::WakeNotes *notes) { return core::take_note(notes, MyDatabaseId, worker, now); });

@@ -1,6 +1,6 @@
-// See waiters.h. Each backend has an entry. The entries of waiting sessions are in lists, one per partition, in order
-// of arrival, but sessions that are on their way to a claim come first. A partition has its own lock, and counters that
-// a commit or claim reads before it takes the lock.
+// See waiters.h. Each backend has an entry. The entries of waiting sessions are in lists, one list per partition.
+// Sessions that are on their way to a claim come first in a list, then the others in the order in which they began to
+// wait. Each partition has its own lock, and counters that a commit or a claim reads before it acquires the lock.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -20,7 +20,7 @@ constexpr uint32 kJobSignal = 1;
 constexpr uint32 kLookSignal = 2;
 constexpr uint32 kWakeSignal = 4;
 
-// How much is known about the lanes of promised jobs.
+// What is known about the lanes of the promised jobs.
 enum class Lanes : uint8 { Unknown, One, Several };
 
 struct Promise {
@@ -34,12 +34,12 @@ struct Waiter {
     Sleeper sleeper;
     pg_atomic_uint32 signals;  // set under the lock
     bool listed;
-    bool awake;     // its jobq_wait() has returned, and it goes to claim
+    bool awake;     // its jobq_wait() has returned, and it is going to claim
     bool claiming;  // its claim is in progress, so it is promised nothing more
-    bool asked;     // it must look again when its claim ends, because another claim has left a job
+    bool asked;     // when its claim ends, it must claim again, because another claim has left a job
     bool paused;
     int batch;
-    int looks_for;  // with kLookSignal: number of jobs to look for
+    int looks_for;  // with kLookSignal: number of jobs for which it scans the table
     core::Micros looked_at;
     core::Micros woken_at;
     Promise promise;
@@ -53,7 +53,7 @@ struct Waiter {
 struct Partition {
     SleeperList list;
     pg_atomic_uint32 promised;  // number of entries that are on their way, including late ones
-    int unsure;                 // number of entries that may have to look for each job
+    int unsure;                 // number of entries that may have to scan the table for each job
     uint64 entries;             // number of entries added so far
 };
 
@@ -63,12 +63,12 @@ struct Waiters {
 };
 
 Waiters *waiters = nullptr;
-// This session's entry and its partition, from the beginning of a wait to the next claim or wait. Another session may
-// have removed the entry from the list.
+// This session's entry and its partition, set from the beginning of a wait until the next claim or wait. Another
+// session may have removed the entry from the list in the meantime.
 Waiter *own = nullptr;
 int own_partition = 0;
 int64 last_worker = 0;  // the name that this session last waited under; 0: no name
-// What the claim in progress was promised.
+// The jobs that were promised to the claim in progress.
 struct {
     Promise promise;
     QueueName queue;
@@ -90,7 +90,7 @@ void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
 
 bool is_unsure(const core::FilterDigest &digest) { return core::may_be_unsure(digest, core::LaneTraits{}); }
 
-// ---- The functions up to the next line of this kind are called under the partition's lock.
+// ---- The caller of each function up to the next "----" must hold the partition's lock.
 
 void put(Partition *partition, Waiter *waiter) {
     add_sleeper(&partition->list, &waiter->sleeper);
@@ -112,8 +112,8 @@ bool is_expected(const Waiter &waiter, core::Micros now) {
     return waiter.promise.jobs > 0 && now - waiter.woken_at < kOnItsWay;
 }
 
-// Returns whether the sleeper has been woken and its claim has not begun, so that the claim sees everything committed
-// by now.
+// Returns whether the sleeper has been woken and its claim has not begun. If so, the claim will see everything that has
+// been committed.
 bool is_on_its_way(const Waiter &waiter, core::Micros now) { return is_expected(waiter, now) && !waiter.claiming; }
 
 void add_lane(Promise *promise, const core::LaneTraits &lane) {
@@ -125,7 +125,8 @@ void add_lane(Promise *promise, const core::LaneTraits &lane) {
     }
 }
 
-// Promises at most this many jobs to the sleeper, and no more than its claim has room for; returns how many.
+// Promises at most this many jobs to the sleeper, and no more than its claim has room for. Returns how many it has
+// promised.
 int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTraits *lane, uint64 made_at,
             core::Micros now) {
     Promise *promise = &waiter->promise;
@@ -145,12 +146,12 @@ int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTr
     return taken;
 }
 
-// Offers jobs of a lane to a sleeper; returns how many jobs it takes.
+// Promises jobs of a lane to a sleeper if its filter accepts the lane. Returns how many jobs it has promised.
 int offer(Partition *partition, Waiter *waiter, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
           core::Micros now, Alarm *alarm) {
     const bool signalled = waiter->awake || has_signal(waiter, kJobSignal);
     if (signalled && !is_on_its_way(*waiter, now)) {
-        // The worker is late and may never claim.
+        // The worker has been on its way for too long and may never claim.
         if (waiter->awake && !waiter->claiming) take_off(partition, waiter);
         return 0;
     }
@@ -163,12 +164,13 @@ int offer(Partition *partition, Waiter *waiter, const core::LaneTraits &lane, in
     return taken;
 }
 
-// Offers jobs of a lane to the sleepers of the queue, in their order.
+// Promises jobs of a lane to the sleepers of the queue, in the order of the list.
 void offer_to_all(Partition *partition, const char *queue, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
                   core::Micros now, Alarm *alarm) {
     const bool all = partition->unsure > 0 || core::may_be_unsure(core::FilterDigest{}, lane);
     while_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
-        // Sleepers that must look for themselves are notified of every job.
+        // Sleepers that cannot be told the lane must scan the table for every job, so they are notified even if no job
+        // is left to promise.
         if (jobs <= 0 && !all) return false;
         if (waits_for(*waiter, queue) && waiter->entered_as <= made_at)
             jobs -= offer(partition, waiter, lane, jobs, made_at, now, alarm);
@@ -176,7 +178,7 @@ void offer_to_all(Partition *partition, const char *queue, const core::LaneTrait
     });
 }
 
-// Number of jobs that the sleepers with each filter are going to look for.
+// For each filter, the number of jobs for which sleepers with this filter have been made to scan the table.
 struct Looks {
     static constexpr int kRoom = 16;
     struct {
@@ -186,7 +188,7 @@ struct Looks {
     int count;
 };
 
-// Returns the counter for the filter, or nullptr if there are too many filters.
+// Returns the counter for the filter, or nullptr if there are too many different filters.
 int64 *looks_with(Looks *looks, uint64 filter_hash) {
     auto *end = looks->items + looks->count;
     auto *found = std::find_if(looks->items, end, [&](const auto &item) { return item.filter_hash == filter_hash; });
@@ -198,7 +200,7 @@ int64 *looks_with(Looks *looks, uint64 filter_hash) {
     return &found->jobs;
 }
 
-// Lets a sleeper look for at most this many jobs; returns how many.
+// Makes a sleeper scan the table for at most this many jobs. Returns the number of jobs for which it scans.
 int64 assign_jobs(Partition *partition, Waiter *waiter, int64 jobs, core::Micros now, Alarm *alarm) {
     if (is_on_its_way(*waiter, now)) return promise(partition, waiter, jobs, nullptr, partition->entries, now);
     if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
@@ -212,7 +214,8 @@ int64 assign_jobs(Partition *partition, Waiter *waiter, int64 jobs, core::Micros
 
 void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Micros now, Alarm *alarm) {
     Looks looks = {};
-    // Sleepers that have looked within the last kLookGap come second, because they would pause before they look again.
+    // Sleepers that have scanned the table within the last kLookGap come second, because they would pause before the
+    // next scan.
     for (const bool rested : {true, false}) {
         for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
             if (!waits_for(*waiter, queue) || (now - waiter->looked_at >= kLookGap) != rested) return;
@@ -225,9 +228,9 @@ void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Mi
     }
 }
 
-// Promises jobs to other sleepers when the sleeper that they were promised to does not claim all of them. Asks only
-// sleepers that came before the promise was made, because the others have looked since then. A job that no claim takes
-// is therefore not handed on forever.
+// Promises jobs to other sleepers when the sleeper to which they were promised does not claim all of them. Considers
+// only sleepers that were in the list when the promise was made, because later ones have scanned the table since then.
+// Therefore, a job that no claim takes is not promised again forever.
 void hand_on(Partition *partition, const char *queue, const Promise &from, core::Micros now, Alarm *alarm) {
     if (from.jobs <= 0) return;
     if (from.lanes == Lanes::One)
@@ -236,9 +239,10 @@ void hand_on(Partition *partition, const char *queue, const Promise &from, core:
         let_some_look(partition, queue, from.jobs, now, alarm);
 }
 
-// ---- The functions from here on take the lock themselves.
+// ---- The functions from here on acquire the partition's lock themselves.
 
-// Calls body(partition, now, alarm) under the partition's lock, then sets the latches.
+// Calls body(partition, now, alarm) under the partition's lock, then sets the latches of the sleepers that body() has
+// signaled.
 template <typename Body>
 void with_partition(int index, Body body) {
     Alarm alarm;
@@ -254,13 +258,13 @@ template <typename Body>
 void with_waiters_of(const char *queue, Body body) {
     if (!shared_memory_ready()) return;
     const int index = partition_of(queue);
-    // What the caller has committed must be visible before the caller concludes that no session waits.
+    // What the caller has committed must be visible to other sessions before the counter is read. Otherwise, a session
+    // that begins to wait now could miss the commit, and the commit could miss the session.
     pg_memory_barrier();
     if (!is_empty(&waiters->partitions[index].list)) with_partition(index, body);
 }
 
-// Calls visit(waiter, alarm) for the sleepers of all queues of this database, and sets the latches partition by
-// partition.
+// Calls visit(waiter, alarm) for the sleepers of all queues of this database. Sets the latches after each partition.
 template <typename Visit>
 void for_each_of_database(Visit visit) {
     if (!shared_memory_ready()) return;
@@ -275,15 +279,15 @@ void for_each_of_database(Visit visit) {
     }
 }
 
-// Makes a sleeper look because its queue may have been paused. The sleeper is promised nothing until it has looked; its
-// look finds the jobs that arrive in the meantime.
+// Makes a sleeper scan the table, because its queue may have been paused or resumed. Until the scan, no jobs are
+// promised to the sleeper; the scan finds the jobs that arrive in the meantime.
 void let_look(Waiter *waiter, Alarm *alarm) {
     waiter->paused = true;
     signal(waiter, kLookSignal, alarm);
 }
 
-// Returns the entry of a worker that claims in another session than the one it waited in, as happens with a pooler, or
-// nullptr.
+// Returns the entry of a worker that has waited in another session, or nullptr. With a connection pooler, a worker may
+// wait in one session and claim in another one.
 Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
     Waiter *found = nullptr;
     for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
@@ -292,14 +296,14 @@ Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
     return found;
 }
 
-// Saves the promise of a worker whose claim begins.
+// Saves the promise to a worker whose claim begins.
 void take_promise(const Waiter *waiter) {
     claiming.promise = waiter->promise;
     memcpy(claiming.queue, waiter->queue, sizeof(QueueName));
     claiming.filter_hash = waiter->filter_hash;
 }
 
-// Returns whether the claim would have seen the promised jobs if they existed.
+// Returns whether the claim must have seen the promised jobs, if they still were claimable.
 bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter) {
     if (IsolationUsesXactSnapshot()) return false;
     const core::FilterDigest digest = core::digest_of(filter);
@@ -307,7 +311,7 @@ bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter)
     return promise.lanes == Lanes::One && core::wants_lane(digest, promise.lane) != core::Wants::No;
 }
 
-// Removes this session from the list and, unless `keeps`, hands its promise on.
+// Removes this session from the list. Unless `keeps`, promises its jobs to other sleepers.
 void leave(bool keeps) {
     with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *alarm) {
         if (!own->listed) return;
@@ -317,8 +321,8 @@ void leave(bool keeps) {
     own = nullptr;
 }
 
-// Leaves the list when the session ends before it could leave in order. A client may also wait in one connection, close
-// it, and claim in another; in that case the promise is not handed on.
+// Removes the session from the list when it exits during a wait. If the client has closed the connection normally after
+// a wait, the jobs are not promised to other sleepers, because the client may claim them in another connection.
 void leave_at_exit(int code, Datum) {
     if (own != nullptr) leave(own->awake && code == 0);
 }
@@ -349,8 +353,8 @@ void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int
     const uint64 filter_hash = core::hash_of_digest(digest);
     QueueName name;
     copy_queue(name, queue);
-    // A worker that waits again without claiming what it was promised is about to look. If it now waits for other jobs,
-    // its promise is handed on.
+    // This worker waits again and has not claimed the jobs that it was promised. It is about to scan the table, which
+    // finds them. If it now waits for other jobs, they are promised to other sleepers.
     if (own != nullptr) leave(own->filter_hash == filter_hash && waits_for(*own, name));
     Waiter *waiter = own_entry(waiters->entries, leave_at_exit);
     waiter->awake = waiter->claiming = waiter->asked = waiter->paused = false;
@@ -439,7 +443,7 @@ void begin_claim(std::string_view queue, std::string_view worker_id) {
 bool leave_after_claim() {
     if (own == nullptr || !own->claiming) return false;
     leave(true);
-    // No other process writes to an entry that is in no list.
+    // No lock is needed, because no other process writes to an entry that is in no list.
     return waiters->entries[MyProc - ProcGlobal->allProcs].asked;
 }
 

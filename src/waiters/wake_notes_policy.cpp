@@ -1,4 +1,4 @@
-// See wake_notes_policy.h. The notes are in the order in which they were left.
+// See wake_notes_policy.h. The notes are in the order in which they were added.
 #include "waiters/wake_notes_policy.h"
 
 #include "core/stable_hash.h"
@@ -40,7 +40,7 @@ std::uint64_t note_to_evict(const WakeNotes &notes, std::uint32_t database) {
     };
     for (int i = 0; i < notes.used; i++) count(notes.notes[i].database);
     count(database);
-    // Finds the first of several maxima; the shares are in the order of the oldest notes.
+    // If several shares are equal, this finds the first one, which belongs to the database with the oldest note.
     const Share *largest =
         std::max_element(shares, end, [](const Share &a, const Share &b) { return a.notes < b.notes; });
     const WakeNote *oldest = notes.notes;
