@@ -13,7 +13,7 @@ namespace {
 constexpr int kLockTries = 5000;
 constexpr long kLockPause = 1000;
 
-// Selects the sessions that are still restoring. A session whose activity is hidden (no pg_read_all_stats, or
+// Selects the sessions that are still restoring a dump. A session whose activity is hidden (no pg_read_all_stats, or
 // track_activities off) counts as busy.
 Statement find_busy = {
     R"(SELECT FROM pg_catalog.pg_locks l

@@ -1,4 +1,4 @@
-// See duties.h. The statements skip jobs that other transactions have locked, so that a tick never waits.
+// See duties.h. The statements skip jobs that other transactions have locked, so that a tick never waits for them.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -17,7 +17,7 @@ namespace jobq {
 
 namespace {
 
-// Selects the due jobs from one key up to another.
+// Condition for due jobs j with keys (run_at, id) in a range.
 #define DUE_BETWEEN DUE " AND (j.run_at, j.id) >= ($1, $2) AND (j.run_at, j.id) < ($3, $4) "
 Statement lock_due = {"SELECT j.id FROM jobq.jobs j WHERE " DUE_BETWEEN
                       "AND j.run_at <= $5 ORDER BY j.run_at, j.id LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED",
@@ -41,7 +41,8 @@ Params between(const core::KeyRange &keys) {
         .add(Int64GetDatum(keys.to.id));
 }
 
-// Calls body(keys) for the ranges of keys up to `end` in which due jobs may be, in their order, until it returns false.
+// Calls body(keys) for each range of keys up to `end` in which there may be due jobs, in ascending order, until body()
+// returns false.
 template <typename Body>
 void for_possible_due(const core::ClaimKey &end, Body body) {
     const core::EmptyRanges empty = refreshed_ranges(core::KeySpace::Due, end);

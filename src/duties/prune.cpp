@@ -22,14 +22,15 @@ namespace jobq {
 
 namespace {
 
-// Reads a page of the primary key. The prune needs no index on the time of finishing, which would slow every
-// completion.
+// Selects a page of jobs in the order of the primary key. The prune does not use an index on finished_at, because such
+// an index would slow down every completion.
 Statement read_page = {
     R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
        FROM jobq.jobs j WHERE j.id > $1 AND j.id < $3 ORDER BY j.id LIMIT $2)",
     {INT8OID, INT8OID, INT8OID}};
 
-// Skips a job that was retried in the meantime, because it has another finished_at.
+// Locks expired jobs before they are deleted. Skips a job that was retried in the meantime, which no longer has the
+// same finished_at.
 Statement lock_unkept = {
     R"(SELECT j.id FROM unnest($1, $2) AS u(id, finished_at),
             LATERAL (SELECT j.id FROM jobq.jobs j
@@ -37,7 +38,7 @@ Statement lock_unkept = {
                      FOR UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
 
-// Returns no row while another tick prunes.
+// Selects and locks the position of the prune. Returns no row while another tick prunes.
 Statement get_prune_position = {
     "SELECT t.prune_after FROM jobq.tick_state t FOR UPDATE SKIP LOCKED", {}, Planning::Free};
 Statement set_prune_position = {
@@ -50,7 +51,7 @@ core::Micros keep_of(const Queue &queue, core::JobStatus status) {
     return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
 }
 
-// The shortest retention of any queue. Jobs younger than that cannot have expired.
+// Selects the shortest retention of any queue. A job that is younger than this cannot have expired.
 Statement get_shortest_keep = {
     "SELECT least(min(s.keep_completed), min(s.keep_failed)) FROM jobq.queue_settings s", {}, Planning::Free};
 
@@ -70,10 +71,11 @@ struct Page {
     int count;  // number of expired jobs
 };
 
-// Ranges of ids in which the worker's last searches have found no rows. Deleted jobs leave entries in the primary key,
-// and while an old snapshot keeps these entries, each lap would pass all of them. A transaction that commits late can
-// insert a job into such a range. So the worker forgets the ranges and reads everything again, after a rest that is
-// long compared to the longest search.
+// Ranges of ids in which the last searches of this process have found no rows, so that the next searches skip them.
+// Without these ranges, each search would read the index entries that deleted jobs leave in the primary key while an
+// old snapshot exists. A transaction that commits late can insert a job into such a range. Therefore, the process
+// forgets the ranges from time to time and reads everything again; the time between is long compared to the longest
+// search.
 class Gaps {
  public:
     const core::EmptyRanges &begin(TimestampTz now) {
@@ -85,7 +87,7 @@ class Gaps {
         began_ = now;
         return ids_;
     }
-    // Notes that no job has an id between `after` and `before`, both excluded.
+    // Records that no job has an id between `after` and `before`, both exclusive.
     void add(int64 after, int64 before) {
         if (before - after > kWorthKeeping)
             core::add_empty(&ids_, {core::running_key(after + 1), core::running_key(before)}, before - after);
@@ -117,7 +119,7 @@ void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz 
 Page read_prune_page(int64 after, TimestampTz now, int batch) {
     const core::Micros shortest = shortest_keep();
     const core::EmptyRanges empty = gaps.begin(GetCurrentTimestamp());
-    // Must be read before the snapshot is taken, so that no later id counts as searched.
+    // Must be read before the snapshot is taken, so that an id that is assigned later does not count as searched.
     const int64 last_given = last_job_id();
     Page page = {after, false, true, nullptr, nullptr, 0};
     page.ids = allocate_array<Datum>(static_cast<uint64>(batch));
@@ -150,7 +152,7 @@ TimestampTz signals_kept_since(TimestampTz now) {
 void delete_page(const Page &page, DutyOutcome *outcome) {
     FailureText failure;
     if (page.count == 0) return;
-    // An error that stops the deletion of every job is reported once and not tried with each job.
+    // An error that prevents the deletion of all jobs is reported once, without trying to delete each job.
     if (!attempt([] { require_deletable_jobs(); }, &failure)) {
         leave_out(outcome, DatumGetInt64(page.ids[0]), failure);
         return;
@@ -168,7 +170,7 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
-    // An old snapshot does not show newer jobs that depend on a finished job.
+    // An old snapshot does not show newer jobs that may depend on a finished job.
     if (IsolationUsesXactSnapshot()) return outcome;
     bool more_keys = false;
     change_beside(
@@ -184,13 +186,14 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     if (state.size() == 0) return outcome;
     const Page page = read_prune_page(state[0].int64_at(1), now, batch);
     delete_page(page, &outcome);
-    // Ids are given in nearly chronological order, so a page of young jobs is followed only by younger jobs.
+    // Ids are assigned in nearly chronological order, so the jobs after a page of young jobs are even younger.
     const bool ends = !page.full || page.all_young;
     outcome.unread = !ends;
     outcome.more = more_keys || (!ends && outcome.done * 4 >= batch);
     int64 lap_after = 0;
     if (ends && page.full) {
-        // An imported history may have old jobs after young ones. The slow lap, one page at a time, reaches them too.
+        // Imported jobs may be old although their ids are high. A second, slower scan reads one page of the remaining
+        // ids per batch, so that it finds such jobs, too.
         const Page lap = read_prune_page(Max(state[0].int64_at(2), page.last_id), now, batch);
         delete_page(lap, &outcome);
         lap_after = lap.full ? lap.last_id : 0;

@@ -1,9 +1,10 @@
 // The part of the repair that renumbers jobs whose rows came from another database (lanes/own_numbers.h). Triggers do
 // so when such rows are inserted, unless they are disabled, for example by pg_restore --disable-triggers.
 //
-// Such rows have been committed before the next epoch of the triggers begins (row/jobs_catalog.h), so one search of the
-// whole table in each epoch finds them. The search reads the primary key in pieces. All jobs that it finds are
-// renumbered in one transaction, because a group in which only some jobs are renumbered would have two heads.
+// Whenever triggers are enabled or disabled, a new epoch begins (row/jobs_catalog.h). Such rows have been committed
+// before the next epoch begins, so one search of the whole table in each epoch finds them. The search reads the primary
+// key in pieces. All jobs that it finds are renumbered in one transaction, because a group in which only some jobs are
+// renumbered would have two heads.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -21,10 +22,11 @@ namespace jobq {
 
 namespace {
 
-// Number of jobs per piece, so that the other duties of the round need not wait long.
+// Number of jobs per piece. It is limited so that the other duties of the round need not wait long.
 constexpr int kPiece = 5000;
 
-// Selects whether the search of this epoch is done. No row means that the secret is lost, so no job can be numbered.
+// Selects whether the search of epoch $1 is done. Returns no row if the secret is lost, and then no job can be
+// numbered.
 Statement was_looked_in = {"SELECT s.numbered_in IS NOT DISTINCT FROM $1 FROM jobq.hash_secret s", {INT8OID}};
 Statement note_looked_in = {"UPDATE jobq.hash_secret s SET numbered_in = $1", {INT8OID}, Planning::Free};
 Statement read_piece = {"SELECT j.id FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2", {INT8OID, INT8OID}};
@@ -45,8 +47,8 @@ OwnNumbers numbers_of(const JobsTable &jobs) {
     return own_numbers(ExecCopySlotHeapTuple(jobs.table.row), jobs.table.row->tts_tupleDescriptor);
 }
 
-// Calls body(jobs, numbers) for each job of a piece whose numbers differ, with the job in the table's row. Returns
-// false if there is no further piece.
+// Calls body(jobs, numbers) for each job of a piece whose numbers belong to another database; the job is the current
+// row of `jobs`. Returns false if there is no further piece.
 template <typename Body>
 bool for_each_misnumbered(int64 *behind, Body body) {
     const Rows rows = run(read_piece, Params().add(Int64GetDatum(*behind)).add(Int64GetDatum(kPiece)));
@@ -69,7 +71,7 @@ bool for_each_misnumbered(int64 *behind, Body body) {
     return rows.size() == kPiece;
 }
 
-// Returns false if another transaction holds the job.
+// Renumbers one job. Returns false if another transaction holds the job.
 bool renumber_job(JobsTable *jobs, const OwnNumbers &own) {
     if (!lock_row_or_skip(&jobs->table)) return false;
     OtherColumns others = {};
@@ -79,7 +81,7 @@ bool renumber_job(JobsTable *jobs, const OwnNumbers &own) {
     return true;
 }
 
-// Returns false and changes nothing if another transaction holds one of the jobs.
+// Renumbers all jobs that were found. Returns false and changes nothing if another transaction holds one of the jobs.
 bool renumber_all(int64 *count) {
     return keep_if([&] {
         bool all = true;
@@ -101,7 +103,7 @@ void renumber(bool any, const Params &looked, DutyOutcome *outcome) {
     if (any && !renumber_all(&count)) return;
     run(number_lanes, Params());
     if (affected() > 0) invalidate_lanes();
-    // The log of the transaction contains the groups' old numbers.
+    // The changes were logged with the old numbers of the groups, so all groups must be checked for jobs to unblock.
     if (count > 0) log_unblocked_anywhere(Blocker::Group);
     run(note_looked_in, looked);
     outcome->done += count;
@@ -111,7 +113,7 @@ void renumber(bool any, const Params &looked, DutyOutcome *outcome) {
 
 void renumber_jobs(DutyOutcome *outcome) {
     const uint64 epoch = trigger_epoch();
-    // An old snapshot would not show everything that has been committed by now.
+    // An old snapshot would not show all rows that have been committed.
     if (epoch == kNoEpoch || IsolationUsesXactSnapshot()) return;
     const Params looked = Params().add(Int64GetDatum(static_cast<int64>(epoch)));
     const Rows rows = run(was_looked_in, looked);

@@ -1,5 +1,6 @@
-// The duties that end leases: because the worker sends no heartbeats or its process has exited, because the attempt
-// takes too long, or because the job ignores its cancellation. They skip jobs that other transactions have locked.
+// The duties rescue and cancel, which end leases if the worker sends no heartbeats or its process has exited, if the
+// attempt takes too long, or if a job continues to run after its cancellation was requested. They skip jobs that other
+// transactions have locked.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -24,24 +25,24 @@ namespace jobq {
 
 namespace {
 
-// When a lease expires: one timeout after the last heartbeat. $2 is the start of the grace, that is, the last server
-// start, promotion, clock step, or end of a lock on jobq.jobs. An older lease expires one timeout after $2 at the
-// earliest, because its worker could not reach the server or the table. The lease of an executor never expires
-// (handlers/orphans.h).
+// When a lease expires: one timeout after the last heartbeat. $2 is the start of the grace period, which is the last
+// server start, promotion, abrupt change of the system clock, or end of a lock on jobq.jobs. A lease from before $2
+// expires one timeout after $2 at the earliest, because its worker may have been unable to reach the server or the
+// table. The lease of an executor never expires (handlers/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
     "greatest(" BOUNDED_TIME("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
     "WHEN j.started_at < $2 THEN $2 END) + " LEASE_TIMEOUT " END"
 
-// When the attempt has reached its maximum runtime; NULL if the runtime is unlimited. The grace applies here, too,
-// because the worker could not report the end of the job.
+// When the attempt reaches its maximum runtime; NULL if the runtime is unlimited. The grace period applies here, too,
+// because the worker may have been unable to report the end of the job.
 #define RUNTIME_DEADLINE                                                                                           \
     "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " LEASE_TIMEOUT \
     ") ELSE j._must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
-// Locks the jobs, and selects whether they exceeded their maximum runtime before their lease expired.
+// Locks the jobs whose lease or maximum runtime has expired, and selects which of the two expired first.
 Statement lock_expired = {"SELECT j.id, j.overran FROM " RUNNING_JOBS(
                               "$4", "$5", "j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE ", false) AS overran",
                               "AND " DEADLINE " < $1 ORDER BY j.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $3",
@@ -57,7 +58,8 @@ Statement get_horizon = {"SELECT min(j.deadline), min(j.cancel_requested_at) FRO
                              "$3", "$4", DEADLINE " AS deadline, j.cancel_requested_at", "ORDER BY j.id"),
                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// Maximum age of a horizon, because some changes are not reported.
+// Maximum age of a horizon. After that, the rescue checks all running jobs again, because some changes are not
+// reported.
 constexpr core::Micros kLongestHorizon = core::kMinute;
 
 Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
@@ -69,14 +71,14 @@ Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
     return {at(1), at(2)};
 }
 
-// Returns the time at which the grace starts. A long lock on jobq.jobs moves it forward to the end of that lock. A
-// noted end that lies in the future, because the clock has been set back since, is ignored.
+// Returns the start of the grace period, which is the end of the last long lock on jobq.jobs if that is later than
+// `grace_start`. Ignores an end in the future, which is possible if the clock has been set back.
 TimestampTz lease_grace(TimestampTz grace_start) {
     const TimestampTz unlocked = jobs_unlocked_at();
     return unlocked > GetCurrentTimestamp() ? grace_start : Max(grace_start, unlocked);
 }
 
-// A running job that the rescue has locked, and the reason.
+// A running job that the rescue has locked, and the reason why its attempt ends.
 struct Ended {
     int64 id;
     enum How { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
@@ -108,7 +110,7 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
     return end_attempt(jobs, before, after, {AttemptOutcome::Lost, error, false}, now, endings);
 }
 
-// Ends an attempt that does not count.
+// Ends an attempt that does not count. The job becomes claimable again, or cancelled if its cancellation was requested.
 bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
     const core::Life after = core::after_event(before.life, {core::EventKind::Released, now});
     const bool cancelled = after.status == core::JobStatus::Cancelled;
@@ -168,7 +170,8 @@ Ended::How how_ended(core::OrphanEnd end) {
     return Ended::GivenBack;
 }
 
-// Ends the attempts whose executors have exited. Also searches the rescue-indexed jobs, unless `search` is nullptr.
+// Ends the attempts whose executors have exited. Also searches the jobs in the rescue's index for such attempts, unless
+// `search` is nullptr.
 void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutcome *outcome) {
     const Orphans orphans = lock_orphans(search, batch);
     auto *ended = allocate_array<Ended>(static_cast<uint64>(orphans.count));
@@ -196,8 +199,9 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     return company.lost_together;
 }
 
-// Puts running jobs whose lease is no longer young (leases/young_leases.h) into the rescue's index, at most `batch`
-// jobs. A job that another transaction has locked does not delay the others.
+// Adds at most `batch` running jobs to the rescue's index: jobs that are not there yet because they were claimed
+// recently (leases/young_leases.h), and that must be checked from now on. A job that another transaction has locked
+// does not delay the others.
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not show the leases that must be checked.
     if (IsolationUsesXactSnapshot()) return;
@@ -218,7 +222,8 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     const UnindexedSearch search = find_unindexed_jobs();
     if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
     index_due_leases(now, batch, &outcome);
-    // Only rescue-indexed jobs show which jobs were lost together, so the due leases must be indexed first.
+    // The due leases must be indexed first, because only the jobs in the rescue's index show which jobs were lost
+    // together.
     if (outcome.more) return outcome;
     const Horizon known = horizon();
     const bool looks = search.looked || known.deadline <= now || known.cancel_asked < requested_before;
@@ -231,8 +236,8 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
         note_jobs_free();
     }
     grace_start = lease_grace(grace_start);
-    // A commit that publishes its jobs after this voids the horizon, so the horizon misses no job that is outside the
-    // ranges.
+    // A commit that publishes running jobs after this call invalidates the horizon, so the horizon includes every job
+    // that is not in `ids`.
     const uint64 version = begin_horizon_scan();
     const RunningIds ids = running_ids();
     end_orphans(now, &ids, batch, &outcome);

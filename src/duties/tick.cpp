@@ -20,21 +20,21 @@ namespace jobq {
 
 namespace {
 
-// How often an idle database that still keeps finished jobs is visited to prune them.
+// How often the worker visits a database without unfinished jobs to prune its finished jobs.
 constexpr core::Micros kPruneInterval = core::kMinute;
 
 TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
 
-// Returns the start of the grace, or the time of the adoption if that is later, because the workers of adopted jobs may
-// not have been able to reach this database before.
+// Returns the start of the grace period, or the time when the copy was adopted if that is later, because workers may
+// have been unable to reach this database before.
 TimestampTz later_grace(TimestampTz grace_start) {
     const TimestampTz adopted = adopted_at();
     return adopted > GetCurrentTimestamp() ? grace_start : Max(grace_start, adopted);
 }
 
-// Called before a statement that may wait for a lock on jobq.jobs. If another session holds a conflicting lock, this
-// notes it. Otherwise it locks the table itself, which keeps other sessions from taking a conflicting lock until this
-// transaction ends. So no duty waits for a lock that has not been noted.
+// Records whether another session holds a lock on jobq.jobs for which duties must wait. If there is no such lock, locks
+// the table, so that no other session can acquire such a lock until this transaction ends. Must be called before every
+// statement that may wait for a lock on jobq.jobs, so that every such wait is recorded.
 void note_locks() {
     if (try_lock_jobs_table())
         note_jobs_free();
@@ -49,7 +49,7 @@ struct DutyCall {
     int jobs(int batch) const { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); }
 };
 
-// In the order of Duty.
+// The functions of the duties, in the order of Duty.
 constexpr DutyOutcome (*kCalls[])(const DutyCall &) = {
     [](const DutyCall &call) {
         return rescue_expired(call.now, grace_over(call.now), call.grace_start, call.jobs(settings.rescue_batch));
@@ -94,7 +94,8 @@ TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
     grace_start = later_grace(grace_start);
     return with_spi([&] {
         note_locks();
-        // Unknown counters make every reader count the rows.
+        // A recount is one of the deadlines, because while the counters are unknown, every session that reads them must
+        // count the rows.
         const TimestampTz earliest =
             Min(Min(earliest_deadline(grace_start, cancel_grace()), next_schedule_due()), recount_due(true));
         return any_job() ? Min(earliest, core::saturating_add(now, kPruneInterval)) : earliest;

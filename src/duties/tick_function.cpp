@@ -1,4 +1,4 @@
-// The SQL function jobq_tick(), which runs the duties manually.
+// The SQL function jobq_tick(), which runs all duties in the caller's transaction.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -16,7 +16,7 @@ namespace jobq {
 
 namespace {
 
-// How long one jobq_tick() searches jobs that must be kept before it leaves the rest to the next call.
+// How long one call to jobq_tick() reads jobs that it cannot delete yet before it leaves the rest to the next call.
 constexpr core::Micros kIdleTimeByHand = 5000;
 // Maximum number of batches in one step; each step does twice as many jobs as the previous one.
 constexpr int kMostBatches = 1024;
@@ -66,8 +66,8 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
     check_all_queues(fcinfo);
     ResultSet results(fcinfo);
-    // A job that violates a deferred constraint is skipped. Constraints that are already pending fire here, with the
-    // caller's rights, because they are the caller's.
+    // Checks the deferred constraints that the caller's statements have left pending, with the caller's rights. Later,
+    // the duties skip a job that violates a deferred constraint.
     check_deferred_constraints();
     as_owner([&] { tick(&results, now); });
     return results.done();

@@ -1,4 +1,4 @@
-// The trigger on jobq.edges: the consequences of changes with plain SQL.
+// The trigger on jobq.edges, which handles the consequences of changes with plain SQL.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -27,7 +27,8 @@ ChangedEdge edge_in(const TriggerData *trigger, HeapTuple row) {
             view(DatumGetTextPP(value_in(trigger, row, "kind", &null)))};
 }
 
-// Edges of waits and children belong to calls of workers, and the steps of the job contain them, too.
+// Raises an error unless the edge is a dependency. The other kinds of edges are created by the SQL functions that
+// workers call, and are also recorded in the steps of the job.
 void refuse_other_kinds(const ChangedEdge &edge) {
     if (edge.kind == "depends") return;
     ereport(ERROR,
@@ -37,7 +38,7 @@ void refuse_other_kinds(const ChangedEdge &edge) {
              errhint("Change only edges of kind \"depends\", for example through jobq.dependencies.")));
 }
 
-// `restored`: the change comes from a dump.
+// Blocks or unblocks the jobs whose edges have changed. `restored` means that the change comes from a dump.
 void follow_change(const TriggerData *trigger, bool restored) {
     const TimestampTz now = GetCurrentTimestamp();
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
@@ -46,7 +47,8 @@ void follow_change(const TriggerData *trigger, bool restored) {
         return;
     }
     const ChangedEdge before = edge_in(trigger, trigger->tg_trigtuple);
-    // The job of a restored edge is correct, now or when its row is restored.
+    // The row of the job in the dump already has the right status, whether it has been restored before or after the
+    // edge.
     if (restored) {
         if (before.kind == "depends") log_unblocked(Blocker::Edge, -before.job);
         return;
@@ -56,7 +58,8 @@ void follow_change(const TriggerData *trigger, bool restored) {
     const ChangedEdge after = edge_in(trigger, row_after(trigger));
     refuse_other_kinds(before);
     refuse_other_kinds(after);
-    // An edge that an UPDATE leaves as it is may be left over from a job that was deleted while triggers were disabled.
+    // The jobs of an edge that an UPDATE does not change are not checked, because one of them may have been deleted
+    // while triggers were disabled.
     const bool joins = !updates || after.job != before.job || after.target != before.target;
     Datum jobs[2] = {Int64GetDatum(before.job), Int64GetDatum(after.job)};
     const Datum changed = array_of(jobs, updates ? 2 : 1, INT8OID);

@@ -1,5 +1,5 @@
-// The triggers of an UPDATE, DELETE, or TRUNCATE of jobq.jobs: the consequences of changes with plain SQL, and of
-// replicated changes.
+// The triggers for UPDATE, DELETE, and TRUNCATE on jobq.jobs, which handle the consequences of changes with plain SQL
+// and of replicated changes.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -32,7 +32,7 @@ namespace {
     pg_unreachable();
 }
 
-// Only for columns that are passed by value.
+// Compares a column that is passed by value.
 bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
     return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
 }
@@ -46,7 +46,7 @@ bool same_span(const JobRow &a, const JobRow &b, JobColumn column) {
            (!a.has(column) || span_of(DatumGetIntervalP(a.get(column))) == span_of(DatumGetIntervalP(b.get(column))));
 }
 
-// Returns whether the job continues to run, and the columns that determine its deadline are unchanged.
+// Returns whether the job still runs and the columns that determine the end of its maximum runtime are unchanged.
 bool keeps_end(const JobRow &before, const JobRow &row) {
     return status_of(before) == core::JobStatus::Processing && status_of(row) == core::JobStatus::Processing &&
            is_same(before, row, kJobLease) && is_same(before, row, kJobStartedAt) &&
@@ -62,7 +62,7 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
     const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
-    // A job that awaits something stays the head.
+    // A job that awaits something stays the head of its group, like a scheduled job.
     const core::JobStatus status = core::awaits(row.state().life) ? core::JobStatus::Scheduled : status_of(row);
     if (!core::place_updated(same_group ? had : core::GroupPlace::None, status, &place)) {
         if (status_of(before) == core::JobStatus::Processing) refuse_move();
@@ -71,7 +71,8 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     return place;
 }
 
-// Columns that are true or NULL, as their indexes require. If plain SQL writes false, it becomes NULL.
+// Columns whose values must be true or NULL, because their partial indexes require it. If plain SQL writes false, NULL
+// is stored instead.
 constexpr struct {
     JobColumn column;
     bool core::Life::*member;
@@ -104,7 +105,7 @@ void settle(const JobRow &before, const JobRow &row) {
             core::Life life = core::changed_by_hand(written, facts, now);
             OtherColumns others = {};
             if (!keeps_slots(slots_of(before), slots_of(row))) {
-                // The slots were taken for the previous queue and key, under which other sessions know them.
+                // The slots were taken from the limits of the previous queue and key, so the job must not keep them.
                 for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq})
                     if (job_has(*jobs, column)) others.clear(column);
                 forget_slots(&current.life);
@@ -120,22 +121,22 @@ void settle(const JobRow &before, const JobRow &row) {
                 (round_robin && job_value(*jobs, kJobRoundRobinKey, &keyless) != round_robin_key))
                 others.set_if(round_robin, kJobRoundRobinKey, round_robin_key);
             if (!write_life(jobs, current, life, others)) return false;
-            // Only this trigger knows the previous state.
+            // Restores the state before the UPDATE, which only this trigger knows.
             current.life = was;
             note_end(*jobs, current, life, now, &endings);
             return true;
         });
     settle_endings(endings, now);
     if (place == core::GroupPlace::Active && !is_same(before, row, kJobId))
-        // Promoters remember active jobs by their ids.
+        // Sessions that promote jobs cache the heads of groups by their ids.
         log_unblocked_anywhere(Blocker::Group);
 }
 
-// A job that plain SQL sets to failed is moved to the dead letter queue like any other. A dead letter that must run
-// again is moved back to its queue, unless the same UPDATE has put it into a queue.
+// Moves a job that plain SQL sets to failed to the dead letter queue, like any other failed job. Moves a dead letter
+// that must run again back to its queue, unless the same UPDATE has changed its queue.
 void follow_dead_letter(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
-    // settle() has moved other failed jobs already.
+    // settle() has already moved the other failed jobs.
     if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed &&
         core::is_finished(status_of(before)))
         move_to_dead_letters(&id, 1);
@@ -147,14 +148,14 @@ void follow_dead_letter(const JobRow &before, const JobRow &row) {
     }
 }
 
-// Returns whether an UPDATE has made the job hold a key that it did not hold before.
+// Returns whether the UPDATE gives the job a unique key that it did not hold before.
 bool takes_key(const JobRow &before, const JobRow &row) {
     return row.has(kJobUniqueKey) && !core::is_finished(status_of(row)) &&
            (core::is_finished(status_of(before)) || !same_text(before, row, kJobUniqueKey) ||
             !same_text(before, row, kJobQueue));
 }
 
-// Handles the edges of a row that no longer exists.
+// Removes the edges of a job that no longer exists, and handles the consequences for other jobs.
 void forget_row_edges(const JobRow &row) {
     bool none;
     const Datum result = row.get(kJobResult, &none);
@@ -162,7 +163,8 @@ void forget_row_edges(const JobRow &row) {
                  none ? nullptr : &result);
 }
 
-// Moves what belongs to a job to its new id. For the jobs that refer to the old id, that job has been deleted.
+// Moves the attempts, steps, and edges of a job to its new id. For other jobs that refer to the old id, this has the
+// same effect as the deletion of the job.
 void follow_id(const JobRow &before, const JobRow &row) {
     const int64 old_id = DatumGetInt64(before.get(kJobId)), new_id = DatumGetInt64(row.get(kJobId));
     if (old_id == new_id) return;
@@ -172,24 +174,25 @@ void follow_id(const JobRow &before, const JobRow &row) {
     forget_row_edges(before);
 }
 
-// A job that plain SQL sets to blocked waits for its dependencies again. A job that was in the line of its group had
-// none left, whatever has happened to them since.
+// Makes a job that plain SQL sets to blocked wait for its dependencies again. Leaves out a job that was already waiting
+// in the line of its group, because it had passed its dependencies, even if they have changed since then.
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);
     if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
-    // In another queue, the job awaits other signals, so it must look for them.
+    // After a change of its queue, a job that awaits signals awaits those of the new queue, so it must run to check for
+    // them.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
         apply_event(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
 }
 
-// Makes sure that the rescue sees a running job that is new here, or was claimed elsewhere. `before`: nullptr if the
-// row is new.
+// Makes sure that the rescue checks a running job that was inserted here or was claimed on another server. `before` is
+// nullptr if the row is new.
 void tell_of_running(const JobRow *before, const JobRow &row) {
     if (status_of(row) != core::JobStatus::Processing) return;
     const auto same = [&](JobColumn column) { return is_same(*before, row, column); };
     const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same(kJobLease);
-    // For a heartbeat or a report of progress, the rescue sees the job already.
+    // Nothing to do for a heartbeat or a report of progress, because the rescue already checks the job.
     if (ran && same(kJobRescueIndexed) && same(kJobMustEndAt) && same(kJobCancelRequestedAt) &&
         row.has(kJobLastHeartbeat) && before->has(kJobLastHeartbeat) &&
         DatumGetTimestampTz(row.get(kJobLastHeartbeat)) >= DatumGetTimestampTz(before->get(kJobLastHeartbeat)))
@@ -207,7 +210,7 @@ void tell_of_running(const JobRow *before, const JobRow &row) {
 
 extern "C" {
 
-// For replicated changes, which are neither counted nor checked.
+// The trigger function for replicated changes, which are published but neither counted nor checked.
 PG_FUNCTION_INFO_V1(jobq_tell_job);
 PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
@@ -217,7 +220,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     tell_of_running(update ? &before : nullptr, row);
     JobState was = before.state();
     const JobState is = row.state();
-    // The previous state is unknown, so the job is published as if it were new.
+    // Without a previous state, the job is published as new.
     if (!update) was.life = {};
     hint_at_change(was, is);
     if (was.life.group_active != is.life.group_active) log_group_head(is.life);
@@ -237,7 +240,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         check_id(row);
         require_own_shard(DatumGetInt64(row.get(kJobId)));
     }
-    // Logs the change that the statement made; settle() logs the changes that follow.
+    // Logs the change that the statement has made; settle() logs the changes that follow from it.
     JobState left = row.state();
     if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
     log_change(before.state(), left);

@@ -1,4 +1,4 @@
-// The triggers of an INSERT into jobq.jobs. They make a plain INSERT or COPY, also from a dump, as good as a call of
+// The triggers for INSERT on jobq.jobs. They make a plain INSERT or COPY, also from a dump, equivalent to a call to
 // jobq_enqueue().
 #include "compat/pg.h"
 
@@ -24,7 +24,8 @@ namespace jobq {
 
 namespace {
 
-// A plain INSERT needs room in the queue, as an enqueue does. If its unique key is taken, the unique index rejects it.
+// Checks that the queue has room for the job, as jobq_enqueue() does. The unique index rejects a job whose unique key
+// is taken.
 void ask_for_room(const JobRow &row) {
     const std::string_view name = text_of(row, kJobQueue);
     if (find_queue(name)->max_depth == 0 || !core::is_waiting(status_of(row))) return;
@@ -49,20 +50,20 @@ void fill(JobRow *row) {
     row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
 }
 
-// Returns the place in its group of a job that a plain INSERT adds; `restored`: the row comes from a dump.
+// Returns the place in its group of a job that a plain INSERT adds. `restored` means that the row comes from a dump.
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
-    // A job that awaits something is the head.
+    // A job that awaits something is the head of its group, like a scheduled job.
     if (restored && core::awaits(row.state().life)) status = core::JobStatus::Scheduled;
     if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
-    // The job waited for its dependencies, and their edges are restored, too.
+    // The job was waiting for its dependencies, whose edges are restored, too, so it is not in the line of its group.
     if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
     return place;
 }
 
-// Clears all columns that jobq_enqueue() does not let a producer set, for a role without the rights of the table's
-// owner. Of the statuses, only those in which jobs wait are kept.
+// For a role without the rights of the table's owner, clears all columns that a producer cannot set with
+// jobq_enqueue(). Keeps the status only if it is one in which a job waits to run.
 void check_producer(JobRow *row) {
     require_known_queue(text_of(*row, kJobQueue));
     for (const JobColumn column : {kJobPayload, kJobMetadata})
@@ -73,16 +74,18 @@ void check_producer(JobRow *row) {
                             (column.number != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
         if (!is_his && row->has(column)) row->clear(column);
     }
-    // An id that the statement sets looks the same here as one from the default, so each row gets a new one.
+    // Gives every row a new id, because an id that the statement sets cannot be distinguished from an id that the
+    // default sets.
     row->set(kJobId, Int64GetDatum(next_job_id()));
 }
 
-// Sets the columns that follow from other columns, whatever the INSERT says, because a dump can come from a database
-// with another encoding, whose lanes have other ids. Leases and times are kept if they make sense.
+// Computes the columns that depend on other columns, and ignores their values in the INSERT, because a dump can come
+// from a database with another encoding, in which the lanes have other ids. Keeps leases and times if they are
+// consistent.
 void derive(JobRow *row, bool restored) {
     row->set(kJobLane, Int64GetDatum(lane_of(*row)));
     core::Life written = row->state().life;
-    // Whatever place a dump contains, the group's number is computed from the keys.
+    // The number of the group is always computed from the keys, because the number in a dump may differ.
     if (row->has(kJobGroupKey)) written.group = group_of(*row);
     const core::GroupPlace place = inserted_place(*row, written.status, restored);
     const Queue *queue = find_queue(text_of(*row, kJobQueue));
@@ -94,22 +97,22 @@ void derive(JobRow *row, bool restored) {
     row->clear(kJobClaimXid);
 }
 
-// Gives a job of a queue with round_robin its key. A row of a dump that brings a key gets one too, because the settings
-// of the queue may come later.
+// Computes the round-robin key of a job in a queue with round_robin. A row of a dump that contains such a key also gets
+// one, because the settings of the queue may be restored later.
 void derive_round_robin_key(JobRow *row) {
     if (!row->has(kJobRoundRobinKey) && !find_queue(text_of(*row, kJobQueue))->round_robin) return;
     const std::string_view key = row->has(kJobConcurrencyKey) ? text_of(*row, kJobConcurrencyKey) : std::string_view();
     row->set(kJobRoundRobinKey, Int64GetDatum(round_robin_key_of(key)));
 }
 
-// The transaction that has inserted rows from a dump, which contain their lane. AFTER triggers can no longer tell these
-// rows from others, but a restore must not fail, whatever keys the rows held.
+// The last transaction that has inserted rows from a dump. The AFTER trigger needs it because it cannot distinguish
+// these rows from others, and a restore must not fail because of unique keys that the jobs held.
 TransactionId restoring = InvalidTransactionId;
 
 void complete_row(JobRow *row, bool producer) {
     if (producer) check_producer(row);
-    // A row that contains its lane comes from a dump. A restore must not fail because of a limit, or because of one odd
-    // row.
+    // A row that contains its lane comes from a dump. A restore must not fail because of a limit or because of one
+    // unusual row.
     const bool is_new = !row->has(kJobLane);
     if (!is_new) restoring = GetTopTransactionId();
     fill(row);
@@ -131,7 +134,8 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, true);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     JobRow row(trigger->tg_trigtuple, desc);
-    // Checked before the NOT NULL constraint of _lane would fail, because users do not know that column.
+    // Checks the columns that determine the lane, so that the error names them and not the internal column _lane, which
+    // would violate its NOT NULL constraint.
     if (!row.has(kJobQueue))
         ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
                         errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
@@ -143,7 +147,8 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     return PointerGetDatum(row.tuple());
 }
 
-// Runs after the insert, unlike jobq_fill_job, because ON CONFLICT or another trigger may leave out the row.
+// Counts and publishes the new job. It runs after the insert, unlike jobq_fill_job, because ON CONFLICT or another
+// trigger may skip the row.
 PG_FUNCTION_INFO_V1(jobq_count_job);
 PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
@@ -160,14 +165,15 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     return Datum(0);
 }
 
-// Gives a row that arrives in replica role, as an apply worker writes it, the numbers of this database.
+// Gives the numbers of this database to a row that is inserted with session_replication_role = replica, for example by
+// an apply worker.
 PG_FUNCTION_INFO_V1(jobq_renumber_job);
 PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
     const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, true);
     HeapTuple tuple = row_after(trigger);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
-    // A constraint is about to reject a row without these values.
+    // A row without these values is left unchanged, because a constraint will reject it.
     for (int column = 1; column <= desc->natts; column++)
         if (TupleDescAttr(desc, column - 1)->attnotnull && heap_attisnull(tuple, column, desc))
             return PointerGetDatum(tuple);

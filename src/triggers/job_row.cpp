@@ -16,7 +16,7 @@ namespace jobq {
 
 namespace {
 
-// A claim adds 1, and the sum must not overflow.
+// Raises an error for a negative or too large count. A claim adds 1 to it, and the sum must not overflow.
 void check_count(const JobRow &row, JobColumn column) {
     const int32 count = DatumGetInt32(row.get(column));
     if (count < 0 || count > core::kMaxAttempts)
@@ -25,7 +25,7 @@ void check_count(const JobRow &row, JobColumn column) {
                         errhint("It must be between 0 and %d.", core::kMaxAttempts)));
 }
 
-// Checks times with which duties calculate: a sum with a timeout must not overflow, and a lease must expire some day.
+// Checks a time to which duties add a timeout: the sum must not overflow, and a lease must expire at some point.
 void check_moment(const JobRow &row, JobColumn column) {
     if (!row.has(column)) return;
     const TimestampTz value = DatumGetTimestampTz(row.get(column));
@@ -37,7 +37,7 @@ void check_moment(const JobRow &row, JobColumn column) {
 
 void check_lease_timeout(const Interval *value) {
     const core::Micros span = span_of(value);
-    // A dump contains the leases of executors unchanged.
+    // Accepts the timeout of an executor's lease, because a dump contains it unchanged.
     if (span != core::kEndlessLease && span != core::bounded(core::kHeartbeatTimeout, span))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
@@ -92,7 +92,7 @@ void check_history(const JobRow &row) {
     if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
 }
 
-// In other places, a number below 1 stands for something else: a job with dependencies, an event, or no job at all.
+// Other parts of jobq use numbers below 1 for something else: a job with dependencies, an event, or no job at all.
 void check_id(const JobRow &row) {
     const int64 id = DatumGetInt64(row.get(kJobId));
     if (id >= 1) return;

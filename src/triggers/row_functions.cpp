@@ -14,7 +14,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_lane_of);
 PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
-    // The table's own constraints reject a NULL queue, kind, or version.
+    // Returns NULL, because the constraints of the table will reject the row.
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) PG_RETURN_NULL();
     ArrayType *required = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
     PG_RETURN_INT64(lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
@@ -33,11 +33,12 @@ PGDLLEXPORT Datum jobq_group_of(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_by_hand);
 PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
-    // A WHEN condition is prepared in the memory context of the execution that evaluates it.
+    // fn_mcxt identifies the statement, because a WHEN condition is prepared in the memory context of the statement
+    // that evaluates it.
     PG_RETURN_BOOL(!is_own_query(fcinfo->flinfo->fn_mcxt));
 }
 
-// Only for jobq's own statements, because others might keep the pointer longer than the value exists.
+// Must be used only in jobq's own statements, because others might keep the pointer longer than the value exists.
 PG_FUNCTION_INFO_V1(jobq_apart);
 PGDLLEXPORT Datum jobq_apart(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();

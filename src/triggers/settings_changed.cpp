@@ -26,11 +26,12 @@ bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
     return !none && DatumGetBool(value);
 }
 
-// Wakes the sessions that wait for a queue whose settings change. New lanes are published where they are created.
+// Wakes the sessions that wait for a queue whose settings have changed. Does not publish new lanes, because the code
+// that creates a lane does so.
 void publish_settings(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
     if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
-    // The background worker checks which executors must run.
+    // Requests a round, in which the background worker checks which executors must run.
     if (strcmp(table, "handler_settings") == 0) log_due(GetCurrentTimestamp());
     if (strcmp(table, "queue_settings") != 0) return;
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
@@ -41,7 +42,7 @@ void publish_settings(const TriggerData *trigger) {
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
 }
 
-// If the queue gets round_robin, gives its jobs their round-robin keys in the same transaction.
+// If round_robin is turned on for the queue, sets the round-robin keys of its jobs in the same transaction.
 void begin_round_robin(const TriggerData *trigger) {
     if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0 ||
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
@@ -66,7 +67,8 @@ PGDLLEXPORT Datum jobq_invalidate_caches(PG_FUNCTION_ARGS) {
     return Datum(0);
 }
 
-// Gives a lane the number of this database. A dump or a publication brings the number of another database.
+// Gives a lane the number of this database, because the row may come from a dump or a publication and have the number
+// of another database.
 PG_FUNCTION_INFO_V1(jobq_number_lane);
 PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_on(fcinfo, "lane_directory", TriggerTiming::BeforeRow);
@@ -75,7 +77,7 @@ PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
     const Datum queue = value_in(trigger, row, "queue", &no_queue), kind = value_in(trigger, row, "kind", &no_kind);
     const Datum version = value_in(trigger, row, "version", &no_version);
     const Datum required = value_in(trigger, row, "requires", &none_required);
-    // A constraint is about to reject the row.
+    // A constraint will reject the row.
     if (no_queue || no_kind || no_version) return PointerGetDatum(row);
     Datum lane = Int64GetDatum(lane_id(view(DatumGetTextPP(queue)), view(DatumGetTextPP(kind)), DatumGetInt32(version),
                                        none_required ? nullptr : DatumGetArrayTypeP(required)));
@@ -85,7 +87,8 @@ PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
         heap_modify_tuple_by_cols(row, RelationGetDescr(trigger->tg_relation), 1, &column, &lane, &is_null));
 }
 
-// Keeps the secret of the numbers, because without it, or with another one, the numbers of all jobs would be wrong.
+// Prevents changes of the secret from which the numbers are computed, because without it, or with another secret, the
+// numbers of all jobs would be wrong.
 PG_FUNCTION_INFO_V1(jobq_keep_secret);
 PGDLLEXPORT Datum jobq_keep_secret(PG_FUNCTION_ARGS) {
     trigger_data(fcinfo);

@@ -1,5 +1,5 @@
-// The trigger on jobq.shard: from now on, new jobs get ids of the shard that the row names, also if the row comes from
-// a dump.
+// The trigger on jobq.shard, after which new jobs get ids of the shard that the row names, even if the row comes from a
+// dump.
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -11,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// Returns core::kNoShard if the row was deleted.
+// Returns the number of the shard after the command, or core::kNoShard if the row was deleted.
 int shard_after(const TriggerData *trigger) {
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event)) return core::kNoShard;
     bool null;
