@@ -46,7 +46,7 @@ Statement set_prune_position = {
     {INT8OID, INT8OID},
     Planning::Free};
 
-// Returns how long the queue keeps a job of this status.
+// Returns how long the queue keeps a finished job with this status.
 core::Micros keep_of(const Queue &queue, core::JobStatus status) {
     return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
 }
@@ -103,7 +103,7 @@ class Gaps {
 };
 Gaps gaps;
 
-// Adds a job to the page if it has expired.
+// Adds the job to the page if its retention is over.
 void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz now) {
     page->last_id = row.int64_at(1);
     const Queue *queue = find_queue(row.text_at(2));

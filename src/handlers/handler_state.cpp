@@ -18,7 +18,7 @@ namespace jobq {
 
 namespace {
 
-// Returns why no handler of this database can run, or nullptr.
+// Returns why no handler of this database can run, or nullptr if handlers can run.
 const char *why_off() {
     if (RecoveryInProgress()) return "handlers do not run on a standby";
     if (!shared_memory_ready()) return "background workers run handlers; add jobq to shared_preload_libraries";
@@ -29,7 +29,7 @@ const char *why_off() {
     return nullptr;
 }
 
-// Returns why no executor can be started, or nullptr.
+// Returns why no executor can be started, or nullptr if one can be started.
 const char *why_waiting(ExecutorWait wait) {
     if (wait == ExecutorWait::NoPlace) return "all executors are busy with other handlers; increase jobq.max_executors";
     if (wait == ExecutorWait::NoProcess) return "no executor can be started; increase max_worker_processes";

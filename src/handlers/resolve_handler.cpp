@@ -87,7 +87,7 @@ Problem check_rights(const char *name, const char *role_name, Oid function, Oid 
     return kNone;
 }
 
-// Checks whether the role may set these settings in a session of its own.
+// Checks whether the role has the right to set the settings of the handler.
 Problem check_settings(const Handler &handler, Oid role) {
     Problem found = kNone;
     if (handler.bad_setting != nullptr)

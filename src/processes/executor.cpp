@@ -26,7 +26,7 @@ namespace jobq {
 
 namespace {
 
-// Maximum sleep, because some changes are not reported.
+// Maximum time that the executor sleeps before it checks for jobs, because some changes do not wake it.
 constexpr core::Micros kLook = core::kSecond;
 // Number of jobs between two checks of the memory that the process uses.
 constexpr int kMeasured = 1000;

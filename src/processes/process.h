@@ -1,5 +1,5 @@
-// What the launcher and the workers have in common as background processes: start, signals, settings, and waiting. Only
-// the processes in this directory, and supervise.cpp, which starts executors, may call these functions.
+// Functions for start, signals, settings, and waiting that the launcher, the workers, and the executors share. Only the
+// processes in this directory, and supervise.cpp, which starts executors, may call these functions.
 #pragma once
 
 #include "compat/pg.h"

@@ -53,7 +53,8 @@ bool keeps_end(const JobRow &before, const JobRow &row) {
            same_text(before, row, kJobQueue) && same_span(before, row, kJobMaxRuntime);
 }
 
-// Returns the place in its group of a job that plain SQL has changed.
+// Determines whether a job that plain SQL has changed is the head of its group, waits in the line, or is in neither
+// position.
 core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *has_left) {
     const core::GroupPlace had = before.has(kJobGroupActive)    ? core::GroupPlace::Active
                                  : before.has(kJobGroupWaiting) ? core::GroupPlace::Waiting

@@ -50,7 +50,8 @@ void fill(JobRow *row) {
     row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
 }
 
-// Returns the place in its group of a job that a plain INSERT adds. `restored` means that the row comes from a dump.
+// Determines whether a job that a plain INSERT adds is the head of its group, waits in the line, or is in neither
+// position. `restored` means that the row comes from a dump.
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;

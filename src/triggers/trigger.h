@@ -1,4 +1,4 @@
-// Checks that every trigger function of jobq makes first.
+// Checks that every trigger function of jobq performs first.
 #pragma once
 
 #include "compat/pg.h"

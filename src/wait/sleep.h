@@ -1,4 +1,4 @@
-// What the procedures that sleep, jobq_wait and jobq_wait_job, have in common.
+// Functions that both procedures that sleep, jobq_wait and jobq_wait_job, use.
 //
 // They are procedures because they must end the transaction in which they are called: the snapshot of a waiting
 // statement would hold back vacuum. They commit first, and each read of the tables is a separate short transaction, so

@@ -169,8 +169,8 @@ void offer_to_all(Partition *partition, const char *queue, const core::LaneTrait
                   core::Micros now, Alarm *alarm) {
     const bool all = partition->unsure > 0 || core::may_be_unsure(core::FilterDigest{}, lane);
     while_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
-        // Sleepers that cannot be told the lane must scan the table for every job, so they are notified even if no job
-        // is left to promise.
+        // A sleeper for which it is unknown whether its filter accepts the lane must scan the table for every job, so
+        // the loop continues for such sleepers even if no job is left to promise.
         if (jobs <= 0 && !all) return false;
         if (waits_for(*waiter, queue) && waiter->entered_as <= made_at)
             jobs -= offer(partition, waiter, lane, jobs, made_at, now, alarm);
