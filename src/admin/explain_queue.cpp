@@ -260,7 +260,7 @@ void explain_blocked(int64 count, ReasonSink *sink) {
     explain_unserved("jobs may have to be unblocked", sink);
 }
 
-// Reports all waiting jobs except the pending ones.
+// Reports how many jobs of the queue wait in each status other than "pending".
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
     const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
     if (scheduled > 0) explain_scheduled(scheduled, queue, now, sink);

@@ -21,7 +21,8 @@ namespace jobq {
 
 namespace {
 
-// A dead letter that is retried is moved back, so its home queue must be in scope.
+// Returns whether the job is in the caller's scope. For the retry of a dead letter, this is decided by the queue to
+// which it moves back.
 bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
     return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
 }

@@ -30,7 +30,7 @@ using core::SettingNumber;
 
 text *queue_argument(FunctionCallInfo fcinfo) { return granted_queue(fcinfo, 0, "queue"); }
 
-// An empty name means that there is no dead letter queue.
+// Checks the name of a dead letter queue. An empty name means that there is no dead letter queue.
 void check_dead_letter_queue(FunctionCallInfo fcinfo, std::string_view queue, std::string_view dead_letter_queue) {
     if (dead_letter_queue.empty()) return;
     check_scope(scope_of(fcinfo), dead_letter_queue);

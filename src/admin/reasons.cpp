@@ -25,7 +25,7 @@ namespace jobq {
 
 namespace {
 
-// All tables that an explanation reads.
+// All tables that jobq_explain and jobq_explain_queue read.
 constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
                                    "edges", "steps",          "identity"};
 

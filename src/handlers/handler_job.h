@@ -1,4 +1,4 @@
-// The claim of a job by an executor, and the end of its attempt.
+// Claims a job for an executor, and ends the attempt of this job.
 #pragma once
 
 #include "claim/claim_functions.h"

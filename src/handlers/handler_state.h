@@ -1,4 +1,4 @@
-// The current state of a handler, for the view jobq.handlers.
+// Determines the current state of a handler, for the view jobq.handlers.
 #pragma once
 
 #include "compat/pg.h"

@@ -91,7 +91,8 @@ void add_of_index(Leases *leases, const RunningIds &ids) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
         if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
-        // The attempt began before the server was shut down.
+        // If the server was shut down and the attempt began before that, the job itself is not suspected of having
+        // ended its process.
         leases->add({{job, lease}, terminated && rows[i].bool_at(3), kNoSlot, 0, 0});
     }
 }

@@ -206,7 +206,7 @@ void claim_next(Work *work) {
     });
 }
 
-// Runs step 2 of the file comment.
+// Runs step 2 of the comment at the top of this file: the handler, the completion, and the next claim.
 void handle(Work *work) {
     work->stage = Stage::Handler;
     const KnownHandler *known = under_snapshot([&] { return handler_of(*work->turn); });

@@ -68,7 +68,7 @@ PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     (void)fcinfo;
     with_owner_spi([] { found_identity(); });
     announce_extension_at_commit();
-    // The existing counters belong to an earlier installation in this database.
+    // Requests a recount, because the existing counters belong to an earlier installation in this database.
     recount_at_commit();
     log_queue_dropped({});
     PG_RETURN_VOID();

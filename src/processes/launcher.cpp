@@ -44,7 +44,7 @@ constexpr core::Micros kScanInterval = core::kMinute;
 // Maximum backoff after max_worker_processes was found exhausted. It is short because other extensions release their
 // workers without notification.
 constexpr int kMaxRefusalBackoff = 3;
-// Time without a refusal after which the shortage is over.
+// Time without a failure to start a worker after which the shortage of process slots is over.
 constexpr core::Micros kCalm = core::kMinute;
 
 struct Launcher {
@@ -369,7 +369,7 @@ TimestampTz start_due_workers(TimestampTz now) {
         if (asked_to_stop()) proc_exit(1);
         const bool reloaded = reload_settings();
         const TimestampTz now = checked_now();
-        // Deadlines may depend on settings.
+        // Makes a round due everywhere, because deadlines may depend on settings.
         if (reloaded) everything_is_due(now);
         collect_workers(now);
         note_room(now);

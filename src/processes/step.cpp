@@ -176,7 +176,7 @@ void record_success(DatabaseState *db, const Step *step) {
         show_end_of_error(db, step->index, now);
     LWLockRelease(database_states_lock());
     if (rested) {
-        // The counters may not include the jobs that a restore has added.
+        // Makes the counters unknown, because they may not include the jobs that a restore has added.
         forget_counters(MyDatabaseId);
         ereport(LOG, (errmsg("%s continues", MyBgworkerEntry->bgw_name)));
     }

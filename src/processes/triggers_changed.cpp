@@ -50,7 +50,7 @@ void around_statement(const UtilityCall &call) {
     call.run();
     if (!OidIsValid(table)) return;
     log_due(GetCurrentTimestamp());
-    // The counters do not include jobs that were inserted while the triggers were disabled.
+    // Requests a recount, because the counters do not include jobs that were inserted while the triggers were disabled.
     recount_at_commit();
 }
 

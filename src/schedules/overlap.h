@@ -11,7 +11,7 @@ namespace jobq {
 // Returns whether the job of the last run is unfinished. Takes no locks.
 bool last_job_unfinished(const Schedule &schedule);
 
-// Job ids in ascending order.
+// A list of job ids in ascending order.
 struct JobIds {
     Datum *items;  // int8
     int count;

@@ -1,4 +1,4 @@
-// A schedule: its definition, its state, its times, and the jobs of its runs.
+// Reads a schedule (its definition, state, and times) and builds the jobs of its runs.
 #pragma once
 
 #include "compat/args.h"

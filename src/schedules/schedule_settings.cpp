@@ -69,7 +69,7 @@ Statement lock_rows_of_set = {
        ORDER BY s.name FOR UPDATE)",
     {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, BOOLOID}};
 
-// Locks the rows in the same order as lock_rows_of_set.
+// Deletes the other schedules of the source. Locks the rows in the same order as lock_rows_of_set.
 Statement remove_others = {
     R"(WITH others AS MATERIALIZED (
            SELECT s.name FROM jobq.schedule_settings s

@@ -34,7 +34,7 @@ int bucket_of(Oid database, int64 job) { return static_cast<int>(spread(database
 
 LWLock *lock_of(int bucket) { return shared_lock(Part::JobWaiters, bucket % kLockPartitions); }
 
-// Signals the sleepers of a bucket for which fits() is true.
+// Signals the sleepers of a bucket for which fits() returns true.
 template <typename Fits>
 void signal_bucket(int index, Fits fits) {
     SleeperList *bucket = &waiters->buckets[index];
