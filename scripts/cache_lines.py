@@ -3,7 +3,7 @@
 # used the core, which are simulated by a statement that writes more memory than the caches hold.
 #
 #   cache_lines.py PATTERN     measures the kinds of calls whose names match the regular expression
-#   cache_lines.py --caches    prints options for callgrind: the caches of a core up to the last one that it does not share
+#   cache_lines.py --caches    prints options for callgrind: the sizes of the caches that belong to one core only
 
 import dataclasses
 import re

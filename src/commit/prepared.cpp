@@ -101,8 +101,8 @@ PreparedEffects effects_of(const TransactionLog &log) {
 
 // Adds entries for the transactions that were prepared before the server was started or promoted. Finds them by the
 // dummy PGPROC that the server keeps for each prepared transaction and does not clear when the transaction ends. No
-// later prepared transaction can have reused one of these, because every session calls this function before it prepares
-// a transaction. So no transaction is missed, not even one that has just ended.
+// later prepared transaction can have reused such a PGPROC, because every session calls this function before it
+// prepares a transaction. So the search finds every such transaction, even if the transaction has just ended.
 void adopt() {
     if (shared == nullptr || shared->capacity == 0 || shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();

@@ -5,8 +5,9 @@
 // statement is planned with fixed values of enable_seqscan and the like, as if each table were large and had no
 // statistics. A planner hook does this, so that it also applies when the plan cache replans the statement (because of
 // an invalidation, another search_path, or plan_cache_mode), and so that it does not affect other statements, such as
-// those of a user's trigger. With statistics, an index that begins with another column could seem as cheap as the right
-// index if the table is small or the column has few distinct values. Each execution would then read that whole index.
+// the statements of a user's trigger. With statistics, an index that begins with another column could seem as cheap as
+// the right index if the table is small or the column has few distinct values. Each execution would then read that
+// whole index.
 //
 // No statement of jobq is compiled (JIT), not even a Free one. The planner overestimates the cost of a search in a
 // large table, and would spend a second on compiling a query that takes 50 ms.

@@ -97,7 +97,7 @@ Rows run(Statement &statement, const Params &params);
 // nullptr.
 Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
 
-// Returns whether this query is the one that run() or read() is currently executing. Returns false for a user's query
+// Returns whether run() or read() is currently executing this query. Returns false for a user's query
 // and for a query that a trigger, a constraint, or an index expression executes in the meantime. `query` is the memory
 // context in which the query is executed (es_query_cxt).
 bool is_own_query(MemoryContext query);

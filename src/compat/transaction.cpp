@@ -52,7 +52,7 @@ void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactio
     enter(Phase::SavepointAbort);
 }
 
-// Called by the server for each resource owner that it releases, including those of portals.
+// The server calls this function for each resource owner that it releases, including the resource owners of portals.
 void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) {
     if (phase != RESOURCE_RELEASE_AFTER_LOCKS) return;
     if (savepoint_aborted && !is_top_level) {

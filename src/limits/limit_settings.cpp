@@ -201,8 +201,8 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     return may;
 }
 
-// Returns the running jobs that need a slot and do not hold it: those of the queue, or those of all queues if `queue`
-// is nullptr.
+// Returns the running jobs of the queue that need a slot and do not hold one. If `queue` is nullptr, returns such jobs
+// of all queues.
 Rows unslotted_jobs(text *queue) {
     return run(find_unslotted, Params().add(unindexed_jobs()).add_if(queue != nullptr, PointerGetDatum(queue)));
 }

@@ -74,8 +74,8 @@ void recount_at_commit();
 // described, all sleepers of the queue are woken to check.
 bool log_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
 void describe_ready_lane(int64 lane, const core::LaneTraits &traits);
-// Records that the settings of a queue have changed, or those of any queue if the name is empty. Its sleeping workers
-// must then check for jobs, because the queue may have been resumed.
+// Records that the settings of a queue have changed or, if the name is empty, the settings of any queue. The sleeping
+// workers of the queue must then check for jobs, because the queue may have been resumed.
 void log_settings(std::string_view queue);
 // Records that at most `jobs` jobs of the queue were claimed. If the transaction or its savepoint rolls back, these
 // jobs are claimable again.

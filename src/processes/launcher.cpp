@@ -313,8 +313,8 @@ void start_worker(Oid oid, TimestampTz now) {
     note_refusal(now);
 }
 
-// Returns whether worker `a` is a better choice to exit than worker `b`. An idle worker is better than a busy one; of
-// two idle workers, the one whose next round is later; of two busy workers, the one that was started first.
+// Returns whether worker `a` is a better choice to exit than worker `b`. An idle worker is better than a busy worker.
+// Of two idle workers, the worker with the later next round is better. Of two busy workers, the older worker is better.
 bool rather(DatabaseState *a, DatabaseState *b) {
     if (a->in_round != b->in_round) return b->in_round;
     return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);

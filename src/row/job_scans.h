@@ -9,9 +9,9 @@ namespace jobq {
 // Returns false if there is none.
 bool next_lane(JobsTable *jobs, int64 *lane);
 
-// An iteration over those of the given lanes that have entries in the claim index. It alternately skips ahead in the
-// given lanes and in the index, so its cost is proportional to the number of given lanes or to the number of lanes with
-// entries, whichever is smaller.
+// An iteration over the given lanes, without the lanes that have no entries in the claim index. It alternately skips
+// ahead in the given lanes and in the index, so its cost is proportional to the number of given lanes or to the number
+// of lanes with entries, whichever is smaller.
 struct LaneWalk {
     const int64 *lanes;  // in the order of their ids
     int count;

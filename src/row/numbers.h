@@ -1,7 +1,7 @@
 // Compute the numbers of lanes, groups, limits, and round-robin keys in rows of jobq.jobs. The numbers are hashes of
 // names, keyed with the secret of the database (jobq.hash_secret, core/keyed_hash.h), so that a role cannot choose
-// names for its own queue whose numbers collide with those of another queue. Each session reads the secret once. The
-// functions raise 55000 if the row of jobq.hash_secret is missing.
+// names for its own queue whose numbers collide with the numbers of another queue. Each session reads the secret once.
+// The functions raise 55000 if the row of jobq.hash_secret is missing.
 #pragma once
 
 #include "compat/args.h"

@@ -35,8 +35,8 @@ struct EntrySet {
 
     // Returns the entry that the caller must overwrite with a new entry of the database: a free entry if there is one;
     // otherwise an entry for which needed() returns false; otherwise an entry of the database with the most entries in
-    // the set, including the new entry. If several entries qualify, the one that comes first by goes_before() is
-    // returned.
+    // the set, including the new entry. If several entries qualify, returns the first entry in the order of
+    // goes_before().
     template <typename GoesBefore, typename Needed>
     Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
         // Entries with higher numbers are evicted first; the count of a database is at most kPlaces + 1.

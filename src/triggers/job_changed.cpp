@@ -181,8 +181,8 @@ void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);
     if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
-    // After a change of its queue, a job that awaits signals awaits those of the new queue, so it must run to check for
-    // them.
+    // After a job was moved to another queue, it awaits the signals of the new queue. One of them may have been sent
+    // already, so the job must run to check for it.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
         apply_event(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
 }

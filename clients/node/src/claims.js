@@ -140,7 +140,7 @@ export class Claims {
         }
     }
 
-    // Treats a canceled wait like one that has ended, and logs the reason once.
+    // Handles a canceled wait in the same way as a wait that has ended and logs the reason once.
     async #endedByServer(error) {
         if (this.#hasToldOfTimeout) return;
         this.#hasToldOfTimeout = true;

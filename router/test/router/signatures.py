@@ -5,8 +5,8 @@ import sys
 
 from cluster import SERVERS, connect, connection, fails, make_cluster, make_database, make_role, one, router, run, shard
 
-# The columns of a function that returns a table are listed as arguments; those of a function that returns a row type are its
-# columns.
+# The catalog lists the columns of a function that returns a table as arguments. If a function returns a row type, its columns are
+# the columns of that type.
 CALLS = """
     SELECT p.proname AS name, p.prokind::text AS kind,
            (SELECT array_agg(concat_ws(' ', coalesce(p.proargnames[i], ''), format_type(t, NULL)) ORDER BY i)

@@ -281,7 +281,7 @@ class Core:
             self._wait_was_ended(error)
 
     def _wait_was_ended(self, error: psycopg.Error) -> None:
-        """Treats a canceled wait like one that has ended, and logs the reason once."""
+        """Handles a canceled wait in the same way as a wait that has ended and logs the reason once."""
         if self.has_told_of_timeout:
             return
         self.has_told_of_timeout = True
