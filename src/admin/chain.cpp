@@ -1,5 +1,5 @@
-// See chain.h. The search is breadth first and visits each job only once, because jobs may wait for each other in a
-// ring.
+// See chain.h. The search is breadth-first. It visits each job only once, because jobs can wait for each other in a
+// cycle.
 #include "compat/pg.h"
 
 #include "admin/chain.h"
@@ -12,8 +12,8 @@ namespace jobq {
 namespace {
 
 // Selects the unfinished jobs that a blocked job waits for. A job in the line of its group waits for the head of the
-// group, or for the first job in the line if there is no head. OFFSET 0 prevents a plan that is ordered by id, which
-// could read all jobs of the table.
+// group. If there is no head, it waits for the first job in the line, unless it is the first job. OFFSET 0 prevents a
+// scan of the index on id, which could read all jobs in the table.
 Statement read_links = {
     R"(SELECT n.id
        FROM jobq.jobs j,

@@ -11,8 +11,8 @@ namespace jobq {
 // if the job does not exist.
 void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink);
 
-// Does the same for a queue: reports what stops all of its jobs, what single jobs wait for, and whether any job is
-// claimable.
+// Reports to the sink why the queue makes no progress: what stops all of its jobs, what individual jobs wait for, and
+// whether any job is claimable.
 void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink);
 
 }  // namespace jobq

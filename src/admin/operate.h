@@ -1,4 +1,5 @@
-// Operations on jobs by id or by filter, no matter which worker holds the jobs. Call these functions inside with_spi().
+// Cancels, retries, reschedules, and deletes jobs that are selected by their ids or by a filter. The caller needs no
+// lease on the jobs. Call these functions inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +12,7 @@ namespace jobq {
 
 enum class Operation { Cancel, Retry, Reschedule, Delete };
 
-// Conditions that select jobs of a queue. An absent condition matches all jobs.
+// Conditions that select jobs in a queue. An absent condition matches all jobs.
 struct JobFilter {
     text *queue;
     text *kind;        // nullptr: any
@@ -29,17 +30,18 @@ struct JobFilter {
     const QueueScope *scope;  // for Retry: dead letters are moved back only to these queues
 };
 
-// Returns whether the operation can change a job of this status.
+// Returns whether the operation can change a job in this status.
 bool operation_applies(Operation operation, core::JobStatus status);
-// Locks the jobs in scope that the operation can change and skips the others. Returns rows with LOCKED_COLUMNS. A dead
-// letter that is retried counts as in scope if the queue to which it moves back is in scope.
+// Locks the jobs in scope that the operation can change, and skips all other jobs. Returns rows with LOCKED_COLUMNS.
+// For a retry, a dead letter is in scope if the queue to which it moves back is in scope.
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope);
 
-// Performs the operation on the jobs that it can change and skips the others. Returns the new status, or for Delete the
-// previous status. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another job has.
+// Performs the operation on the jobs that it can change, and skips all other jobs. Returns the number of changed jobs
+// and their new status or, for Delete, their previous status. `run_at` is used only for Reschedule. Retry raises 23505
+// for a job whose unique key is held by another job.
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now);
-// Does the same for many jobs that lock_matching() has locked. Retry leaves out jobs whose unique key another job has.
-// Returns how many jobs were changed.
+// Performs the operation on many jobs, which lock_matching() has locked. Unlike a retry by operate(), a retry by this
+// function skips jobs whose unique key is held by another job. Returns how many jobs were changed.
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 
 // Locks the jobs that match the filter and returns their ids in ascending order. Skips jobs that another transaction

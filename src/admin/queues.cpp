@@ -18,8 +18,8 @@ namespace jobq {
 
 namespace {
 
-// Create or change a row of settings. Each setting has two parameters: whether it is set, and the new value. The SQL
-// texts are built at the first use.
+// Statements that create or change a row of settings. Each setting has two parameters: whether the setting is given,
+// and its new value. The SQL texts are built when a statement is first used.
 Statement create = {nullptr, {TEXTOID}, Planning::Free};
 Statement alter = {nullptr, {TEXTOID}, Planning::Free};
 static_assert(1 + 2 * core::kQueueSettings < kMaxParameters, "a statement has room for the parameters of all settings");
@@ -63,8 +63,8 @@ Statement pause = {
 Statement resume = {
     "UPDATE jobq.queue_settings s SET paused = false WHERE s.queue = $1 AND s.paused", {TEXTOID}, Planning::Free};
 
-// Locks the jobs of a queue in the order of their ids, which all sessions use to avoid deadlocks. The DELETE would lock
-// them in another order.
+// Locks the jobs of a queue in the order of their ids. All sessions lock jobs in this order to avoid deadlocks. Locking
+// needs a separate statement, because the DELETE could lock the jobs in a different order.
 Statement lock_jobs = {
     R"(SELECT j.id, j.status > 'processing', j.status = 'failed' AND j.dead_from IS NOT NULL
        FROM jobq.jobs j
@@ -72,7 +72,7 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
-// Deletes the settings, lanes, and other rows of a queue, except its jobs.
+// Deletes the kept keys, lanes, limits, and settings of a queue.
 Statement forget = {
     R"(WITH keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
@@ -83,8 +83,8 @@ Statement forget = {
     {TEXTOID},
     Planning::Free};
 
-// Locks the jobs. This is a separate statement before the DELETE, because the DELETE must see attempts that were
-// recorded by the sessions for which the lock has waited.
+// Locks the jobs before they are deleted. Locking needs a separate statement, because the locking statement might wait
+// for other sessions, and the DELETE must see the attempts that those sessions recorded in the meantime.
 Statement lock_purged = {
     R"(SELECT array_agg(l.id)
        FROM (SELECT j.id FROM jobq.jobs j

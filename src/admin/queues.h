@@ -21,17 +21,20 @@ struct GivenSettings {
 bool create_queue(text *queue, const GivenSettings &settings);
 // Changes the queue's settings. Creates their row if there is none.
 void alter_queue(text *queue, const GivenSettings &settings);
-// Returns one row with the name of a dead letter queue whose settings keep no failed jobs, if there is one. Checks this
-// queue, if other queues use it as dead letter queue, and the dead letter queue that this queue uses. Reads the latest
-// committed settings, also in REPEATABLE READ and SERIALIZABLE.
+// Looks for a dead letter queue that is set to keep no failed jobs: either the dead letter queue of the given queue, or
+// the given queue if other queues use it as their dead letter queue. Returns one row with the name of such a queue, or
+// no row if there is none. Reads the latest committed settings, even in REPEATABLE READ and SERIALIZABLE.
 Rows unkept_dead_letters(text *queue);
-// Pauses or resumes the queue. Creates the row of settings if there is none. Returns whether the queue's state changed.
+// Pauses or resumes the queue. Pausing creates the row of settings if there is none. Returns whether the queue's state
+// changed.
 bool set_paused(text *queue, bool paused);
-// Locks all jobs of the queue and returns rows (id, finished, is a dead letter), ordered by id.
+// Locks all jobs of the queue. Returns rows (id, whether the job has finished, whether it is a dead letter), ordered by
+// id.
 Rows lock_queue(text *queue);
 // Deletes the jobs with these ids, and the queue's settings and lanes. Returns false if there was nothing to delete.
 bool forget_queue(text *queue, Datum ids);
-// Deletes at most `max_jobs` jobs in these statuses (text[]), but no running jobs. Returns how many were deleted.
+// Deletes at most `max_jobs` jobs in these statuses (text[]), which must not include "processing". Returns how many
+// jobs were deleted.
 int64 purge_queue(text *queue, Datum statuses, int64 max_jobs);
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
 // Makes finished jobs run again, for jobq_retry and jobq_redrive. A dead letter is moved back to its queue first. A job
-// that had a unique key must get the key back, unless another job has taken the key. Call these functions inside
-// with_spi().
+// that had a unique key must get it back; this is not possible if another job has taken the key. Call these functions
+// inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -9,21 +9,22 @@
 
 namespace jobq {
 
-// Makes the finished and scheduled jobs among `ids` (bigint[]) pending if their home queues are in scope. Raises 23505
-// for a job whose unique key another job has.
+// Retries the finished and scheduled jobs among `ids` (bigint[]) whose home queues are in scope. The home queue of a
+// dead letter is the queue from which it came. Raises 23505 for a job whose unique key is held by another job.
 Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now);
-// Does the same in any queue, but leaves out jobs whose unique key another job has. Returns how many jobs were changed.
+// Retries the finished and scheduled jobs among `ids` (bigint[]), regardless of their queues. Unlike retry_jobs(),
+// skips jobs whose unique key is held by another job. Returns how many jobs were changed.
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 
 // Makes a job run again from the given step: deletes this step and the steps that were saved after it. Raises 22023 if
 // the job has no such step, and 23505 if another job has its unique key.
 void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now);
 
-// Moves up to `max_jobs` dead letters that are in the queue, or came from it, back to the queue that they came from,
-// where they run again from the beginning. Moves the jobs with the lowest ids first. `per_second` is the number of
-// moved jobs that become due per second; 0 means that all are due now. Skips jobs that other sessions have locked, and
-// jobs whose unique key another job has. Returns how many jobs were moved. Raises 22023 if the last job would run later
-// than core::kLongestPacing from now.
+// Moves up to `max_jobs` dead letters back to the queues from which they came, where they run again from the beginning.
+// Selects dead letters that are in the given queue or came from it, and moves the jobs with the lowest ids first.
+// `per_second` is the number of moved jobs that become due per second; 0 means that all are due now. Skips jobs that
+// other sessions have locked, and jobs whose unique key another job has. Returns how many jobs were moved. Raises 22023
+// if the last job would become due more than core::kLongestPacing from now.
 int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now);
 
 }  // namespace jobq

@@ -9,7 +9,7 @@
 
 namespace jobq {
 
-// A job that has just been claimed: the row before the claim, and the lease and timeout that the claim gave it.
+// A job that has just been claimed: the row before the claim, and the lease and timeout that the claim gave the job.
 struct ClaimedJob {
     const JobsTable *jobs;
     int64 lease;
@@ -36,10 +36,10 @@ class ClaimSink {
 
 // Takes up to request.batch claimable jobs from the lanes of the queue, in the order (priority, run_at, id). Skips jobs
 // that other transactions have locked; never waits for them. Returns the number of jobs taken, which is 0 for a paused
-// queue. Raises 40001 in REPEATABLE READ and above if a job has changed since the snapshot.
+// queue. Raises 40001 in REPEATABLE READ and above if a job has changed since the snapshot was taken.
 //
-// The claim obeys the settings and limits that were committed when it took its first job, because at that time it holds
-// the lock on jobq.jobs and has a transaction ID.
+// Before the claim takes its first job, it locks jobq.jobs and gets a transaction ID. Therefore, the claim obeys the
+// settings and limits that are committed when it takes its first job.
 int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink);
 
 }  // namespace jobq

@@ -7,26 +7,28 @@
 
 namespace jobq {
 
-// Prefix of the names that jobq gives to workers without a name; the backend's pid follows.
+// Prefix of the names that jobq gives to workers without a name. The backend's pid follows the prefix.
 #define JOBQ_BACKEND_WORKER "backend:"
 constexpr const char kBackendWorkerPrefix[] = JOBQ_BACKEND_WORKER;
 
 // Returns the worker's name: the argument, or else the setting jobq.worker_id, or nullptr if neither is set.
 text *worker_id_argument(FunctionCallInfo fcinfo, int n);
-// Does the same, but if neither is set, returns a name made of the prefix and the backend's pid.
+// Returns the worker's name like worker_id_argument(), but if no name is set, returns the prefix followed by the
+// backend's pid.
 text *worker_id_or_default(FunctionCallInfo fcinfo, int n);
 
-// Checks and returns the arguments kinds, versions, and capabilities, the first of which has number `first`.
+// Checks and returns the arguments `kinds`, `versions`, and `capabilities`. `first` is the position of `kinds`.
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 
-// Checks and returns the arguments worker_id, batch, kinds, versions, capabilities, and heartbeat_timeout, the first of
-// which has number `first`.
+// Checks and returns the arguments `worker_id`, `batch`, `kinds`, `versions`, `capabilities`, and `heartbeat_timeout`.
+// `first` is the position of `worker_id`.
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
 
-// Claims jobs of the queue and adds them to the result. Returns their number.
+// Claims jobs of the queue and adds them to the result. Returns the number of claimed jobs.
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);
 
-// Raises 22023 for a worker name that jobq_heartbeat_worker could not look up.
+// Raises 42602 if the name is empty, 42622 if it is too long, and 22023 if it begins with the prefix that is reserved
+// for workers without a name.
 void check_worker_id(std::string_view worker_id);
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
 // Wakes the next worker that sleeps in jobq_wait() if a claim leaves claimable jobs in the queue (see
-// waiters/waiters.h). Only claim.cpp may call this.
+// waiters/waiters.h). Only claim.cpp may call this function.
 #pragma once
 
 #include "claim/take_from_lane.h"
@@ -8,9 +8,9 @@
 
 namespace jobq {
 
-// If any worker waits, looks for a claimable job in the claim's lanes, starting where the claim stopped, and wakes the
-// next worker if it finds one. Call it after a claim that has taken all the jobs it wanted, because it may have left
-// others.
+// If any worker is waiting, looks for a claimable job in the claim's lanes, starting where the claim stopped, and wakes
+// the next worker if it finds a job. Must be called after a claim that has taken all the jobs it wanted, because the
+// claim might have left other jobs.
 void wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count);
 
 }  // namespace jobq

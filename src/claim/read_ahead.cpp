@@ -13,11 +13,11 @@ using core::ClaimKey;
 
 constexpr int kGuesses = 256;
 constexpr int kFirstLook = 2;
-// Minimum number of entries to read ahead for a guess that is worth sharing with other sessions.
+// Minimum number of index entries that a guess (see read_ahead.h) must cover to be worth sharing with other sessions.
 constexpr int kWorthTelling = 8;
 
-// The session's guess for the scans that begin in one priority of a lane. A guess for another priority or lane can
-// overwrite it.
+// The session's guess of how far the scans that begin in one priority of a lane will go. The guess for another priority
+// or lane can overwrite it.
 struct Guess {
     int64 lane;
     int16 priority;

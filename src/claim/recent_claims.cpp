@@ -1,5 +1,5 @@
-// See recent_claims.h. A note is one atomic number in a table without locks: 40 bits of a hash of database and job, 8
-// bits of the epoch, and 16 bits of the time in milliseconds.
+// See recent_claims.h. The notes are stored in an array without locks. Each note is one atomic number: 40 bits of a
+// hash of the database and the job, 8 bits of the epoch, and 16 bits of the time in milliseconds.
 #include "compat/pg.h"
 
 #include "claim/recent_claims.h"
@@ -35,7 +35,8 @@ uint64 note_of(uint64 hash, TimestampTz now) {
            clock_of(now);
 }
 
-// Notes about consecutive job ids are adjacent in memory, because claims skip jobs in that order.
+// Returns the place of a job's note. Jobs with consecutive ids have adjacent places, because a claim usually looks up
+// the notes in the order of job ids.
 pg_atomic_uint64 *place_of(int64 job) {
     return &claimed->notes[(static_cast<uint64>(job) + spread(MyDatabaseId, 0)) % kRecentClaims];
 }
@@ -51,8 +52,8 @@ bool recently_claimed(int64 job, TimestampTz now) {
     const uint64 note = pg_atomic_read_u64(place_of(job));
     const uint64 wanted = note_of(hash_of(job), now);
     const auto age = static_cast<uint16>(wanted - note);
-    // The age may be negative, because the clocks of two processors may differ, and because `now` is the time at which
-    // the caller started.
+    // The note can be newer than `now`, because the clocks of two processors can differ, and because the caller read
+    // `now` when it started.
     return note >> 16 == wanted >> 16 && (age <= kMoment || age >= static_cast<uint16>(-kMoment));
 }
 

@@ -1,5 +1,5 @@
-// See round_robin.h. If a set of slots is full, a new queue evicts the least recently used queue of the database that
-// has the most slots in the set.
+// See round_robin.h. If a set of slots is full, a new queue evicts another queue from the set. The database that has
+// the most slots in the set loses its least recently used queue.
 #include "compat/pg.h"
 
 #include "claim/round_robin.h"
@@ -22,7 +22,7 @@ struct Place {
     uint64 asked;  // value of the set's counter when the queue was last looked up
 };
 
-// A set of slots. Its lock is only held for a few instructions.
+// A set of slots. The lock of a set is held only for a few instructions.
 struct Places {
     EntrySet<Place, Part::RoundRobin> places;
     slock_t lock;
@@ -33,7 +33,7 @@ constexpr uint32 kSharedSets = 128;
 constexpr uint32 kOwnSets = 8;
 
 Places *shared = nullptr;
-Places own[kOwnSets];  // used without preload
+Places own[kOwnSets];  // used if the library is not preloaded
 bool own_ready = false;
 
 void make_free(Places *sets, uint32 count) {
@@ -49,7 +49,7 @@ Places *set_of(std::string_view queue) {
     return &own[digest % kOwnSets];
 }
 
-// Calls body(position) for the queue's position while it holds the lock of the queue's set.
+// Calls body(position) for the queue's position under the lock of the queue's set.
 template <typename Body>
 auto with_position(std::string_view queue, Body body) {
     QueueName name;

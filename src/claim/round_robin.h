@@ -1,7 +1,7 @@
-// Stores the position of each queue with round_robin, which is the key that was served last, in shared memory, so that
-// the claims of all sessions serve the keys in a common rotation. Two queues never share a position. The position is a
-// hint: after a restart or crash, or if the server has more such queues than slots, the rotation continues from a
-// random key. Without preload, each session has its own rotation.
+// Stores, in shared memory, the position of each queue that has the setting round_robin, so that the claims of all
+// sessions serve the keys in a common rotation. The position is the key that was served last. Two queues never share a
+// position. The position is a hint: after a restart or crash, or if the server has more such queues than slots, the
+// rotation continues from a random key. If the library is not preloaded, each session has its own rotation.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,7 +17,7 @@ uint64 round_robin_position(std::string_view queue);
 // the current position and returns false.
 bool move_round_robin(std::string_view queue, uint64 *expected, uint64 next);
 
-// Sets up the positions in shared memory, for main/jobq.cpp.
+// main/jobq.cpp calls these functions to set up the positions in shared memory and to report their usage.
 Size round_robin_size();
 void make_round_robin(void *memory, bool fresh);
 SharedUsage round_robin_usage();

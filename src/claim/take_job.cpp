@@ -28,7 +28,7 @@ core::Micros timeout_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
     if (none) return claim.queue.heartbeat_timeout;
-    // Bound the value, because an invalid value that was set with plain SQL must not stop the queue.
+    // Bounds the value, because an invalid value that was set with plain SQL must not stop the queue.
     return core::bounded(core::kHeartbeatTimeout, span_of(DatumGetIntervalP(value)));
 }
 
@@ -40,15 +40,16 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 
-// Returns whether the claim must add the job to the rescue's index itself. Otherwise, another transaction updates the
-// row about a second later to add the job (leases/young_leases.h). A transaction in REPEATABLE READ whose snapshot is
-// older than this update could not report on the job.
+// Returns whether the claim itself must add the job to the rescue index. If not, another transaction adds the job about
+// a second later by updating the row (leases/young_leases.h). After this update, a transaction in REPEATABLE READ with
+// an older snapshot could not change the row, for example to complete the job.
 bool is_to_be_marked(const Claim &claim) {
     return claim.request.written_once || IsolationUsesXactSnapshot() || DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
 }
 
-// Writes the claim into the row. Sets *unattended to the time during which the rescue need not check the job.
-// `rescue_indexed`: add the job to the rescue's index at once. Returns false if another claim was first.
+// Writes the claim into the row. Sets *unattended to the duration for which the rescue need not check the job.
+// `rescue_indexed` means that the job is added to the rescue index immediately. Returns false if another claim has
+// taken the job first.
 bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_indexed, core::Micros *unattended) {
     JobsTable *jobs = &claim->jobs;
     const JobState before = state_of(*jobs);
@@ -73,9 +74,9 @@ bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_i
     return true;
 }
 
-// Decides whether the claim may take a suspect, i.e. a job that has already lost a worker. A suspect must be the only
-// job of its claim. To keep the order, a claim that already has jobs ends before a suspect. A worker that holds another
-// job does not get a suspect: see passes_over().
+// Decides whether the claim is allowed to take a suspect, which is a job that has lost a worker before. A suspect must
+// be the only job of its claim. To keep the order of jobs, a claim that already has jobs ends when it reaches a
+// suspect. A worker that runs a suspect on trial does not get another suspect (see passes_over()).
 bool may_take_suspect_now(Claim *claim) {
     if (row_is_changing(claim->jobs.table)) return false;
     if (claim->count == 0) return claim->suspects == Suspects::OneAlone;
@@ -83,10 +84,10 @@ bool may_take_suspect_now(Claim *claim) {
     return false;
 }
 
-// Returns whether the queue's settings have not changed since the claim read them; if they have changed, closes the
-// claim. They may have changed, for example, while the claim waited for the lock on jobq.jobs. The check is only made
-// before the first job. The transaction gets its ID before the check, because a session that changes a limit waits for
-// all transactions with lower IDs (settle_slots), so a claim with a higher ID must already obey the new limit.
+// Returns whether the queue's settings are unchanged since the claim read them. If they have changed, closes the claim.
+// The settings might have changed, for example, while the claim waited for the lock on jobq.jobs. The check is made
+// only before the first job. The transaction gets its ID before the check, because a session that changes a limit waits
+// for all transactions with lower IDs (settle_slots), so a claim with a higher ID must already obey the new limit.
 bool has_current_settings(Claim *claim) {
     if (claim->xid != Datum(0)) return true;
     const Datum xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
@@ -106,7 +107,7 @@ bool passes_over(Claim *claim) {
 }
 
 bool take_job(Claim *claim) {
-    // Check the status, too, because after an UPDATE with triggers disabled, the claim index may contain a job that is
+    // Checks the status, too, because after an UPDATE with triggers disabled, the claim index can contain a job that is
     // not pending.
     if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
@@ -126,7 +127,7 @@ bool take_job(Claim *claim) {
 }
 
 Room take_limited_job(Claim *claim) {
-    // Check first whether another claim has taken the job, because this costs far less than acquiring permits.
+    // First checks whether another claim has taken the job, because this costs far less than acquiring permits.
     if (row_is_changing(claim->jobs.table) || !has_current_settings(claim)) return Room::Yes;
     const Room room = take_permits(claim->limiter);
     if (room == Room::Yes && !take_job(claim)) return_permits(claim->limiter);

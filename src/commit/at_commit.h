@@ -1,5 +1,5 @@
 // Publishes what a transaction has changed, as recorded in its log (log/transaction_log.h), once other sessions can see
-// the changes: notifies the background worker of deadlines, updates the hints for claims in shared memory, and wakes up
+// the changes. Notifies the background worker of deadlines, updates the hints for claims in shared memory, and wakes up
 // the sessions that wait for jobs.
 #pragma once
 
@@ -19,8 +19,8 @@ void wake_for_claims_undone();  // after a rollback, which makes the claimed job
 void wake_for_finished();       // also unblocks the jobs that depend on the finished jobs
 void forget_claims();           // after a rollback
 
-// Publishes the effects of a prepared transaction of this database that has ended. Treats every job as possibly
-// changed, because the jobs that the transaction has changed are no longer known. Raises no error.
+// Publishes the effects of a prepared transaction that has ended in this database. Treats every job as possibly
+// changed, because it is no longer known which jobs the transaction has changed. Raises no error.
 void publish_prepared(PreparedEffects effects);
 
 }  // namespace jobq

@@ -5,7 +5,7 @@
 
 namespace jobq {
 
-// Returns the value of the column, or `none` if the row does not exist. Only for columns of fixed size.
+// Returns the value of the column, or `none` if the row does not exist. This works only for columns of fixed size.
 template <typename Form, typename Value>
 Value catalog_value(SysCacheIdentifier cache, Oid oid, Value Form::*column, Value none) {
     HeapTuple tuple = SearchSysCache1(cache, ObjectIdGetDatum(oid));

@@ -12,7 +12,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum length of a key that is compared with the known keys, which are all shorter.
+// Maximum length of an unknown key that is compared with the known keys to find a similar key. All known keys are
+// shorter.
 constexpr size_t kMaxComparedBytes = 63;
 
 char *string_of(const JsonbValue &value) { return pnstrdup(value.val.string.val, value.val.string.len); }
@@ -27,7 +28,8 @@ void require_object(const Jsonb *value, const char *argument, const char *hint) 
                     errhint("%s", hint)));
 }
 
-// The initial distance means that a known key is not similar if more than half of the given key differs from it.
+// Sets the initial value of distance_ so that a known key counts as similar only if its edit distance from the given
+// key is at most half of the length of the given key.
 UnknownKey::UnknownKey(std::string_view given) : given_(given), distance_(static_cast<int>(given.size() / 2) + 1) {
     initStringInfo(&known_);
 }

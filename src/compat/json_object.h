@@ -28,13 +28,14 @@ class JsonObject {
         JsonbValue item = string_of(value);
         add(key, &item);
     }
-    // Adds a time in the time zone of the session, or in the time zone that is `*west` seconds west of UTC.
+    // Adds a time in the time zone of the session or, if `west` is not nullptr, in the time zone that is `*west`
+    // seconds west of UTC.
     void moment(std::string_view key, TimestampTz value, const int *west = nullptr) {
         auto *written = static_cast<char *>(palloc(MAXDATELEN + 1));
         JsonEncodeDateTime(written, TimestampTzGetDatum(value), TIMESTAMPTZOID, west);
         text_of(key, written);
     }
-    // Adds a jsonb value; nullptr stands for null.
+    // Adds a jsonb value, or the JSON value null if `value` is nullptr.
     void json(std::string_view key, const Jsonb *value) {
         JsonbValue item;
         item.type = jbvNull;

@@ -1,4 +1,4 @@
-// Waits for the latch of the process, with an event that pg_stat_activity shows.
+// Waits for the latch of the process, with a wait event that pg_stat_activity shows.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,8 +6,8 @@
 
 namespace jobq {
 
-// What a process waits for. PostgreSQL 17 and later show the name in pg_stat_activity.wait_event, earlier versions show
-// "Extension".
+// What a process waits for. PostgreSQL 17 and later show the name of the event in pg_stat_activity.wait_event; earlier
+// versions show "Extension".
 enum class WaitEvent {
     LauncherMain,     // the launcher: for the next round of a database
     WorkerMain,       // a background worker: for work in its database
@@ -18,8 +18,8 @@ enum class WaitEvent {
     DatabaseCommand,  // CREATE, ALTER, and DROP DATABASE: for the background workers of the database to leave
 };
 
-// Waits until the latch is set, the span has passed, or the server has died. Rounds the span up to whole milliseconds.
-// Resets the latch. The caller processes interrupts.
+// Waits until the latch is set or the span has passed, and then resets the latch. Rounds the span up to whole
+// milliseconds. Exits the process if the postmaster has died. The caller must process interrupts.
 void wait_for_latch(core::Micros span, WaitEvent event);
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
 // Advisory locks that jobq takes for its own purposes. The fourth field of their lock tags (objsubid in pg_locks) is
-// never 1 or 2, because the SQL functions for advisory locks use these values. All versions of jobq that may run in one
-// server must use the same values.
+// never 1 or 2, because the SQL functions for advisory locks use these values. All versions of jobq that can run in the
+// same server must use the same value for the same lock.
 #pragma once
 
 #include "compat/pg.h"

@@ -60,19 +60,20 @@ extern "C" {
 
 namespace jobq {
 constexpr int kServerMajor = PG_VERSION_NUM / 10000;
-// Newest server version that this release has been tested with. On newer servers, jobq uses only SQL
+// Newest server version with which this release has been tested. On newer servers, jobq accesses rows only with SQL
 // (table/attached.h).
 constexpr int kNewestTested = 18;
 inline bool newer_than_tested() { return kServerMajor > kNewestTested; }
 
-// Type of a system cache's id, as passed to invalidation callbacks.
+// Type of the identifier of a system cache that an invalidation callback receives.
 #if PG_VERSION_NUM >= 190000
 using CatalogCache = SysCacheIdentifier;
 #else
 using CatalogCache = int;
 #endif
 
-// The type in which table_tuple_update() returns which indexes need an entry for the new version of the row.
+// The type of the argument in which table_tuple_update() returns which indexes need an entry for the new version of the
+// row.
 #if PG_VERSION_NUM >= 160000
 using IndexUpdate = TU_UpdateIndexes;
 constexpr IndexUpdate kAllIndexes = TU_All;
@@ -87,7 +88,7 @@ inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
 
-// Releases resources that an index keeps between insertions: since PostgreSQL 17, BRIN keeps pages pinned.
+// Releases resources that an index keeps between insertions. Since PostgreSQL 17, for example, BRIN keeps pages pinned.
 inline void end_index_inserts(Relation index, struct IndexInfo *info) {
 #if PG_VERSION_NUM >= 170000
     index_insert_cleanup(index, info);
@@ -124,9 +125,9 @@ inline Oid identity_sequence(Relation table, AttrNumber column) {
 #endif
 }
 
-// Returns whether the current transaction has replaced the files of the table (TRUNCATE, ALTER TABLE ...). If so, the
-// new files do not show what the table contains after a rollback, and the current transaction may have written all of
-// their rows.
+// Returns whether the current transaction has replaced the files of the table, for example with TRUNCATE or ALTER
+// TABLE. If so, the new files do not show what the table would contain after a rollback, and the current transaction
+// might have written all rows in the new files.
 inline bool has_new_files(Relation table) {
 #if PG_VERSION_NUM >= 160000
     return table->rd_firstRelfilelocatorSubid != InvalidSubTransactionId;
@@ -180,7 +181,8 @@ inline TM_Result update_tuple(Relation table, ItemPointer tid, TupleTableSlot *r
 #endif
 }
 
-// Returns whether the member may use SET ROLE to become the role. Since PostgreSQL 16, membership alone is not enough.
+// Returns whether the role `member` is allowed to use SET ROLE to become `role`. Since PostgreSQL 16, membership alone
+// is not enough.
 inline bool may_set_role(Oid member, Oid role) {
 #if PG_VERSION_NUM >= 160000
     return member_can_set_role(member, role);
@@ -189,7 +191,7 @@ inline bool may_set_role(Oid member, Oid role) {
 #endif
 }
 
-// Whether a background worker can connect as a role without the LOGIN attribute.
+// Whether a background worker can connect as a role that lacks the LOGIN attribute.
 #if PG_VERSION_NUM >= 170000
 constexpr bool kRunsWithoutLogin = true;
 constexpr uint32 kConnectWithoutLogin = BGWORKER_BYPASS_ROLELOGINCHECK;
@@ -232,7 +234,7 @@ inline TM_Result delete_tuple(Relation table, ItemPointer tid, Snapshot snapshot
 }  // namespace jobq
 
 #if PG_VERSION_NUM >= 160000
-// PostgreSQL 16 replaced these functions with one for all kinds of objects.
+// PostgreSQL 16 replaced these functions with one function for all kinds of objects.
 #define pg_database_ownercheck(database, role) object_ownercheck(DatabaseRelationId, database, role)
 #define pg_extension_ownercheck(extension, role) object_ownercheck(ExtensionRelationId, extension, role)
 #define pg_database_aclcheck(database, role, mode) object_aclcheck(DatabaseRelationId, database, role, mode)

@@ -16,8 +16,8 @@ namespace jobq {
 using QueueName = char[NAMEDATALEN];
 static_assert(sizeof(QueueName) > core::kMaxQueueBytes);
 
-// Copies the name. Returns false if the name was too long and has been truncated. Only rows inserted with triggers
-// disabled have such names.
+// Copies the name. Returns false if the name was too long and has been truncated. Only rows that were inserted with
+// triggers disabled can contain such a name.
 inline bool copy_queue(char *to, std::string_view queue) {
     const size_t size = Min(queue.size(), sizeof(QueueName) - 1);
     memcpy(to, queue.data(), size);
@@ -29,12 +29,12 @@ inline bool same_queue(const char *a, const char *b) { return memcmp(a, b, sizeo
 
 inline std::string_view queue_view(const char *name) { return {name, strnlen(name, sizeof(QueueName))}; }
 
-// Returns the hash of a queue name for tables in memory.
+// Returns the hash of a queue name for hash tables in memory.
 inline uint32 hash_of_queue(const char *name) {
     return hash_bytes(reinterpret_cast<const unsigned char *>(name), static_cast<int>(queue_view(name).size()));
 }
 
-// Returns a hash that stands for a queue of this session's database.
+// Returns a hash that identifies a queue in this session's database.
 inline uint64 digest_of_queue(std::string_view queue) {
     return hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue.data()), static_cast<int>(queue.size()),
                                MyDatabaseId);

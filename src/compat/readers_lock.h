@@ -5,8 +5,9 @@
 
 namespace jobq {
 
-// Locks the table and all its indexes for reading until the transaction ends. Returns false if it would have to wait
-// for a lock of another session, for example of LOCK TABLE, VACUUM FULL, or REINDEX. Needs no privileges.
+// Locks the table and all its indexes for reading until the transaction ends. Returns false, without waiting, if
+// another session holds a conflicting lock, for example because it runs LOCK TABLE, VACUUM FULL, or REINDEX. Needs no
+// privileges.
 bool lock_for_reading(Oid table);
 
 }  // namespace jobq

@@ -1,13 +1,14 @@
-// Calls callbacks when the catalog entry of a relation changes. A backend of PostgreSQL 15 has ten slots for relation
-// cache callbacks, for the server and all extensions together; this module uses one for all of jobq.
+// Calls callbacks when the catalog entry of a relation changes. In PostgreSQL 15, a backend has ten slots for relation
+// cache callbacks, which the server and all extensions share; this module uses one slot for all of jobq.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Registers a callback for the rest of the process. It is called with the relation that may have changed, or InvalidOid
-// for any relation. It must not raise an error or read a catalog. Call this once for each callback.
+// Registers a callback, which stays registered until the process ends, unless it is already registered. The callback
+// receives the OID of the relation that might have changed, or InvalidOid if any relation might have changed. The
+// callback must not raise an error or read a catalog.
 void on_relation_change(void (*callback)(Oid relation));
 
 }  // namespace jobq

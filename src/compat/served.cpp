@@ -8,7 +8,8 @@ namespace jobq {
 
 Unserved why_unserved(const FormData_pg_database &database) {
     constexpr int kInvalidDatabase = -2;  // an interrupted DROP DATABASE leaves this value
-    // Jobs in a template database do not run, and a worker that is connected to it would make CREATE DATABASE fail.
+    // Jobs in a template database do not run, and CREATE DATABASE would fail while a worker is connected to the
+    // template.
     if (database.datistemplate) return Unserved::Template;
     if (!database.datallowconn) return Unserved::NoConnections;
     if (!database_selected(NameStr(database.datname))) return Unserved::NotSelected;

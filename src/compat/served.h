@@ -1,4 +1,4 @@
-// Tells whether jobq's background workers serve a database and, if not, why.
+// Determines whether jobq's background workers serve a database and, if they do not, the reason.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,8 +12,8 @@ namespace jobq {
 enum class Unserved : uint8 { No, Template, NoConnections, NotSelected, Invalid, Gone };
 
 Unserved why_unserved(const FormData_pg_database &database);
-// Returns why workers do not serve the database with this OID, according to the catalog. Must be called in a
-// transaction.
+// Returns the reason why workers do not serve the database with this OID, or Unserved::No if they serve it. Reads the
+// catalog, so it must be called in a transaction.
 Unserved why_unserved(Oid database);
 // Returns the reason as text for messages, or nullptr if the database is served.
 const char *reason_of(Unserved why);

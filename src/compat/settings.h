@@ -1,4 +1,4 @@
-// The configuration parameters jobq.*. settings.cpp defines them; all code outside src/core may read them.
+// The jobq.* configuration parameters. They are defined in settings.cpp. All code outside src/core may read them.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,12 +6,13 @@
 
 namespace jobq {
 
-// jobq.access: how the rows of jobq.jobs are read and written (row/jobs_table.h).
+// The values of jobq.access, which determines how the rows of jobq.jobs are read and written (row/jobs_table.h).
 struct Access {
     enum Way : int { Auto, Sql, Direct };
 };
 
-// jobq.adopt: what happens to a copy of the database (identity/identity.h).
+// The values of jobq.adopt, which determines whether a copy of a database adopts its jobs automatically
+// (identity/identity.h).
 struct Adopt {
     enum When : int { Manual, Auto };
 };
@@ -35,9 +36,9 @@ struct Settings {
     int max_limits;           // jobq.max_limits: maximum number of limits that shared memory tracks in the whole server
     bool async_heartbeats;    // jobq.async_heartbeats: a heartbeat that is the only action of its transaction commits
                               // asynchronously
-    bool async_claims;        // jobq.async_claims: the same for claims
+    bool async_claims;        // jobq.async_claims: like jobq.async_heartbeats, but for a claim
     bool notify;              // jobq.notify: whether background workers send NOTIFY
-    bool require_queues;      // jobq.require_queues: whether jobs are rejected whose queue was not created with
+    bool require_queues;      // jobq.require_queues: whether a job is rejected if its queue was not created with
                               // jobq_create_queue
     int max_counted_queues;   // jobq.max_counted_queues: maximum number of queues with counters in the whole server
     int max_metric_series;    // jobq.max_metric_series: maximum number of (queue, kind) pairs with totals in the whole
@@ -52,8 +53,8 @@ struct Settings {
     int max_steps;            // jobq.max_steps: maximum number of steps of one job
     int max_step_kb;          // jobq.max_step_bytes: maximum size of the result of one step
     int keep_signals_s;       // jobq.keep_signals: how long signals to a queue are kept; 0: permanently
-    int reconcile_interval_s;  // jobq.reconcile_interval: minimum time between two counts of the table
-    // jobq.max_queues: if there are this many queues, a new job must not create another queue; -1: no limit
+    int reconcile_interval_s;  // jobq.reconcile_interval: minimum time between two recounts of the jobs
+    // jobq.max_queues: maximum number of queues; a job that would create another queue is rejected; -1: no limit
     int max_queues;
 };
 
@@ -67,7 +68,7 @@ inline core::Micros cancel_grace() { return settings.cancel_grace_ms * core::kMi
 // Upper bound of jobq.max_executors.
 constexpr int kMaxExecutors = 64;
 
-// Called once by _PG_init.
+// Defines all parameters. Called once by _PG_init.
 void define_settings();
 
 // Returns whether jobq.databases allows background workers in the database.

@@ -11,12 +11,12 @@ extern "C" {
 namespace jobq {
 
 Fate fate_of(TransactionId xid) {
-    // Fails if the caller holds an LWLock or if the transaction is committing or aborting, because the server then
-    // holds off interrupts.
+    // This assertion fails if the caller holds an LWLock or if the transaction is committing or aborting, because the
+    // server then holds off interrupts.
     Assert(INTERRUPTS_CAN_BE_PROCESSED());
     if (!TransactionIdIsNormal(xid)) return Fate::Forgotten;
     if (TransactionIdIsInProgress(xid)) return Fate::Open;
-    // The server does not truncate the commit log while this lock is held.
+    // The server does not truncate the commit log while a process holds XactTruncationLock.
     LWLockAcquire(XactTruncationLock, LW_SHARED);
     Fate fate = Fate::Forgotten;
     if (!TransactionIdPrecedes(xid, oldest_known_xid()))

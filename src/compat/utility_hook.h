@@ -1,5 +1,6 @@
-// Installs functions that are called instead of utility statements (ProcessUtility_hook). Such a function inspects the
-// statement and runs it. Only _PG_init may install one, while the library is preloaded.
+// Installs functions that the server calls to run a utility statement (ProcessUtility_hook). Such a function inspects
+// the statement and then lets the server run it. Only _PG_init may install such functions, and only while the library
+// is being preloaded.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,8 +11,8 @@ extern "C" {
 
 namespace jobq {
 
-// A utility statement that is about to run, and the arguments that the server passes with it. run() may free
-// its memory, so read it before you call run().
+// A utility statement that is about to run, and the arguments that the server passes with it. run() can free the memory
+// of the statement, so read the statement before you call run().
 struct UtilityCall {
     ProcessUtility_hook_type next;
     PlannedStmt *planned;
@@ -24,11 +25,11 @@ struct UtilityCall {
     QueryCompletion *completion;
 
     Node *statement() const { return planned->utilityStmt; }
-    // Runs the statement. Around() must call this exactly once.
+    // Runs the statement. Around() must call run() exactly once.
     void run() const { next(planned, query, read_only_tree, context, params, environment, dest, completion); }
 };
 
-// Installs Around, which is called instead of each utility statement.
+// Installs Around(), which the server then calls to run each utility statement.
 template <void (*Around)(const UtilityCall &)>
 void go_around_utility() {
     static ProcessUtility_hook_type previous;

@@ -1,7 +1,7 @@
-// Mechanisms that a build can leave out, one at a time, so that the benchmark group `ablation` can measure the value of
-// each: make COPT=-DJOBQ_WITHOUT=PlaceCache. The installed library contains all mechanisms, and because built_with() is
-// a constant expression, its checks cost nothing at run time. See docs/design.md, "What the mechanisms are worth", for
-// the purpose and measured value of each mechanism.
+// Mechanisms that a build can omit, one at a time, so that the benchmark group `ablation` can measure the value of
+// each. Example: make COPT=-DJOBQ_WITHOUT=PlaceCache. The installed library contains all mechanisms, and checking for a
+// mechanism costs nothing at run time, because built_with() is a constant expression. See docs/internals/costs.md,
+// "What the mechanisms are worth", for the purpose and measured value of each mechanism.
 #pragma once
 
 #include <cstdint>

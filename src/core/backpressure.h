@@ -1,5 +1,5 @@
 // Decides whether new jobs may enter a queue that has a max_depth, and how many older jobs must be dropped to make
-// room. Pure: calls no server functions.
+// room.
 #pragma once
 
 #include "core/job.h"
@@ -8,24 +8,24 @@
 
 namespace jobq::core {
 
-// What happens if there is no room for a job. The values have the same order as the words of on_full in
+// What happens if there is no room for a job. The values have the same order as the words of the setting on_full in
 // core/queue_settings.h.
 enum class FullPolicy : std::uint8_t { Reject, DropOldest };
 
 // Maximum number of jobs that a call drops in addition to the number of jobs that it adds. After max_depth has been
-// lowered, a queue may contain millions of jobs too many, and a producer must not wait until all of them are dropped.
+// lowered, a queue can contain millions of excess jobs, and a producer must not wait until all of them are dropped.
 // Each later call drops some more.
 constexpr std::int64_t kMaxExtraDrops = 100;
 
 struct Admission {
     bool admitted;
-    std::int64_t drop;    // number of the oldest jobs to drop, if the queue has that many droppable jobs
+    std::int64_t drop;    // number of the oldest jobs to drop; fewer are dropped if the queue has fewer droppable jobs
     std::int64_t needed;  // minimum number to drop; if fewer can be dropped, the new jobs are rejected
 };
 static_assert(std::is_trivially_copyable_v<Admission>, "may live where a longjmp skips destructors");
 
-// Decides whether `added` jobs may enter a queue in which `depth` jobs wait. Always rejects more than `max_depth` jobs
-// at once.
+// Decides whether `added` jobs may enter a queue in which `depth` jobs are waiting. Always rejects a call that adds
+// more than `max_depth` jobs.
 Admission admit(std::int64_t depth, std::int64_t added, std::int64_t max_depth, FullPolicy policy) noexcept;
 
 }  // namespace jobq::core

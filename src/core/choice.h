@@ -1,5 +1,5 @@
-// Parses words that name the values of an enum. An array next to the enum, in the same order, is the only list of the
-// words.
+// Parses words that name the values of an enum. The words are listed only in an array next to the enum, in the order of
+// its values.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,8 @@
 
 namespace jobq::core {
 
-// Returns false and does not set `*choice` if the word is not in the array.
+// Sets `*choice` to the value that the word names. Returns false, without setting `*choice`, if the word is not in the
+// array.
 template <typename Choice, std::size_t count>
 constexpr bool parse_choice(const std::string_view (&names)[count], std::string_view word, Choice *choice) noexcept {
     for (std::size_t i = 0; i < count; i++) {

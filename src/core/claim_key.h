@@ -1,5 +1,5 @@
-// The position of a claimable job among the jobs of its lane: by priority number (lowest first), then by the time at
-// which the job became claimable, then by id.
+// The position of a claimable job among the jobs of its lane. Positions are ordered by priority number (lowest first),
+// then by the time at which the job became claimable, then by id.
 #pragma once
 
 #include "core/job.h"
@@ -26,7 +26,7 @@ constexpr bool operator<(const ClaimKey &a, const ClaimKey &b) noexcept {
 constexpr bool operator==(const ClaimKey &a, const ClaimKey &b) noexcept { return !(a < b) && !(b < a); }
 constexpr bool operator<=(const ClaimKey &a, const ClaimKey &b) noexcept { return !(b < a); }
 
-// Returns the key immediately after `key`, or kLastKey for kLastKey.
+// Returns the key immediately after `key`, or kLastKey if `key` is kLastKey.
 constexpr ClaimKey next_key(ClaimKey key) noexcept {
     if (key == kLastKey) return key;
     if (key.id != INT64_MAX) return {key.run_at, key.id + 1, key.priority};

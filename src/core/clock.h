@@ -1,4 +1,4 @@
-// Detects steps of the wall clock.
+// Detects steps of the wall clock, which happen, for example, when an operator sets the clock.
 #pragma once
 
 #include "core/span.h"
@@ -7,8 +7,8 @@
 
 namespace jobq::core {
 
-// Earliest and latest time that jobq accepts (about the years 1 to 6000), so that the sum of a time and a timeout and
-// the difference between two times fit the server's types.
+// Earliest and latest times that jobq accepts: about the years 1 and 6000. Within these limits, the sum of a time and a
+// timeout, and the difference between two times, fit the server's types.
 constexpr Micros kFirstMoment = -732000 * kDay;
 constexpr Micros kLastMoment = 1464000 * kDay;
 constexpr Micros bounded_moment(Micros time) noexcept {
@@ -16,13 +16,14 @@ constexpr Micros bounded_moment(Micros time) noexcept {
 }
 
 struct ClockReading {
-    Micros wall;       // may step
+    Micros wall;       // can step
     Micros monotonic;  // never steps
 };
 static_assert(std::is_trivially_copyable_v<ClockReading>, "lives in shared memory");
 
-// Returns how far the wall clock stepped between two readings: positive forward, negative backward, 0 if it only
-// drifted by less than `tolerance`.
+// Returns the size of the step that the wall clock made between two readings. The result is positive if the clock
+// stepped forward and negative if it stepped backward. A difference of less than `tolerance` is drift, not a step, so
+// the result is then 0.
 Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance) noexcept;
 
 }  // namespace jobq::core

@@ -40,7 +40,8 @@ Micros next_recount_by_hand(Micros begun, Micros ended) noexcept {
 }
 
 bool sample_due(Micros last, Micros now) noexcept {
-    // If the last sample is in the future, the clock was set back after it was taken.
+    // If the last sample is in the future, the clock was set back after the sample was taken. In this case, another
+    // sample is due.
     return now - last >= kSampleDistance || last > now + kSecond;
 }
 
@@ -57,8 +58,9 @@ void rates(const Sample *samples, int count, const std::int64_t *totals, Micros 
             inside = sample;
         }
     }
-    // Samples are taken only when something happens, and then at short intervals. So if the sample before the span is
-    // much older than the span, nothing happened in between.
+    // Samples are taken only while events happen, and then at short intervals. So if the latest sample before the span
+    // is much older than the beginning of the span, no events happened between this sample and the beginning of the
+    // span.
     const bool steady = before != nullptr && before->at >= begin - 2 * kSampleDistance;
     const Sample *base = steady ? before : inside;
     Micros span = kRateSpan;

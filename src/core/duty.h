@@ -1,4 +1,4 @@
-// The duties of the background worker: what must happen to jobs even if no session calls a function, such as rescuing
+// The duties of the background worker: the work that must be done even if no session calls a function, such as rescuing
 // lost jobs and firing schedules. One execution of all duties is called a round, or a tick.
 #pragma once
 
@@ -32,7 +32,8 @@ static_assert(kDutyCount == static_cast<int>(Duty::Reconcile) + 1);
 
 constexpr const DutyTraits &traits_of(Duty duty) noexcept { return kDuties[static_cast<int>(duty)]; }
 
-// Why the background worker changes no jobs of a database: a dump is being restored, or the database is a copy.
+// The reason why the background worker does not change jobs in a database: a dump is being restored, or the database is
+// a copy.
 enum class Rest : unsigned char { None, Restore, Copy };
 
 }  // namespace jobq::core

@@ -1,6 +1,6 @@
-// A hash table with a fixed number of entries that also keeps their order. Repeated changes to the same thing are
-// folded into one entry. It lives in static memory and allocates nothing; an all-zero list is empty. Pure; used by
-// log/logged.h.
+// A hash table with a fixed number of entries that also keeps the order in which the entries were added. The
+// transaction log (log/logged.h) uses such tables to fold repeated changes to the same object into one entry. A table
+// is in static memory and allocates nothing. A table that is all zero is empty.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Folded {
     } links[Room];
     Item items[Room];
 
-    // Returns the newest entry with this hash for which is(entry) is true, or nullptr.
+    // Returns the newest entry with this hash for which is(entry) returns true, or nullptr if there is none.
     template <typename Is>
     const Item *find(std::uint64_t hash, Is is) const noexcept {
         for (int i = heads[hash % Buckets]; i != 0; i = links[i - 1].older)
@@ -31,7 +31,7 @@ struct Folded {
         return const_cast<Item *>(static_cast<const Folded *>(this)->find(hash, is));
     }
 
-    // Adds an entry and returns it, or nullptr if there is no room.
+    // Adds an entry and returns it. Returns nullptr if there is no room.
     Item *add(std::uint64_t hash, const Item &item) noexcept {
         if (count == Room) return nullptr;
         const auto bucket = static_cast<std::int16_t>(hash % Buckets);
@@ -41,7 +41,7 @@ struct Folded {
         return &items[count++];
     }
 
-    // Removes the last entry. The removed entry can still be read until the next call to add().
+    // Removes the entry that was added last. The removed entry can still be read until the next call to add().
     void pop() noexcept {
         count--;
         heads[links[count].bucket] = links[count].older;

@@ -6,7 +6,7 @@
 
 namespace jobq::core {
 
-// Returns the span in microseconds, limited to +-kLatest.
+// Returns the span in microseconds, limited to the range from -kLatest to kLatest.
 constexpr Micros span_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
     const __int128 total =
         (static_cast<__int128>(months) * 30 + days) * static_cast<__int128>(kDay) + static_cast<__int128>(micros);

@@ -1,6 +1,6 @@
-// The key spaces for which shared memory remembers ranges without visible rows, which scans skip
-// (lanes/empty_ranges.h). Each key space corresponds to an index that contains the rows that a scan needs, in the order
-// of their keys.
+// The key spaces. Each key space corresponds to an index that contains the rows that a scan looks for, in the order of
+// their keys. For each key space, shared memory stores the ranges of keys that have no visible rows, so that scans can
+// skip these ranges (lanes/empty_ranges.h).
 #pragma once
 
 #include "core/claim_key.h"
@@ -9,7 +9,7 @@ namespace jobq::core {
 
 enum class KeySpace : std::uint8_t {
     Claimable,  // the claimable jobs of one lane
-    Throttled,  // the same, without the jobs that the limits of their keys hold back
+    Throttled,  // the claimable jobs of one lane, except jobs that the limits of their concurrency keys hold back
     Due,        // jobs that become claimable at run_at; the priority is 0
     Running,    // running jobs in the index that the rescue scans, by id; run_at and priority are 0
     Schedules,  // schedules, by _due_at; id and priority are 0

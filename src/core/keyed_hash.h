@@ -1,5 +1,5 @@
-// SipHash-2-4 (J.-P. Aumasson and D. J. Bernstein, "SipHash: a fast short-input PRF", 2012): a 64-bit hash under a
-// secret of 128 bits. Without the secret no one can construct two inputs that have the same hash. Pure; used by core.
+// SipHash-2-4 (J.-P. Aumasson and D. J. Bernstein, "SipHash: a fast short-input PRF", 2012), which computes a 64-bit
+// hash that is keyed with a 128-bit secret. Two inputs with the same hash cannot be constructed without the secret.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace jobq::core {
 
-// The kind of object that a hash identifies. It is hashed first, so that the hash of a group reveals nothing about the
-// hash of a lane with the same names.
+// The kind of object that a hash identifies. The kind is hashed first, so that the hash of a group reveals nothing
+// about the hash of a lane with the same names.
 enum class Numbered : unsigned char { Lane = 1, Group, QueueLimit, KeyLimit, RoundRobinKey };
 
 struct HashKey {
@@ -27,12 +27,12 @@ class KeyedHash {
           v2_(key.low ^ 0x6c7967656e657261),
           v3_(key.high ^ 0x7465646279746573) {}
 
-    // Adds the bytes of a number, lowest first, so that the hash does not depend on the machine.
+    // Adds the bytes of a number, lowest byte first, so that the hash does not depend on the byte order of the machine.
     void add_number(std::uint64_t number, int bytes) noexcept {
         for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
     }
 
-    // Adds a string with its length, which keeps ("ab", "c") and ("a", "bc") apart.
+    // Adds the length and the bytes of a string, so that ("ab", "c") and ("a", "bc") are different inputs.
     void add_part(std::string_view part) noexcept {
         add_number(part.size(), 4);
         add_bytes(part);

@@ -30,7 +30,7 @@ std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::strin
 
 int canonical_set(std::string_view *items, int count) noexcept {
     if (items == nullptr || count <= 0) return 0;
-    // string_view compares bytes as unsigned numbers, independent of the locale and the signedness of char.
+    // string_view compares bytes as unsigned numbers, independently of the locale and of the signedness of char.
     std::sort(items, items + count);
     return static_cast<int>(std::unique(items, items + count) - items);
 }

@@ -1,4 +1,5 @@
-// A lane is a distinct (queue, kind, version, requires). The same workers may take all jobs of a lane.
+// A lane consists of all jobs that have the same queue, kind, version, and requires. A worker that may take one job of
+// a lane may take all of them.
 #pragma once
 
 #include "core/keyed_hash.h"
@@ -9,18 +10,18 @@
 
 namespace jobq::core {
 
-// Returns the number of a lane: a keyed hash of its parts. `requires_sorted` must be sorted bytewise and without
-// duplicates, because a lane is identified by the set of its requirements. Hashes the following bytes, with the lowest
-// byte of each number first: Numbered::Lane; the length (4 bytes) and the bytes of `queue`, then of `kind`; `version`
-// (4 bytes); `requires_count` (4 bytes); and the length (4 bytes) and the bytes of each requirement.
+// Returns the number of a lane, which is a keyed hash of its parts. `requires_sorted` must be sorted bytewise and
+// contain no duplicates, because a lane is identified by the set of its requirements. The hash covers Numbered::Lane (1
+// byte), `queue`, `kind`, `version`, `requires_count`, and the requirements. Each string is preceded by its length. The
+// lengths, `version`, and `requires_count` have 4 bytes, lowest byte first.
 std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept;
 
-// Sorts bytewise and removes duplicates in place. Returns the new count.
+// Sorts the items bytewise and removes duplicates, in place. Returns the new number of items.
 int canonical_set(std::string_view *items, int count) noexcept;
 
-// What a worker may take. nullptr means "any" for kinds and versions, and "none" for capabilities. An empty list that
-// is not nullptr matches nothing.
+// The jobs that a worker may take. nullptr means "any" for kinds and versions, and "none" for capabilities. An empty
+// list that is not nullptr matches nothing.
 struct WorkerFilter {
     const std::string_view *kinds;  // null: any
     int kind_count;
@@ -35,7 +36,8 @@ static_assert(std::is_trivially_copyable_v<WorkerFilter>, "may live where a long
 bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
                   const std::string_view *requires_sorted, int requires_count) noexcept;
 
-// The first part of a lane that does not match a filter, in the order in which the parts are checked.
+// The first part of a lane that a filter does not accept, or Takes if the filter accepts the lane. The parts are
+// checked in the order of these values.
 enum class Fit { NotKind, NotVersion, NotCapabilities, Takes };
 Fit fit_of(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
            const std::string_view *requires_sorted, int requires_count) noexcept;

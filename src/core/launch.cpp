@@ -7,7 +7,7 @@ namespace jobq::core {
 
 namespace {
 
-// Returns the earliest time at which a worker may be started in the database, or kNever.
+// Returns the earliest time at which a worker is allowed to start in the database, or kNever.
 Micros startable_at(const DatabaseFacts &facts, Micros lead) {
     if (facts.running || facts.next_due == kNever || facts.not_before == kNever) return kNever;
     return std::max(saturating_subtract(facts.next_due, lead), facts.not_before);
@@ -42,7 +42,7 @@ LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_wo
 
     LaunchPlan plan;
     plan.start = can_start ? oldest : -1;
-    // The launcher need not wake up for a database that waits until a worker exits, because the exit notifies the
+    // The launcher need not wake up for a database that waits for a worker to exit, because the exit notifies the
     // launcher.
     plan.wake_at = left_waiting > 0 && !full ? now : next_future;
     plan.starved = left_waiting > 0 && full;

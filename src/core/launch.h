@@ -1,5 +1,4 @@
-// Decides in which database the launcher starts the next background worker, and when. Pure: the launcher collects the
-// facts.
+// Decides in which database the launcher starts the next background worker, and when.
 #pragma once
 
 #include "core/job.h"
@@ -26,20 +25,21 @@ struct LaunchPlan {
 };
 static_assert(std::is_trivially_copyable_v<LaunchPlan>, "may live where a longjmp skips destructors");
 
-// Picks the database that has been ready for a worker for the longest time. The caller must set `not_before` of a
-// database to the end of its last round, so that no database starves: a database that always has work due then gets its
-// next worker after the others. Starts a worker `lead` microseconds before its round is due, so that the worker is
-// connected in time. Plans only one start; the caller marks the database as running and calls the function again.
+// Picks the database that has been ready for a worker for the longest time. After each round, the caller must set
+// `not_before` of the database to the end of that round. As a result, a database in which work is always due gets its
+// next worker only after the other databases, so no database starves. The plan starts at most one worker, `lead`
+// microseconds before its round is due, so that the worker is connected in time. After the start, the caller marks the
+// database as running and calls the function again.
 LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_workers, int max_workers, Micros now,
                        Micros lead) noexcept;
 
-// Returns the delay before the next attempt after `failures` failures in a row: 0 after none, then 1 s, doubling up to
-// the maximum.
+// Returns the delay before the next attempt to start a worker after `failures` consecutive failures. The delay is 0
+// without failures, 1 s after the first failure, and doubles with each further failure up to kLongestLaunchBackoff.
 constexpr Micros kLongestLaunchBackoff = 60 * kSecond;
 Micros launch_backoff(int failures) noexcept;
 
-// Returns how long to sleep until `wake_at`, always limited to [min, max], even if the clock steps. Returns `max` if
-// `wake_at` is kNever.
+// Returns how long to sleep: until `wake_at`, but at least `min` and at most `max`, even if the clock steps. Returns
+// `max` if `wake_at` is kNever.
 Micros clamp_sleep(Micros now, Micros wake_at, Micros min, Micros max) noexcept;
 
 }  // namespace jobq::core

@@ -9,9 +9,9 @@ namespace jobq::core {
 
 namespace {
 
-// Sets the columns that depend only on the status. Releases the unique key if necessary but never takes one. Only
-// certain events take a key, because a row that bypassed the triggers may have the same key as another job, which holds
-// it.
+// Sets the columns that depend only on the status. Releases the unique key of a finished job, but never makes a job
+// take its unique key. Only certain events make a job take its key, because another job might already hold the same key
+// if a row bypassed the triggers.
 void follow_status(Life *life, Micros now) {
     const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
     life->ready = life->status == JobStatus::Pending;
@@ -46,7 +46,7 @@ void claim(Life *life, const Event &event) {
     life->attempts = next_attempt(life->attempts);
     life->started_at = life->last_heartbeat = event.now;
     life->lease = event.lease;
-    // NULL stands for the usual timeout, which saves 16 bytes in each version of the row.
+    // Stores NULL instead of the usual timeout, which saves 16 bytes in each version of the row.
     life->lease_timeout = event.timeout == kUsualLease ? OptInt64() : OptInt64(event.timeout);
     life->must_end_at = event.max_runtime > 0 ? OptInt64(saturating_add(event.now, event.max_runtime)) : OptInt64();
     life->rescue_indexed = event.rescue_indexed;
@@ -59,18 +59,19 @@ void claim(Life *life, const Event &event) {
 void give_slots(Life *life, const Event &event) {
     if (event.queue_slot) life->queue_slot = event.queue_slot;
     if (event.key_slot) life->key_slot = event.key_slot;
-    // The job may already hold another slot, for which it got a higher number; slot_seq must not decrease.
+    // slot_seq must not decrease, because the job might already hold another slot that requires a higher slot_seq.
     if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
 }
 
 void complete(Life *life) {
     life->status = JobStatus::Completed;
-    // Allows a late heartbeat to find out that its own worker has completed the job.
+    // Stores the lease in completed_lease, so that a late heartbeat can be recognized as coming from the worker that
+    // has completed the job.
     life->completed_lease = life->lease;
     life->has_result = false;
 }
 
-// Ends the attempt as failed. The job is retried after a delay if the status is Scheduled.
+// Ends the attempt as failed. The job is retried after a delay if `status` is Scheduled.
 void fail(Life *life, JobStatus status, const Event &event) {
     life->status = status;
     if (status == JobStatus::Scheduled) wait_until(life, saturating_add(event.now, event.delay), event.now);
@@ -82,7 +83,8 @@ void release(Life *life, const Event &event) {
     if (life->cancel_requested_at) life->status = JobStatus::Cancelled;
 }
 
-// Records that the job has made progress: workers that it lost before this step no longer count as lost attempts.
+// Saves a step. Attempts that were lost before this step no longer count as lost, because the job has made progress
+// since.
 void save_step(Life *life, const Event &event) {
     life->last_heartbeat = event.now;
     life->lost_attempts = 0;
@@ -100,13 +102,13 @@ void wait(Life *life, const Event &event) {
     } else {
         life->status = JobStatus::Blocked;
         life->must_end_at = event.deadline.value_or(kForever);
-        // When the wait times out, the promotion of due jobs finds the job by its run_at.
+        // Sets run_at, because the promotion of due jobs finds the job by its run_at when the wait times out.
         if (event.deadline) life->run_at = *event.deadline;
     }
 }
 
 void lose(Life *life, const Event &event) {
-    // 0 is stored for a job without a lease, whose status was set to processing with plain SQL.
+    // Stores 0 if the job has no lease. This happens if the job's status was set to processing with plain SQL.
     if (event.in_company)
         life->company_lease = life->lease.value_or(0);
     else if (life->lost_attempts < kMaxAttempts)
@@ -126,13 +128,13 @@ void cancel(Life *life, const Event &event) {
 void block(Life *life) {
     life->status = JobStatus::Blocked;
     life->group_waiting.reset();
-    // A job that waits for dependencies must not be the active job of its group, because the job that it waits for may
-    // be a later job of the same group.
+    // A job that waits for dependencies must not be the active job of its group, because a job on which it depends
+    // might be a later job of the same group.
     life->group_active.reset();
 }
 
-// Unblocks the job. If it has a group and is not its active job, it starts to wait for its turn in the group. Otherwise
-// it can start as soon as it is due.
+// Unblocks a job whose dependencies are done. If the job has a group and is not the active job of the group, the job
+// starts to wait for its turn in the group. Otherwise, the job becomes claimable as soon as it is due.
 void unblock(Life *life, const Event &event) {
     if (waits_for_group(*life))
         life->group_waiting = life->group;
@@ -145,14 +147,15 @@ void become_group_head(Life *life, const Event &event) {
     wait_until(life, life->run_at, event.now);
 }
 
-// Makes a job that is finished or waits for a retry run again. Keeps its saved steps, unless the job starts over or has
-// completed.
+// Restarts a job that has finished or is waiting for a retry. If event.last_step is set, the job keeps its saved steps
+// up to that step. Otherwise, a completed job loses all its saved steps, and any other job keeps them.
 void start_again(Life *life, Micros run_at, const Event &event) {
     if (event.last_step)
         life->steps = *event.last_step > 0 ? event.last_step : OptInt64();
     else if (life->status == JobStatus::Completed)
         life->steps.reset();
-    // If the job never ran, its error is the reason why it was cancelled, which no longer applies.
+    // Clears the error of a job that never ran. This error is the reason why the job was canceled, and it no longer
+    // applies.
     if (!life->started_at) life->has_error = false;
     life->has_result = false;
     life->lost_attempts = 0;
@@ -191,7 +194,7 @@ void replace(Life *life, const Event &event) {
 }
 
 void take_key(Life *life) {
-    // Clears has_key as well, so that the job does not take the key again when it is retried.
+    // Also clears has_key, so that the job does not take the key again when it is retried.
     if (life->status == JobStatus::Processing || life->steps) life->has_key = false;
     life->holds_key = false;
 }
@@ -248,7 +251,8 @@ void happen(Life *life, const Event &event) {
         case EventKind::BecameGroupHead:
             return become_group_head(life, event);
         case EventKind::WaitOver:
-            // The job has already begun, so a later run_at must not put it after jobs that have not begun.
+            // Limits run_at to the current time, so that this job, which has already started, is not claimed after jobs
+            // that have not started.
             life->run_at = std::min(life->run_at, event.now);
             life->status = JobStatus::Pending;
             return;
@@ -299,8 +303,8 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Cancelled:
             return !is_finished(status);
         case EventKind::Dropped:
-            // A job that waits for its dependencies can be dropped when they fail even if it has begun, because only an
-            // operator can have blocked it again.
+            // A job that waits for dependencies can be dropped when one of them fails. This includes a job that has
+            // already started: such a job waits for dependencies only if an operator has blocked it again.
             if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
             return status == JobStatus::Pending && !before.steps;
         case EventKind::Due:
@@ -360,12 +364,12 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         wait_until(&life, life.run_at, now);
     life.holds_key = life.has_key;
     if (life.status != JobStatus::Completed) life.has_result = false;
-    // For a running job, must_end_at is the time until which it may run. Clears it, because for a blocked job it would
-    // be the end of a wait.
+    // Clears must_end_at if the job was running. For a running job, this column is the time until which the job may
+    // run, but for a blocked job, it would be the end of a wait.
     if (life.lease || life.rescue_indexed) life.must_end_at.reset();
     if (life.status == JobStatus::Processing) {
         // Sets a timeout for a job without a lease, so that it cannot run forever. A job with a lease keeps the timeout
-        // that its claim has set; if it has none, kUsualLease applies.
+        // that its claim has set. If the claim has set none, kUsualLease applies.
         life.rescue_indexed = true;
         if (!life.last_heartbeat) life.last_heartbeat = now;
         const bool endless = life.lease_timeout == kEndlessLease;
@@ -382,8 +386,8 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
     Life life = changed_by_hand(written, facts, now);
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
-    // Clears the slots, because only claims and the background worker may assign slots: only they know which slots are
-    // free.
+    // Clears the slots, because only claims and the background worker know which slots are free and are allowed to
+    // assign them.
     life.queue_slot = life.key_slot = life.slot_seq = OptInt64();
     return life;
 }

@@ -1,9 +1,9 @@
-// The life of a job: what each event does to a job in each status, and which columns of its row follow from that. This
-// is the only place that knows these rules. Pure; job/change_job.h applies events to rows, and docs/design.md has the
-// table.
+// The rules for the life of a job: what each event does to a job in each status, and which columns of the job's row
+// follow from the status. No other file contains these rules. job/change_job.h applies events to rows, and
+// docs/internals/life.md shows the rules as a table.
 //
-// The struct Life contains no texts or JSON. It only tells whether the job holds its unique key and whether its row
-// keeps a result or an error.
+// The struct Life does not contain texts or JSON values. Instead, it contains flags that tell whether the job holds its
+// unique key, and whether the job's row keeps its result and its error.
 #pragma once
 
 #include "core/group.h"
@@ -18,8 +18,8 @@ namespace jobq::core {
 // A column that may be NULL: a time, a span in microseconds, a lease, a slot, or the number of a group.
 using OptInt64 = std::optional<std::int64_t>;
 
-// The columns of jobq.jobs that events write. For each: its name in row/job_columns.h, the member of Life, and the type
-// of the member.
+// The columns of jobq.jobs that events write. Each line contains the column's name in row/job_columns.h, the member of
+// Life, and the type of this member.
 // clang-format off
 #define JOBQ_LIFE_COLUMNS(COLUMN)                            \
     COLUMN(Status, status, Status)                           \
@@ -50,7 +50,7 @@ using OptInt64 = std::optional<std::int64_t>;
     COLUMN(Error, has_error, Kept)
 // clang-format on
 
-// The types of the members.
+// The types of the members of Life.
 using LifeStatus = JobStatus;
 using LifeCount = int;
 using LifeMoment = Micros;
@@ -60,7 +60,7 @@ using LifeFlag = bool;
 using LifeKept = bool;  // true: the value in the column stays; false: the column is cleared
 
 enum class EventKind : std::uint8_t;
-// The event that gave a job its current state, and when it happened.
+// The event that gave a job its current state, and the time at which it happened.
 struct Cause {
     EventKind kind;
     Micros at;
@@ -70,16 +70,17 @@ struct Life {
 #define JOBQ_MEMBER(name, member, type) Life##type member;
     JOBQ_LIFE_COLUMNS(JOBQ_MEMBER)
 #undef JOBQ_MEMBER
-    // Facts from other columns, which no event writes.
+    // Facts from columns that are not in the table above.
     bool has_key;    // the job wants to hold a unique key
     OptInt64 group;  // number of the job's group
-    // The event that led to this state. It is not stored in a column: after_event() sets it, so it is only known until
-    // the row is written. It is empty after a change with plain SQL and for a life that was read from a row.
+    // The event that led to this state. It is set by after_event() and not stored in the row. So the member is empty if
+    // the life was read from a row or has been changed with plain SQL.
     std::optional<Cause> cause;
 };
 static_assert(std::is_trivially_copyable_v<Life>, "may live where a longjmp skips destructors");
 
-// Bit numbers for the result of differing(), which has a bit set for each column that differs. Same order as above.
+// Bit numbers in the result of differing(), in which one bit is set for each column that differs. The columns have the
+// same order as in JOBQ_LIFE_COLUMNS.
 enum LifeColumn : unsigned {
 #define JOBQ_BIT(name, member, type) kLife##name,
     JOBQ_LIFE_COLUMNS(JOBQ_BIT)
@@ -98,31 +99,32 @@ enum class EventKind : std::uint8_t {
     Failed,     // its worker has reported a failure
     Released,   // its worker gives the job back; the attempt does not count
     StepSaved,  // its worker has saved a step
-    // Its worker has saved a step and gives the job back until a time or until what it awaits has happened. The attempt
-    // does not count.
+    // The job's worker has saved a step and releases the job until a given time, or until something that the job awaits
+    // has happened. The attempt does not count.
     Waited,
-    Lost,          // its worker is silent
+    Lost,          // its worker has stopped sending heartbeats
     Overran,       // it ran longer than max_runtime
-    CancelForced,  // its worker was asked to stop and did not
+    CancelForced,  // its worker was asked to stop but did not stop
     Cancelled,     // by an operator; if the job is running, its worker is asked to stop first
     Dropped,       // by jobq, because a dependency has failed or its queue was full
     Due,
     Blocked,   // the job waits for a dependency again
-    LeftLine,  // the same for a job that was waiting for its turn in a group; it waits for its turn again after its
-               // dependencies
+    LeftLine,  // a job that was waiting for its turn in a group waits for a dependency again; after its dependencies,
+               // it waits for its turn again
     DependenciesDone,  // all dependencies of a blocked job are done
     BecameGroupHead,   // the job is the next one of its group
-    WaitOver,          // what the job awaits may have happened; its worker checks this
+    WaitOver,          // what the job awaits might have happened; its worker checks this
     Rescheduled,
     Retried,      // runs now, with at least one more attempt
-    StartedOver,  // runs at a given time, with all its attempts
+    StartedOver,  // runs again at a given time, and its number of attempts is reset
     Replaced,     // an enqueue with the same key has replaced the job
     KeyTaken,     // an enqueue with the same key has taken the key of this running job
     Moved,        // moved to another queue
 };
 constexpr int kEventKinds = static_cast<int>(EventKind::Moved) + 1;
 
-// An event. The comment on a member names the kinds of events that use it; for all others it keeps its default.
+// An event. The comment on a member names the kinds of events that use the member. In all other events, the member has
+// its default value.
 struct Event {
     EventKind kind;
     Micros now;
@@ -145,28 +147,30 @@ struct Event {
     OptInt64 group = {};                                     // Moved: number of the job's group in the new queue
 };
 
-// Deadline of a job that waits without a deadline: the timestamp "infinity".
+// Value of must_end_at for a job that waits without a time limit: the timestamp "infinity".
 constexpr Micros kForever = INT64_MAX;
-// Returns whether a job is blocked because its worker saved a step that awaits something (event Waited). Then
-// must_end_at is the time at which the wait ends.
+// Returns whether a job is blocked because its worker saved a step that awaits something (event Waited). In this case,
+// must_end_at is the time at which the wait times out.
 inline bool awaits(const Life &life) noexcept {
     return life.status == JobStatus::Blocked && life.must_end_at && !life.lease && !life.rescue_indexed &&
            !life.group_waiting;
 }
 
-// Returns whether the event can happen to a job in this state. Otherwise after_event() changes nothing.
+// Returns whether the event can happen to a job in this state. If it cannot, after_event() changes nothing.
 bool applies(EventKind kind, const Life &before) noexcept;
-// Returns the job after the event, or the job as it was if the event does not apply.
+// Returns the job after the event, or the unchanged job if the event does not apply.
 Life after_event(const Life &before, const Event &event) noexcept;
 
-// Returns the initial life of a job that is being enqueued. `before` contains max_attempts, has_key, and group. `waits`
-// means that the job waits for its dependencies.
+// Returns the initial life of a job that is being enqueued. `before` must contain max_attempts, has_key, and group.
+// `waits` means that the job waits for its dependencies.
 Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcept;
 
-// Facts about a row that was changed with plain SQL. changed_by_hand() corrects the written life so that its columns
-// are consistent. `place` tells whether the job is active or waits in its group; `has_left` means that it no longer
-// waits in a group. `timeout` and `max_runtime` are the job's own, or else the queue's; 0: unlimited. `keeps_end`: the
-// job continues to run until the time that its claim computed, even if max_runtime of the queue has changed since.
+// Facts about a row that was changed with plain SQL. changed_by_hand() corrects the columns that the statement has
+// written, so that they are consistent with each other and with these facts. `place` tells whether the job is the
+// active job of its group or waits in the group. `has_left` means that the job no longer waits in a group. `timeout`
+// and `max_runtime` are the values of the job or, if the job has none, the values of its queue; 0 means unlimited.
+// `keeps_end` means that the job may run until `end`, which was computed by its claim, even if the queue's max_runtime
+// has changed since.
 struct ByHand {
     GroupPlace place;
     bool has_left;
@@ -175,12 +179,12 @@ struct ByHand {
     OptInt64 end = {};
 };
 Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept;
-// Does the same for an inserted row. If the row comes from a dump, it contains the time until which a running job may
-// run, because the queue's max_runtime may be restored only later.
+// Corrects the life of an inserted row in the same way as changed_by_hand(). If a running job comes from a dump, keeps
+// the time until which it may run, because the restore might not have set the queue's max_runtime yet.
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept;
 
-// Returns the time at which the rescue must check a running job: when its lease or its max_runtime expires, or for
-// another reason.
+// Returns the time at which the rescue must check a running job. This is the time at which its lease or its max_runtime
+// expires, or INT64_MIN (immediately) if its last heartbeat is unknown or its lease never expires.
 Micros deadline_of(const Life &life) noexcept;
 
 }  // namespace jobq::core

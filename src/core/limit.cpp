@@ -7,8 +7,8 @@ namespace jobq::core {
 
 namespace {
 
-// Returns the time at which the bucket is full: at most the time for a bucket that is empty now, because bucket.full_at
-// may be far in the future if the clock was set back.
+// Returns the time at which the bucket is full again. The result is at most the time at which a bucket that is empty
+// now would be full, because bucket.full_at can be far in the future if the clock was set back.
 Micros full_at(const Bucket &bucket, const Rate &rate, Micros now) {
     return std::min(std::max(bucket.full_at, now), saturating_add(now, rate.interval * rate.burst));
 }
@@ -29,8 +29,8 @@ std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::
 }
 
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept {
-    // Jobs whose slots have numbers above `usable` run in addition to the jobs that get lower numbers, so each of them
-    // reduces `usable`.
+    // A job that holds a slot with a number above `usable` still counts against the limit, so each such job reduces the
+    // number of slots that other jobs can use.
     std::int32_t usable = max_running;
     for (;;) {
         const auto *above = std::upper_bound(taken, taken + count, usable);
@@ -69,7 +69,7 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
                    Micros now) noexcept {
     using Queue = ForgottenBuckets::Queue;
     constexpr int kAll = ForgottenBuckets::kQueues + 1;
-    // All remembered times, followed by the new one.
+    // All remembered times, followed by the new time.
     Queue all[kAll];
     std::copy(std::begin(forgotten->queues), std::end(forgotten->queues), all);
     all[kAll - 1] = {database, queue, bucket.full_at};
@@ -87,9 +87,9 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
         return places_a != places_b ? places_a < places_b : a.full_at > b.full_at;
     };
     const std::uint32_t largest = std::max_element(all, all + kAll, gives_way_later)->database;
-    // There is one time more than there are entries, so the one with the lowest rank is dropped. Lowest are free
-    // entries and times that have passed, then the shared time of the database with the most entries, then the times of
-    // the queues of that database.
+    // There is one more time than there are entries. The times are sorted so that the first one can be dropped: free
+    // entries and times that have passed come first, then the shared time of the database with the most entries, then
+    // the times of the queues in that database, and then all other times.
     const auto rank = [&](const Queue &one) {
         if (one.database == 0 || one.full_at <= now) return 0;
         return one.database != largest ? 3 : one.queue == ForgottenBuckets::kSharedTime ? 1 : 2;
@@ -97,7 +97,8 @@ void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int
     std::sort(all, all + kAll, [&](const Queue &a, const Queue &b) {
         return rank(a) != rank(b) ? rank(a) < rank(b) : a.full_at < b.full_at;
     });
-    // Also remembers a dropped time that has passed, because it counts again if the clock is set back.
+    // Remembers the dropped time in `others` even if the time has passed, because the time counts again if the clock is
+    // set back.
     if (all[0].full_at > now && all[0].database == all[1].database)
         all[1] = {largest, ForgottenBuckets::kSharedTime, std::max(all[0].full_at, all[1].full_at)};
     else if (all[0].database != 0)

@@ -1,4 +1,5 @@
-// Limits: how many jobs of a queue or key may run at the same time, and how many may start in a span of time.
+// Limits on how many jobs of a queue or concurrency key may run at the same time, and on how many may start in a span
+// of time.
 #pragma once
 
 #include "core/clock.h"
@@ -12,23 +13,23 @@
 
 namespace jobq::core {
 
-// A running job of a limited queue or key holds a slot of the limit. A slot is a number that contains the keyed hash of
-// the limit in the upper 44 bits and the number of the slot, counted from 1, in the lower 20. Two limits with the same
-// hash share their slots, so fewer jobs may run, but never more.
+// A running job that counts toward a limit holds a slot of this limit. A slot is a 64-bit number: the upper 44 bits
+// contain the keyed hash of the limit, and the lower 20 bits contain the number of the slot, counted from 1. If two
+// limits have the same hash, they share their slots, so fewer jobs than the limits allow might run, but never more.
 constexpr int kSlotBits = 20;
 constexpr std::int64_t kNumberMask = (std::int64_t{1} << kSlotBits) - 1;
 constexpr std::int32_t kMaxRunning = 1000000;
 constexpr std::int32_t kHighestNumber = kNumberMask - 1;
 static_assert(kMaxRunning < kHighestNumber, "the number must fit");
-// Value of highest_slot for a limit some of whose jobs may be running without a slot.
+// Value of highest_slot for a limit if some of its jobs might be running without a slot.
 constexpr std::int32_t kSlotsMissing = kHighestNumber + 1;
 
-// The name under which a limit for each key of a queue is set.
+// Name used in place of a concurrency key to set the limit of all keys of a queue that have no limits of their own.
 constexpr std::string_view kEachKey = "*";
 constexpr std::size_t kMaxConcurrencyKeyBytes = 255;
 
-// Return the number of a limit, either for a whole queue or for one of its concurrency keys: a keyed hash whose lower
-// 20 bits are 0.
+// These functions return the number of a limit for a whole queue or for one of its concurrency keys. The number is a
+// keyed hash whose lower 20 bits are 0.
 std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept;
 std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 
@@ -38,9 +39,9 @@ constexpr std::int32_t number_of_slot(std::int64_t slot) noexcept {
     return static_cast<std::int32_t>(slot & kNumberMask);
 }
 
-// Returns the highest slot number that a new claim may take, so that at most `max_running` jobs run. It is lower than
-// `max_running` if jobs hold slots with higher numbers, which happens after a limit was lowered. `taken` are the
-// numbers of the held slots, ascending and distinct.
+// Returns the highest slot number that a new claim may take, so that at most `max_running` jobs run. The result is
+// lower than `max_running` if jobs hold slots with higher numbers, which can happen after a limit has been lowered.
+// `taken` contains the numbers of the slots that are held, in ascending order and without duplicates.
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept;
 
 // A rate limit, implemented as a token bucket that holds up to `burst` tokens and gets one token per `interval`. A job
@@ -50,11 +51,11 @@ struct Rate {
     std::int32_t burst;  // maximum number of tokens
 };
 
-// Returns the rate of `rate` tokens per `per`, rounded so that it is never exceeded. The interval is 0 if the rate
-// exceeds one token per microsecond.
+// Returns the Rate for `rate` tokens per time span `per`. Its interval is rounded up, so that the rate is never
+// exceeded. The interval is 0 if the rate exceeds one token per microsecond.
 Rate make_rate(std::int32_t rate, Micros per) noexcept;
 
-// The state of a bucket: when it will be full again if no job takes a token.
+// The state of a token bucket: the time at which it will be full again if no job takes a token.
 struct Bucket {
     Micros full_at;
 };
@@ -63,17 +64,17 @@ static_assert(std::is_trivially_copyable_v<Bucket> && std::is_trivially_copyable
 // Returns a bucket that is empty now.
 Bucket empty_bucket(const Rate &rate, Micros now) noexcept;
 std::int32_t tokens_in(const Bucket &bucket, const Rate &rate, Micros now) noexcept;
-// Returns the time at which a token is available, which is `now` or later.
+// Returns the earliest time, from `now` on, at which a token is available.
 Micros next_token(const Bucket &bucket, const Rate &rate, Micros now) noexcept;
-// Takes a token. Returns false and changes nothing if there is none.
+// Takes a token. Returns false, without changing the bucket, if no token is available.
 bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept;
-// Returns a token that was not used.
+// Puts back a token that was not used.
 void return_token(Bucket *bucket, const Rate &rate) noexcept;
 
-// What is remembered about token buckets that were evicted from shared memory: for each queue, the time at which the
-// last of its evicted buckets is full again. A new bucket of the queue counts as empty until then. If there are more
-// queues than entries, the database with the most entries gets one shared entry, whose time counts for all queues of
-// that database.
+// A summary of the token buckets that were evicted from shared memory: for each queue, the latest time at which one of
+// its evicted buckets is full again. A new bucket of the queue is full only from that time on. If there are more queues
+// than entries, the database with the most entries gets one shared entry, whose time counts for all queues in that
+// database.
 struct ForgottenBuckets {
     static constexpr int kQueues = 8;
     static constexpr std::int64_t kSharedTime = std::numeric_limits<std::int64_t>::min();  // not a queue_limit_id

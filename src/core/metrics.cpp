@@ -31,8 +31,8 @@ Tally end_of_job(const Life &after) noexcept {
     return after.cause && after.cause->kind == EventKind::Dropped ? Tally::Dropped : Tally::Cancelled;
 }
 
-// Returns the time between `begin` and `end`, but at least 0, because the clock may have been set back, and at most one
-// year, because run_at may be far in the past.
+// Returns the time between `begin` and `end`. The result is at least 0, because the clock might have been set back, and
+// at most one year, because run_at can be far in the past.
 Micros span_between(Micros begin, Micros end) noexcept {
     return std::clamp<Micros>(saturating_subtract(end, begin), 0, 365 * kDay);
 }

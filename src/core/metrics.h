@@ -1,18 +1,19 @@
 // Decides which totals of a queue and kind are incremented when a job changes. The decision depends only on the job
-// before and after the change. Waiting times and running times are counted in histograms whose bounds double. Pure;
-// job/change_job.cpp calls it for every change.
+// before and after the change. job/change_job.cpp applies it to every change. Waiting times and running times are
+// counted in histograms, in which each bound is twice the previous bound.
 //
 // Each attempt ends in exactly one of five ways (Tally::Attempt...), and each job is enqueued once and deleted at most
-// once. Therefore, for all committed transactions together:
+// once. Therefore, the following holds for all committed transactions together:
 //   existing jobs = enqueued - deleted
-//   running jobs  = claimed - the sum of the five ends
+//   running jobs  = claimed - sum of the attempts that ended in one of the five ways
 #pragma once
 
 #include "core/life.h"
 
 namespace jobq::core {
 
-// TALLY(name, metric family in metrics/families_policy.h, value of the label "outcome").
+// Each line contains the name of a tally, its metric family in metrics/families_policy.h, and the value of the label
+// "outcome".
 // clang-format off
 #define JOBQ_TALLIES(TALLY)                                 \
     TALLY(Enqueued, JobsEnqueued, "")                       \
@@ -54,7 +55,8 @@ Happened what_happened_to_gone(JobStatus before) noexcept;
 
 // ---- histograms
 
-// Number of upper bounds: 1 ms, 2 ms, 4 ms, ..., 2.3 hours. One more bucket counts longer spans.
+// Number of upper bounds of a histogram, which are 1 ms, 2 ms, 4 ms, ..., 2.3 hours. One more bucket counts longer
+// spans.
 constexpr int kBounds = 24;
 constexpr int kBuckets = kBounds + 1;
 constexpr Micros bound_of(int bucket) noexcept { return kMillisecond << bucket; }
@@ -64,8 +66,9 @@ int bucket_of(Micros span) noexcept;
 enum class Span : std::uint8_t { Wait, Run };
 constexpr int kSpans = 2;
 
-// The totals of a queue and kind, or the changes to them: the tallies and, for each kind of span, its buckets and the
-// sum of its microseconds. All of them are in one array, because they are always added, stored, and read together.
+// The totals of a queue and kind, or changes to these totals. They consist of the tallies and, for each kind of span,
+// the buckets of the histogram and the sum of the spans in microseconds. All numbers are in one array, because they are
+// always added, stored, and read together.
 struct SeriesNumbers {
     static constexpr int kPerSpan = kBuckets + 1;
     static constexpr int kCount = kTallies + kSpans * kPerSpan;
@@ -79,8 +82,8 @@ struct SeriesNumbers {
 };
 static_assert(std::is_trivially_copyable_v<SeriesNumbers>, "is copied from and to shared memory, and a file");
 
-// Returns the sum of two numbers of a series. The sum of about 300,000 spans of one year reaches the maximum of int64.
-// It then stays at the maximum, because a counter must not become negative.
+// Returns the sum of two numbers of a series. The sum is limited so that it does not overflow, because a counter must
+// not become negative. About 300,000 spans of one year reach this limit.
 std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept;
 void note(SeriesNumbers *numbers, const Happened &happened) noexcept;
 void add_numbers(SeriesNumbers *to, const SeriesNumbers &more) noexcept;

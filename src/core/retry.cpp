@@ -9,8 +9,8 @@ namespace {
 Micros doubled(Micros base, Micros max, int attempt) {
     if (base <= 0 || max <= 0) return 0;
     Micros delay = base;
-    // The loop ends after at most 63 iterations even if there were more attempts, because the delay doubles until it
-    // exceeds `max`.
+    // The loop ends after at most 63 iterations even if `attempt` is larger, because the delay doubles until it exceeds
+    // `max`.
     for (int i = 1; i < attempt && delay < max; i++) {
         if (delay > max / 2) return max;
         delay *= 2;
@@ -18,12 +18,12 @@ Micros doubled(Micros base, Micros max, int attempt) {
     return delay < max ? delay : max;
 }
 
-// Returns floor(range * random / 2^32) without a wider type.
+// Returns floor(range * random / 2^32) without using a wider integer type.
 std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
     return (range >> 32) * random + (((range & UINT32_MAX) * random) >> 32);
 }
 
-// Value for "no earlier sign". No result of saturating_add() has this value.
+// Value that means "no earlier sign of life". saturating_add() never returns this value.
 constexpr Micros kNoReach = INT64_MIN;
 
 }  // namespace
@@ -56,8 +56,8 @@ bool earlier_sign(const LastSign &a, const LastSign &b) noexcept {
 }
 
 void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
-    // The time until which a later sign of the same worker counts as being together with an earlier sign: with any
-    // earlier sign (`any`), and with that of a lost job (`lost`).
+    // Latest time at which a sign of life counts as simultaneous with an earlier sign from the same worker: an earlier
+    // sign for any job (`any`), or an earlier sign for a lost job (`lost`).
     Micros any = kNoReach, lost = kNoReach;
     for (int i = 0; i < count; i++) {
         const LastSign &sign = signs[i];
@@ -68,7 +68,8 @@ void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
         if (reach > any) any = reach;
         if (sign.lost && reach > lost) lost = reach;
     }
-    // The next later sign of the same worker: for any job (`next`), and for a lost job (`next_lost`).
+    // The next later sign of life from the same worker for any job (`next`), and the next later sign for a lost job
+    // (`next_lost`).
     const LastSign *next = nullptr, *next_lost = nullptr;
     for (int i = count - 1; i >= 0; i--) {
         const LastSign &sign = signs[i];
@@ -91,7 +92,7 @@ JobStatus waiting_status(Micros run_at, Micros now) noexcept {
 Micros paced(Micros first, std::int64_t n, double per_second) noexcept {
     if (n <= 0 || !(per_second > 0)) return first;
     const double offset = static_cast<double>(n) * static_cast<double>(kSecond) / per_second;
-    // Compares before the conversion, because the conversion of a double that is too large is undefined.
+    // Checks the range before the conversion, because converting a double that is too large is undefined.
     if (!(offset < static_cast<double>(kLatest))) return kLatest;
     return saturating_add(first, static_cast<Micros>(offset));
 }

@@ -1,8 +1,9 @@
-// Determines the position in an index at which a search for rows begins. For searches that are not urgent, such as a
-// search for expired rows. A search that deletes the first rows of an index leaves dead index entries, which cannot be
-// removed while an old snapshot exists, and every later search from the beginning would have to skip them. Therefore a
-// search begins at the first row that the previous search saw. Rows that were added before that position are found
-// because a search occasionally begins at the start of the index, rarely enough to cost little.
+// Determines the position in an index at which a search for rows begins. This class is meant for searches that are not
+// urgent, such as a search for expired rows. A search that deletes the first rows of an index leaves dead index
+// entries, which cannot be removed while an old snapshot exists, and every later search from the beginning would have
+// to skip these entries. Therefore, a search begins at the first row that the previous search saw. Rows that were added
+// before that position are found by an occasional search that begins at the start of the index. Such searches are so
+// rare that their cost does not matter.
 #pragma once
 
 #include "core/span.h"
@@ -20,8 +21,8 @@ class SearchStart {
         began_ = now;
         return whole_ ? INT64_MIN : first_;
     }
-    // Ends a search. `first` is the position of the first row, which the caller must have read before it deleted
-    // anything.
+    // Ends a search. `first` is the position of the first row that the search saw. The caller must read this position
+    // before it deletes rows.
     void end(std::int64_t first, Micros now) noexcept {
         first_ = first;
         if (whole_) again_ = now + kRest * (now > began_ ? now - began_ : 0);

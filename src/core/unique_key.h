@@ -1,4 +1,4 @@
-// Unique jobs: decides what an enqueue does if another job holds its unique key. Pure.
+// Decides what an enqueue does if another job already holds the unique key of the new job.
 #pragma once
 
 #include "core/job.h"
@@ -10,7 +10,7 @@ namespace jobq::core {
 constexpr std::size_t kMaxUniqueKeyBytes = 1024;
 constexpr Micros kMaxUniqueFor = 36500 * kDay;
 
-// The caller's choice, given to jobq_enqueue as one of these names.
+// The caller's choice, passed to jobq_enqueue as one of these names.
 enum class OnConflict : std::uint8_t { Ignore, Replace, Error };
 constexpr std::string_view kOnConflictNames[] = {"ignore", "replace", "error"};
 
@@ -21,16 +21,16 @@ enum class Conflict : std::uint8_t {
     Refuse,    // the enqueue raises an error
 };
 
-// Decides what happens if a job with the status `holder` holds the key. `started` means that this job has saved steps;
-// it is then not changed, like a running job. A finished job normally does not hold its key; it does so only after a
-// change that bypassed the triggers.
+// Decides what happens if a job with the status `holder` holds the key. `started` means that this job has saved steps.
+// A job that is running or has saved steps is not changed. A finished job holds its key only after a change that
+// bypassed the triggers.
 Conflict resolve_conflict(OnConflict choice, JobStatus holder, bool started = false) noexcept;
 
 // Returns the time until which the key of a job that finishes now stays reserved.
 Micros kept_until(Micros now, Micros unique_for) noexcept;
 
-// Returns whether key a comes before key b in the order in which all sessions acquire keys, so that they cannot
-// deadlock: by queue, then by key, compared as bytes.
+// Returns whether key a comes before key b. Keys are ordered by queue and then by key, as bytes. All sessions acquire
+// keys in this order, so that they cannot deadlock.
 bool key_before(std::string_view queue_a, std::string_view key_a, std::string_view queue_b,
                 std::string_view key_b) noexcept;
 

@@ -1,4 +1,4 @@
-// Versions: numbers separated by dots, such as "1.10.0". A missing number counts as 0.
+// Compares versions, which are numbers separated by dots, such as "1.10.0". A missing number counts as 0.
 #pragma once
 
 #include <string_view>
@@ -6,7 +6,7 @@
 namespace jobq::core {
 
 // Removes the first number and the dot after it from the version and returns the number. A number that is too large is
-// limited. A character that is not a digit or a dot ends the version.
+// clamped. A character that is not a digit or a dot ends the version.
 constexpr int take_number(std::string_view *version) noexcept {
     constexpr int kHighest = 100000000;  // ten times this value still fits
     int number = 0;

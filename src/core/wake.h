@@ -1,6 +1,6 @@
-// Decides which sleeping workers a commit wakes. A digest describes in shared memory which jobs a sleeping worker
-// accepts, in a fixed size. The committing session compares the digest with the traits of the lanes of its new jobs, so
-// that no session needs to know all lanes.
+// Decides which sleeping workers a commit wakes. A digest is a description of the jobs that a sleeping worker accepts.
+// It has a fixed size and is kept in shared memory. The committing session compares the digest with the traits of the
+// lanes of its new jobs, so that no session needs to know all lanes.
 #pragma once
 
 #include "core/lane.h"
@@ -14,12 +14,13 @@ constexpr int kTraitRequirements = 16;
 constexpr int kTooMany = -2;
 constexpr int kAny = -1;
 
-// Yes: the sleeping worker accepts the job; a commit wakes as many of these workers as it has jobs. Maybe: the worker
-// must be woken to check for itself, and is not counted as one of these workers.
+// Whether a sleeping worker accepts a job. Yes: the worker accepts the job. A commit wakes only as many of these
+// workers as it has jobs. Maybe: the worker must be woken to check whether it accepts the job, and does not count as
+// one of the workers that accept the job.
 enum class Wants { No, Maybe, Yes };
 
-// The parts of a lane except its queue, with hashes of the names. A hash collision only causes a worker to wake up
-// unnecessarily.
+// The parts of a lane except its queue. Names are replaced by their hashes; a hash collision only causes a worker to be
+// woken unnecessarily.
 struct LaneTraits {
     std::uint64_t kind;
     std::uint64_t required[kTraitRequirements];
@@ -42,10 +43,11 @@ LaneTraits lane_traits(std::string_view kind, std::int32_t version, const std::s
                        int required_count) noexcept;
 
 FilterDigest digest_of(const WorkerFilter &filter) noexcept;
-// Returns a hash of the digest. Filters whose digests have the same hash want the same lanes.
+// Returns a hash of the digest. Filters whose digests have the same hash are treated as if they selected the same
+// lanes.
 std::uint64_t hash_of_digest(const FilterDigest &digest) noexcept;
 
-// Returns whether the worker may take jobs of the lane.
+// Returns whether a worker with this digest accepts jobs of the lane.
 Wants wants_lane(const FilterDigest &digest, const LaneTraits &traits) noexcept;
 // Returns whether wants_lane() can return Maybe for this digest and lane. For an empty digest, the result depends only
 // on the lane.

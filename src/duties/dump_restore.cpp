@@ -13,8 +13,8 @@ namespace {
 constexpr int kLockTries = 5000;
 constexpr long kLockPause = 1000;
 
-// Selects the sessions that are still restoring a dump. A session whose activity is hidden (no pg_read_all_stats, or
-// track_activities off) counts as busy.
+// Selects the sessions that are still restoring a dump. If the activity of a session is hidden, the session counts as
+// still restoring. The activity is hidden if the owner lacks pg_read_all_stats or if track_activities is off.
 Statement find_busy = {
     R"(SELECT FROM pg_catalog.pg_locks l
             JOIN pg_catalog.pg_database b ON b.oid = l.database AND b.datname = pg_catalog.current_database()

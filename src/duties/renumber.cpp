@@ -1,10 +1,11 @@
-// The part of the repair that renumbers jobs whose rows came from another database (lanes/own_numbers.h). Triggers do
-// so when such rows are inserted, unless they are disabled, for example by pg_restore --disable-triggers.
+// The part of the repair that renumbers jobs whose rows came from another database (lanes/own_numbers.h). Triggers
+// renumber such rows when they are inserted, unless the triggers are disabled, for example by pg_restore
+// --disable-triggers.
 //
-// Whenever triggers are enabled or disabled, a new epoch begins (row/jobs_catalog.h). Such rows have been committed
-// before the next epoch begins, so one search of the whole table in each epoch finds them. The search reads the primary
-// key in pieces. All jobs that it finds are renumbered in one transaction, because a group in which only some jobs are
-// renumbered would have two heads.
+// Whenever triggers are enabled or disabled, a new epoch begins (row/jobs_catalog.h). Rows that were inserted while the
+// triggers were disabled have been committed before the next epoch begins, so one search of the whole table in each
+// epoch finds them. The search reads the primary key in pieces. All jobs that it finds are renumbered in one
+// transaction, because a group in which only some jobs have been renumbered would have two heads.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -22,11 +23,11 @@ namespace jobq {
 
 namespace {
 
-// Number of jobs per piece. It is limited so that the other duties of the round need not wait long.
+// Number of jobs per piece. The number is limited so that the other duties in the round do not have to wait long.
 constexpr int kPiece = 5000;
 
-// Selects whether the search of epoch $1 is done. Returns no row if the secret is lost, and then no job can be
-// numbered.
+// Selects whether the search in epoch $1 has been completed. Returns no row if the secret is lost; without the secret,
+// no job can be numbered.
 Statement was_looked_in = {"SELECT s.numbered_in IS NOT DISTINCT FROM $1 FROM jobq.hash_secret s", {INT8OID}};
 Statement note_looked_in = {"UPDATE jobq.hash_secret s SET numbered_in = $1", {INT8OID}, Planning::Free};
 Statement read_piece = {"SELECT j.id FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2", {INT8OID, INT8OID}};
@@ -38,7 +39,7 @@ Statement number_lanes = {
 
 // The progress of the search in this process.
 struct {
-    uint64 epoch;  // kNoEpoch: the search has not begun
+    uint64 epoch;  // kNoEpoch if the search has not begun
     int64 behind;
     bool found;
 } look = {kNoEpoch, PG_INT64_MIN, false};
@@ -47,8 +48,8 @@ OwnNumbers numbers_of(const JobsTable &jobs) {
     return own_numbers(ExecCopySlotHeapTuple(jobs.table.row), jobs.table.row->tts_tupleDescriptor);
 }
 
-// Calls body(jobs, numbers) for each job of a piece whose numbers belong to another database; the job is the current
-// row of `jobs`. Returns false if there is no further piece.
+// Reads a piece of the table, and calls body(jobs, numbers) for each job whose numbers were assigned in another
+// database. The job is the current row of `jobs`. Returns false if this was the last piece.
 template <typename Body>
 bool for_each_misnumbered(int64 *behind, Body body) {
     const Rows rows = run(read_piece, Params().add(Int64GetDatum(*behind)).add(Int64GetDatum(kPiece)));
@@ -71,7 +72,7 @@ bool for_each_misnumbered(int64 *behind, Body body) {
     return rows.size() == kPiece;
 }
 
-// Renumbers one job. Returns false if another transaction holds the job.
+// Renumbers one job. Returns false if another transaction has locked the job.
 bool renumber_job(JobsTable *jobs, const OwnNumbers &own) {
     if (!lock_row_or_skip(&jobs->table)) return false;
     OtherColumns others = {};
@@ -81,7 +82,8 @@ bool renumber_job(JobsTable *jobs, const OwnNumbers &own) {
     return true;
 }
 
-// Renumbers all jobs that were found. Returns false and changes nothing if another transaction holds one of the jobs.
+// Renumbers all jobs that the search has found. If another transaction has locked one of these jobs, returns false and
+// changes nothing.
 bool renumber_all(int64 *count) {
     return keep_if([&] {
         bool all = true;
@@ -103,7 +105,8 @@ void renumber(bool any, const Params &looked, DutyOutcome *outcome) {
     if (any && !renumber_all(&count)) return;
     run(number_lanes, Params());
     if (affected() > 0) invalidate_lanes();
-    // The changes were logged with the old numbers of the groups, so all groups must be checked for jobs to unblock.
+    // The changes to the jobs were logged with the old numbers of their groups, so all groups must be checked for jobs
+    // that can be unblocked.
     if (count > 0) log_unblocked_anywhere(Blocker::Group);
     run(note_looked_in, looked);
     outcome->done += count;
@@ -113,7 +116,7 @@ void renumber(bool any, const Params &looked, DutyOutcome *outcome) {
 
 void renumber_jobs(DutyOutcome *outcome) {
     const uint64 epoch = trigger_epoch();
-    // An old snapshot would not show all rows that have been committed.
+    // Does nothing under an old snapshot, which might not show all committed rows.
     if (epoch == kNoEpoch || IsolationUsesXactSnapshot()) return;
     const Params looked = Params().add(Int64GetDatum(static_cast<int64>(epoch)));
     const Rows rows = run(was_looked_in, looked);
@@ -125,7 +128,7 @@ void renumber_jobs(DutyOutcome *outcome) {
     }
     const bool found = look.found;
     look.epoch = kNoEpoch;
-    // A row that cannot be changed, because a trigger of another owner raises an error, must not stop the repair.
+    // Lets the repair continue if a row cannot be changed, for example because another role's trigger raises an error.
     change_beside(
         "numbers of jobq.jobs", [&] { renumber(found, looked, outcome); }, outcome);
 }

@@ -6,9 +6,9 @@
 
 namespace jobq {
 
-// Searches one piece of jobq.jobs for jobs with the numbers of another database. After the last piece, renumbers the
-// jobs that were found. From then on, does nothing until the triggers of jobq.jobs are changed. Must be called inside
-// with_spi().
+// Searches one piece of jobq.jobs for jobs whose numbers were assigned in another database. After the last piece,
+// renumbers the jobs that were found. From then on, does nothing until the triggers of jobq.jobs are changed. Must be
+// called inside with_spi().
 void renumber_jobs(DutyOutcome *outcome);
 
 }  // namespace jobq

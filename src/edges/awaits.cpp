@@ -9,9 +9,10 @@ namespace jobq {
 
 namespace {
 
-// SQL condition: the awaiter $1 has spawned the job `id`. An awaiter can see the jobs in its scope ($3) and the jobs
-// that it has spawned in any queue. For a dead letter, the home queue must be in scope, because the job may complete
-// there.
+// SQL conditions. IS_OWN_CHILD is true if the awaiter $1 has spawned the job `id`. VISIBLE is true if the awaiter can
+// see the job j: either the job is in the awaiter's scope ($3), or the awaiter has spawned the job, no matter in which
+// queue the job is. A dead letter is in scope only if its home queue is in scope, because the job can complete in that
+// queue.
 #define IS_OWN_CHILD(id) \
     "EXISTS (SELECT FROM jobq.edges c WHERE c.job_id = $1 AND c.kind = 'child' AND c.target = " id ")"
 #define VISIBLE "(" HOME_IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"

@@ -1,9 +1,9 @@
-// Adds and reads edges of kind awaits, which lead from a job to the jobs that it awaits in its current wait. When a job
-// ends, its awaiters are found by their active edges (groups/edge_ends.h). If a job waits for any of its targets, all
-// of its edges are active. If it waits for all of its targets, only one edge is active, which leads to a target that
-// has not ended.
+// Adds and reads edges of kind awaits. Such an edge leads from a waiting job, the awaiter, to a target, which is a job
+// that the awaiter currently awaits. When a job ends, its awaiters are found by their active edges
+// (groups/edge_ends.h). If an awaiter waits until any of its targets has ended, all of its edges are active. If it
+// waits until all of its targets have ended, only one edge is active: an edge to a target that has not ended.
 //
-// The functions are called inside with_spi(), with the owner's rights.
+// Call the functions inside with_spi(), with the owner's privileges.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,26 +12,28 @@
 
 namespace jobq {
 
-// The job that awaits others. In queues that its worker has no access to, it can only see the jobs that it has spawned.
+// The job that awaits other jobs. The awaiter can see the jobs that it has spawned and, in addition, all jobs in queues
+// to which its worker has access.
 struct Awaiter {
     int64 job;
     text *queue;
     text *group_key;  // nullptr: none
     const QueueScope *scope;
 };
-// Returns rows (id, status, whether the job is in the same group), in the order of `ids` (bigint[]). The status is NULL
-// if the awaiter can see no such job. `snapshot`: see read().
+// Returns one row per id, in the order of `ids` (bigint[]), with three columns: the id, the status of the job, and
+// whether the job is in the awaiter's group. The status is NULL if the awaiter cannot see a job with this id.
+// `snapshot` has the same meaning as in read().
 Rows read_awaited_jobs(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
-// Returns the results of these jobs: a jsonb array of {job_id, status, result}, in the order of the ids. The result of
-// a completed job that was deleted while other jobs needed it is still available; the status and result of other
-// deleted jobs are null.
+// Returns the results of these jobs: a jsonb array of {job_id, status, result}, in the order of the ids. If a completed
+// job was deleted while other jobs needed it, its result is still available. The status and result of other deleted
+// jobs are null.
 Datum read_results(const Awaiter &awaiter, Datum ids, Snapshot snapshot);
 
-// Makes the job await these jobs (bigint[]) and no others. Only the edge to the job
-// `active` is active or, if `active` is 0, all edges.
+// Makes the job await these jobs (bigint[]) and no other jobs. If `active` is 0, all edges are active; otherwise, only
+// the edge to the job `active` is active.
 void await_jobs(int64 job, Datum ids, int64 active);
-// Delete the waits of one job or several jobs that no longer wait. The last function deletes them only if the job has
-// no step that awaits other jobs.
+// These functions delete the waits of one or more jobs that no longer wait. forget_waits_without_step() deletes the
+// waits of a job only if the job has no step that awaits other jobs.
 void forget_waits(int64 job);
 void forget_waits(Datum *jobs, int count);
 void forget_waits_without_step(int64 job);

@@ -1,4 +1,5 @@
-// Enqueues jobs with different attributes in one call, and checks the attributes of all kinds of enqueues.
+// Enqueues jobs with different attributes in one call. Also checks the attributes for every other function that
+// enqueues jobs.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,8 +10,8 @@
 
 namespace jobq {
 
-// Checks the attributes that do not depend on the queue's settings. Errors name the attribute. `has_keys`: the spec is
-// for several jobs whose unique keys are not part of it.
+// Checks the attributes that do not depend on the queue's settings. Error messages name the attribute. `has_keys` means
+// that the spec is for several jobs whose unique keys are passed separately.
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false);
 // Sets the attributes that depend on the queue's settings, under the lock on jobq.jobs, so that max_depth and
 // max_attempts have the values that were committed before the lock was granted.
@@ -18,20 +19,20 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts);
 
 // Inserts one job without a unique key into the open table. Returns its id.
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now);
-// Returns the dependencies of a job; `number` is its position in the arguments.
+// Returns the dependencies of a job. `number` is the position of the job in the arguments.
 NewDependent dependent_of(const JobSpec &spec, int64 id, int number);
 Newcomer newcomer_of(const JobSpec &spec, text *unique_key);
 
-// The outcome of an enqueue: the id of the new job, or of the job that has its key.
+// The outcome of an enqueue: the id of the new job, or of the existing job that holds the unique key.
 struct Enqueued {
     int64 id;
     bool is_new;
-    bool is_over;  // if not new: the job has finished and keeps the key; its row may no longer exist
+    bool is_over;  // if not new: the job has finished and keeps the key; its row might no longer exist
 };
-// Prevents the deletion of the jobs that already exist until the transaction ends, and waits for sessions that are
-// deleting one. Raises 40001 if a job that was unfinished when its key was looked up no longer exists. Stores the ids
-// of the finished jobs that exist in `over`, in ascending order, and returns their number; `over` must have room for
-// `count` ids. Call it inside with_spi(), with the owner's rights.
+// Locks the jobs in `enqueued` that are not new, so that they cannot be deleted until the transaction ends, and waits
+// for sessions that are deleting one of them. Raises 40001 if a job that was unfinished when its key was looked up no
+// longer exists. Stores the ids of the finished jobs that still exist in `over`, in ascending order, and returns their
+// number; `over` must have room for `count` ids. Call it inside with_spi(), with the owner's privileges.
 int hold_known(const Enqueued *enqueued, int count, Datum *over);
 
 // Enqueues jobs for which check_spec() and fill_from_queue() have been called. Returns the outcomes in the order of the

@@ -11,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// Selects the unfinished holders of the keys. LIMIT 1 makes each lookup use the index, whatever the statistics say.
+// Selects the unfinished holders of the keys. LIMIT 1 makes each lookup use the index, regardless of the statistics.
 Statement find_unfinished = {
     "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
     "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j "
@@ -55,8 +55,8 @@ void find_unfinished_holders(WantedKey *keys, int count) {
     }
 }
 
-// Sets the finished holders of the keys that have no unfinished holder. If `snapshot` is nullptr, uses a fresh
-// snapshot, or the transaction's snapshot in REPEATABLE READ and above.
+// Looks up the finished jobs that keep one of the keys, and stores them as holders of the keys that have no unfinished
+// holder. If `snapshot` is nullptr, uses a fresh snapshot or, in REPEATABLE READ and above, the transaction's snapshot.
 void find_kept_keys(WantedKey *keys, int count, TimestampTz now, Snapshot snapshot) {
     if (count == 0 || !any_kept_key()) return;
     const KeyArrays arrays = arrays_of(keys, count);
@@ -117,7 +117,8 @@ void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_
     key.own = job;
     find_kept(&key, 1, now);
     if (key.holder == 0) {
-        // The job that keeps the key may have finished while this statement waited, as in take_back_kept().
+        // The job that keeps the key might have finished while this statement waited. In this case, the snapshot of the
+        // statement does not show the kept key.
         find_kept_by_latest(&key, 1, now);
         if (key.holder != 0 && IsolationUsesXactSnapshot()) kept_since_snapshot();
     }

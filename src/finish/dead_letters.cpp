@@ -14,7 +14,7 @@ namespace {
 
 enum class Direction { Away, Home };
 
-// Returns the queue that the job in table.row moves to, or nullptr if the job stays in its queue.
+// Returns the queue to which the job in table.row moves, or nullptr if the job stays in its queue.
 text *destination(const JobsTable &jobs, Direction direction) {
     if (direction == Direction::Home) {
         bool none;

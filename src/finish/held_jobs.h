@@ -1,5 +1,5 @@
 // Handles the reports of a worker on jobs that it holds. Each job is looked up by its id. A worker holds a job if the
-// job is processing under the lease that the worker names (the fencing token) and is in a queue of the worker's scope.
+// job is processing under the lease that the worker passes (the fencing token) and is in a queue in the worker's scope.
 //
 // Rows are locked in the order of (id, lease). Callers must sort the jobs in this order, so that two batches with the
 // same jobs cannot deadlock.
@@ -26,9 +26,9 @@ struct HeldJob {
     core::JobStatus status;  // out: the job's new status
 };
 
-// Reads the job into table.row and calls change(before) if is() returns true. Returns false if the job does not exist
-// or is() returns false. change() waits for a session that has locked the row. If the row has changed in the meantime,
-// change() returns false, and the job is read again.
+// Reads the job into table.row and, if is() returns true for this row, calls change(before). Returns false if the job
+// does not exist or is() returns false. change() waits for a session that has locked the row. If the row has changed in
+// the meantime, change() returns false, and this function starts again.
 template <typename Is, typename Change>
 bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     for (;;) {
@@ -39,12 +39,12 @@ bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     }
 }
 
-// Error context callback that adds a hint to the serialization error that is raised in REPEATABLE READ and above if the
-// row has changed since the snapshot.
+// Error context callback that adds a hint to serialization errors. In REPEATABLE READ and above, such an error is
+// raised if the row has changed since the snapshot was taken.
 void add_report_hint(void *);
 
-// Opens the table, and calls change(jobs, before, job) for each of these jobs that the worker holds. Returns whether it
-// holds all of them.
+// Opens the table, and calls change(jobs, before, job) for each of the given jobs that the worker holds. Returns
+// whether the worker holds all of them.
 template <typename Change>
 bool change_held(HeldJob *held, int count, const QueueScope *scope, Change change) {
     JobsTable jobs;
@@ -64,11 +64,12 @@ bool change_held(HeldJob *held, int count, const QueueScope *scope, Change chang
     return all;
 }
 
-// Returns the job whose id is the first argument and whose lease is argument `lease_argument`. If the lease is NULL,
-// returns the lease under which this transaction has claimed the job; raises 22004 if it has not claimed the job.
+// Returns the job whose id is the first argument of the SQL function and whose lease is the argument with the number
+// `lease_argument`. If the lease is NULL, returns the lease under which this transaction has claimed the job; raises
+// 22004 if this transaction has not claimed the job.
 HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument);
 
-// JQ001: the worker no longer holds the lease, so its work in this transaction must be rolled back.
+// Error code JQ001: the worker no longer holds the lease, so its work in this transaction must be rolled back.
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
 #define JOBQ_LOST_HINT \
     "Another worker has the job, or the job was finished or deleted. Roll back and discard this work."
@@ -82,20 +83,22 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now);
 
-// Like fail_jobs(), but for a single job whose handler was stopped. If the job has exceeded max_runtime, its attempt
+// Like fail_jobs(), but for a single job whose handler was stopped. If the job has exceeded max_runtime, the attempt
 // ends as an overrun.
 void fail_stopped_job(HeldJob *held, TimestampTz now);
 
-// Makes the jobs that the worker holds pending again without counting the attempt. With `delay` 0, they are claimable
-// at once, at their previous position in the queue.
+// Releases the jobs that the worker holds. Their attempts do not count. If `delay` is 0, the jobs are claimable
+// immediately, at their previous position in the queue.
 void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, AttemptOutcome outcome,
                     TimestampTz now);
 
-// Extends the leases that the worker holds; HeldJob::extra is the progress. Sets `held` and `cancel`, or `unheld`.
+// Extends the leases that the worker holds; HeldJob::extra is the progress. For each job, sets `held`. Also sets
+// `cancel` if the worker holds the job, or `unheld` if it does not.
 void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope);
 
-// Extends the leases of all jobs of a worker, including jobs that were set to processing in its name with plain SQL.
-// Returns the number of these jobs, and sets *held to the jobs, ordered by id. Call it inside with_spi().
+// Extends the leases of all jobs that a worker holds, including jobs that plain SQL has set to processing with the id
+// of this worker. Returns the number of these jobs, and sets *held to the jobs, ordered by id. Call it inside
+// with_spi().
 int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held);
 
 }  // namespace jobq

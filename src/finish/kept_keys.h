@@ -1,7 +1,7 @@
-// Unique keys that outlive their jobs (unique_for). They are kept in jobq.kept_keys, apart from the jobs, which may be
-// deleted in the meantime. Rows are inserted when a job finishes, and deleted when the key expires. No index makes the
-// keys unique, so that a session that ends a job (for example in the rescue) waits for no other session and cannot fail
-// because of a kept key.
+// Unique keys that outlive their jobs (unique_for). They are kept in jobq.kept_keys instead of the rows of the jobs,
+// because the jobs can be deleted before the keys expire. Rows are inserted when a job finishes, and deleted when the
+// key expires. There is no unique index on the keys, so that a session that ends a job (for example, in the rescue)
+// does not wait for other sessions and cannot fail because of a kept key.
 #pragma once
 
 #include "compat/pg.h"
@@ -22,20 +22,20 @@ struct KeptKey {
 bool keeps_key(const JobsTable &jobs);
 KeptKey kept_key(const JobsTable &jobs, TimestampTz now);
 
-// The functions below, except any_kept_key(), are called inside with_spi().
+// Call the functions below, except any_kept_key(), inside with_spi().
 void keep_keys(const KeptKey *keys, int count);
 
-// Deletes the kept keys of these jobs, which had finished and are now unfinished again, so their own rows hold the
+// Deletes the kept keys of these jobs. The jobs had finished but are unfinished again, so their own rows now hold the
 // keys. Skips rows that other sessions have locked.
 void drop_own_kept_keys(Datum *ids, int count);
-// Deletes all kept keys, because no jobs are left.
+// Deletes all kept keys. Call it when no jobs are left.
 void drop_all_kept_keys();
 
-// Returns false if the table is empty, whatever the snapshot, so that the caller need not read it. Costs next to
-// nothing.
+// Returns false if the table is empty, so that the caller need not read it. The check does not depend on the snapshot
+// and costs almost nothing.
 bool any_kept_key();
 
-// Deletes up to `batch` expired keys. Returns whether there may be more.
+// Deletes up to `batch` expired keys. Returns whether there might be more expired keys.
 bool prune_kept_keys(TimestampTz now, int batch);
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// Ends an attempt that has exceeded max_runtime, for the rescue and for the code that stops a handler.
+// Ends an attempt that has exceeded max_runtime. The rescue and the code that stops a handler use this function.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,8 +6,8 @@
 
 namespace jobq {
 
-// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must read the
-// job again, as write_life() does.
+// Ends the attempt of the running job in table.row, whose state is `before`. Like write_life(), returns false if the
+// caller must read the job again.
 bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings);
 
 }  // namespace jobq

@@ -21,7 +21,8 @@ void require_trusted_followers_of(const char *name) {
 
 void require_deletable_jobs() {
     for (const char *name : {"jobs", "attempts", "edges"}) require_trusted_followers_of(name);
-    // If these tables are empty, deleting a job deletes no row from them, so foreign keys to them do not matter.
+    // If jobq.steps or jobq.job_signals is empty, deleting a job deletes no row from that table, so foreign keys that
+    // reference that table do not matter.
     for (const char *name : {"steps", "job_signals"})
         if (is_in_use(name)) require_trusted_followers_of(name);
 }

@@ -1,10 +1,10 @@
-// See groups.h. Promoting a group costs two index lookups and an update of the job that becomes its head.
+// See groups.h. Making a job the head of its group costs two index lookups and an update of the job.
 //
-// While an old transaction is open, the index entries of former heads stay in both indexes, and every scan of a group
-// that has had many heads would pass all of them. So the process remembers the last head of each group, and checks with
-// one lookup by id whether that job is still active. The memory of a group is valid until another transaction makes the
-// next head at its commit (groups/successors.h). Shared memory also records where the line of a group begins
-// (groups/line_start.h).
+// While an old transaction is open, the index entries of former heads cannot be removed, and every scan for a group
+// that has had many heads would pass all of these entries. So the process remembers the last head of each group, and
+// checks with one lookup by id whether that job is still active. The remembered head is valid until another transaction
+// makes the next job the head (groups/successors.h). In addition, shared memory records where the line of a group
+// begins (groups/line_start.h).
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -25,12 +25,12 @@ namespace jobq {
 
 namespace {
 
-// The group is the first column of both indexes.
+// Position of the group's column in the indexes JobIndex::GroupWaiting and JobIndex::GroupActive.
 constexpr AttrNumber kGroup = 1;
 
 struct Remembered {
     int64 group;
-    int64 active;  // its last head; no other job can be active, unless a commit has made it the head
+    int64 active;  // the last head of the group; another job can be active only if a commit has made that job the head
     uint64 mark;   // succession_mark(), called before `active` was read
     bool used;
 };
@@ -40,8 +40,8 @@ bool any_remembered = false;
 
 Remembered *place_of(int64 group) { return &remembered[static_cast<uint64>(group) % kRemembered]; }
 
-// Returns the remembered head of the group, or nullptr if none is remembered or the memory is outdated. The caller must
-// have taken its snapshot already.
+// Returns the remembered head of the group, or nullptr if no head is remembered or the remembered head is outdated. The
+// caller must already have taken its snapshot.
 Remembered *recall(int64 group) {
     Remembered *place = place_of(group);
     return place->used && place->group == group && no_succession_since(group, place->mark) ? place : nullptr;
@@ -52,7 +52,7 @@ void remember(int64 group, int64 active, uint64 mark) {
     any_remembered = true;
 }
 
-// The open table and scans of its indexes under one snapshot. If the table is read by SQL, the scans are not used.
+// The open table and scans of its indexes under one snapshot. If the table is read with SQL, the scans are not used.
 struct GroupScan {
     JobsTable jobs;
     Line line;
@@ -70,7 +70,7 @@ void open_groups(GroupScan *scan) {
     scan->active = open_job_index(JobIndex::GroupActive);
     scan->by_active = begin_index_scan(table.relation, scan->active, table.snapshot, 1);
     scan->groups = begin_index_scan(table.relation, scan->waiting, table.snapshot, 1);
-    // The group is read from the index entry, without the row.
+    // The scan returns the group from the index entry, without reading the row.
     scan->groups->xs_want_itup = true;
 }
 
@@ -84,7 +84,7 @@ void close_groups(GroupScan *scan) {
     close_jobs(&scan->jobs);
 }
 
-// Returns whether a job of the group is active, and reads that job into the table's row.
+// Returns whether the group has an active job (a head), and reads that job into the table's row.
 bool find_active(GroupScan *scan, int64 group) {
     if (scan->jobs.table.by_sql) return find_active_by_sql(&scan->jobs.table, group);
     ScanKeyData key;
@@ -98,7 +98,8 @@ bool is_active(GroupScan *scan, int64 job, int64 group) {
            DatumGetInt64(job_value(scan->jobs, kJobGroupActive)) == group;
 }
 
-// Sets *group to the next higher group that has index entries, visible or not. Returns false if there is none.
+// Sets *group to the next higher group number for which the index has entries, even if the rows of these entries are
+// not visible. Returns false if there is no such number.
 bool next_group(GroupScan *scan, int64 *group) {
     if (scan->jobs.table.by_sql) return next_group_by_sql(scan->jobs.table, group);
     ScanKeyData key;
@@ -110,15 +111,15 @@ bool next_group(GroupScan *scan, int64 *group) {
     return true;
 }
 
-// A group that may need a new head.
+// A group that might need a new head.
 struct Candidate {
     int64 group;
-    uint64 mark;    // taken before the snapshot
-    int look;       // the number of the scan of its line (begin_line_look())
+    uint64 mark;    // succession_mark(), called before the snapshot was taken
+    int look;       // the number of the scan of the group's line (begin_line_look())
     bool believed;  // use the remembered head and the recorded beginning of the line
 };
 
-// Makes the next job of a group its head, unless it has one.
+// Makes the next job in the line of a group the head of the group, unless the group has a head.
 void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     const int64 group = one.group;
     Remembered *known = one.believed ? recall(group) : nullptr;
@@ -126,7 +127,8 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     if (known != nullptr) {
         if (is_active(scan, known->active, group)) return;
     } else if ((first > PG_INT64_MIN && is_active(scan, first, group)) || find_active(scan, group)) {
-        // The job with which the line last began is most likely the current head.
+        // The job whose id was last recorded as the beginning of the line is most likely the current head, so this job
+        // is checked first.
         remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), one.mark);
         return;
     }
@@ -142,7 +144,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     done->outcome.done++;
 }
 
-// Makes the next job in the line of each of these groups its head. `believe`: see Candidate::believed.
+// Calls promote_group() for each of the given groups. For the meaning of `believe`, see Candidate::believed.
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     auto *candidates = allocate_array<Candidate>(count);
     for (int i = 0; i < count; i++)
@@ -154,8 +156,8 @@ void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking
     pfree(candidates);
 }
 
-// Does the same in a subtransaction or, if that fails, in one subtransaction per group. So a job that cannot be
-// changed, for example because a user-defined trigger raises an error, blocks only its own group.
+// Calls promote_groups() in a subtransaction or, if that fails, in one subtransaction per group. So a job that cannot
+// be changed, for example because a user-defined trigger raises an error, blocks only its own group.
 void promote_carefully(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     FailureText failure;
     const int64 done_before = done->outcome.done;

@@ -12,7 +12,7 @@ namespace jobq {
 
 namespace {
 
-// The columns of the index.
+// Columns of the index of jobs that wait in the lines of their groups.
 enum LineColumn : AttrNumber { kGroup = 1, kWaitingId };
 constexpr int kKeys = 3;
 
@@ -46,8 +46,8 @@ void close_line(Line *line) {
 }
 
 bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now) {
-    // If another session has locked the row, do not wait and do not try the next job in line, because it would overtake
-    // this job.
+    // If another session has locked the row, does not wait and does not try the next job in line, because that job
+    // would overtake the locked job.
     if (!reach_row_or_skip(&jobs->table)) return false;
     // Uses the current time, so that a deadline that has passed since the call began counts as passed.
     const core::Event event = {core::EventKind::BecameGroupHead, Max(now, GetCurrentTimestamp())};

@@ -1,9 +1,10 @@
 // See successors.h.
 //
-// The worker remembers the last head that it has made of each group, and assumes that no other job of the group is
-// active if that job is not. So a transaction that makes a head changes a counter (which several groups share) before
-// it writes the head, and again when the transaction has ended. A session whose snapshot shows the head then sees in
-// the counter that such a transaction is in progress or has ended.
+// For each group, the worker remembers the last job that it has made the head. If that job is no longer active, the
+// worker assumes that no other job in the group is active either. To invalidate this assumption, a transaction that
+// gives a group a new head changes a counter (which several groups share) twice: before it writes the row of the head,
+// and again when the transaction has ended. A session whose snapshot shows the new head then sees in the counter that
+// such a transaction is in progress or has ended.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -21,10 +22,9 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of index entries of jobs that have left the line that this transaction passes before its commit. If
-// more such entries are in front of the next job, most likely an old transaction can still see these jobs in line, and
-// the recorded beginning of the line is older than the entries or unknown. Then the transaction leaves the group to the
-// worker.
+// Maximum number of stale index entries (entries of jobs that have left the line) that a transaction passes before it
+// leaves the group to the background worker. If more stale entries precede the next job, most likely an old transaction
+// can still see these jobs in line, and the recorded beginning of the line is unknown or precedes the entries.
 constexpr int kMostPassed = 32;
 
 constexpr int kBuckets = 32768;
@@ -32,18 +32,18 @@ constexpr uint64 kGoingOn = 1, kOver = uint64{1} << 32;
 constexpr uint64 kAnyGoingOn = kOver - 1;
 pg_atomic_uint64 *successions = nullptr;
 
-// The counters that this transaction has changed because it has made heads.
+// The counters of the groups for which this transaction has made heads. The counters are changed again when the
+// transaction ends.
 int16 begun[kMaxEndedHeads];
 int begun_count = 0;
 
-// Estimate of the usual distance between the ids of consecutive jobs of a group, in the groups that this session has
-// handled.
+// Estimated distance between the ids of consecutive jobs in a group, based on the groups that this session has handled.
 int64 usual_distance = 0;
 constexpr int64 kFarthest = int64{1} << 40;
 
 int bucket_of(int64 group) { return static_cast<int>(static_cast<uint64>(group) % kBuckets); }
 
-// Changes the counter of the group. Call it before a head is written.
+// Changes the counter of the group. Call it before writing the row of a new head.
 void begin_succession(int64 group) {
     if (!shared_memory_ready()) return;
     Assert(begun_count < kMaxEndedHeads);
@@ -51,8 +51,8 @@ void begin_succession(int64 group) {
     pg_atomic_fetch_add_u64(&successions[bucket_of(group)], kGoingOn);
 }
 
-// Finds the first job in line whose id is at least `first`, like first_in_line(). First searches a short range of ids
-// after the ended head, because the next job is most likely there.
+// Finds the first job in line whose id is at least `first`, as first_in_line() does. First searches only the ids up to
+// a short distance above the id of the ended head, because the next job is most likely in that range.
 InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 first) {
     const int64 near = Max(core::saturating_add(head.job, 2 * usual_distance), first);
     InLine found = first_in_line(jobs, line, head.group, first, near, kMostPassed);
@@ -65,20 +65,23 @@ InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 
 }
 
 void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, int look, TimestampTz now) {
-    // If another transaction is adding a job to the line, its commit publishes the group, but the promoter may then
-    // still see the head that ends here. So if the line looks empty, this transaction publishes the group, too.
+    // If another transaction is adding a job to the line, its commit publishes the group. But when the promoter then
+    // checks the group, it might still see the head that the current transaction is ending. So if the line looks empty,
+    // the current transaction publishes the group, too.
     const int64 first = line_start(look);
     line->passed = 0;
     if (find_successor(jobs, line, head, first) != InLine::Found) return;
     const JobState next = state_of(*jobs);
     found_line_start(look, next.id, line->passed, first == PG_INT64_MIN);
-    // If the job's lane may be deleted, it would have to be created again, which could call a user-defined trigger.
+    // If another session deletes the lane of the next job in the meantime, the current transaction must create the lane
+    // again, which can call a user-defined trigger. Therefore, if the lane might be deleted, the transaction leaves the
+    // group to the background worker.
     if (!lane_is_seen_to_stay(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);
     if (make_head(jobs, next, now)) unlog_free_group(head.group);
 }
 
-// Keeps one head per group, because a group can have two heads after a restore. Returns their number.
+// Keeps one head per group, because a group can have two heads after a restore. Returns the number of remaining heads.
 int in_order(EndedHead *heads, int count) {
     std::sort(heads, heads + count, [](const EndedHead &a, const EndedHead &b) { return a.group < b.group; });
     const auto same = [](const EndedHead &a, const EndedHead &b) { return a.group == b.group; };
@@ -89,7 +92,8 @@ void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
     EndedHead *heads = allocate_array<EndedHead>(count);
     std::copy(ended, ended + count, heads);
     count = in_order(heads, count);
-    // Publish the jobs that this transaction itself has put into a line first, so that the scans find them.
+    // First publishes the jobs that this transaction itself has put into a line, so that the scans do not begin after
+    // these jobs.
     publish_lines();
     int *looks = allocate_array<int>(count);
     for (int i = 0; i < count; i++) looks[i] = begin_line_look(heads[i].group);
@@ -108,7 +112,7 @@ void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
 void promote_successors() {
     const TransactionLog &log = transaction_log();
     if (log.ended_heads_count == 0 || log.heads_left || IsolationUsesXactSnapshot() || XactReadOnly) return;
-    // Do not allocate in the caller's context: the memory context of a procedure outlives its COMMIT.
+    // Does not allocate memory in the caller's context, because the memory context of a procedure outlives its COMMIT.
     MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
     JobsTable jobs;
     if (open_jobs_if_quiet(&jobs)) {
@@ -128,7 +132,7 @@ uint64 succession_mark(int64 group) {
 }
 
 bool no_succession_since(int64 group, uint64 mark) {
-    // The counter must be read after the snapshot was taken.
+    // The barrier ensures that the counter is read after the snapshot was taken.
     pg_read_barrier();
     return succession_mark(group) == mark && (mark & kAnyGoingOn) == 0;
 }

@@ -1,5 +1,5 @@
-// Reads handlers, which are the rows of jobq.handler_settings, and checks whether their functions, roles, and rights
-// exist.
+// Reads handlers, which are the rows of jobq.handler_settings, and checks whether their functions and roles exist and
+// whether the roles have the necessary privileges.
 #pragma once
 
 #include "compat/args.h"
@@ -24,7 +24,7 @@ struct Handler {
     core::WorkerFilter filter;
     HandlerSetting *settings;
     int setting_count;
-    const char *bad_setting;  // the error in one of the settings; nullptr if all are valid
+    const char *bad_setting;  // the error in one of the settings, or nullptr if all settings are valid
     uint64 hash;              // core::handler_hash()
 };
 
@@ -33,17 +33,17 @@ struct Handlers {
     int count;
 };
 
-// Returns the handlers that run as the role, or all handlers if run_as is nullptr. The result is ordered and is
-// allocated in the current memory context. Reads with the owner's rights.
+// Returns the handlers that run as the role, or all handlers if run_as is nullptr. The result is sorted and allocated
+// in the current memory context. Reads the table with the privileges of the extension's owner.
 Handlers read_handlers(const char *run_as);
 
-// The first function locks the handlers of a queue and returns whether there are any; the second one removes them. Call
-// them inside with_spi(), with the owner's rights.
+// lock_handlers_of() locks the handlers of a queue and returns whether the queue has any. remove_handlers_of() removes
+// them. Call the functions inside with_spi(), with the privileges of the owner.
 bool lock_handlers_of(const text *queue);
 int64 remove_handlers_of(const text *queue);
 
-// Reads the settings of a handler, each as name=value. Sets bad_setting if a text does not have this form or names a
-// setting that the executor controls.
+// Reads the settings of a handler, which are texts of the form name=value. Sets bad_setting if a text does not have
+// this form or names a setting that the executor controls.
 void read_settings_of(Handler *handler, const Elements &texts);
 constexpr const char *kSettingHint =
     "Write name=value, for example 'work_mem=64MB'. Handlers run in READ COMMITTED transactions, as the role "
@@ -58,8 +58,8 @@ struct Problem {
     int sqlstate;  // 0 if there is no problem
     const char *message, *hint;
 };
-// Returns why the handler cannot run, or a Problem without an error if it can. Looks up everything in the syscaches.
-// Call it inside a transaction.
+// Returns the problem that prevents the handler from running, or a Problem without an error if it can run. Looks up
+// everything in the system caches. Call it inside a transaction.
 Problem resolve_handler(const Handler &handler, HandlerTarget *target);
 
 }  // namespace jobq

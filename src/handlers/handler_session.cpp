@@ -29,7 +29,7 @@ void reset_settings() {
     ResetAllOptions();
 }
 
-// Discards in the same order as DiscardAll() of the server.
+// Discards the state in the same order as the server's DiscardAll().
 void discard_session() {
     PortalHashTableDeleteAll();
     reset_settings();

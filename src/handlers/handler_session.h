@@ -6,19 +6,20 @@
 
 namespace jobq {
 
-// Does what DISCARD ALL does, except that it keeps cached plans, which have no visible effect. Call it inside a
+// Resets the session as DISCARD ALL does, but keeps cached plans, because they have no visible effect. Call it in a
 // transaction of its own.
 void discard_session();
 
-// Resets only the role and the settings, because these affect the next transaction. Call it inside a transaction of its
+// Resets only the role and the settings, because only they affect the next transaction. Call it in a transaction of its
 // own.
 void reset_settings();
 
-// Applies the settings of a handler until they are reset. Call it inside a transaction of its own.
+// Applies the settings of a handler. They are in effect until reset_settings() or discard_session() is called. Call it
+// in a transaction of its own.
 void apply_settings(const Handler &handler);
 
-// Makes the session independent of the transaction defaults (such as default_transaction_isolation) and the setting
-// `role` of the database or the role. Call it once, after the session has connected.
+// Sets the transaction defaults (such as default_transaction_isolation) and `role` in the session, so that settings of
+// the database or the role do not affect the executor. Call it once, after the session has connected.
 void use_settings_of_executors();
 
 }  // namespace jobq

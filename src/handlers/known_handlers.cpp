@@ -42,11 +42,11 @@ bool find_table() {
 void load() {
     known = {nullptr, 0};
     MemoryContextReset(memory);
-    // Uses the role with which the process has connected, because a handler with superuser rights may change the role
-    // of the session.
+    // Uses the role with which the process has connected, because a handler that runs as a superuser can change the
+    // role of the session.
     const Oid role = GetAuthenticatedUserId();
     const char *name = GetUserNameFromId(role, true);
-    // The role or the extension was dropped.
+    // There are no handlers if the role or the extension was dropped.
     if (name == nullptr || !find_table()) return;
     MemoryContext outer = MemoryContextSwitchTo(memory);
     const Handlers handlers = read_handlers(name);
@@ -55,7 +55,8 @@ void load() {
         KnownHandler *one = &known.items[known.count++];
         one->handler = handlers.items[i];
         one->problem = resolve_handler(one->handler, &one->target);
-        // The name refers to another role now, because the role was dropped and created again.
+        // The role was dropped and created again, so its name now refers to a different role than the role of this
+        // session.
         if (one->problem.sqlstate == 0 && one->target.role != role)
             one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role has been replaced", ""};
     }
@@ -66,7 +67,7 @@ void load() {
 
 KnownHandlers known_handlers() {
     listen();
-    // The generation is read first, so that an invalidation that arrives during the load makes the next call load
+    // Reads the generation first. If an invalidation arrives during the load, the next call then loads the handlers
     // again.
     const uint64 now = generation;
     if (known_generation != now) {

@@ -1,5 +1,5 @@
-// Runs handlers in the session of an executor: claims jobs, calls handlers, and ends attempts. Only
-// processes/executor.cpp calls it.
+// Runs handlers in the session of an executor: claims jobs, calls handlers, and ends attempts. Only executor.cpp calls
+// serve_handlers().
 #pragma once
 
 #include "compat/pg.h"

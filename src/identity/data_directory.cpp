@@ -1,5 +1,5 @@
-// See data_directory.h. No function raises an error, so that the server starts even if the file cannot be read or
-// written.
+// See data_directory.h. No function in this file raises an error, so that the server starts even if the file that
+// contains the mark cannot be read or written.
 #include "compat/pg.h"
 
 #include "identity/data_directory.h"

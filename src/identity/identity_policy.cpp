@@ -13,17 +13,18 @@ bool is_of(const Place &here, const Origin &origin) noexcept {
     return origin.place.system == here.system && origin.place.database == here.database;
 }
 
-// Returns whether pg_upgrade moved the row here. pg_upgrade keeps the rows and the OIDs of databases, but the new
-// cluster has another system identifier.
+// Returns whether the row came from an older cluster through pg_upgrade, which keeps the rows and the OIDs of databases
+// but gives the new cluster a different system identifier.
 bool was_upgraded(const Place &here, const Origin &origin) noexcept {
     return origin.place.system != here.system && origin.place.major < here.major;
 }
 
-// Returns whether the row was copied here by pg_upgrade or from a template database, as part of the database files. A
-// restored dump does not count, because a row of this database already exists when it is restored.
+// Returns whether the row came here with the files of a database, either through pg_upgrade or from a template
+// database. A row from a dump does not count, because a row of this database already exists when the dump is restored.
 bool is_inherited(const Place &here, const Origin &origin) noexcept {
     const bool upgraded = was_upgraded(here, origin);
-    // A template is meant to be copied, and its jobs do not run in the template.
+    // The row of a template database counts as inherited, because a template is meant to be copied, and the jobs in the
+    // template do not run there.
     if (origin.is_template) return upgraded || origin.place.system == here.system;
     return upgraded && origin.place.database == here.database;
 }
@@ -40,8 +41,8 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
             own++;
             continue;
         }
-        // Prefers a row of another place, because it says more than a row with the place of this database that was
-        // marked as copied.
+        // Prefers a row that describes another database, because it is more informative than a row that describes this
+        // database and was marked as copied.
         if (*foreign < 0 || (is_of(here, origins[*foreign]) && !is_of(here, origins[i]))) *foreign = i;
         if (good && is_inherited(here, origins[i])) inherited++;
     }

@@ -18,7 +18,7 @@ struct DutyOutcome {
     char error[200];  // error of the first skipped row: "job 17: ..."
 };
 
-// Counts a job that could not be changed in `failed`, and stores the error if it is the first one.
+// Records a job that could not be changed: increments `failed`, and stores the error if it is the first error.
 void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure);
 
 }  // namespace jobq

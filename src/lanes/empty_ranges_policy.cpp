@@ -12,8 +12,8 @@ void erase(EmptyRanges *ranges, int at) {
     ranges->count--;
 }
 
-// Returns the index of the range with the lowest value, or the last such index if several have this value. `added` is
-// treated as one more range at the end.
+// Returns the index of the range with the lowest value. If several ranges share this value, returns the highest of
+// their indexes. `added` is treated as an additional range at the end.
 int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
     int least = ranges.count;
     std::int64_t value = added.passed;
@@ -25,7 +25,7 @@ int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
     return least;
 }
 
-// Inserts a range that touches no other range.
+// Inserts a range that does not touch any other range.
 void insert(EmptyRanges *ranges, const EmptyRange &added) {
     if (ranges->count == kMaxEmptyRanges) {
         const int least = least_valuable(*ranges, added);
@@ -40,7 +40,7 @@ void insert(EmptyRanges *ranges, const EmptyRange &added) {
     ranges->count++;
 }
 
-// Returns an upper bound for the number of index entries in a range. This is an estimate that assumes that within a
+// Returns an estimated upper bound for the number of index entries in a range. The estimate assumes that within a
 // priority, jobs with higher keys have higher ids.
 std::int64_t most_entries(const KeyRange &keys) {
     const bool known = keys.from.priority == keys.to.priority && keys.from.id >= 0 && keys.from.id <= keys.to.id;

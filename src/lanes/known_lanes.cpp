@@ -10,7 +10,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum size of the cache, for sessions that use ever more names. The queue in use may have more lanes than this.
+// Maximum size of the cache, which limits the memory of a session that uses more and more names. The queue in use may
+// have more lanes than the maximum.
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
 

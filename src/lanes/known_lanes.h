@@ -34,7 +34,8 @@ struct KnownKind {
     KnownKind *next;  // next kind of the queue
 };
 
-// The transactions that had ended when the session read jobq.lane_directory: all ids below xmax except those in `open`.
+// The transactions that had ended when the session read jobq.lane_directory: all transaction IDs below xmax except the
+// IDs in `open`.
 struct Seen {
     bool valid;  // false on a standby, because its snapshots list transactions differently
     FullTransactionId xmax;
@@ -57,29 +58,30 @@ struct KnownLanes {
     int id_count, id_room, in_order;
 };
 
-// Returns the entry of the queue. Its `context` is nullptr if it is new. The address stays valid until
-// forget_all_lanes().
+// Returns the entry of the queue. If the entry is new, its `context` is nullptr. The address stays valid until
+// forget_all_lanes() is called.
 KnownLanes *entry_of(std::string_view queue);
 // Empties the entry so that the caller can fill it.
 void begin_to_know(KnownLanes *known);
-// Returns whether the cache is too large, not counting the entry `used`.
+// Returns whether the cache contains too many queues or too many lanes. The lanes of the queue `used` are not counted.
 bool knows_too_much(const KnownLanes &used);
 // Empties the cache and frees all its memory.
 void forget_all_lanes();
 
-// Returns the entry of the kind and creates it if it does not exist.
+// Returns the entry of the kind, and creates the entry if it does not exist.
 KnownKind *kind_of(KnownLanes *known, std::string_view name);
-// Returns nullptr if the lane is not known.
+// Returns the lane with this id, or nullptr if the lane is not in the cache.
 KnownLane *lane_of(const KnownLanes *known, int64 id);
-// Adds a lane that was read from jobq.lane_directory. `leaving` says whether its row is marked for deletion. `required`
-// is a canonical set.
+// Adds a lane that was read from jobq.lane_directory. `leaving` says whether the lane's row is marked for deletion.
+// `required` must be a canonical set.
 void add_lane(KnownLanes *known, int64 id, std::string_view kind, int32 version, const Names &required, bool leaving);
-// Returns whether the cache must contain the lane because the session has read all lanes of its queue or kind, or the
-// lane itself.
+// Returns whether the lane belongs in the cache because the session has already read this lane, all lanes of its queue,
+// or all lanes of its kind.
 bool is_met(const KnownLanes &known, int64 id, std::string_view kind);
-// Fills `ids` with the ids of the lanes. Call it when all lanes of the queue are known.
+// Fills `ids` with the ids of all lanes of the queue. Must be called only after all of these lanes have been added to
+// the cache.
 void list_all(KnownLanes *known);
-// Returns the number of known lanes.
+// Returns the number of known lanes in the queue.
 int64 lanes_in(const KnownLanes &known);
 
 }  // namespace jobq

@@ -18,8 +18,9 @@ core::OptInt64 with_limit(const core::OptInt64 &slot, int64 limit) {
     return slot ? core::OptInt64(core::slot_of(limit, core::number_of_slot(*slot))) : core::OptInt64();
 }
 
-// Return whether these values are invalid, so that no lane number can be computed from them. Such a row bypassed the
-// triggers, which check the values. It must not raise an error here.
+// These functions return true if the values are invalid, which means that no lane number can be computed from them. A
+// row with invalid values has bypassed the triggers, which check the values, but even such a row must not cause an
+// error here.
 bool is_odd(const JobState &job) {
     return job.queue.size() > core::kMaxQueueBytes || job.kind.size() > core::kMaxKindBytes;
 }

@@ -1,6 +1,6 @@
 // Computes the numbers that a row of jobq.jobs should contain in this database, such as the number of its lane
-// (row/numbers.h). They are hashes with a secret of the database. A row that comes from another database contains other
-// numbers if no trigger has computed them again.
+// (row/numbers.h). The numbers are hashes with a secret of the database. A row that comes from another database
+// contains different numbers, unless a trigger has computed its numbers again.
 #pragma once
 
 #include "compat/pg.h"

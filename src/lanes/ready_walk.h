@@ -1,6 +1,6 @@
 // Iterates over the claimable jobs of a lane and skips ranges that are known to be empty (lanes/empty_ranges.h) or to
-// contain only jobs that may not run because of limits (limits/throttle.h). Claims do not use this file, because each
-// claimed job affects how far a claim reads.
+// contain only jobs that cannot run now because of limits (limits/throttled_ranges.h). Claims do not use this file,
+// because each claimed job affects how far a claim reads.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,14 +11,15 @@
 
 namespace jobq {
 
-// Returns whether this transaction may use the empty ranges of a lane, which describe only what is committed and
-// published at this time.
+// Returns whether this transaction may use the empty ranges of a lane. The empty ranges take into account only jobs
+// that have been committed and published.
 inline bool may_skip_empty_ranges(int64 lane) { return !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane); }
 
 enum class Step { Next, NextPriority, Stop };
 
-// Calls visit(key) for the entries from `from` to `to` until it returns Stop. seek(key) moves to the first entry at or
-// after a key. skip(key) returns the first key at or after a key that must be visited, or kLastKey if there is none.
+// Calls visit(key) for the entries from `from` to `to` until visit() returns Stop. seek(key) moves to the first entry
+// at or after a key. skip(key) returns `key` if it must be visited; otherwise, the next key that must be visited, or
+// kLastKey if there is no such key.
 template <typename Seek, typename Skip, typename Visit>
 void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to, Seek seek, Skip skip,
                   Visit visit) {
@@ -37,7 +38,7 @@ void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::Claim
     }
 }
 
-// Calls visit(key) in the same way as walk_entries(), for the entries of a lane in the claim index.
+// Calls visit(key) for the entries of a lane in the claim index, as walk_entries() does.
 template <typename Skip, typename Visit>
 void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to, Skip skip,
                Visit visit) {
@@ -45,8 +46,8 @@ void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const co
         jobs, from, to, [&](const core::ClaimKey &key) { seek_ready_range(jobs, lane, key, to); }, skip, visit);
 }
 
-// Calls found(key) for the first job of each priority in a lane, which it reads into table.row. Returns the number of
-// dead index entries that it passed.
+// Calls found(key) for the first job of each priority in a lane, after reading the row of the job into table.row.
+// Returns the number of dead index entries that it passed.
 template <typename Found>
 int walk_priorities(JobsTable *jobs, int64 lane, bool skip_empty_ranges, Found found) {
     const core::EmptyRanges empty = read_empty_ranges(skip_empty_ranges ? trigger_epoch() : kNoEpoch, lane);

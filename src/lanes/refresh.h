@@ -13,29 +13,30 @@ namespace jobq {
 constexpr int kWorthRefreshing = 8;
 constexpr core::Micros kRefreshPause = core::kMillisecond;
 
-// Minimum number of dead index entries in a range that is stored. Applies to ranges after the first visible job.
+// Minimum number of dead index entries that a range must contain to be stored. This minimum does not apply to the range
+// before the first visible job.
 constexpr int kWorthKeeping = 4;
-// Added to the value of the range before the first job, because this range may contain whole pages of entries that the
-// index has marked as dead, and a scan does not count such entries.
+// Number that is added to the count of dead index entries in the range before the first job, because the count does not
+// include entries that are marked as dead. The range may contain whole pages of such entries.
 constexpr int kWorthUnseen = 64;
-// Maximum number of jobs that a scan passes before it stops. Ranges after these jobs do not matter, because the next
-// claims find the jobs first.
+// Maximum number of jobs that a scan passes before it stops. Empty ranges after these jobs do not matter, because the
+// next claims find these jobs first.
 constexpr int kMaxJobsSeen = 16;
 
 // Scans the claim index for a lane from `begin` to `end` and publishes the empty ranges that it finds. Uses a new
-// snapshot that does not see the changes of this transaction. Does nothing if a session started such a scan less than
-// `pause` ago. `jobs` needs a new snapshot afterward.
+// snapshot that does not see the changes of the current transaction. Afterward, the caller must take a new snapshot for
+// `jobs`. Does nothing if such a scan of the lane, by any session, began less than `pause` ago.
 void refresh_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause,
                   const core::ClaimKey &begin = core::kFirstKey);
 
 // Scans the index of the due jobs (core::KeySpace::Due) or running jobs (core::KeySpace::Running) up to `end` and
-// publishes the empty ranges that it finds. Returns all known empty ranges, or no ranges if they cannot be relied on.
-// The caller then takes its snapshot and reads the jobs outside the ranges.
+// publishes the empty ranges that it finds. Returns all known empty ranges, or no ranges if the known ranges cannot be
+// relied on. The caller then takes its snapshot and reads the jobs outside the ranges.
 core::EmptyRanges refreshed_ranges(core::KeySpace space, const core::ClaimKey &end);
 
-// Searches the empty ranges for claimable jobs and publishes the keys of these jobs. This is only a safety net, because
-// a transaction that makes a job claimable publishes its key. Each call reads a limited number of entries and continues
-// where the last call ended. Returns the number of lanes in which it found such jobs.
+// Searches the empty ranges for claimable jobs and publishes the keys of these jobs. The search is only a safety net,
+// because a transaction that makes a job claimable publishes the job's key. Each call reads a limited number of entries
+// and continues where the last call ended. Returns the number of lanes in which it found claimable jobs.
 int64 repair_empty_ranges();
 
 }  // namespace jobq

@@ -1,7 +1,7 @@
 // See retire.h. The retirement of lanes takes three consecutive transactions. Each of them holds a lock until it has
 // committed and sent its invalidation messages.
 //
-//  1. Mark lanes as retiring that have no claimable jobs and were inserted long ago. Claims ignore the mark. A producer
+//  1. Mark lanes that have no claimable jobs and were inserted long ago as retiring. Claims ignore the mark. A producer
 //     that has received the message about the mark inserts the lane again, as a new row.
 //  2. Record the id of the next transaction. A transaction gets its id before it checks whether the lane of a claimable
 //     job exists. So all transactions with this id or a higher one see the marks.
@@ -27,8 +27,8 @@ namespace {
 
 // Maximum number of lanes per step. Steps must be short, because the other duties of the round wait for them.
 constexpr int kLanesAtOnce = 2000;
-// Maximum number of dead index entries that a step passes in all lanes together. Lanes that the step does not reach are
-// not retired this time.
+// Maximum total number of dead index entries that a step passes in all lanes. Lanes that the step does not reach before
+// this maximum are not retired in this step.
 constexpr int kMaxPassed = 100000;
 
 Statement get_state = {
@@ -39,7 +39,7 @@ Statement get_state = {
        FROM jobq.lane_retirement r)",
     {}};
 
-// Selects lanes that were inserted before $1, except the newest lane of each queue, so that the name of the queue
+// Selects lanes that were inserted before $1. Excludes the newest lane of each queue, so that the name of the queue
 // remains in the table.
 Statement find_old = {
     R"(SELECT o.lane
@@ -50,8 +50,8 @@ Statement find_old = {
     {TIMESTAMPTZOID},
     Planning::Free};
 
-// Marks the lanes $1 as retiring. Also updates rows that were already marked in a restored dump, whose changed_xid is
-// wrong.
+// Marks the lanes $1 as retiring. Also updates rows that were already marked when a dump was restored, because their
+// changed_xid is wrong.
 Statement mark = {
     R"(UPDATE jobq.lane_directory d SET retiring = true, changed_xid = pg_current_xact_id()
        WHERE d.ctid = ANY (ARRAY (SELECT m.ctid FROM jobq.lane_directory m
@@ -81,21 +81,22 @@ Statement note_deleted = {
     {},
     Planning::Free};
 
-// The time at which the background worker last found no lanes to retire, and the time until which it pauses. A manual
-// tick does not pause.
+// The time at which the background worker last found no lanes to retire, and the time until which it pauses after that.
+// A manual tick ignores the pause.
 struct {
     TimestampTz from, until;
 } resting;
 
-// Locks jobq.lane_directory. Returns false if another session is retiring lanes or has not yet sent the messages of its
-// commit.
+// Locks jobq.lane_directory. Returns false if another session is retiring lanes or has not yet sent the invalidation
+// messages of the transaction in which it retired lanes.
 bool lock_directory() {
     const Oid directory = get_relname_relid("lane_directory", get_namespace_oid("jobq", false));
     return ConditionalLockRelationOid(directory, ShareUpdateExclusiveLock);
 }
 
-// Returns whether the lane has a claimable job. Reads the index and the table instead of the empty ranges, because an
-// empty range may be wrong for a moment after a commit.
+// Returns whether the lane has a claimable job. Also returns true if more than kMaxPassed dead entries have been
+// passed. Reads the index and the table instead of the empty ranges, because an empty range can be wrong for a moment
+// after a commit.
 bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *passed) {
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {
@@ -106,7 +107,7 @@ bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *pas
 }
 
 // The given lanes in two lists, both in the order of the lane ids: lanes that have claimable jobs, and lanes that have
-// none. The second list may be incomplete.
+// none. The second list contains at most kLanesAtOnce lanes, so it may be incomplete.
 struct Sorted {
     Datum *used, *unused;
     int used_count, unused_count;
@@ -165,7 +166,8 @@ void delete_marked() {
 }  // namespace
 
 bool retire_lanes(TimestampTz now) {
-    // A transaction in REPEATABLE READ may not see recent jobs and lanes.
+    // Does nothing at isolation level REPEATABLE READ or higher, because such a transaction might not see recent jobs
+    // and lanes.
     if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return false;
     if (MyBackendType == B_BG_WORKER && resting.from <= now && now < resting.until) return false;
     if (!lock_directory()) return true;

@@ -1,4 +1,4 @@
-// Ranges of job ids outside of which there are no rescue-indexed jobs, so that a search for such jobs skips the index
+// Ranges that contain the ids of all rescue-indexed jobs. A search for such jobs uses these ranges to skip the index
 // entries of jobs that have ended.
 #pragma once
 
@@ -12,8 +12,8 @@ struct RunningIds {
     Datum first, last;  // arrays
 };
 
-// Returns the current ranges (lanes/refresh.h), or one range of all ids if the ranges are not known. Call it before
-// taking the snapshot under which the jobs are read.
+// Returns the current ranges (lanes/refresh.h), or one range of all ids if the ranges are not known. Must be called
+// before taking the snapshot under which the jobs are read.
 RunningIds running_ids();
 
 // FROM items of a query that reads the rescue-indexed jobs in the ranges given by the parameters `first` and `last`.

@@ -1,8 +1,9 @@
-// Saves the token buckets in a file when the server shuts down, and reads them at the next start.
+// Saves the token buckets of rate limits in a file when the server shuts down, and reads the file when the server
+// starts again.
 //
-// The file contains the location of the shutdown checkpoint and is valid only while that is the latest checkpoint,
-// which it no longer is once the server has started. So the buckets are empty after a crash, on a standby, and in a
-// restored backup.
+// The file contains the location of the shutdown checkpoint. The file is valid only while this checkpoint is the latest
+// checkpoint, that is, until the server has started again. Therefore, the buckets are empty after a crash, on a
+// standby, and in a restored backup.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,20 +20,20 @@ struct KeptBucket {
     core::Bucket bucket;
 };
 
-// The buckets in one set of the hash table in limit_state.cpp.
+// The buckets in one set of the hash table of limits (limit_state.cpp).
 struct KeptSet {
     int32 set;
     KeptBucket buckets[8];
     core::ForgottenBuckets forgotten;
 };
 
-// Writes the file. Calls write(file), which writes the sets and returns false if writing fails. `since` is the time at
-// which the first bucket of the server began to fill. The file is valid only if the server was shut down cleanly.
+// Writes the file. Calls write(file), which writes the sets and returns false if it fails. `since` is the time at which
+// the first bucket of the server began to fill. The file is valid only if the server was shut down cleanly.
 void write_bucket_file(TimestampTz since, bool (*write)(FILE *file));
 bool write_kept_set(FILE *file, const KeptSet &set);
 
-// Calls keep(set) for each set in the file and deletes the file. Returns `since`, or 0 if there is no valid file. If it
-// returns 0, the caller must discard the sets that keep() was called with.
+// Calls keep(set) for each set in the file, deletes the file, and returns the file's `since`. Returns 0 if there is no
+// valid file; the caller must then discard the sets that were passed to keep().
 TimestampTz read_bucket_file(void (*keep)(const KeptSet &set));
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
-// The transaction log (log/transaction_log.h) as its readers see it, and the functions for its lifetime. The readers
-// are modules that notify other sessions at the end of the transaction. Code that writes to the log does not include
-// this file.
+// The transaction log (log/transaction_log.h) as its readers see it, and the functions that manage its lifetime. The
+// readers are modules that notify other sessions at the end of the transaction. Code that writes to the log does not
+// include this file.
 #pragma once
 
 #include "compat/pg.h"
@@ -13,7 +13,7 @@
 
 namespace jobq {
 
-// The changes to a queue's counters by the transaction, at one level of subtransactions.
+// The changes that the transaction makes to a queue's counters, at one level of subtransactions.
 struct QueueChange {
     QueueName queue;
     uint32 hash;  // hash_of_queue()
@@ -37,7 +37,7 @@ inline bool sleepers_look(const LoggedQueue &queue) { return queue.settings || q
 using QueueIndex = int16;
 constexpr QueueIndex kNoQueue = -1;
 
-// Jobs of one lane and priority that become claimable. All their keys are between first and last.
+// Jobs of one lane and priority that become claimable. The claim keys of all these jobs are between `first` and `last`.
 struct LoggedReady {
     int64 lane;
     core::ClaimKey first, last;
@@ -66,8 +66,7 @@ struct EndedHead {
     int64 group, job;
 };
 
-// The range of the keys of all rows that the transaction has added to a key space of the whole database
-// (core/key_space.h).
+// The range of the keys of all rows that the transaction has added to a database-wide key space (core/key_space.h).
 struct LoggedKeys {
     bool any;
     core::ClaimKey first, last;
@@ -91,11 +90,11 @@ constexpr int kRecentlyUnblocked = 256;
 constexpr int kMaxEndedHeads = 1024;
 constexpr int kMaxLoggedKeyBytes = 30000;
 
-// The log. A member ...unknown is set if there was no room for entries or if the changed jobs could not be identified.
-// Readers must then assume that any such change may have happened.
+// The log of a transaction. A member named ..._unknown is set if there was no room for entries or if the changed jobs
+// could not be identified. Readers must then assume that any change of this type might have happened.
 struct TransactionLog {
-    // Used as a stack: only the innermost subtransaction adds and removes entries, so the levels never decrease from
-    // one entry to the next.
+    // The list `changes` is used as a stack. Only the innermost subtransaction adds and removes entries, so the levels
+    // never decrease from one entry to the next.
     core::Folded<QueueChange, 1024, 256> changes;
     core::SeriesLog series;
 
@@ -105,7 +104,7 @@ struct TransactionLog {
     core::LaneTraits traits[kMaxLoggedTraits];
     bool counts_unknown;  // some of `changes` are missing
     bool ready_unknown;
-    bool claimed_before;  // some of the jobs that become claimable may have been claimed earlier
+    bool claimed_before;  // some of the jobs that become claimable might have been claimed earlier
     bool queues_unknown;
     bool claims;            // the transaction has claimed jobs
     bool claims_unknown;    // some of the claimed jobs belong to queues that are not in `queues`
@@ -136,28 +135,28 @@ struct TransactionLog {
     LoggedRound round;
     bool databases;  // pg_database has changed
 
-    // The last subtransaction that has changed the directory of lanes, or InvalidSubTransactionId.
+    // The last subtransaction that has changed the directory of lanes, or InvalidSubTransactionId if there is none.
     SubTransactionId lanes_in;
     bool news_sent;  // the message about all changed lanes has already been sent, so later changes need their own
                      // message
 
     std::string_view key_of(const LoggedSlot &slot) const { return {keys + slot.key_begin, slot.key_bytes}; }
 };
-// Maximum size of the log. Each job status accounts for 8 kB of it.
+// Maximum size of the log. Each job status accounts for 8 kB of this size.
 constexpr Size kLargestLog = 737280;
 static_assert(sizeof(TransactionLog) <= kLargestLog, "what a transaction of any size costs");
 
 const TransactionLog &transaction_log();
 
-// Marks the message about the transaction's lanes as sent. Returns false if no message is needed. For lanes/lanes.cpp,
-// which sends the message at the end of the transaction.
+// Marks the message about the transaction's lanes as sent. Returns false if no message is needed. Called by
+// lanes/lanes.cpp, which sends the message at the end of the transaction.
 bool begin_sending_news();
 
 // Removes the entry that says that the group's active job (its head) has ended, because the transaction has already
-// made the next job of the group active. For groups/successors.cpp.
+// made the next job of the group active. Called by groups/successors.cpp.
 void unlog_free_group(int64 group);
 
-// These functions manage the lifetime of the log. For main/jobq.cpp.
+// These functions manage the lifetime of the log. They are called by main/jobq.cpp.
 void hand_log_to_parent();
 void roll_back_log();  // discards the counts of the current subtransaction
 void clear_log();

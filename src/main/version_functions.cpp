@@ -1,4 +1,5 @@
-// The SQL functions jobq_version() and jobq_require_library(), which checks that the library fits the extension.
+// The SQL functions jobq_version(), which returns the version of the library, and jobq_require_library(), which checks
+// that the library is new enough for the extension.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
@@ -14,8 +15,8 @@ PGDLLEXPORT Datum jobq_version(PG_FUNCTION_ARGS) {
     PG_RETURN_TEXT_P(cstring_to_text(kLibraryVersion));
 }
 
-// Raises an error if the library does not fit the extension. Each extension script calls it first, when pg_extension
-// already contains the version that the script creates.
+// Raises an error if the library is older than the extension. Each extension script calls this function first. At that
+// point, pg_extension already contains the version that the script creates.
 PG_FUNCTION_INFO_V1(jobq_require_library);
 PGDLLEXPORT Datum jobq_require_library(PG_FUNCTION_ARGS) {
     (void)fcinfo;

@@ -1,9 +1,9 @@
 // Records the filters (kinds, versions, capabilities) with which workers have claimed or waited for jobs of each queue
-// in the last ten minutes. jobq_explain() uses them to find out whether any worker would take a job. A session records
-// the same filter at most every few seconds, so most claims only compute a hash of their arguments and compare it.
+// in the last ten minutes. jobq_explain() uses them to determine whether any worker would take a job. A session records
+// the same filter at most once every few seconds, so most claims only compute and compare a hash of their arguments.
 //
-// Filters are recorded only if the library is preloaded. They are lost when the server restarts, and when there is no
-// room for more.
+// Filters are recorded only if the library is preloaded. All filters are lost when the server restarts, and the least
+// recently used filter is lost when there is no room for a new one.
 #pragma once
 
 #include "compat/pg.h"
@@ -38,7 +38,7 @@ struct RecentFilters {
 // allocated with palloc.
 RecentFilters recent_filters(std::string_view queue, TimestampTz now);
 
-// main/jobq.cpp calls these functions for this part of the shared memory.
+// main/jobq.cpp calls these functions to set up and monitor this part of shared memory.
 Size recent_filters_size();
 void make_recent_filters(void *memory, bool fresh);
 SharedUsage recent_filters_usage();

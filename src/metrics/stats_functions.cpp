@@ -26,7 +26,8 @@ PGDLLEXPORT Datum jobq_queue_counters(PG_FUNCTION_ARGS) {
             bool nulls[kColumns] = {};
             int column = 0;
             values[column++] = PointerGetDatum(make_text(queue.queue));
-            // The counter can be negative for a moment if the completion of a job is added before its claim.
+            // The counter can be negative for a moment if the completion of a job is added to it before the job's
+            // claim.
             for (const int64 jobs : queue.jobs) values[column++] = Int64GetDatum(Max(jobs, 0));
             for (const double rate : queue.rates) {
                 nulls[column] = !queue.counted;

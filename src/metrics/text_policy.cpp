@@ -53,7 +53,7 @@ std::size_t utf8_sequence(std::string_view text) noexcept {
     if (first < 0xC2 || first > 0xF4) return 0;
     const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     if (text.size() < length) return 0;
-    // The second byte excludes overlong forms, surrogates, and code points above U+10FFFF.
+    // The range of the second byte excludes overlong forms, surrogates, and code points above U+10FFFF.
     const unsigned char lowest = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     const unsigned char highest = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
     if (byte(1) < lowest || byte(1) > highest) return 0;

@@ -1,4 +1,5 @@
-// See drop_extension.h. The hook is needed because dropping the tables and triggers of the extension publishes nothing.
+// See drop_extension.h. The hook is needed because no other code notifies the worker when the tables and triggers of
+// the extension are dropped.
 #include "compat/pg.h"
 
 #include "compat/utility_hook.h"
@@ -22,8 +23,8 @@ bool drops_extension(Node *statement) {
     return IsA(statement, DropStmt) && reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
 }
 
-// Returns whether the statement drops jobq and the user has the right to do so. Other users must not be able to stop a
-// count.
+// Returns whether the statement drops jobq and the user is allowed to drop it. Without the check of the user, any user
+// could stop a count of jobq.jobs that is in progress.
 bool may_drop_jobq(Node *statement) {
     const List *names = reinterpret_cast<DropStmt *>(statement)->objects;
     ListCell *cell;
@@ -36,7 +37,8 @@ bool may_drop_jobq(Node *statement) {
     return false;
 }
 
-// Stops a count of the table, because DROP EXTENSION would wait for its lock, possibly for seconds.
+// Stops the count of jobq.jobs if one is in progress. Otherwise, DROP EXTENSION would wait, possibly for seconds, for
+// the lock that the counting process holds.
 void stop_recount_here() {
     if (!shared_memory_ready()) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);

@@ -3,7 +3,7 @@
 
 namespace jobq {
 
-// Installs the hook for these commands.
+// Installs the hook for DROP EXTENSION and DROP OWNED.
 void install_drop_extension_hook();
 
 }  // namespace jobq

@@ -52,8 +52,8 @@ InstalledExtension lock_extension() {
         const InstalledExtension found = installed_extension();
         if (!OidIsValid(found.oid)) return found;
         LockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
-        // Reads the extension again, because it may have been dropped, or dropped and created again, while this session
-        // waited for the lock.
+        // Looks up the extension again, because it might have been dropped, or dropped and created again, while this
+        // session waited for the lock.
         const InstalledExtension locked = installed_extension();
         if (locked.oid == found.oid) return locked;
         UnlockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
@@ -62,7 +62,7 @@ InstalledExtension lock_extension() {
 
 extern "C" {
 
-// Publishes that the extension exists. The extension script calls it at the end of CREATE EXTENSION.
+// Publishes that the extension exists. The extension script calls this function at the end of CREATE EXTENSION.
 PG_FUNCTION_INFO_V1(jobq_announce);
 PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     (void)fcinfo;

@@ -1,5 +1,5 @@
 // Looks up the extension in the current database: whether it exists, its owner, and its version. Only step.cpp and
-// main/version_functions.cpp may call these functions, inside a transaction.
+// main/version_functions.cpp may call these functions, and only inside a transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,7 +8,7 @@
 namespace jobq {
 
 struct InstalledExtension {
-    Oid oid;  // InvalidOid: the extension does not exist
+    Oid oid;  // InvalidOid if the extension does not exist
     Oid owner;
     char version[kVersionBytes];
 };
@@ -17,7 +17,7 @@ struct InstalledExtension {
 InstalledExtension installed_extension();
 
 // Looks up the extension and locks it against DROP EXTENSION until the end of the transaction, so that later statements
-// find all its tables. Waits for a DROP EXTENSION in progress, but no longer than lock_timeout.
+// find all tables of the extension. If a DROP EXTENSION is in progress, waits for it, but no longer than lock_timeout.
 InstalledExtension lock_extension();
 
 }  // namespace jobq

@@ -1,5 +1,6 @@
-// The launcher: one process, connected to no database, that starts a short-lived worker in a database when periodic
-// work is due there. Only _PG_init may call this, while preloading.
+// The launcher, a process that is not connected to any database and that starts a short-lived worker in a database when
+// periodic work is due in that database. Only _PG_init may call the function in this file, and only while the library
+// is being preloaded.
 #pragma once
 
 namespace jobq {

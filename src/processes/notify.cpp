@@ -1,4 +1,4 @@
-// See notify.h. Each batch of notifications is a transaction with nothing else in it.
+// See notify.h. Each batch of notifications is sent in a transaction that does nothing else.
 #include "compat/pg.h"
 
 #include "compat/transaction.h"
@@ -20,7 +20,7 @@ constexpr core::Micros kGap = 10000;
 constexpr core::Micros kFailurePause = core::kSecond;
 constexpr core::Micros kStay = 2 * core::kSecond;
 
-// The state of this process.
+// The state of the notifications that this process sends.
 TimestampTz last_sent = 0;
 TimestampTz not_before = 0;
 bool failing = false;
@@ -35,8 +35,8 @@ void send_taken() {
     CommitTransactionCommand();
 }
 
-// Handles an error and logs it once. The usual cause is a full notification queue, because a session listens but never
-// reads.
+// Handles an error, and logs it unless the previous attempt to send notifications also failed. The usual cause is that
+// the notification queue is full, because a session has executed LISTEN but never reads its notifications.
 void note_failure(MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     if (!failing) EmitErrorReport();

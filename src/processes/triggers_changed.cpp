@@ -1,8 +1,8 @@
-// See triggers_changed.h. No worker runs in a database whose jobs have all finished, and jobs that are inserted while
-// the triggers are disabled, for example by pg_restore --disable-triggers, do not cause one to start. So the command
-// that enables the triggers again requests a round, which finds these jobs (leases/rescue_index.h). A disabled trigger
-// cannot mark the session as restoring a dump (duties/dump_restore.h), so the command that disables the triggers does
-// so.
+// See triggers_changed.h. No worker runs in a database whose jobs have all finished, and no worker is started when jobs
+// are inserted while the triggers are disabled, for example by pg_restore --disable-triggers. So the command that
+// enables the triggers again requests a round, which finds these jobs (leases/unindexed_search.h). A disabled trigger
+// cannot mark the session as restoring a dump (duties/dump_restore.h), so the command that disables the triggers marks
+// the session.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -43,7 +43,8 @@ Oid switched_jobs_table(Node *statement) {
 
 void around_statement(const UtilityCall &call) {
     const Oid table = switched_jobs_table(call.statement());
-    // Extension scripts are excluded because they also run with check_function_bodies = off, which marks a restore.
+    // Excludes extension scripts, because they also run with check_function_bodies = off, which otherwise indicates a
+    // restore.
     if (OidIsValid(table) && !creating_extension &&
         restores(catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid)))
         note_restore();

@@ -1,4 +1,4 @@
-// Reads an argument that names a queue and checks that the caller may use this queue (queues/scope.h).
+// Reads an argument that names a queue and checks that the caller is allowed to use this queue (queues/scope.h).
 #pragma once
 
 #include "compat/args.h"
@@ -8,7 +8,8 @@
 namespace jobq {
 
 // Returns the name of the queue in argument `n`. Raises 22004, 42602, or 42622 if the name is invalid, and 42501 if the
-// caller may not use the queue. Call it before any other check, whose error could reveal something about the queue.
+// caller is not allowed to use the queue. Call this function before any other check, because the error of another check
+// could reveal something about the queue.
 inline text *granted_queue(FunctionCallInfo fcinfo, int n, const char *name) {
     text *queue = require_text(fcinfo, n, name);
     check_queue_name(view(queue), name);

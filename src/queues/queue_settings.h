@@ -1,4 +1,4 @@
-// Checks queue settings that are passed as arguments and reads rows of jobq.queue_settings. Both use the list of
+// Checks queue settings that are passed as arguments, and reads rows of jobq.queue_settings. Both tasks use the list of
 // settings in core/queue_settings.h.
 #pragma once
 

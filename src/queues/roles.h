@@ -23,19 +23,19 @@ struct RoleChange {
     Oid schema;    // schema of the public functions
 };
 
-// Grant the privileges of a kind to a role, or revoke them. revoke_kind() keeps privileges that the role still needs
-// for another kind. Both raise 42704 if the role does not exist, 42501 if the current user may not grant the
-// privileges, and 55000 if the role has the kind for all queues but the change names some queues. Call them inside
-// with_spi().
+// These functions grant the privileges of a kind to a role, or revoke them. revoke_kind() keeps the privileges that the
+// role still needs for another kind. Both functions raise 42704 if the role does not exist, 42501 if the current user
+// is not allowed to grant the privileges, and 55000 if the role has the kind for all queues but the change names some
+// queues. Call them inside with_spi().
 void grant_kind(const RoleChange &change);
 void revoke_kind(const RoleChange &change);
 
-// Returns whether roles of this kind may call the function.
+// Returns whether roles of this kind are allowed to call the function.
 bool kind_calls(RoleKind kind, const char *function);
 
-// Return whether a kind was granted to the role, and whether it was granted for some queues only. These functions
-// consider only privileges granted to the role itself, not to PUBLIC or to roles of which it is a member. Call them
-// with SPI open, inside as_owner_now().
+// holds_kind() returns whether a kind was granted to the role, and is_restricted() returns whether it was granted for
+// some queues only. These functions consider only privileges granted to the role itself, not to PUBLIC or to roles of
+// which it is a member. Call them inside with_owner_spi_now().
 bool holds_kind(Oid role, RoleKind kind, Oid schema);
 bool is_restricted(Oid role, RoleKind kind);
 // Returns the queues for which the kind was granted to the role, as rows (queue).

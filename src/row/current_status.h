@@ -1,4 +1,4 @@
-// The status of a job, looked up by its id.
+// Looks up the status of a job by its id.
 #pragma once
 
 #include "compat/pg.h"
@@ -6,7 +6,7 @@
 
 namespace jobq {
 
-// Returns false if the job does not exist. Must be called inside with_spi().
+// Stores the status of the job in *status. Returns false if the job does not exist. Must be called inside with_spi().
 bool current_status(int64 job_id, core::JobStatus *status);
 
 }  // namespace jobq

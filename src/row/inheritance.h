@@ -1,16 +1,17 @@
-// Keeps jobq.jobs a plain table: no table may inherit from it, and it must not be a partition, because the library is
-// not notified of changes to rows in another table.
+// Ensures that no table inherits from jobq.jobs and that jobq.jobs is not a partition. Otherwise, a change could go
+// through another table, and the library would not be notified of it.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Raises 0A000 if another table inherits from jobq.jobs or jobq.jobs is a partition. Both are possible if the library
-// was not preloaded.
+// Raises 0A000 if a table inherits from jobq.jobs or if jobq.jobs is a partition. Either can happen while the library
+// is not preloaded.
 void require_no_inheritance(Relation jobs);
 
-// Makes statements fail with 0A000 that would create such a table. _PG_init calls this while the library is preloaded.
+// Makes a statement fail with 0A000 if it would make a table inherit from jobq.jobs or make jobq.jobs a partition.
+// _PG_init calls this function when the library is preloaded.
 void install_inheritance_hook();
 
 }  // namespace jobq

@@ -41,8 +41,8 @@ RecentTid *recent_tid_of(int64 id) { return &recent_tids[static_cast<uint64>(id)
 bool find_at_recent_tid(JobsTable *jobs, int64 id) {
     const RecentTid &recent = *recent_tid_of(id);
     if (recent.id != id || !ItemPointerIsValid(&recent.tid) || IsolationUsesXactSnapshot()) return false;
-    // Checks that the block still exists, because the table may have been truncated since the claim. It cannot shrink
-    // now, because it is locked.
+    // Checks that the block still exists, because the table might have been truncated since the claim. The table cannot
+    // shrink now, because it is locked.
     if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
     if (ItemPointerGetBlockNumber(&recent.tid) >= jobs->block_count) return false;
     if (jobs->by_recent_tid == nullptr) jobs->by_recent_tid = begin_fetch_by_tid(jobs->table.relation);
@@ -71,7 +71,7 @@ void close_jobs(JobsTable *jobs) {
 }
 
 bool open_jobs_if_quiet(JobsTable *jobs) {
-    // Makes the changes of other sessions and of this transaction's last statement visible.
+    // Makes visible the changes that other sessions or the last statement of this transaction have made to the table.
     CommandCounterIncrement();
     AcceptInvalidationMessages();
     if (!can_read_jobs_catalog()) return false;

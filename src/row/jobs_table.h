@@ -1,6 +1,6 @@
-// Reads and writes jobq.jobs in one of two ways, which the caller need not know. SQL (table/table_sql.h,
-// row/jobs_sql.h) defines the meaning. Direct access (table/table.h, row/ready_scan.h) is an optimization that is used
-// if users have attached nothing to the table that needs SQL.
+// Reads and writes jobq.jobs either with SQL or directly; callers need not know which. SQL (table/table_sql.h,
+// row/jobs_sql.h) defines the meaning of the functions. Direct access (table/table.h, row/ready_scan.h) is an
+// optimization that is used only if users have attached nothing to the table that requires SQL.
 #pragma once
 
 #include "compat/pg.h"
@@ -20,25 +20,27 @@ struct JobsTable {
     IndexScanDesc by_id;
     struct IndexFetchTableData *by_recent_tid;  // see remember_tid()
     BlockNumber block_count;                    // 0: not looked up yet
-    // jobq.attempts; opened when needed
+    // jobq.attempts and its index, opened when needed
     Relation attempts;
     Relation attempts_index;
     IndexScanDesc attempts_by_job;
     TupleTableSlot *attempt;
     bool no_attempts;  // jobq.attempts was empty when it was opened
     ReadyScan ready;   // for direct access
-    SqlWalk walk;      // for access by SQL
+    SqlWalk walk;      // for access with SQL
 };
 
 // Opens jobq.jobs for changes until close_jobs(). `jobs` must not move in memory until then. Raises 55000 if the table
-// is not as this library expects, and 0A000 if jobq.access demands direct access but the table needs SQL.
+// is not as this library expects, and 0A000 if jobq.access requires direct access but the table requires access with
+// SQL.
 void open_jobs(JobsTable *jobs);
 void close_jobs(JobsTable *jobs);
 
-// Opens the table only if user code cannot make a change fail. For callers that can leave the work to another process.
-// Returns true only if rows are accessed directly and changes call no user function and check no user's constraint.
-// Otherwise the table is not opened. Also returns false if this transaction has changed the definition of the table.
-// The transaction must already have locked the table for changes.
+// Opens the table like open_jobs(), but only if no user code can make a change fail. This is the case if rows are
+// accessed directly, and changes call no user-defined functions and check no user-defined constraints. Otherwise,
+// returns false without opening the table, so that the caller can leave the work to another process. Also returns false
+// if this transaction has changed the definition of the table. The transaction must already have locked the table for
+// changes.
 bool open_jobs_if_quiet(JobsTable *jobs);
 
 // Opens the table only for reading, which also works on a standby. Later reads use the active snapshot.
@@ -48,11 +50,12 @@ void close_jobs_for_reading(JobsTable *jobs);
 // Raises the errors that open_jobs() would raise, but locks the table only for reading.
 void require_usable_jobs();
 
-// Takes a new snapshot in READ COMMITTED, or else uses the transaction's snapshot, for the following reads. Call it
-// before the first read.
+// Sets the snapshot for the following reads: a new snapshot in READ COMMITTED, and the transaction's snapshot in
+// REPEATABLE READ and above. Must be called before the first read.
 void renew_snapshot(JobsTable *jobs);
 
-// Stores in table.row the version of the job that the snapshot sees. Returns false if there is none.
+// Stores in table.row the version of the job that the snapshot sees. Returns false if the snapshot does not see the
+// job.
 bool find_job(JobsTable *jobs, int64 id);
 
 // Remembers the ctid of table.changed, the new version of a job that this session has just claimed. The session will
@@ -60,8 +63,8 @@ bool find_job(JobsTable *jobs, int64 id);
 // The ctid is only a hint: find_job() uses the row only if it has the right id and the snapshot sees it.
 void remember_tid(const JobsTable &jobs, int64 id);
 
-// Returns whether jobq.attempts may have rows of the job, according to the snapshot. Costs almost nothing while the
-// table is empty.
+// Returns false if, according to the snapshot, jobq.attempts certainly contains no rows of the job. The check costs
+// almost nothing while the table is empty.
 bool may_have_attempts(JobsTable *jobs, int64 id);
 
 // Returns the value of a column in a row of the table.
@@ -82,7 +85,7 @@ inline bool job_has(const JobsTable &jobs, JobAttribute column) {
     job_value(jobs, column, &is_null);
     return !is_null;
 }
-// Does the same as set_column(TupleTableSlot *, AttrNumber, Datum).
+// Sets the column in the row, or does nothing if the table does not have the column.
 inline void set_column(TupleTableSlot *row, LaterJobColumn column, Datum value) {
     const JobAttribute attribute = column;
     if (attribute.exists()) set_column(row, attribute.number, value);

@@ -17,7 +17,8 @@ bool is_own_table(Oid table) {
 }
 
 Oid owner_of_tables() {
-    // The check is cached, because the OID of a dropped table does not belong to another table.
+    // Caches the OID of the table that has passed the check. A table that is created later has a different OID, so it
+    // is checked, too.
     static Oid known = InvalidOid;
     const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", false));
     const Oid owner = catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid);

@@ -14,7 +14,7 @@ namespace jobq {
 
 namespace {
 
-// Adds the transaction and returns true if it is in progress and is not the current transaction.
+// If the transaction is in progress and is not the current transaction, adds it to the holders and returns true.
 bool add_holder(RowHolders *holders, TransactionId xid) {
     if (TransactionIdIsCurrentTransactionId(xid) || !TransactionIdIsInProgress(xid)) return false;
     if (holders->count < kMaxHolders) holders->xids[holders->count++] = xid;
@@ -33,8 +33,8 @@ RowHolders holders_of_row(Oid table, Datum place) {
     if ((header.t_infomask & HEAP_XMAX_IS_MULTI) != 0) {
         MultiXactMember *members;
         const int count = GetMultiXactIdMembers(xmax, &members, false, HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask));
-        // Checks each member, because members that have ended may still make the row look as if it had a stronger lock
-        // than FOR KEY SHARE.
+        // Checks each member separately, because the multixact can still indicate a lock stronger than FOR KEY SHARE
+        // after the member with that lock has ended.
         bool held = false;
         for (int i = 0; i < count; i++)
             held |= add_holder(&holders, members[i].xid) && members[i].status != MultiXactStatusForKeyShare;

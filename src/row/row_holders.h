@@ -1,4 +1,4 @@
-// Finds the transactions in progress that have locked or changed the row of a job, so that claims skip the job.
+// Finds the transactions in progress that have locked or changed the row of a job. Claims skip such a job.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +11,8 @@ struct RowHolders {
     int count;  // at most kMaxHolders, even if there are more
 };
 
-// Returns the holders of the row version with this tableoid and ctid, if the active snapshot sees it.
+// Returns the transactions that hold the row version with this tableoid and ctid, if the active snapshot sees this
+// version.
 RowHolders holders_of_row(Oid table, Datum place);
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
 // The shard number of this database, if jobs are distributed over several databases (shards). The identity sequence of
-// jobq.jobs contains the shard number, so that no session can generate an id of another shard. The table jobq.shard
-// stores the number so that dumps contain it; restoring the table sets the sequence.
+// jobq.jobs generates only ids that contain the shard number, so that no session can generate an id of another shard.
+// The table jobq.shard stores the shard number so that dumps contain it; restoring the table sets the sequence.
 #pragma once
 
 #include "compat/pg.h"
@@ -19,10 +19,10 @@ void require_own_shard(int64 id);
 void refuse_other_ids(int shard);
 
 // Makes the database a shard: from the next id on, ids contain the shard number. Call this function and
-// refuse_other_ids() with the owner's rights and inside with_spi().
+// refuse_other_ids() with the owner's privileges and inside with_spi().
 void make_shard(int shard);
 
-// Makes the database an ordinary database again. Ids then continue with the integer after the last used id.
+// Makes the database an ordinary database again. The next id is then the integer after the last used id.
 void leave_shard();
 
 }  // namespace jobq

@@ -10,10 +10,10 @@ namespace jobq {
 // Returns the enum's value as a datum. Looks the type up by name, because its OID differs between databases.
 Datum status_datum(core::JobStatus status);
 
-// Returns the status in a datum of the enum.
+// Returns the status that a datum of the enum represents.
 core::JobStatus status_of(Datum value);
 
-// Returns the type's OID.
+// Returns the OID of the enum type.
 Oid status_type();
 
 // Returns the names of the statuses for which wanted(status) is true, as text[].

@@ -8,8 +8,8 @@ namespace jobq::core {
 namespace {
 
 constexpr std::int64_t kSecondsOfDay = 86400;
-// How far before `after` the search starts. No zone has ever been shifted by more than a day, so this is early enough
-// to find every local time that occurs twice.
+// The search starts this number of seconds before the time `after`. No zone has ever been shifted by more than a day,
+// so two days are enough to find every local time that occurs twice.
 constexpr std::int64_t kLongestShift = 2 * kSecondsOfDay;
 constexpr std::int64_t kNone = kEndOfTime;
 
@@ -17,7 +17,7 @@ std::int64_t day_number(std::int64_t second) {
     return second >= 0 ? second / kSecondsOfDay : (second - kSecondsOfDay + 1) / kSecondsOfDay;
 }
 
-// Returns the first local time of the expression in [from, end), or kNone.
+// Returns the first local time in [from, end) at which the expression fires, or kNone.
 std::int64_t first_local_time(const Cron &cron, std::int64_t from, std::int64_t end) {
     for (std::int64_t number = day_number(from); number * kSecondsOfDay < end; number++) {
         const Day day = day_of(number);
@@ -38,7 +38,7 @@ std::int64_t first_local_time(const Cron &cron, std::int64_t from, std::int64_t 
 std::int64_t next_run(const Cron &cron, const Zone &zone, std::int64_t after) noexcept {
     const std::int64_t last = std::min(after + kLongestWait, kEndOfTime - 1);
     std::int64_t at = after - kLongestShift;
-    // Local times before local_now have already occurred, so they do not fire again.
+    // Local times before local_now have already occurred, so the expression does not fire at them again.
     std::int64_t local_now = 0;
     for (bool first = true; at <= last; first = false) {
         const ZoneSpan span = zone.span_at(zone.data, at);

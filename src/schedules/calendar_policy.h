@@ -1,9 +1,9 @@
 // Finds when a cron expression fires in a time zone. Times are seconds since 1970-01-01 00:00 UTC.
 //
 // Two rules apply when the clocks of the zone change. An expression with *, -, or / in the second, minute, or hour
-// follows the clock. It fires whenever the local time is one of its times: twice if the local time occurs twice, and
-// not at all if the local time is skipped. Every other expression fires once for each of its local times: if a local
-// time occurs twice, it fires the first time only; if local times are skipped, it fires once for all of them, at the
+// follows the clock. It fires whenever the local time matches: twice if the local time occurs twice, and not at all if
+// the local time is skipped. Every other expression fires once for each matching local time: if a local time occurs
+// twice, the expression fires the first time only; if local times are skipped, it fires once for all of them, at the
 // end of the gap. Vixie cron makes the same distinction, but only for hours.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace jobq::core {
 
 // End of the range of times: no search returns a run at or after this second.
 constexpr std::int64_t kEndOfTime = 4'000'000'000'000;  // about the year 128000
-// How far ahead a search looks for a run. This is long enough, because February 29 falls on any given weekday at least
-// once in 40 years.
+// How far ahead a search looks for a run: about 60 years. This is enough for every schedule that ever runs, because
+// February 29 falls on any given weekday at least once in 40 years.
 constexpr std::int64_t kLongestWait = std::int64_t{60} * 366 * 86400;
 
 // A span of time in which a zone has a constant offset from UTC.

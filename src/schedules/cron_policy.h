@@ -2,8 +2,8 @@
 // crontab(5), or six with the seconds first. It supports names, ranges, steps, lists, L for the last day of a month,
 // nicknames, and @every with a span.
 //
-// If both the day of the month and the weekday are restricted, a day needs to match only one of them, as in Vixie cron;
-// if one of the two fields begins with *, it must match both.
+// If both the day of the month and the weekday are restricted, a day needs to match only one of them, as in Vixie cron.
+// If one of the two fields begins with *, a day must match both.
 #pragma once
 
 #include "core/clock.h"
@@ -50,7 +50,8 @@ Day day_of(std::int64_t number) noexcept;
 int days_in_month(std::int64_t year, int month) noexcept;
 
 bool has_day(const Cron &cron, const Day &day) noexcept;
-// Returns the first second of a day at or after `from` (both in seconds since midnight), or -1.
+// Returns the first second of the day, at or after `from`, at which the expression fires, or -1 if there is none.
+// `from` and the result are seconds since midnight.
 int next_second_of_day(const Cron &cron, int from) noexcept;
 
 }  // namespace jobq::core

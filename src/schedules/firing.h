@@ -9,18 +9,19 @@
 
 namespace jobq {
 
-// Call these functions inside with_spi(), with the owner's rights.
+// Call these functions inside with_spi(), with the privileges of the owner.
 
-// Fires a batch of the schedules that are due at `now`. A schedule that cannot be fired stays due, shows the error, and
-// is retried; a schedule that another session has locked is skipped. `grace_start` is the last time when the system
-// clock was changed abruptly. When it changes, and at the first call in a session, the next runs of all schedules are
-// recomputed, because time zones or the clock may have changed.
+// Fires a batch of the schedules that are due at `now`. A schedule that cannot be fired stays due, stores the error,
+// and is retried; a schedule that another session has locked is skipped. `grace_start` is the result of grace_start(),
+// which changes when the server begins to accept writes and when the system clock is changed abruptly. When
+// `grace_start` changes, and at the first call in a session, the next runs of all schedules are recomputed, because
+// time zones or the clock might have changed.
 DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start);
 
-// Returns whether the last attempt to fire any schedule failed.
+// Returns whether the last attempt to fire failed for at least one schedule.
 bool any_schedule_fails();
 
-// Returns when the next schedule is due, or DT_NOEND if there is none.
+// Returns the time at which the next schedule is due, or DT_NOEND if there is none.
 TimestampTz next_schedule_due();
 
 // Fires a locked schedule regardless of its times. Returns the new job or the job that holds its unique key; returns

@@ -1,6 +1,6 @@
-// Finds and cancels jobs from earlier runs of a schedule that are unfinished when the schedule fires again. A job
-// counts only if its metadata names the schedule, because a recorded job id that came from another database may be the
-// id of an unrelated job here.
+// Finds and cancels jobs from earlier runs of a schedule that are unfinished when the schedule fires again. A job is
+// treated as a job of the schedule only if its metadata names the schedule, because a recorded job id that came from
+// another database might be the id of an unrelated job here.
 #pragma once
 
 #include "compat/pg.h"
@@ -23,9 +23,9 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now);
 // Returns whether one of the jobs in `ids` holds the unique key of the new job.
 bool one_has_key(const JobIds &ids, const JobSpec &job);
 
-// Returns all unfinished jobs of the schedule in its queue, by scanning every job. This is needed for a schedule that
-// has not recorded its unfinished jobs yet. Other queues are excluded, because a producer can write any schedule name
-// into the metadata of its jobs.
+// Scans all jobs and returns the unfinished jobs of the schedule that are in the queue of the schedule, but at most
+// 10,000 jobs. This is needed for a schedule that has not recorded its unfinished jobs yet. Other queues are excluded,
+// because a producer can write any schedule name into the metadata of its jobs.
 JobIds find_unfinished(const ScheduleSpec &spec);
 
 }  // namespace jobq

@@ -16,7 +16,8 @@ void check_source(std::string_view source);
 // Returns the schedule in the arguments of jobq_schedule. Raises 22004, 22023, 42602, or a similar error for invalid
 // arguments, and 42501 for a queue that is out of scope.
 ScheduleSpec schedule_of_arguments(FunctionCallInfo fcinfo, const QueueScope *scope, TimestampTz now);
-// Returns the schedule in a JSON object, whose keys are the argument names except `source`. Raises the same errors.
+// Returns the schedule in a JSON object, whose keys are the argument names except `source`. Raises the same errors as
+// schedule_of_arguments().
 ScheduleSpec schedule_of_object(JsonbContainer *object, text *source, const QueueScope *scope, TimestampTz now);
 
 }  // namespace jobq

@@ -11,8 +11,8 @@ namespace jobq {
 
 namespace {
 
-// Locks a schedule if it is in scope ($2). A role that may not change the schedule must neither wait for it nor prevent
-// it from firing.
+// Locks a schedule if it is in scope ($2). A role that is not allowed to change the schedule must neither wait for the
+// schedule's lock nor prevent the schedule from firing.
 Statement lock_one = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s.name = $1 AND ($2 IS NULL OR s.queue = ANY ($2)) FOR UPDATE)",
                       {TEXTOID, TEXTARRAYOID},
@@ -35,10 +35,10 @@ Statement insert = {"INSERT INTO jobq.schedule_settings AS s (name, " SPEC_COLUM
                     {SPEC_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
                     Planning::Free};
 
-// Updates a locked row. Clears the error and the number of failures, because the old definition may have caused them,
-// so that the schedule is retried at once. Compares values as text, because an interval of one month equals an interval
-// of 30 days. Also updates an unchanged row that has a next run but no _due_at, because such a schedule would never be
-// fired.
+// Updates a locked row. Clears the error and the number of failures, because the old definition might have caused them.
+// As a result, the schedule is retried immediately. Compares values as text, because an interval of one month equals an
+// interval of 30 days. Also updates an unchanged row that has a next run but no _due_at, because such a schedule would
+// never be fired.
 Statement update = {"UPDATE jobq.schedule_settings s SET (" SPEC_COLUMNS
                     ", next_run, _due_at, error, failures, _unfinished) = (" SPEC_PARAMETERS
                     ", $17, $17, NULL, 0, $18) WHERE s.name = $1 AND (ROW(" SPEC_PARAMETERS
@@ -60,16 +60,17 @@ Statement resume = {
     {TEXTOID, TIMESTAMPTZOID},
     Planning::Free};
 
-// Locks all rows that a call for a set of schedules changes or removes, in the order of their names.
-// wait_for_other_sets() does not serialize roles with different queues, so without this order, two calls could lock the
-// same rows in opposite orders.
+// Locks, in the order of their names, all rows that a call for a set of schedules changes or removes.
+// wait_for_other_sets() does not serialize roles with different queues, so without a fixed order, two calls could lock
+// the same rows in opposite orders.
 Statement lock_rows_of_set = {
     R"(SELECT 1 FROM jobq.schedule_settings s
        WHERE (s.name = ANY ($2) OR $4 AND s.source = $1) AND ($3 IS NULL OR s.queue = ANY ($3))
        ORDER BY s.name FOR UPDATE)",
     {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, BOOLOID}};
 
-// Deletes the other schedules of the source. Locks the rows in the same order as lock_rows_of_set.
+// Deletes the schedules of the source that the new set does not contain. Locks the rows in the same order as
+// lock_rows_of_set.
 Statement remove_others = {
     R"(WITH others AS MATERIALIZED (
            SELECT s.name FROM jobq.schedule_settings s
@@ -171,7 +172,7 @@ Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, Timest
         run(insert, params_of(spec, paused)
                         .add(TimestampTzGetDatum(now))
                         .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
-        if (affected() == 0) continue;  // another session has just created it
+        if (affected() == 0) continue;  // another session has just created the schedule
         schedule_round(next_run);
         return {Change::Created, next_run};
     }

@@ -37,8 +37,8 @@ Micros last_run_between(const Timing &timing, Micros after, Micros until) noexce
     // Limits `until`, because no run is later than kLastMoment, and the subtractions below must not overflow.
     until = std::min(until, kLastMoment);
     if (timing.cron.every > 0) return last_every_between(timing, after, until);
-    // Searches backward in doubling steps until a run lies between `low` and `until`; then bisects to find the last
-    // run.
+    // Searches backward, doubling the step each time, until a run lies between `low` and `until`. Then finds the last
+    // run by bisection.
     Micros low = until, high = until, found = kNoMoment;
     for (Micros step = kSecond; found > until; step *= 2) {
         if (low <= after) return kNoMoment;
@@ -75,8 +75,8 @@ DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Mic
     result.last_left = kNoMoment;
     for (Micros until = now;;) {
         const Micros found = last_run_between(timing, due, until);
-        // `due` counts as a run even if the search does not find it, because the calendar may have changed since `due`
-        // was computed.
+        // `due` counts as a run even if the search does not find it, because the calendar might have changed since
+        // `due` was computed.
         const Micros run = found == kNoMoment ? due : found;
         const bool late = run < oldest;
         if (late || result.count == wanted) {

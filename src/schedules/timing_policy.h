@@ -9,8 +9,8 @@
 
 namespace jobq::core {
 
-// Missed: what happens to runs that were not fired on time. Overlap: what happens to a run if the job of the previous
-// run is unfinished. The names are the values that jobq_schedule accepts.
+// Missed says what happens to runs that were not fired on time. Overlap says what happens to a run if the job of the
+// previous run is unfinished. The names are the values that jobq_schedule accepts.
 enum class Missed : std::uint8_t { Once, All, Skip };
 enum class Overlap : std::uint8_t { Allow, Skip, Replace };
 constexpr std::string_view kMissedNames[] = {"once", "all", "skip"};
@@ -49,7 +49,7 @@ struct FiringRules {
     Micros deadline;  // runs that are late by more than this are skipped; kNoMoment: none
 };
 
-// The runs that are due at one time.
+// The result of due_runs(), which describes the runs that are due at a given time.
 struct DueRuns {
     int count;          // number of runs to fire, which are in the array in order
     Micros next;        // the first run after now
@@ -71,7 +71,7 @@ Micros resume_after(Micros now, Micros last_run) noexcept;
 // Returns the delay between a run and the time when its job is due. The same run always has the same delay.
 Micros jitter_of(std::string_view schedule, Micros run, Micros jitter) noexcept;
 
-// Returns the delay before the next attempt to fire a schedule that has failed `failures` times in a row.
+// Returns the delay before the next attempt to fire a schedule after `failures` consecutive failures.
 Micros firing_backoff(int failures) noexcept;
 
 }  // namespace jobq::core

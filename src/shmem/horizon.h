@@ -1,4 +1,4 @@
-// The horizon of the rescue: the time until which the rescue need not check the running jobs in its index.
+// The horizon of the rescue: the time until which the rescue does not need to check the running jobs in its index.
 #pragma once
 
 #include "compat/pg.h"

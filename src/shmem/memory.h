@@ -1,6 +1,6 @@
-// The shared memory of jobq, which exists only if the library is preloaded: each part has its own segment and its own
-// locks. The size of a segment depends on settings that only a restart changes. Without preload every function that
-// uses it is a harmless no-op.
+// The shared memory of jobq, which exists only if the library is preloaded. Each part has its own segment and its own
+// locks. The size of a segment depends on settings that can be changed only with a restart. If the library is not
+// preloaded, every function that uses shared memory is a harmless no-op.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,7 +11,8 @@ extern "C" {
 
 namespace jobq {
 
-// The parts. A process that holds a lock of one part may only acquire locks of later parts in this list.
+// The parts of the shared memory, in the order in which a process may acquire their locks. A process that holds a lock
+// of one part may acquire only locks of later parts.
 enum class Part {
     Databases,
     Prepared,
@@ -37,7 +38,7 @@ enum class Part {
 };
 constexpr int kPartCount = static_cast<int>(Part::DataDirectory) + 1;
 
-// The usage of a table in shared memory.
+// How full a table in shared memory is.
 struct SharedUsage {
     int64 entries;
     int64 capacity;   // 0: a setting has switched the table off
@@ -45,8 +46,8 @@ struct SharedUsage {
 };
 constexpr int64 kNeverEvicts = -1;
 
-// make() is called while AddinShmemInitLock is held. `fresh` is true in the process that creates the part, and false in
-// processes that attach to it.
+// A part of the shared memory. make() is called while AddinShmemInitLock is held. `fresh` is true in the process that
+// creates the part, in which the memory is all zero, and false in processes that attach to it.
 struct SharedPart {
     Part part;
     int locks;
@@ -64,21 +65,21 @@ constexpr bool in_order(const SharedParts &parts) {
     return true;
 }
 
-// Registers the hooks that reserve and create the shared memory. _PG_init calls it while preloading. The array must
-// stay valid.
+// Registers the hooks that reserve and create the shared memory. _PG_init calls this function while the library is
+// being preloaded. The array must stay valid.
 void request_shared_memory(const SharedParts &all);
 
 // Returns whether the library was preloaded.
 bool shared_memory_ready();
-// Call it only if the library was preloaded.
+// Returns the array of all parts. Call this function only if the library was preloaded.
 const SharedParts &shared_parts();
 
 // Number of locks for a table that many sessions use at the same time: one lock per partition of the table.
 constexpr int kLockPartitions = 16;
 LWLock *shared_lock(Part part, int partition = 0);
 
-// Counts needed entries that were lost because a table was full: they were overwritten or not stored. Does nothing
-// without preload.
+// Counts entries that were lost although they were still needed: a table was full, so they were overwritten or not
+// stored. Does nothing if the library is not preloaded.
 void note_evictions(Part part, int count = 1);
 int64 evictions(Part part);
 

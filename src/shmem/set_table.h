@@ -1,8 +1,9 @@
 // Set-associative tables in shared memory, built like processor caches (J. L. Hennessy, D. A. Patterson, "Computer
-// Architecture: A Quantitative Approach", appendix B): a key can only be stored in one of the few entries of its set,
+// Architecture: A Quantitative Approach", appendix B): a key can be stored only in one of the few entries of its set,
 // and a new key evicts another key if all of these entries are used. The table therefore has a fixed size and needs
-// neither chains nor a list of free entries, but it is only suitable for entries that may be lost. A database evicts
-// its own entries first.
+// neither chains nor a list of free entries, but it is only suitable for entries that may be lost. A new entry evicts
+// an entry of the database that has the most entries in the set, so that no database can evict all entries of another
+// database.
 #pragma once
 
 #include "compat/pg.h"
@@ -39,7 +40,8 @@ struct EntrySet {
     // goes_before().
     template <typename GoesBefore, typename Needed>
     Entry *place(Oid database, GoesBefore goes_before, Needed needed) {
-        // Entries with higher numbers are evicted first; the count of a database is at most kPlaces + 1.
+        // Entries with higher ranks are evicted first. The rank of an entry that is needed is the number of entries
+        // that its database has in the set, counting the new entry. This number is at most kPlaces + 1.
         const auto rank = [&](const Entry &entry) {
             if (entry.database == InvalidOid) return kPlaces + 3;
             if (!needed(entry)) return kPlaces + 2;
@@ -73,12 +75,13 @@ struct SetTable {
     static int sets_for(int entries) { return Max(entries / Set::kPlaces, 1); }
     int room() const { return count * Set::kPlaces; }
 
-    // Returns the set of a key of this session's database.
+    // Returns the index of the set that belongs to a key in this session's database.
     int set_of(int64 key) const { return static_cast<int>(spread(MyDatabaseId, key) % static_cast<uint32>(count)); }
 
     LWLock *lock_of(int set) const { return shared_lock(Set::kPart, set % kLockPartitions); }
 
-    // Calls body(set) for the set of a key, under its lock.
+    // Calls body(set) for the set that belongs to a key in this session's database. Holds the lock of the set during
+    // the call.
     template <typename Body>
     auto with_set(int64 key, LWLockMode mode, Body body) const {
         const int set = set_of(key);
@@ -88,7 +91,7 @@ struct SetTable {
         return result;
     }
 
-    // Calls body(entry) for each entry of this session's database, under the lock of its set.
+    // Calls body(entry) for each entry of this session's database, while it holds the lock of the entry's set.
     template <typename Body>
     void for_each(LWLockMode mode, Body body) const {
         for (int set = 0; set < count; set++) {

@@ -13,7 +13,8 @@ namespace jobq {
 
 namespace {
 
-// Returns the row length above which jobq makes the server toast a row, or 0 if the server already does so itself.
+// Returns the row length above which jobq makes the server toast a row, or 0 if the server toasts such rows without
+// jobq's help.
 Size target_of(Relation table) {
     const Size target = RelationGetToastTupleTarget(table, TOAST_TUPLE_TARGET);
     const bool has_toaster = table->rd_rel->relam == HEAP_TABLE_AM_OID && OidIsValid(table->rd_rel->reltoastrelid);
@@ -25,7 +26,7 @@ bool may_leave(const FormData_pg_attribute &column, Datum value) {
            !VARATT_IS_EXTERNAL(DatumGetPointer(value));
 }
 
-// Returns the column with the longest value that may be moved out of the row, or -1.
+// Returns the column with the longest value that can be moved out of the row, or -1 if there is no such value.
 int longest(TupleDesc desc, const TupleTableSlot *row) {
     int found = -1;
     Size most = 0;
@@ -39,7 +40,8 @@ int longest(TupleDesc desc, const TupleTableSlot *row) {
     return found;
 }
 
-// Values up to this length stay in the row, because moving them to the TOAST table is not worth the cost.
+// Maximum length of a value that apart() leaves in the row, because moving such a short value to the TOAST table is not
+// worth the cost.
 constexpr Size kShort = 128;
 
 Datum pointer_to(Datum value) {

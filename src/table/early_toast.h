@@ -1,11 +1,11 @@
 // Moves wide values of a row to the TOAST table as soon as the row is inserted, so that later versions of the row only
-// copy a pointer. The server itself handles wide values in later versions, because the row then contains an external
-// value (see below).
+// copy a pointer. If later versions get more wide values, the server moves these values to the TOAST table without
+// jobq's help, because the row then already contains an external value (see below).
 //
 // The server toasts only rows longer than 2 kB, even if toast_tuple_target is lower. It also toasts a shorter row if
-// one of its values is external, and a pointer into memory (VARTAG_INDIRECT, which logical decoding uses) counts as
-// external. So jobq replaces one value with a pointer into memory. The server then compresses or moves out values until
-// the row is shorter than toast_tuple_target.
+// one of the row's values is external, and an indirect TOAST pointer (VARTAG_INDIRECT), which points to a value in
+// memory, counts as external. So jobq replaces one value with an indirect pointer. The server then compresses values or
+// moves them out until the row is shorter than toast_tuple_target.
 #pragma once
 
 #include "compat/pg.h"
@@ -18,14 +18,16 @@ struct EarlyToast {
     Datum value;
 };
 
-// Makes the server toast a row if it is longer than toast_tuple_target. The row must have the layout of the table and
-// must be inserted directly next. Until then it contains a pointer into memory, so it must not be passed to user
-// functions: if one kept a copy, as a cursor does, the copy would contain only the pointer.
+// Makes the server toast a row if the row is longer than toast_tuple_target. The row must have the layout of the table,
+// and the caller must insert the row immediately. Until then, the row contains an indirect TOAST pointer, so the row
+// must not be passed to user functions: if a user function kept a copy of the row, for example in a cursor, the copy
+// would contain only the pointer.
 EarlyToast toast_early(Relation table, TupleTableSlot *row);
 
-// Does the same for one value of an SQL INSERT whose rows no user code sees. While with_values_apart(true, body) runs,
-// the function jobq.apart() in the text of the statement returns a pointer into memory; otherwise it returns the value
-// itself. The value must stay valid until the row has been inserted.
+// Implements the SQL function jobq.apart(), with which an INSERT makes the server toast a row. While
+// with_values_apart(true, body) runs, jobq.apart() replaces a long value with an indirect TOAST pointer to it;
+// otherwise, it returns the value itself. User code must not see the row before it is inserted, and the value must stay
+// valid until then.
 Datum apart(Datum value);
 extern bool apart_allowed;
 template <typename Body>

@@ -1,6 +1,6 @@
-// Determines which indexes of a table need an entry for a new row, from predicates that the session has cached. Most
-// indexes of jobq.jobs are partial. Opening, locking, testing, and closing the indexes that need no entry would cost
-// more than inserting the entry into the index that needs one.
+// Uses cached predicates to determine which indexes of a table need an entry for a new row. Most indexes of jobq.jobs
+// are partial. Opening, locking, testing, and closing the indexes that need no entry would cost more than inserting
+// entries into the indexes that need one.
 #pragma once
 
 #include "compat/pg.h"
@@ -27,7 +27,8 @@ struct PlannedIndex {
 // All indexes of a table, including indexes that are being created or dropped.
 struct IndexPlan {
     int count;
-    // an index has an expression, or a predicate that needs the server's executor, so user functions may see the row
+    // true if an index has an expression, or a predicate that needs the server's executor, so user functions can see
+    // the row
     bool evaluates;
     int uniques;
     PlannedIndex indexes[kMaxTableIndexes];
@@ -36,7 +37,8 @@ struct IndexPlan {
 // The columns of an index, in order, and its predicate.
 constexpr int kMaxIndexedColumns = 8;
 struct IndexedColumns {
-    bool usual;  // a B-tree in ascending order, texts compared by their bytes, that this struct describes completely
+    bool usual;  // true if this struct completely describes the index: a B-tree in ascending order that compares texts
+                 // by their bytes
     bool unique;
     int count;
     AttrNumber keys[kMaxIndexedColumns];
@@ -46,11 +48,11 @@ IndexedColumns indexed_columns(Relation index);
 
 // Returns the indexes of a table. The caller must have locked the table for changes, so that its indexes cannot change.
 // The table must have at most kMaxTableIndexes indexes and no exclusion constraint, because only the server's executor
-// can check one (table/attached.h).
+// can check such a constraint (table/attached.h).
 IndexPlan index_plan_of(Relation table);
 
-// Returns false if the row certainly needs no entry in the index. If it returns true and asks_predicate is set,
-// evaluate the predicate to decide.
+// Returns false if the row certainly needs no entry in the index. If the result is true and asks_predicate is set, the
+// caller must evaluate the predicate to decide whether the row needs an entry.
 bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row);
 
 }  // namespace jobq

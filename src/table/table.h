@@ -1,10 +1,11 @@
-// Reads and writes rows of jobq's tables in one of two ways. The SQL statements in table/table_sql.h define the
-// meaning. The direct way works like the apply worker of logical replication (src/backend/executor/execReplication.c):
-// an index scan, a row lock, table_tuple_update(), and the index entries. It avoids the plan cache and the start and
-// end of the server's executor, which are most of the cost of a claim. It is used only if users have attached nothing
-// to the table that it would bypass (table/attached.h). The caller checks privileges.
+// Reads and writes rows of jobq's tables either with SQL or directly. The SQL statements in table/table_sql.h define
+// the meaning. Direct access works like the apply worker of logical replication
+// (src/backend/executor/execReplication.c): an index scan, a row lock, table_tuple_update(), and the index entries.
+// Direct access avoids the plan cache and the start and end of the server's executor, which account for most of the
+// cost of a claim. It is used only if users have attached nothing to the table that direct access would bypass
+// (table/attached.h). The caller checks privileges.
 //
-// There are no destructors, because the server's resource owners release relations, scans, and slots, also after an
+// There are no destructors, because the server's resource owners release relations, scans, and slots, even after an
 // error.
 #pragma once
 
@@ -42,12 +43,13 @@ struct Table {
     struct EState *executor;
 };
 
-// Opens a table that the caller has locked for changes. Starts a new command, so that earlier changes are visible.
-// Keeps the lock until the transaction ends.
+// Opens a table that the caller has locked for changes. Starts a new command, so that earlier changes by this
+// transaction are visible. Keeps the lock until the transaction ends.
 Table open_table(Relation relation, AttrNumber key, const Attached &attached, bool by_sql);
 // Creates a slot into which a scan can store a row.
 TupleTableSlot *make_row(Relation relation, bool by_sql);
-// Takes a new snapshot in READ COMMITTED, or else uses the transaction's snapshot. The following scans use it.
+// Sets the snapshot for the following scans: a new snapshot in READ COMMITTED, and the transaction's snapshot in
+// REPEATABLE READ and above.
 void take_snapshot(Table *table);
 void close_table(Table *table);
 
@@ -61,32 +63,34 @@ inline void set_column(TupleTableSlot *row, AttrNumber column, Datum value) {
 // Reads the current header of the row version at `place` (ctid). Returns false if the snapshot sees no row there or the
 // relation is not a heap.
 bool read_row_header(Oid relation, ItemPointerData place, Snapshot snapshot, HeapTupleHeaderData *header);
-// Returns the transaction or multixact that last locked or changed table->row. Returns InvalidTransactionId if there is
-// none or it is unknown.
+// Returns the transaction or multixact that last locked or changed table->row, or InvalidTransactionId if there is no
+// such transaction or it is unknown.
 TransactionId holder_of_row(const Table &table);
 
 // Returns whether the row is locked only FOR KEY SHARE, as a foreign key check does. Such a lock does not conflict with
-// changes that keep the keys.
+// changes that do not change the key columns.
 inline bool keeps_keys_only(const HeapTupleHeaderData &header) {
     return HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask) && HEAP_XMAX_IS_KEYSHR_LOCKED(header.t_infomask);
 }
-// Returns whether another transaction currently locks or changes table->row, so that a claim skips it. A multixact is
-// treated like a transaction with the same number, so the answer may wrongly be true.
+// Returns whether another transaction currently holds a lock on table->row or is changing it, so that a claim skips the
+// row. A multixact is treated like a transaction with the same number, so the function can wrongly return true.
 bool row_is_held(const Table &table);
 
-// Whether another transaction has updated or deleted table->row since the snapshot, or is doing so. A transaction that
-// has only locked the row does not count. Unknown for a table that is not a heap.
+// Whether another transaction has updated or deleted table->row since the snapshot was taken, or is currently updating
+// or deleting it. A transaction that has only locked the row does not count. The result is unknown for a table that is
+// not a heap.
 enum class Changing : uint8 { No, Yes, Unknown };
 Changing change_of_row(const Table &table);
-// Returns whether another transaction is known to have changed table->row. For callers that only want to avoid a
-// useless attempt to lock the row.
+// Returns whether another transaction is known to have changed table->row. This function is for callers that only want
+// to avoid a useless attempt to lock the row.
 inline bool row_is_changing(const Table &table) { return change_of_row(table) == Changing::Yes; }
 
 // Locks table->row FOR NO KEY UPDATE without waiting. Returns false if another transaction holds or has changed the
-// row. Raises 40001 in REPEATABLE READ and above if it has changed since the snapshot.
+// row. Raises 40001 in REPEATABLE READ and above if the row has changed since the snapshot was taken.
 bool lock_row_or_skip(Table *table);
-// Does the same for a caller that calls update_row() with LockWaitSkip next. Does not lock the row if no transaction
-// holds it, because a lock would write its own WAL record, and the update detects conflicts as well.
+// Prepares table->row for a call to update_row() with LockWaitSkip. Works like lock_row_or_skip(), but does not lock
+// the row if no transaction holds it, because a lock would write an additional WAL record, and the update detects
+// conflicts anyway.
 bool reach_row_or_skip(Table *table);
 
 // Raises 09000 because an SQL UPDATE or DELETE changed no row although the row is locked, so a user's trigger must have
@@ -94,39 +98,39 @@ bool reach_row_or_skip(Table *table);
 [[noreturn]] void change_was_suppressed(const Table &table);
 // Raises 27000 because a user's function, such as a trigger, has changed the row that jobq is changing.
 [[noreturn]] void row_was_changed_twice();
-// Raises 27000 because a user's trigger has changed the key of the row to `key`, so jobq can no longer identify the
-// row.
+// Raises 27000 because a user's trigger has changed the key of the row to `key`, so that jobq can no longer identify
+// the row.
 [[noreturn]] void key_was_changed(int64 key);
 
 // Updates table->row to table->changed. After the update, table->changed is the row as stored, including changes by
 // users' triggers. Waits for transactions that hold the row. If table->row is no longer the newest version, returns
-// false in READ COMMITTED (the caller must then read the row again under a new snapshot), and raises 40001 in
-// REPEATABLE READ and above. `columns` are the numbers of the columns that may differ. LockWaitSkip requires that
-// reach_row_or_skip() returned true for the row; update_row() then does not wait, and also returns false if another
-// transaction holds the row.
+// false in READ COMMITTED, and raises 40001 in REPEATABLE READ and above. If the result is false, the caller must read
+// the row again under a new snapshot. `columns` are the numbers of the columns that can differ. With LockWaitSkip,
+// reach_row_or_skip() must have returned true for the row; update_row() then does not wait, and also returns false if
+// another transaction holds the row.
 bool update_row(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait = LockWaitBlock);
 
-// Returns whether a row may be deleted without the last update before the deletion, because users have attached nothing
-// that must see both. Raises 55000 if a publication forbids deletions.
+// Returns whether jobq is allowed to delete a row without updating it first. This is the case if users have attached
+// nothing that must see both the update and the deletion. Raises 55000 if a publication forbids deletions.
 bool can_delete_rows(const Table &table);
-// Deletes table->row including its TOAST values. Waits, returns false, and raises errors like update_row().
+// Deletes table->row and its TOAST values. Waits, returns false, and raises errors in the same cases as update_row().
 bool delete_row(Table *table);
 
 // Maximum number of rows per insert.
 constexpr int kMaxAdded = 256;
 // Returns an empty row to be inserted, with all columns NULL.
 TupleTableSlot *add_row(Table *table);
-// Returns the value of the user's default for a column. For callers that insert by SQL and name this column in the
-// statement.
+// Returns the value of the user's default for a column. A caller that inserts with SQL and names the column in its
+// statement needs this value.
 Datum column_default(Table *table, AttrNumber column, bool *is_null);
-// Returns whether user functions see a row when it is inserted: triggers (also through transition tables) or functions
-// in index definitions.
+// Returns whether user functions see a row when it is inserted. Such functions are triggers, including triggers with
+// transition tables, and functions in index definitions.
 bool is_seen_at_insert(const Table &table);
 // Inserts the rows that add_row() returned. Until the next call to add_row(), table->added contains the rows as they
 // were inserted.
 void insert_rows(Table *table);
 
-// Opens an index for reading. Returns nullptr if the index does not exist, or if it may be incomplete because CREATE
+// Opens an index for reading. Returns nullptr if the index does not exist, or if it might be incomplete because CREATE
 // INDEX CONCURRENTLY failed.
 Relation open_whole_index(Oid index);
 

@@ -27,8 +27,8 @@ ChangedEdge edge_in(const TriggerData *trigger, HeapTuple row) {
             view(DatumGetTextPP(value_in(trigger, row, "kind", &null)))};
 }
 
-// Raises an error unless the edge is a dependency. The other kinds of edges are created by the SQL functions that
-// workers call, and are also recorded in the steps of the job.
+// Raises an error unless the edge is a dependency. Edges of other kinds must not be changed with plain SQL, because
+// they are also recorded in the steps of the job.
 void refuse_other_kinds(const ChangedEdge &edge) {
     if (edge.kind == "depends") return;
     ereport(ERROR,
@@ -47,7 +47,7 @@ void follow_change(const TriggerData *trigger, bool restored) {
         return;
     }
     const ChangedEdge before = edge_in(trigger, trigger->tg_trigtuple);
-    // The row of the job in the dump already has the right status, whether it has been restored before or after the
+    // In a restore, the job's status is already correct, no matter whether the job is restored before or after the
     // edge.
     if (restored) {
         if (before.kind == "depends") log_unblocked(Blocker::Edge, -before.job);
@@ -58,8 +58,8 @@ void follow_change(const TriggerData *trigger, bool restored) {
     const ChangedEdge after = edge_in(trigger, row_after(trigger));
     refuse_other_kinds(before);
     refuse_other_kinds(after);
-    // The jobs of an edge that an UPDATE does not change are not checked, because one of them may have been deleted
-    // while triggers were disabled.
+    // If an UPDATE does not change the jobs of an edge, these jobs are not checked, because one of them might have been
+    // deleted while triggers were disabled.
     const bool joins = !updates || after.job != before.job || after.target != before.target;
     Datum jobs[2] = {Int64GetDatum(before.job), Int64GetDatum(after.job)};
     const Datum changed = array_of(jobs, updates ? 2 : 1, INT8OID);

@@ -1,5 +1,5 @@
-// The triggers for INSERT on jobq.jobs. They make a plain INSERT or COPY, also from a dump, equivalent to a call to
-// jobq_enqueue().
+// The triggers for INSERT on jobq.jobs. They make a plain INSERT or COPY, including one from a dump, equivalent to a
+// call to jobq_enqueue().
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -24,8 +24,8 @@ namespace jobq {
 
 namespace {
 
-// Checks that the queue has room for the job, as jobq_enqueue() does. The unique index rejects a job whose unique key
-// is taken.
+// Makes sure that the queue has room for the job, as jobq_enqueue() does. The unique index later rejects a job whose
+// unique key is taken, so such a job needs no room.
 void ask_for_room(const JobRow &row) {
     const std::string_view name = text_of(row, kJobQueue);
     if (find_queue(name)->max_depth == 0 || !core::is_waiting(status_of(row))) return;
@@ -50,21 +50,22 @@ void fill(JobRow *row) {
     row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
 }
 
-// Determines whether a job that a plain INSERT adds is the head of its group, waits in the line, or is in neither
-// position. `restored` means that the row comes from a dump.
+// Determines whether a job that is added with a plain INSERT is the head of its group, waits in the line, or neither.
+// `restored` means that the row comes from a dump.
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
     // A job that awaits something is the head of its group, like a scheduled job.
     if (restored && core::awaits(row.state().life)) status = core::JobStatus::Scheduled;
     if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
-    // The job was waiting for its dependencies, whose edges are restored, too, so it is not in the line of its group.
+    // A restored job that was waiting for its dependencies is not in the line of its group. The job continues to wait
+    // for its dependencies, because its edges are restored, too.
     if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
     return place;
 }
 
-// For a role without the rights of the table's owner, clears all columns that a producer cannot set with
-// jobq_enqueue(). Keeps the status only if it is one in which a job waits to run.
+// For a role without the privileges of the table's owner, clears all columns that a producer cannot set with
+// jobq_enqueue(). Keeps the status only if a job with this status is waiting to run.
 void check_producer(JobRow *row) {
     require_known_queue(text_of(*row, kJobQueue));
     for (const JobColumn column : {kJobPayload, kJobMetadata})
@@ -80,13 +81,13 @@ void check_producer(JobRow *row) {
     row->set(kJobId, Int64GetDatum(next_job_id()));
 }
 
-// Computes the columns that depend on other columns, and ignores their values in the INSERT, because a dump can come
-// from a database with another encoding, in which the lanes have other ids. Keeps leases and times if they are
+// Computes the columns that depend on other columns. Ignores the values of these columns in the INSERT, because a dump
+// can come from another database, in which the lanes have different numbers. Keeps leases and times if they are
 // consistent.
 void derive(JobRow *row, bool restored) {
     row->set(kJobLane, Int64GetDatum(lane_of(*row)));
     core::Life written = row->state().life;
-    // The number of the group is always computed from the keys, because the number in a dump may differ.
+    // The number of the group is always computed from the keys, because the number in a dump can be different.
     if (row->has(kJobGroupKey)) written.group = group_of(*row);
     const core::GroupPlace place = inserted_place(*row, written.status, restored);
     const Queue *queue = find_queue(text_of(*row, kJobQueue));
@@ -94,26 +95,26 @@ void derive(JobRow *row, bool restored) {
         core::inserted_by_hand(written, facts_by_hand(*row, *queue, place, false), GetCurrentTimestamp());
     row->set_life(life);
     if (!core::is_finished(life.status)) row->clear(kJobDeadFrom);
-    // If the row comes from a dump, this transaction id belongs to another cluster.
+    // Clears the transaction ID, because it belongs to another cluster if the row comes from a dump.
     row->clear(kJobClaimXid);
 }
 
-// Computes the round-robin key of a job in a queue with round_robin. A row of a dump that contains such a key also gets
-// one, because the settings of the queue may be restored later.
+// Computes the round-robin key of a job if its queue has round_robin. Also recomputes the key of a restored job that
+// already has a key, because the settings of the queue might be restored later.
 void derive_round_robin_key(JobRow *row) {
     if (!row->has(kJobRoundRobinKey) && !find_queue(text_of(*row, kJobQueue))->round_robin) return;
     const std::string_view key = row->has(kJobConcurrencyKey) ? text_of(*row, kJobConcurrencyKey) : std::string_view();
     row->set(kJobRoundRobinKey, Int64GetDatum(round_robin_key_of(key)));
 }
 
-// The last transaction that has inserted rows from a dump. The AFTER trigger needs it because it cannot distinguish
-// these rows from others, and a restore must not fail because of unique keys that the jobs held.
+// The last transaction that has inserted rows from a dump. The AFTER trigger uses this transaction ID to recognize such
+// rows, so that unique keys that the jobs held do not make a restore fail.
 TransactionId restoring = InvalidTransactionId;
 
 void complete_row(JobRow *row, bool producer) {
     if (producer) check_producer(row);
-    // A row that contains its lane comes from a dump. A restore must not fail because of a limit or because of one
-    // unusual row.
+    // A row that contains its lane comes from a dump. Some checks are skipped for such a row, because a limit or one
+    // unusual row must not make a restore fail.
     const bool is_new = !row->has(kJobLane);
     if (!is_new) restoring = GetTopTransactionId();
     fill(row);
@@ -135,8 +136,8 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, true);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     JobRow row(trigger->tg_trigtuple, desc);
-    // Checks the columns that determine the lane, so that the error names them and not the internal column _lane, which
-    // would violate its NOT NULL constraint.
+    // Checks the columns that determine the lane, so that the error names them instead of the internal column _lane,
+    // which would violate its NOT NULL constraint.
     if (!row.has(kJobQueue))
         ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
                         errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
@@ -148,8 +149,8 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     return PointerGetDatum(row.tuple());
 }
 
-// Counts and publishes the new job. It runs after the insert, unlike jobq_fill_job, because ON CONFLICT or another
-// trigger may skip the row.
+// Counts and publishes the new job. Unlike jobq_fill_job, this trigger runs after the insert, because ON CONFLICT or
+// another trigger might have skipped the row.
 PG_FUNCTION_INFO_V1(jobq_count_job);
 PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
@@ -166,15 +167,15 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     return Datum(0);
 }
 
-// Gives the numbers of this database to a row that is inserted with session_replication_role = replica, for example by
-// an apply worker.
+// Replaces the numbers of the lane, group, and slots in a replicated row with their numbers in this database. Runs with
+// session_replication_role = replica, for example in an apply worker.
 PG_FUNCTION_INFO_V1(jobq_renumber_job);
 PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
     const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, true);
     HeapTuple tuple = row_after(trigger);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
-    // A row without these values is left unchanged, because a constraint will reject it.
+    // Leaves a row with a NULL in a NOT NULL column unchanged, because the constraint will reject the row.
     for (int column = 1; column <= desc->natts; column++)
         if (TupleDescAttr(desc, column - 1)->attnotnull && heap_attisnull(tuple, column, desc))
             return PointerGetDatum(tuple);

@@ -14,12 +14,12 @@
 
 namespace jobq {
 
-// Raises 39P01 unless the trigger is declared by the extension: a row trigger of jobq.jobs for this event. Raises 55000
-// if jobq's columns are not as the library expects.
+// Raises 39P01 unless the function was called by a row trigger on jobq.jobs for this event and with this timing. Raises
+// 55000 if jobq's columns are not as the library expects.
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
 
 // A row of jobq.jobs. set() allocates in the memory context that was current when the object was created, because code
-// inside an SPI connection runs in a context that is freed at its end.
+// inside an SPI connection runs in a memory context that is freed when the connection ends.
 class JobRow {
  public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
@@ -47,7 +47,7 @@ class JobRow {
         if (!has(column)) set(column, value);
     }
     HeapTuple tuple() const { return tuple_; }
-    // The row as job/change_job.h reads it.
+    // Returns the state of the row in the form that job/change_job.h uses.
     JobState state() const { return state_of_tuple(tuple_, desc_); }
     void set_life(const core::Life &life) {
         MemoryContext inner = MemoryContextSwitchTo(context_);
@@ -71,30 +71,30 @@ core::JobStatus status_of(const JobRow &row);
 int64 group_of(const JobRow &row);
 SlotRow slots_of(const JobRow &row);
 
-// Checks the values of the row that a producer may set. Constraints could do the same, but would cost more.
+// Checks the values that a producer is allowed to set. Constraints could also check these values, but would cost more.
 void check_row(const JobRow &row);
-// Does the same for columns that jobq sets after the insert.
+// Checks the values of columns that jobq sets after the insert. Used if plain SQL has changed the row.
 void check_history(const JobRow &row);
 
 // Raises 22003 if the id is below 1.
 void check_id(const JobRow &row);
 
-// Raises 23505 if plain SQL gives the job a unique key that outlives a finished job, in the queue that the column
-// `queue` names.
+// Raises 23505 if plain SQL gives the job a unique key that a finished job still keeps. `queue` is the column that
+// contains the name of the queue in which the key must be free.
 void check_kept_key(const JobRow &row, JobColumn queue);
 
-// Raises 55000 for a change with plain SQL that makes a job run although it is not the head of its group.
+// Raises 55000 for a change with plain SQL that makes a job run even though it is not the head of its group.
 [[noreturn]] void refuse_not_group_head();
 
-// Returns the row's lane and adds it to the directory of lanes if it is missing.
+// Returns the row's lane and adds it to the lane directory if it is missing.
 int64 lane_of(const JobRow &row);
 
 // Returns the facts that determine the consequences of a change with plain SQL: the job's place in its group, and how
-// long it may run.
+// long it is allowed to run.
 core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left);
 
-// Logs that the row is the head of its group, so that sessions that promote jobs discard what they have cached about
-// the heads of groups.
+// If the job is the head of its group, logs this, so that sessions that promote jobs discard their cached information
+// about the heads of groups.
 void log_group_head(const core::Life &life);
 
 }  // namespace jobq

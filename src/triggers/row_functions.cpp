@@ -1,5 +1,5 @@
-// Functions that the triggers and expressions of jobq's tables call: the hashes for lanes, round-robin keys, and
-// groups, and whether a statement is jobq's own.
+// Functions that the triggers and expressions of jobq's tables call: they compute hashes for lanes, round-robin keys,
+// and groups, and determine whether a statement was issued by jobq itself.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -38,7 +38,8 @@ PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
     PG_RETURN_BOOL(!is_own_query(fcinfo->flinfo->fn_mcxt));
 }
 
-// Must be used only in jobq's own statements, because others might keep the pointer longer than the value exists.
+// Must be used only in jobq's own statements, because other statements might keep the pointer longer than the value
+// exists.
 PG_FUNCTION_INFO_V1(jobq_apart);
 PGDLLEXPORT Datum jobq_apart(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();

@@ -50,8 +50,8 @@ bool same_times(const ScheduleRow &a, const ScheduleRow &b) {
            a.moment("ends_at") == b.moment("ends_at") && a.flag("paused") == b.flag("paused");
 }
 
-// Computes the next run after now. If that fails, accepts the row anyway, because a restore must not fail because of a
-// time zone that is unknown here. The duty reports the error until it can compute the next run.
+// Computes the next run after now. If this fails, accepts the row anyway, so that a restore does not fail because of a
+// time zone that this server does not know. The duty reports the error until it can compute the next run.
 void go_on_from_now(ScheduleRow *schedule) {
     ScheduleSpec spec = {};
     spec.cron = schedule->text_at("cron");

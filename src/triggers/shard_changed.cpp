@@ -1,5 +1,5 @@
-// The trigger on jobq.shard, after which new jobs get ids of the shard that the row names, even if the row comes from a
-// dump.
+// The trigger on jobq.shard. It makes new jobs get ids of the shard that the row specifies, even if the row comes from
+// a dump.
 #include "compat/pg.h"
 
 #include "compat/spi.h"

@@ -1,4 +1,4 @@
-// Checks that every trigger function of jobq performs first.
+// The checks that every trigger function of jobq performs first.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,12 +9,12 @@ enum class TriggerTiming : uint8 { BeforeRow, AfterRow, AfterAny };
 
 // Raises 39P01 unless the function was called by a trigger on a table of jobq.
 const TriggerData *trigger_data(FunctionCallInfo fcinfo);
-// Does the same, and checks that the trigger is on the given table and has the given timing.
+// Raises 39P01 unless the function was called by a trigger on the given table of jobq and with the given timing.
 const TriggerData *trigger_on(FunctionCallInfo fcinfo, const char *table, TriggerTiming timing);
 [[noreturn]] void serves_only_triggers_of(const char *table);
 
-// Returns the owner of the trigger's table. A trigger function that must check whether the caller has the rights of
-// that owner is not SECURITY DEFINER; it switches to the owner's rights after the check (compat/rights.h).
+// Returns the owner of the trigger's table. A trigger function that must check whether the caller has the privileges of
+// that owner is not SECURITY DEFINER; it switches to the privileges of the owner after the check (compat/rights.h).
 Oid owner_of(const TriggerData *trigger);
 
 // Returns the row after the command; for a DELETE, the deleted row.

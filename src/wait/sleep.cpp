@@ -10,8 +10,8 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "utils/wait_event.h"
 
-// Declared in libpq/libpq.h, which includes headers of libraries that the server was built with and that may not be
-// installed.
+// Declared here because libpq/libpq.h, which declares this function, includes headers of libraries with which the
+// server was built, and these headers might not be installed.
 bool pq_check_connection(void);
 }
 

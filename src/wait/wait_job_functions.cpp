@@ -1,4 +1,4 @@
-// The SQL procedure jobq_wait_job, which sleeps until a job has finished. See sleep.h for why it is a procedure.
+// The SQL procedure jobq_wait_job, which sleeps until a job has finished. wait/sleep.h explains why it is a procedure.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -21,13 +21,14 @@ namespace {
 
 constexpr const char kName[] = "jobq_wait_job";
 
-// Maximum time between two reads of the job. It is needed because some changes, such as the deletion of a job while
-// triggers are disabled, notify no session.
+// Maximum time between two reads of the job. This limit is needed because some changes, such as the deletion of a job
+// while triggers are disabled, notify no session.
 constexpr core::Micros kPoll = core::kSecond;
-// Time until the second read of the job when only polling detects that it has finished; doubled each time.
+// Time between the first two reads of the job when only polling detects that the job has finished. The time doubles
+// after each further read, up to kPoll.
 constexpr core::Micros kFirstPoll = 10000;
 
-// The state of one call.
+// The state of one call to jobq_wait_job().
 struct Wait {
     Oid user;
     Oid procedure;
@@ -37,8 +38,8 @@ struct Wait {
     core::Micros poll;
 };
 
-// Returns whether commits do not wake this session. They do not without preload, or on a standby, where commits are
-// only replayed.
+// Returns whether commits do not wake this session. Commits wake no session if the library is not preloaded, or on a
+// standby, where commits are only replayed.
 bool commits_do_not_wake() { return !shared_memory_ready() || RecoveryInProgress(); }
 
 // Returns whether the job has finished or does not exist.
@@ -47,13 +48,14 @@ bool has_finished(int64 job) {
     return !current_status(job, &status) || core::is_finished(status);
 }
 
-// Reads the job, in one transaction. Returns whether the wait is over.
+// Reads the job in a separate transaction. Returns whether the wait is over.
 bool look(Wait *wait) {
     bool finished = false;
     forget_job_signal();
     run_as_owner(wait->procedure, kName, [&] {
         finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
-        // Raises an error in a copy of the database, where the job would never finish.
+        // If the database is a copy that has not been adopted, raises an error, because the job would never finish
+        // there.
         if (!finished) require_own_jobs();
     });
     wait->last_look = monotonic_now();
@@ -64,7 +66,7 @@ void plan_next_look(Wait *wait) {
     wait->poll = commits_do_not_wake() ? Min(Max(wait->poll * 2, kFirstPoll), kPoll) : kPoll;
 }
 
-// Sleeps until the job may have finished, the next read is due, or the timeout ends.
+// Sleeps until the job might have finished, the next read is due, or the timeout ends.
 void sleep(const Wait &wait) {
     const core::Micros until = Min(wait.deadline, wait.last_look + wait.poll);
     for (;;) {

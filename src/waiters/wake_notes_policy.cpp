@@ -28,8 +28,8 @@ struct Share {
     int notes;
 };
 
-// Returns the number of the oldest note of the database that has the most notes, counting the new note of `database`.
-// If several databases have equally many, evicts from the database with the oldest note.
+// Returns the number of the note to evict, which is the oldest note of the database that has the most notes. The new
+// note of `database` also counts. If several databases are tied, chooses the database with the oldest note.
 std::uint64_t note_to_evict(const WakeNotes &notes, std::uint32_t database) {
     Share shares[kWakeNotes + 1];
     Share *end = shares;
@@ -40,7 +40,8 @@ std::uint64_t note_to_evict(const WakeNotes &notes, std::uint32_t database) {
     };
     for (int i = 0; i < notes.used; i++) count(notes.notes[i].database);
     count(database);
-    // If several shares are equal, this finds the first one, which belongs to the database with the oldest note.
+    // If several databases have the same number of notes, selects the first of these databases, which has the oldest
+    // note.
     const Share *largest =
         std::max_element(shares, end, [](const Share &a, const Share &b) { return a.notes < b.notes; });
     const WakeNote *oldest = notes.notes;

@@ -1,5 +1,5 @@
-// jobq_step, jobq_step_done, and jobq_steps: these functions save the results of a job's steps, so that each step runs
-// only once even if the job is claimed several times.
+// The SQL functions jobq_step, jobq_step_done, and jobq_steps. They save the results of a job's steps, so that each
+// step runs only once even if the job is claimed several times.
 #include "compat/pg.h"
 
 #include "compat/args.h"
