@@ -1,9 +1,9 @@
--- How jobq reaches the rows of jobq.jobs: directly, or by SQL where anything is attached that only SQL honours. Each of
--- that is named, and works.
+-- jobq accesses the rows of jobq.jobs directly, or with SQL if the table has an attachment that only SQL honors. For each
+-- attachment, jobq_access() names it, and jobs run as usual.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 CREATE FUNCTION why() RETURNS text LANGUAGE sql SET jobq.access = auto AS $$SELECT way || ': ' || reason FROM jobq_access()$$;
--- The whole life of five jobs, and how many came through each part of it.
+-- Runs five jobs from enqueue to completion, and counts the jobs that pass each stage.
 CREATE FUNCTION live(OUT enqueued int, OUT claimed int, OUT held int, OUT completed int) LANGUAGE plpgsql AS $$
 DECLARE
     ids bigint[];
@@ -20,7 +20,7 @@ END $$;
 SELECT why();
 SELECT * FROM live();
 
--- What stands in the way of the direct one. A statement of ours undoes it.
+-- Attachments that prevent direct access. The second statement removes the attachment.
 CREATE FUNCTION with_it(change text, undo text) RETURNS TABLE (attached text, enqueued int, claimed int, held int, completed int) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE change;
@@ -32,7 +32,7 @@ END $$;
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 SELECT * FROM with_it('CREATE TRIGGER access_row AFTER UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION nothing()', 'DROP TRIGGER access_row ON jobq.jobs');
 SELECT * FROM with_it('CREATE TRIGGER access_statement BEFORE INSERT ON jobq.jobs EXECUTE FUNCTION nothing()', 'DROP TRIGGER access_statement ON jobq.jobs');
--- A trigger is known by its function, not by its name.
+-- jobq's own triggers are recognized by their function, not by their name.
 SELECT * FROM with_it('CREATE TRIGGER tell_jobs AFTER DELETE ON jobq.jobs EXECUTE FUNCTION nothing()', 'DROP TRIGGER tell_jobs ON jobq.jobs');
 SELECT * FROM with_it('ALTER TRIGGER fill_job ON jobq.jobs RENAME TO access_fill', 'ALTER TRIGGER access_fill ON jobq.jobs RENAME TO fill_job');
 SELECT * FROM with_it('CREATE TABLE access_followers (job_id bigint CONSTRAINT access_follows REFERENCES jobq.jobs)', 'DROP TABLE access_followers');
@@ -42,17 +42,17 @@ SELECT * FROM with_it('ALTER TABLE jobq.jobs ADD COLUMN access_twice int GENERAT
 SELECT * FROM with_it('ALTER TABLE jobq.jobs ADD COLUMN access_default int DEFAULT 7', 'ALTER TABLE jobq.jobs DROP COLUMN access_default');
 SELECT * FROM with_it('ALTER TABLE jobq.jobs ADD CONSTRAINT access_apart EXCLUDE (id WITH =)', 'ALTER TABLE jobq.jobs DROP CONSTRAINT access_apart');
 SELECT * FROM with_it('ALTER INDEX jobq.jobs_ready_idx RENAME TO access_ready_idx', 'ALTER INDEX jobq.access_ready_idx RENAME TO jobs_ready_idx');
--- A rule, too, but for unique keys: see attached_triggers.
+-- Rules also prevent direct access. A unique key does not work with some rules: see attached_triggers.
 BEGIN;
 CREATE RULE access_rule AS ON DELETE TO jobq.jobs DO ALSO SELECT 1;
 SELECT why();
 ROLLBACK;
 SELECT why();
--- And what does not.
+-- Attachments that do not prevent direct access.
 SELECT * FROM with_it('ALTER TABLE jobq.jobs ADD COLUMN access_note text', 'ALTER TABLE jobq.jobs DROP COLUMN access_note');
 SELECT * FROM with_it('CREATE UNIQUE INDEX access_idx ON jobq.jobs ((payload ->> ''x''))', 'DROP INDEX jobq.access_idx');
 
--- The setting: sql always, direct where it may be.
+-- The setting jobq.access: sql always uses SQL; direct uses direct access wherever possible.
 SET jobq.access = sql;
 SELECT * FROM jobq_access();
 SET jobq.access = direct;
@@ -66,7 +66,7 @@ SELECT * FROM live();
 SET jobq.access = nowhere;
 RESET jobq.access;
 
--- Statement triggers fire, with transition tables.
+-- Statement triggers fire, and their transition tables contain the rows.
 CREATE TABLE access_seen (what text, rows int);
 CREATE FUNCTION count_new() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -77,7 +77,7 @@ CREATE TRIGGER count_inserted AFTER INSERT ON jobq.jobs REFERENCING NEW TABLE AS
 CREATE TRIGGER count_updated AFTER UPDATE ON jobq.jobs REFERENCING NEW TABLE AS new_jobs EXECUTE FUNCTION count_new();
 SELECT * FROM live();
 SELECT what, sum(rows) FROM access_seen GROUP BY 1 ORDER BY 1;
--- Those of one call come in one statement.
+-- The jobs of one call are inserted by one statement.
 TRUNCATE access_seen;
 SELECT count(*) FROM jobq_enqueue_many('access', ARRAY[jsonb '1', '2', '3']);
 SELECT what, rows FROM access_seen;
@@ -85,7 +85,7 @@ DROP TRIGGER count_inserted ON jobq.jobs;
 DROP TRIGGER count_updated ON jobq.jobs;
 SELECT count(jobq_complete(id, lease)) FROM jobq_claim('access', 'w', batch => 10);
 
--- Row security that the owner is not spared.
+-- Row security that also applies to the owner.
 CREATE ROLE regress_jobq_access;
 SELECT pg_get_userbyid(relowner) AS owner FROM pg_class WHERE oid = 'jobq.jobs'::regclass \gset
 GRANT ALL ON SCHEMA jobq TO regress_jobq_access;

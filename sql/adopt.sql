@@ -1,4 +1,4 @@
--- A database that is a copy leaves its jobs alone until jobq_adopt(): as if these were of another server.
+-- In a copy of a database, no job runs before jobq_adopt(). This test makes the jobs look like those of another server.
 SELECT jobq_adopt() AS nothing_to_adopt;
 SELECT system_identifier = (SELECT s.system_identifier FROM pg_control_system() s) AS of_this_server,
        database = (SELECT oid FROM pg_database WHERE datname = current_database()) AS of_this_database,
@@ -9,7 +9,7 @@ SELECT jobq_enqueue('adopt', '"waits"') AS waits, jobq_enqueue('adopt', '"runs"'
 SELECT lease FROM jobq_claim('adopt', 'w', heartbeat_timeout => '1 day') \gset
 UPDATE jobq.identity SET system_identifier = system_identifier - 1;
 
--- What workers call fails, and changes nothing.
+-- Functions for workers fail and change nothing.
 \set VERBOSITY terse
 SELECT jobq_claim('adopt');
 SELECT jobq_claim_any('{adopt}');
@@ -29,7 +29,7 @@ CALL jobq_wait_job(:waits);
 \set VERBOSITY sqlstate
 SELECT jobq_claim('adopt');
 \set VERBOSITY terse
--- The duties rest.
+-- The duties do nothing.
 UPDATE jobq.jobs SET last_heartbeat = now() - interval '2 days' WHERE id = :runs;
 SELECT sum(done) AS done FROM jobq_tick();
 SELECT payload, status FROM jobq.jobs WHERE queue = 'adopt' ORDER BY id;
@@ -37,10 +37,10 @@ SELECT payload, status FROM jobq.jobs WHERE queue = 'adopt' ORDER BY id;
 SELECT reason, detail ~ '^the database is a copy; see jobq_adopt\(\)\. The jobs belong to database \d+ of system \d+; this is database' AS detail
 FROM jobq_explain_queue('adopt') WHERE reason IN ('copy', 'claimable');
 SELECT reason FROM jobq_explain(:waits) WHERE reason = 'copy';
--- Jobs can be added, looked at, and cancelled before they run.
+-- Before they run, jobs can be added, read, and canceled.
 SELECT jobq_cancel(jobq_enqueue('adopt', '"no"')), jobq_cancel(:waits);
 
--- Adopting them is for operators of all queues, can be rolled back, and is done once.
+-- Only operators of all queues can adopt the jobs. The call can be rolled back, and a second call does nothing.
 CREATE ROLE regress_jobq_adopts;
 SELECT jobq_grant('regress_jobq_adopts', 'worker');
 SET ROLE regress_jobq_adopts;
@@ -60,18 +60,19 @@ SELECT jobq_adopt();
 RESET ROLE;
 SELECT count(*), bool_or(copied) AS copied FROM jobq.identity;
 
--- The leases hold for one heartbeat timeout from then on.
+-- From then on, each lease lasts for one heartbeat timeout.
 SELECT done AS rescued FROM jobq_tick() WHERE duty = 'rescue';
 SELECT jobq_heartbeat(:runs, :lease), jobq_complete(:runs, :lease);
 
--- Somebody has emptied the table: there is nothing that says it is a copy. The tick writes down whose they are.
+-- The identity table was emptied, so nothing says that this database is a copy. The tick stores the identity of this server.
 TRUNCATE jobq.identity;
 SELECT count(*) FROM jobq_claim('adopt');
 SELECT count(*) > 0 AS ticked FROM jobq_tick();
 SELECT count(*) FROM jobq.identity;
 SELECT jobq_adopt() AS nothing_to_adopt;
 
--- As pg_upgrade leaves it: of another server, which was older. It goes on, and the tick writes down the new one.
+-- The state after pg_upgrade: the stored identity is that of an older server. Jobs keep running, and the tick stores the new
+-- identity.
 UPDATE jobq.identity SET system_identifier = system_identifier - 1, major_version = major_version - 1;
 SELECT count(*) FROM jobq_claim('adopt');
 SELECT count(*) > 0 AS ticked FROM jobq_tick();

@@ -1,8 +1,8 @@
--- What a DBA attaches to jobq.jobs is honoured whichever way jobq reaches the rows: row triggers, constraints, indexes.
+-- Row triggers, constraints, and indexes that a DBA attaches to jobq.jobs are honored, however jobq accesses the rows.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 
--- Indexes: on an expression, partial with a condition of its own, unique.
+-- Indexes: on an expression, partial with its own condition, unique.
 CREATE INDEX dba_payload_idx ON jobq.jobs ((payload ->> 'customer'));
 CREATE INDEX dba_failing_idx ON jobq.jobs (queue) WHERE attempts > 1 AND status = 'processing';
 CREATE UNIQUE INDEX dba_once_idx ON jobq.jobs ((metadata ->> 'once'));
@@ -19,7 +19,8 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 SELECT count(*) AS completed FROM jobq.jobs j, jobq_complete(j.id, j.lease) c WHERE j.queue = 'dba' AND j.status = 'processing' AND c;
 DROP INDEX jobq.dba_payload_idx, jobq.dba_failing_idx, jobq.dba_once_idx;
--- A unique one that a job enters when it is claimed: one job of a queue at a time. And a key that stays stays unique.
+-- A unique index that includes a job when it is claimed: only one job of a queue runs at a time. A unique key that does not
+-- change stays unique.
 CREATE UNIQUE INDEX dba_single_idx ON jobq.jobs (queue) WHERE status = 'processing';
 CREATE UNIQUE INDEX dba_payload_idx ON jobq.jobs (queue, payload) WHERE payload <> '{}';
 SELECT jobq_enqueue('dba single', '1') > 0 AS enqueued, jobq_enqueue('dba single', '2') > 0 AS enqueued;
@@ -33,7 +34,7 @@ SELECT payload FROM jobq_claim('dba single', 'w', batch => 1);
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'dba single' AND status = 'processing';
 DROP INDEX jobq.dba_single_idx, jobq.dba_payload_idx;
 
--- Row triggers, with the rights of the owner; FOR UPDATE OF too.
+-- Row triggers run with the privileges of the owner. This includes triggers with UPDATE OF.
 CREATE TABLE dba_seen (what text, id bigint, who text);
 CREATE FUNCTION dba_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,7 +57,7 @@ DROP TRIGGER dba_insert ON jobq.jobs;
 DROP TRIGGER dba_status ON jobq.jobs;
 DROP TRIGGER dba_beat ON jobq.jobs;
 
--- A trigger that changes what is inserted: the job is found where it really is.
+-- A trigger changes the inserted row. The job is found in its actual queue.
 CREATE FUNCTION dba_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.priority := -7; RETURN NEW; END $$;
 CREATE TRIGGER dba_first BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_first();
 SELECT count(*) AS empty FROM jobq_claim('dba', 'w');
@@ -64,7 +65,7 @@ SELECT jobq_enqueue('dba', '"moved"', priority => 5) > 0 AS enqueued;
 SELECT payload, priority FROM jobq_claim('dba', 'w');
 DROP TRIGGER dba_first ON jobq.jobs;
 
--- One that reads the table: the elements of jobq_enqueue_jobs follow each other.
+-- A trigger reads the table. It sees the preceding elements of jobq_enqueue_jobs.
 CREATE FUNCTION dba_before() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.metadata := to_jsonb((SELECT count(*) FROM jobq.jobs WHERE queue = NEW.queue));
@@ -76,18 +77,18 @@ SELECT kind, metadata AS seen_before FROM jobq.jobs WHERE queue = 'dba each' ORD
 DROP TRIGGER dba_before ON jobq.jobs;
 SELECT jobq_drop_queue('dba each', force => true);
 
--- One that suppresses: an error, not a lost job.
+-- A trigger suppresses the row, which is an error, so that no job is lost.
 CREATE FUNCTION dba_nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER dba_nothing BEFORE INSERT OR UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_nothing();
 \set VERBOSITY sqlstate
 SELECT jobq_enqueue('dba');
 DROP TRIGGER dba_nothing ON jobq.jobs;
--- A constraint of the DBA's.
+-- A constraint of the DBA.
 ALTER TABLE jobq.jobs ADD CONSTRAINT dba_no_secrets CHECK (NOT payload ? 'password') NOT VALID;
 SELECT jobq_enqueue('dba', '{"password": "x"}');
 SELECT count(*) FROM jobq_enqueue_many('dba', ARRAY[jsonb '1', '{"password": "x"}']);
 ALTER TABLE jobq.jobs DROP CONSTRAINT dba_no_secrets;
--- One that is checked later is honoured, and an exclusion constraint.
+-- A deferred constraint and an exclusion constraint are honored.
 ALTER TABLE jobq.jobs ADD CONSTRAINT dba_later UNIQUE (id) DEFERRABLE;
 SELECT jobq_enqueue('dba') > 0 AS enqueued;
 SELECT count(*) AS claimed FROM jobq_claim('dba', 'w');

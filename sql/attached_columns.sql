@@ -1,5 +1,5 @@
--- Columns that a DBA adds to jobq.jobs, and what may be changed of jobq's own: defaults and NOT NULL count in every way
--- that rows get in or change.
+-- A DBA adds columns to jobq.jobs and changes columns of jobq. Defaults and NOT NULL apply to all functions and statements that
+-- insert or update rows.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 CREATE FUNCTION attempt(statement text) RETURNS text LANGUAGE plpgsql AS $$
@@ -12,7 +12,7 @@ EXCEPTION WHEN others THEN
     GET STACKED DIAGNOSTICS at_column = COLUMN_NAME;
     RETURN SQLSTATE || ' ' || at_column || ': ' || SQLERRM;
 END $$;
--- Every way into the table, and how many jobs came of each.
+-- All functions and statements that insert rows, and the number of jobs that each of them inserts.
 CREATE VIEW ways AS SELECT * FROM (VALUES
     (1, 'enqueue', $$SELECT jobq_enqueue('cols', '1')$$),
     (2, 'unique', $$SELECT jobq_enqueue('cols', '2', unique_key => 'u2')$$),
@@ -33,7 +33,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- A default, an identity, a default of a domain, a generated column, one that may be NULL.
+-- A default, an identity, a default of a domain, a generated column, and a nullable column.
 CREATE DOMAIN cols_percent AS int DEFAULT 50 CHECK (VALUE BETWEEN 0 AND 100);
 ALTER TABLE jobq.jobs
     ADD COLUMN tenant int NOT NULL DEFAULT 7,
@@ -45,7 +45,7 @@ ALTER TABLE jobq.jobs
 SELECT * FROM try_all();
 SELECT payload, tenant, serial IS NOT NULL AS numbered, share, twice, label, nothing FROM jobq.jobs ORDER BY payload, id;
 SELECT count(*) = count(DISTINCT serial) AS all_different FROM jobq.jobs;
--- Nothing is stuck: the whole life of a job, dead letters and rescue included.
+-- Nothing is stuck: a job runs through all stages, including the dead letter queue and the rescue.
 SELECT jobq_create_queue('cols', dead_letter_queue => 'cols dead');
 CREATE TABLE cols_held AS SELECT row_number() OVER (ORDER BY id) AS n, id, lease FROM jobq_claim('cols', 'w', batch => 8);
 SELECT n, CASE n WHEN 1 THEN jobq_fail(id, lease, 'e')::text WHEN 2 THEN jobq_fail(id, lease, 'e', retry => false)::text
@@ -57,7 +57,7 @@ SELECT jobq_retry(id) FROM cols_held WHERE n = 2;
 SELECT DISTINCT tenant, share, label FROM jobq.jobs;
 SELECT jobq_drop_queue('cols', force => true);
 
--- NOT NULL without a default: refused at the enqueue, with the column's name; nothing is stored.
+-- NOT NULL without a default: the enqueue fails, the error names the column, and nothing is stored.
 ALTER TABLE jobq.jobs ALTER COLUMN tenant DROP DEFAULT;
 SELECT * FROM try_all();
 SELECT count(*) AS stored FROM jobq.jobs WHERE queue = 'cols';
@@ -66,13 +66,13 @@ ALTER TABLE jobq.jobs DROP COLUMN tenant, DROP COLUMN serial, DROP COLUMN share,
 SELECT * FROM try_all();
 SELECT count(*) AS stored FROM jobq.jobs WHERE queue = 'cols';
 DELETE FROM jobq.jobs WHERE queue = 'cols';
--- A domain that refuses NULL.
+-- A domain that does not allow NULL.
 CREATE DOMAIN cols_given AS text NOT NULL;
 ALTER TABLE jobq.jobs ADD COLUMN given cols_given;
 SELECT * FROM try_all() WHERE way IN ('enqueue', 'by hand');
 ALTER TABLE jobq.jobs DROP COLUMN given;
 
--- jobq's own columns: NOT NULL where the producer may leave one out, and a default for it.
+-- Columns of jobq: NOT NULL and a default for columns that the producer may omit.
 ALTER TABLE jobq.jobs ALTER COLUMN metadata SET NOT NULL;
 SELECT * FROM try_all();
 ALTER TABLE jobq.jobs ALTER COLUMN metadata SET DEFAULT '{"by": "default"}', ALTER COLUMN heartbeat_timeout SET DEFAULT '5 min',
@@ -84,7 +84,7 @@ SELECT metadata, heartbeat_timeout, max_runtime, count(*) FROM jobq.jobs WHERE q
 ALTER TABLE jobq.jobs ALTER COLUMN metadata DROP NOT NULL, ALTER COLUMN metadata DROP DEFAULT,
     ALTER COLUMN heartbeat_timeout DROP DEFAULT, ALTER COLUMN max_runtime DROP DEFAULT;
 DELETE FROM jobq.jobs;
--- One that the worker fills: refused when it does not, and the job stays as it was.
+-- NOT NULL for a column that the worker fills: a completion without the value fails, and the job stays as it was.
 ALTER TABLE jobq.jobs ALTER COLUMN result SET DEFAULT '"none yet"', ALTER COLUMN result SET NOT NULL;
 SELECT jobq_enqueue('cols') AS id \gset
 SELECT lease FROM jobq_claim('cols', 'w') \gset
@@ -92,13 +92,13 @@ SELECT attempt(format('SELECT jobq_complete(%s, %s)', :'id', :'lease'));
 SELECT status, result FROM jobq.jobs WHERE id = :id;
 SELECT jobq_complete(:id, :lease, '"done"');
 ALTER TABLE jobq.jobs ALTER COLUMN result DROP NOT NULL, ALTER COLUMN result DROP DEFAULT;
--- A default from which other columns would have to follow cannot be honoured by a call; by hand it is.
+-- The function calls do not honor a default that would require changes of other columns. Plain SQL does.
 ALTER TABLE jobq.jobs ALTER COLUMN concurrency_key SET DEFAULT 'k';
 SELECT * FROM try_all();
 SELECT concurrency_key, count(*) FROM jobq.jobs WHERE queue = 'cols' AND status = 'pending' GROUP BY 1;
 ALTER TABLE jobq.jobs ALTER COLUMN concurrency_key DROP DEFAULT;
 
--- What jobq cannot work with is refused with the column's name, whatever is called.
+-- If jobq cannot work with a column, every function fails, and the error names the column.
 CREATE FUNCTION calls(change text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE change;

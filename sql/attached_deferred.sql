@@ -1,5 +1,5 @@
--- A constraint that is checked at the end of the transaction, on jobq.jobs or to it, stops no duty: the job that it hits
--- is left out.
+-- A deferred constraint on jobq.jobs, or one that references it, does not stop the duties. They leave out the job that violates
+-- it.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 CREATE TABLE referring (job_id bigint REFERENCES jobq.jobs DEFERRABLE INITIALLY DEFERRED);
@@ -15,10 +15,10 @@ INSERT INTO referring SELECT id FROM jobq.jobs WHERE queue = 'done' AND payload 
 CREATE CONSTRAINT TRIGGER refuse_bad AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse_bad();
 SET client_min_messages = error;
 SELECT bool_or(done = 2) FILTER (WHERE duty = 'promote') AS promoted, bool_or(done >= 3) FILTER (WHERE duty = 'prune') AS pruned
-FROM jobq_tick(now() + interval '2 days');
+FROM tick_alone(now() + interval '2 days');
 SET client_min_messages = warning;
 SELECT payload, status FROM jobq.jobs WHERE queue IN ('duties', 'done') ORDER BY id;
--- A function that a worker or an operator calls leaves the constraint to the end of the transaction.
+-- A function that a worker or an operator calls does not check the constraint before the end of the transaction.
 BEGIN;
 UPDATE jobq.jobs SET priority = 1 WHERE payload = '"bad"';
 SELECT count(*) AS claimed FROM jobq_claim('duties', 'w', batch => 2);
@@ -26,7 +26,8 @@ SELECT count(*) AS claimed FROM jobq_claim('duties', 'w', batch => 2);
 COMMIT;
 DROP TRIGGER refuse_bad ON jobq.jobs;
 
--- What waits in the caller's transaction when jobq_tick() checks it fires with the caller's rights, not the owner's.
+-- When jobq_tick() checks constraints, deferred triggers of the caller's transaction fire with the privileges of the caller, not
+-- with the privileges of the owner.
 CREATE ROLE regress_jobq_ticker;
 SELECT jobq_grant('regress_jobq_ticker', 'operator');
 SET ROLE regress_jobq_ticker;

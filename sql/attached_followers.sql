@@ -1,8 +1,9 @@
--- Tables that follow jobq.jobs by a foreign key: their triggers, which the server fires with the rights of whoever deletes
--- the job, get those of jobq's owner only if their functions come from somebody who has them anyway.
+-- Tables that reference jobq.jobs with a foreign key. The server fires their triggers with the privileges of the session that
+-- deletes the job. The triggers run with the privileges of jobq's owner only if their functions are owned by a role that has
+-- these privileges anyway.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
--- A message names the job.
+-- The error message names the job.
 SELECT setval('jobq.jobs_id_seq', 999999) \g /dev/null
 CREATE ROLE regress_jobq_app;
 CREATE ROLE regress_jobq_doer;
@@ -17,7 +18,7 @@ SET ROLE regress_jobq_app;
 CREATE FUNCTION regress_jobq_app.theirs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.fired VALUES (current_user); RETURN NULL; END $$;
 RESET ROLE;
 SELECT jobq_create_queue('unkept', keep_completed => '0'), jobq_create_queue('brief', keep_completed => '1 h');
--- A job of the queue, which the table follows, completed by a worker.
+-- A worker completes a job of the queue that is referenced by the table.
 CREATE FUNCTION complete(queue text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     job bigint;
@@ -32,14 +33,15 @@ BEGIN
 EXCEPTION WHEN others THEN
     RETURN SQLSTATE || ': ' || SQLERRM;
 END $$;
--- Whether a table follows at all, before there are triggers.
+-- The table references jobs, but has no triggers yet.
 SELECT complete('unkept');
 SELECT count(*) AS tenants FROM regress_jobq_app.tenants;
 SELECT complete('brief');
 SELECT complete('brief');
 SELECT min(id) AS job FROM jobq.jobs WHERE queue = 'brief' \gset
 
--- Every way to delete, by ROW and by STATEMENT, of a table behind that one, and of a partition.
+-- All ways to delete jobs, with FOR EACH ROW and FOR EACH STATEMENT triggers. The triggers are on the table that references
+-- jobq.jobs, on a table that references this table, and on a partition.
 SET ROLE regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 RESET ROLE;
@@ -52,7 +54,14 @@ SELECT jobq_purge_queue('brief');
 SELECT jobq_drop_queue('brief', force => true);
 \set VERBOSITY default
 SELECT jobq_delete(:job);
+RESET ROLE;
+-- A tick skips the prune while the background worker is pruning. This lock waits until the background worker has finished
+-- pruning, and prevents it from starting again.
+BEGIN;
+SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
+SET ROLE regress_jobq_doer;
 SELECT done FROM jobq_tick(now() + interval '1 day') WHERE duty = 'prune';
+COMMIT;
 RESET ROLE;
 ALTER TABLE regress_jobq_app.tenants DISABLE TRIGGER theirs;
 SET ROLE regress_jobq_doer;
@@ -73,7 +82,7 @@ CREATE TABLE regress_jobq_app.part PARTITION OF regress_jobq_app.parted DEFAULT;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.part FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SELECT complete('unkept');
 DROP TABLE regress_jobq_app.parted;
--- Rows that move to another partition are inserted there.
+-- Rows that move to another partition fire INSERT triggers there.
 CREATE TABLE regress_jobq_app.parted (job_id bigint REFERENCES jobq.jobs ON DELETE SET NULL) PARTITION BY LIST (job_id);
 CREATE TABLE regress_jobq_app.part PARTITION OF regress_jobq_app.parted DEFAULT;
 CREATE TABLE regress_jobq_app.jobless PARTITION OF regress_jobq_app.parted FOR VALUES IN (NULL);
@@ -84,22 +93,22 @@ SELECT complete('unkept');
 CREATE TRIGGER theirs AFTER INSERT ON regress_jobq_app.jobless FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SELECT complete('unkept');
 DROP TABLE regress_jobq_app.parted;
--- What a rule changes besides has triggers, too.
+-- Triggers of tables that a rule also changes count, too.
 CREATE TABLE regress_jobq_app.log (job_id bigint);
 CREATE RULE also AS ON DELETE TO regress_jobq_app.tenants DO ALSO INSERT INTO regress_jobq_app.log VALUES (1);
 SELECT complete('unkept');
 DROP RULE also ON regress_jobq_app.tenants;
--- Constraints that are checked after the change, by functions.
+-- Deferred constraints call functions.
 CREATE FUNCTION regress_jobq_app.tell(id bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT id';
 ALTER TABLE regress_jobq_app.tenants ADD CONSTRAINT told EXCLUDE USING btree ((regress_jobq_app.tell(job_id)) WITH =) DEFERRABLE;
 SELECT complete('unkept');
 ALTER TABLE regress_jobq_app.tenants DROP CONSTRAINT told;
--- A child by inheritance is no follower.
+-- A child table without the foreign key does not count.
 CREATE TABLE regress_jobq_app.child () INHERITS (regress_jobq_app.tenants);
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.child FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SELECT complete('unkept');
 DROP TABLE regress_jobq_app.child;
--- Tables that follow queues, limits, dependencies.
+-- Tables that reference queues, limits, or dependencies.
 CREATE TABLE regress_jobq_app.queues (queue text REFERENCES jobq.queue_settings ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.queues OWNER TO regress_jobq_app;
 INSERT INTO regress_jobq_app.queues VALUES ('unkept');
@@ -126,7 +135,7 @@ INSERT INTO regress_jobq_app.edges SELECT job_id, kind, target FROM jobq.edges;
 SET ROLE regress_jobq_doer;
 \set VERBOSITY terse
 SELECT jobq_delete(:second);
--- Nor where somebody deletes a job by hand, whose dependencies jobq deletes.
+-- A manual DELETE of a job is rejected, too, because jobq deletes its dependencies.
 RESET ROLE;
 GRANT SELECT, DELETE ON jobq.jobs TO regress_jobq_doer;
 SET ROLE regress_jobq_doer;
@@ -136,23 +145,25 @@ REVOKE SELECT, DELETE ON jobq.jobs FROM regress_jobq_doer;
 \set VERBOSITY default
 DROP TABLE regress_jobq_app.edges;
 SELECT jobq_delete(:second), jobq_delete(:first);
--- Any table of the extension that somebody has given a key, too.
+-- Any other table of the extension to which a DBA has added a key.
 ALTER TABLE jobq.deleted_dependencies ADD UNIQUE (job_id);
 CREATE TABLE regress_jobq_app.results (job_id bigint REFERENCES jobq.deleted_dependencies (job_id) ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.results OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.results FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 INSERT INTO jobq.deleted_dependencies (job_id) VALUES (0);
 INSERT INTO regress_jobq_app.results VALUES (0);
--- The tick leaves them out, and prunes what it may.
+-- The tick leaves these rows out and prunes the others.
 SELECT complete('brief');
 SELECT count(*) AS pruned_jobs FROM jobq.jobs WHERE status = 'completed' \gset
-SELECT done = :pruned_jobs AS pruned_jobs FROM jobq_tick(now() + interval '1 day') WHERE duty = 'prune';
+SELECT done = :pruned_jobs AS pruned_jobs FROM tick_alone(now() + interval '1 day') WHERE duty = 'prune';
 SELECT count(*) AS finished, (SELECT count(*) FROM jobq.deleted_dependencies) AS results FROM jobq.jobs WHERE status = 'completed';
 DROP TABLE regress_jobq_app.results;
 ALTER TABLE jobq.kept_keys ADD UNIQUE (job_id);
 CREATE TABLE regress_jobq_app.keys (job_id bigint REFERENCES jobq.kept_keys (job_id) ON DELETE SET NULL);
 ALTER TABLE regress_jobq_app.keys OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER UPDATE ON regress_jobq_app.keys FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+-- The background worker does not see the row before the COMMIT, so it cannot delete it first.
+BEGIN;
 INSERT INTO jobq.kept_keys (queue, unique_key, job_id, kept_until) VALUES ('brief', 'k', 0, '2001-01-01');
 SELECT done FROM jobq_tick() WHERE duty = 'prune';
 SELECT count(*) AS kept, (SELECT count(*) FROM jobq.deleted_dependencies) AS results FROM jobq.kept_keys;
@@ -160,23 +171,25 @@ DROP TABLE regress_jobq_app.keys;
 ALTER TABLE jobq.kept_keys DROP CONSTRAINT kept_keys_job_id_key;
 SELECT done FROM jobq_tick() WHERE duty = 'prune';
 SELECT count(*) AS kept FROM jobq.kept_keys;
+COMMIT;
 ALTER TABLE jobq.deleted_dependencies DROP CONSTRAINT deleted_dependencies_job_id_key;
 DELETE FROM jobq.deleted_dependencies;
 SELECT count(*) AS fired FROM fired WHERE who <> 'regress_jobq_app';
--- A trigger of a table of somebody else's is not trusted even with a function of the owner's: its arguments are theirs.
+-- If the table belongs to another role, a trigger with a function of the owner is not trusted either, because that role chooses
+-- its arguments.
 CREATE TRIGGER ours AFTER DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION ours();
 SELECT complete('unkept');
 ALTER TABLE regress_jobq_app.tenants OWNER TO CURRENT_USER;
 SELECT complete('unkept');
 ALTER TABLE regress_jobq_app.tenants OWNER TO regress_jobq_app;
 DROP TRIGGER ours ON regress_jobq_app.tenants;
--- A trigger BEFORE the change runs as the owner of its table.
+-- A BEFORE trigger runs as the owner of its table.
 CREATE FUNCTION before() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.fired VALUES (current_user); RETURN OLD; END $$;
 ALTER FUNCTION before() OWNER TO regress_jobq_app;
 CREATE TRIGGER before BEFORE DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION before();
 SELECT complete('unkept');
 SELECT CASE who WHEN 'regress_jobq_app' THEN who ELSE 'the owner' END AS fired_as FROM fired;
--- A key that only refuses changes nothing, and what hangs on its table does not count.
+-- A foreign key that only rejects the deletion changes no rows, so triggers of its table do not matter.
 DROP TABLE regress_jobq_app.tenants;
 CREATE TABLE regress_jobq_app.tenants (job_id bigint REFERENCES jobq.jobs, tenant int);
 ALTER TABLE regress_jobq_app.tenants OWNER TO regress_jobq_app;
@@ -190,7 +203,7 @@ SELECT jobq_delete(:kept);
 SELECT jobq_delete(:free);
 RESET ROLE;
 DROP TABLE regress_jobq_app.tenants;
--- A TRUNCATE of jobq.jobs lets jobq delete what it keeps beside.
+-- A TRUNCATE of jobq.jobs makes jobq delete rows of its other tables.
 CREATE TABLE regress_jobq_app.edges (job_id bigint, kind text, target bigint, FOREIGN KEY (job_id, kind, target) REFERENCES jobq.edges ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.edges OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.edges FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
@@ -208,7 +221,8 @@ SELECT (SELECT count(*) FROM regress_jobq_app.edges) AS edges, (SELECT count(*) 
 DROP TABLE regress_jobq_app.edges;
 TRUNCATE jobq.jobs, jobq.edges, jobq.deleted_dependencies;
 
--- Tables that follow what jobq updates: a claim, a move to the dead letter queue. The primary key never changes.
+-- Tables that reference columns that jobq updates in a claim or in a move to the dead letter queue. The primary key never
+-- changes.
 SELECT jobq_create_queue('dead'), jobq_create_queue('mortal', dead_letter_queue => 'dead');
 SELECT jobq_enqueue('mortal') AS job \gset
 ALTER TABLE jobq.jobs ADD UNIQUE (id, queue);
@@ -232,7 +246,7 @@ SELECT jobq_cancel(:job);
 RESET ROLE;
 SELECT jobq_enqueue('mortal') IS NOT NULL AS enqueued;
 SELECT count(*) AS fired FROM fired;
--- Of a table of the owner's they fire.
+-- The triggers fire if the table belongs to the owner.
 ALTER TABLE regress_jobq_app.places OWNER TO CURRENT_USER;
 DROP TRIGGER theirs ON regress_jobq_app.places;
 CREATE TRIGGER ours AFTER UPDATE ON regress_jobq_app.places FOR EACH ROW EXECUTE FUNCTION ours();
@@ -240,7 +254,7 @@ SET ROLE regress_jobq_doer;
 SELECT jobq_fail(:job, :lease, 'no', retry => false);
 RESET ROLE;
 SELECT queue, (SELECT count(*) FROM fired) AS fired FROM regress_jobq_app.places;
--- A row that jobq changes below SQL brings their triggers about, too.
+-- They also fire if jobq changes the row directly, without SQL.
 DROP TABLE regress_jobq_app.places;
 ALTER TABLE jobq.jobs DROP CONSTRAINT jobs_id_queue_key, ADD UNIQUE (id, status);
 CREATE TABLE regress_jobq_app.states (job_id bigint, status jobq.job_status,
@@ -263,7 +277,7 @@ DROP TABLE regress_jobq_app.states;
 ALTER TABLE jobq.jobs DROP CONSTRAINT jobs_id_status_key;
 SELECT jobq_drop_queue('mortal', force => true), jobq_drop_queue('dead', force => true);
 
--- What a session has deferred fires as it would at its commit, whoever's function calls the tick.
+-- Deferred triggers of a session fire as they would at its commit, whatever function calls the tick.
 CREATE TABLE regress_jobq_app.own (n int);
 GRANT INSERT ON regress_jobq_app.own TO regress_jobq_app;
 ALTER TABLE regress_jobq_app.own OWNER TO regress_jobq_app;

@@ -1,5 +1,5 @@
--- An index of jobq's that lacks jobs (what CREATE INDEX CONCURRENTLY leaves behind that was cancelled), is missing, or is
--- another: jobs are not read by it, but found by SQL all the same. Only unique keys need theirs, and say so.
+-- If an index of jobq is invalid (which a canceled CREATE INDEX CONCURRENTLY leaves), missing, or has a different definition,
+-- jobq finds the jobs with SQL instead. Only unique keys require their index, and the error says so.
 SET client_min_messages = warning;
 CREATE FUNCTION attempt(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,7 +14,7 @@ EXCEPTION WHEN others THEN
     RETURN SQLSTATE || ': ' || SQLERRM || '; ' || hint;
 END $$;
 CREATE FUNCTION why() RETURNS text LANGUAGE sql SET jobq.access = auto AS $$SELECT way || ': ' || reason FROM jobq_access()$$;
--- What reads an index, and tells when it cannot, or finds nothing.
+-- Statements that use an index. Those that fail or find nothing are shown.
 CREATE VIEW uses AS SELECT * FROM (VALUES
     (1, 'claim', $$SELECT jobq_claim('plain', 'w')$$),
     (2, 'report', $$SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE queue = 'long' AND status = 'processing'$$),
@@ -43,7 +43,7 @@ SELECT jobq_enqueue('long') > 0 AS enqueued, jobq_enqueue('plain', unique_key =>
 SELECT count(*) AS claimed FROM jobq_claim('long', 'w');
 SELECT * FROM use_all();
 
--- Invalid.
+-- Invalid indexes.
 CREATE FUNCTION use_without(index text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     u record;
@@ -67,7 +67,7 @@ SELECT set_valid('jobs_pkey', false);
 SELECT why();
 SELECT * FROM use_all();
 SELECT set_valid('jobs_pkey', true);
--- Those that only SQL reads anyway.
+-- Indexes that only SQL uses anyway.
 SELECT jobq_enqueue('later', run_at => now() + interval '1 hour') AS later \gset
 SELECT set_valid('jobs_due_idx', false), set_valid('jobs_rescue_idx', false), set_valid('jobs_key_idx', false),
        set_valid('attempts_job_idx', false), set_valid('edges_target_idx', false);
@@ -80,7 +80,7 @@ SELECT count(*) AS kept FROM jobq.jobs WHERE id = :later;
 SELECT set_valid('jobs_due_idx', true), set_valid('jobs_rescue_idx', true), set_valid('jobs_key_idx', true),
        set_valid('attempts_job_idx', true), set_valid('edges_target_idx', true);
 
--- Missing; and with other columns.
+-- Missing indexes, and indexes with other columns.
 SELECT jobq_enqueue('long') > 0 AS enqueued;
 SELECT count(*) > 0 AS claimed FROM jobq_claim('long', 'v');
 DROP INDEX jobq.jobs_ready_idx, jobq.jobs_round_robin_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
@@ -102,7 +102,7 @@ CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C")
 SELECT why();
 SELECT * FROM use_all();
 
--- One that keeps pages pinned from entry to entry, as BRIN does since PostgreSQL 17: the server warns of what is not given back.
+-- An index that keeps pages pinned between insertions, as BRIN does since PostgreSQL 17: the server would warn about leaked pins.
 CREATE INDEX ranges ON jobq.jobs USING brin (created_at, run_at);
 SELECT why();
 SELECT count(jobq_enqueue('plain')) FROM generate_series(1, 3);

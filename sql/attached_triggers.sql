@@ -1,5 +1,5 @@
--- Triggers with transition tables, triggers that change ids, rules, and functions that change jobs in the middle of one of
--- jobq's own changes.
+-- Triggers with transition tables, triggers that change IDs, rules, and functions that change jobs during one of jobq's own
+-- changes.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 
@@ -32,7 +32,7 @@ DROP TRIGGER note_updated ON jobq.jobs;
 SELECT jobq_drop_queue('seen', force => true);
 DROP TABLE held;
 
--- A trigger that gives a new job another id: jobq returns that. It may not change the id of one that exists.
+-- If a trigger changes the ID of a new job, jobq returns the new ID. The ID of an existing job cannot be changed.
 CREATE FUNCTION other_id() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.id := NEW.id + 1000000; RETURN NEW; END $$;
 CREATE TRIGGER other_id BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION other_id();
 SELECT jobq_enqueue('ids') > 1000000 AS as_inserted;
@@ -62,7 +62,7 @@ DROP TRIGGER other_id ON jobq.jobs;
 SELECT jobq_drop_queue('ids', force => true);
 DROP TABLE held, before;
 
--- Rules are followed. With one for INSERT or UPDATE the server allows no ON CONFLICT, which a unique_key needs.
+-- Rules are honored. With a rule for INSERT or UPDATE, the server does not allow ON CONFLICT, which a unique key requires.
 CREATE TABLE ruled (what text, id bigint);
 CREATE RULE ruled_insert AS ON INSERT TO jobq.jobs DO ALSO INSERT INTO ruled VALUES ('insert', NEW.id);
 SELECT jobq_enqueue('ruled') > 0 AS enqueued;
@@ -74,12 +74,12 @@ SELECT count(*) AS claimed FROM jobq_claim('ruled', 'w', batch => 2);
 DROP RULE ruled_update ON jobq.jobs;
 SELECT what, count(DISTINCT r.id), count(j.id) FROM ruled r LEFT JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
 TRUNCATE ruled;
--- One that does something else instead: an error, not a lost job.
+-- A rule replaces the statement, which is an error, so that no job is lost.
 \set VERBOSITY sqlstate
 CREATE RULE ruled_update AS ON UPDATE TO jobq.jobs DO INSTEAD NOTHING;
 SELECT jobq_claim('ruled', 'w');
 DROP RULE ruled_update ON jobq.jobs;
--- With one for DELETE, and while there are dependencies.
+-- A rule for DELETE, while dependencies exist.
 SELECT jobq_enqueue('ruled', kind => 'dependent', depends_on => ARRAY[jobq_enqueue('ruled', kind => 'other', run_at => 'tomorrow')]) > 0 AS enqueued;
 CREATE RULE ruled_delete AS ON DELETE TO jobq.jobs DO ALSO INSERT INTO ruled VALUES ('delete', OLD.id);
 \set VERBOSITY default
@@ -91,8 +91,8 @@ SELECT status, count(*) AS left_over FROM jobq.jobs WHERE queue = 'ruled' GROUP 
 DROP RULE ruled_delete ON jobq.jobs;
 SELECT jobq_drop_queue('ruled', force => true);
 
--- Functions that change other jobs in the middle of jobq's own change, as CHECK, default, expression of an index or condition
--- of one do: theirs are changes by hand, and what follows from them follows.
+-- Functions that change other jobs during one of jobq's own changes: in a CHECK constraint, a default, or the expression or
+-- condition of an index. Their changes count as plain SQL, and jobq updates the columns that depend on them.
 CREATE FUNCTION cancel_poked() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE jobq.jobs SET status = 'cancelled' WHERE queue = 'poked' AND status = 'pending';
@@ -103,7 +103,7 @@ BEGIN
     IF queue = 'poker' THEN PERFORM public.cancel_poked(); END IF;
     RETURN true;
 END $$;
--- Enqueues a job to be poked, runs the statement, and shows what has become of the job.
+-- Enqueues a job for the function to change, runs the statement, and shows the state of the job.
 CREATE FUNCTION poked_by(statement text) RETURNS TABLE (status jobq.job_status, claimable boolean, finished boolean) LANGUAGE plpgsql AS $$
 DECLARE
     poked bigint := jobq_enqueue('poked');
@@ -122,7 +122,7 @@ $$;
 ALTER TABLE jobq.jobs ADD CONSTRAINT poke CHECK (poke(queue));
 SELECT * FROM poke_all();
 ALTER TABLE jobq.jobs DROP CONSTRAINT poke;
--- (CREATE INDEX itself must not call it, not for rows either that an old snapshot still sees.)
+-- (CREATE INDEX must not call the function, not even for rows that only an old snapshot sees.)
 TRUNCATE jobq.jobs;
 CREATE INDEX poke_idx ON jobq.jobs ((poke(queue)));
 SELECT * FROM poke_all();
@@ -141,7 +141,7 @@ SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{poked,poker}'::tex
 DELETE FROM jobq.jobs;
 
 \set VERBOSITY default
--- A statement by SQL is kept once for each set of columns that it writes, however many those are.
+-- Each session caches one prepared statement per set of written columns, for any number of such sets.
 SET jobq.access = sql;
 CREATE FUNCTION many_sets() RETURNS bigint LANGUAGE sql AS $$
     SELECT count(jobq_enqueue('sets', concurrency_key => CASE WHEN i & 1 > 0 THEN 'c' END, group_key => CASE WHEN i & 2 > 0 THEN 'g' END,
@@ -158,7 +158,7 @@ RESET jobq.access;
 SELECT jobq_drop_queue('sets', force => true);
 DROP FUNCTION many_sets;
 
--- What a call answers, and what follows from an end, is what a BEFORE trigger has left of it.
+-- What a call returns, and what the end of a job causes, depends on the row that a BEFORE trigger returns.
 CREATE FUNCTION refuse_cancel() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RETURN CASE NEW.status WHEN 'cancelled' THEN OLD ELSE NEW END;
@@ -167,7 +167,7 @@ CREATE TRIGGER refuse_cancel BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUN
 SELECT jobq_enqueue('refused', unique_key => 'u', unique_for => '1 day') AS id \gset
 SELECT jobq_cancel(:id);
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE queue = 'refused';
--- A tick comes to its end with one that is to be cancelled for its dependency.
+-- A tick ends even if such a trigger prevents the cancellation of a job whose dependency has failed.
 SELECT jobq_enqueue('refused', kind => 'first') AS first \gset
 SELECT jobq_enqueue('refused', depends_on => ARRAY[:first]) AS second \gset
 SELECT jobq_fail(id, lease, 'bad', retry => false) FROM jobq_claim('refused', kinds => '{first}');

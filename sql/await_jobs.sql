@@ -1,9 +1,9 @@
--- Jobs that await the ends of others, their children or any: jobq_await_jobs.
+-- jobq_await_jobs: jobs that wait for other jobs to finish, which may be their children or any other jobs.
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set functions :abs_srcdir '/sql/children.psql'
 \i :functions
 
--- Any of them; how one ended does not matter.
+-- With "any", the wait ends when one of the jobs has finished, whatever its outcome is.
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(3) \gset
 UPDATE jobq.jobs SET payload = '"no"' WHERE id = (:'ids'::bigint[])[2];
 UPDATE jobq.jobs SET run_at = '2100-01-01' WHERE id = ANY (:'ids') AND id <> (:'ids'::bigint[])[2];
@@ -12,7 +12,7 @@ SELECT detail FROM jobq_explain(:flow);
 SELECT pg_temp.work(), settle();
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, :'ids', 'first', 'any') a, pg_temp.said(a.results, :'ids') s;
--- In time or not.
+-- Timeouts.
 SELECT a.state, s.n, s.status FROM jobq_await_jobs(:flow, :l, :'ids', 'late', timeout => '0') a, pg_temp.said(a.results, :'ids') s;
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'later', timeout => '1 hour');
 SELECT done >= 1 AS promoted FROM jobq_tick(now() + interval '2 hours') WHERE duty = 'promote';
@@ -25,7 +25,7 @@ UPDATE jobq.jobs SET status = 'pending', run_at = now() WHERE id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'later');
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'later');
--- A wait that is abandoned wakes nobody, and an open cancellation is answered first.
+-- An abandoned wait does not wake up its job, and a request to cancel is answered first.
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'abandoned', 'all');
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
@@ -36,9 +36,9 @@ SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT jobq_cancel(:flow);
 SELECT * FROM jobq_await_jobs(:flow, :l, :'ids', 'cancelled');
 SELECT jobq_release(:flow, :l), jobq_delete(:flow);
--- Its children go on, and nobody needs them any more.
+-- Its children keep running, although no job needs them anymore.
 SELECT count(*) AS children FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
--- The one that has failed goes when the prune comes.
+-- The failed job is deleted by the next prune.
 DO $$ BEGIN
     WHILE EXISTS (SELECT FROM jobq.jobs WHERE queue = 'pieces' AND status = 'failed') LOOP
         PERFORM FROM jobq_tick();
@@ -48,7 +48,7 @@ END $$;
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'pieces' GROUP BY 1 ORDER BY 1;
 SELECT jobq_purge_queue('pieces') > 0 AS purged;
 
--- Other jobs than one's own, and what is gone: it has ended.
+-- Jobs that are not children. A job that no longer exists counts as finished.
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(2) \gset
 SELECT jobq_enqueue('pieces', '7') AS other \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, ARRAY[-1, :other] || :'ids'::bigint[], 'mixed');
@@ -56,13 +56,13 @@ SELECT jobq_delete((:'ids'::bigint[])[1]);
 SELECT pg_temp.work(), settle();
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, ARRAY[-1, :other] || :'ids'::bigint[], 'mixed') a, pg_temp.said(a.results, ARRAY[-1, :other] || :'ids'::bigint[]) s;
--- A completed child that somebody deletes leaves its result; the same id twice is there twice.
+-- A completed child that has been deleted leaves its result. A duplicate ID appears twice in the results.
 SELECT jobq_delete((:'ids'::bigint[])[2]);
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, (:'ids'::bigint[])[2:2] || :'ids'::bigint[], 'deleted') a, pg_temp.said(a.results, :'ids') s;
 SELECT * FROM jobq_await_jobs(:flow, :l, '{}', 'none');
 SELECT jobq_complete(:flow, :l), jobq_delete(:flow);
 
--- All its children deleted while it waits, by hand and with their queue.
+-- All children are deleted during the wait, with plain SQL and together with their queue.
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(2) \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'w', 'any');
 DELETE FROM jobq.jobs WHERE id = ANY (:'ids');
@@ -74,7 +74,7 @@ SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'w2');
 SELECT jobq_drop_queue('pieces 2', force => true), settle();
 SELECT status FROM jobq.jobs WHERE id = :flow;
 SELECT jobq_delete(:flow);
--- Many: each is looked at once, whatever their order.
+-- Many jobs: each is read once, in any order.
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(3000) \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'w');
 SELECT pg_temp.work(), pg_temp.work(), settle();
@@ -83,7 +83,7 @@ SELECT pg_temp.work(), settle();
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state, jsonb_array_length(results), results->0->'result' AS first, results->-1->'result' AS last FROM jobq_await_jobs(:flow, :l, :'ids', 'w');
 SELECT jobq_complete(:flow, :l), jobq_delete(:flow);
--- Many await one.
+-- Many jobs wait for one.
 SELECT jobq_enqueue('pieces', '4') AS one \gset
 SELECT count(*) FROM jobq_enqueue_many('flows', array_fill('{}'::jsonb, ARRAY[2500]));
 SELECT w.state, count(*) FROM jobq_claim('flows', 'w', 2500) c, jobq_await_jobs(c.id, c.lease, ARRAY[:one]::bigint[], 'one') w GROUP BY 1;
@@ -92,7 +92,8 @@ SELECT w.state, w.results->0->'result' AS result, count(*) FROM jobq_claim('flow
 SELECT count(*) FROM jobq.edges WHERE kind = 'awaits';
 TRUNCATE jobq.jobs;
 SELECT (SELECT count(*) FROM jobq.edges WHERE kind = 'child') AS children, (SELECT count(*) FROM jobq.edges WHERE kind = 'awaits') AS waits, (SELECT count(*) FROM jobq.deleted_dependencies) AS results;
--- Two that would await each other for ever are refused, itself or through others: neither would end. What may time out, or any of several, may.
+-- Jobs cannot wait for each other permanently, directly or through other jobs, because none of them would finish. This is allowed
+-- if a wait has a timeout or ends with any of several jobs.
 SELECT jobq_enqueue('flows') AS a, jobq_enqueue('flows') AS b, jobq_enqueue('flows') AS c \gset
 SELECT max(lease) FILTER (WHERE id = :a) AS la, max(lease) FILTER (WHERE id = :b) AS lb, max(lease) FILTER (WHERE id = :c) AS lc FROM jobq_claim('flows', 'w', 3) \gset
 SELECT state FROM jobq_await_jobs(:a, :la, ARRAY[:b]::bigint[], 'b');
@@ -114,7 +115,7 @@ SELECT :'woken' AS woken, jobq_complete(:b, :lb), settle();
 SELECT id = :a AS woken, lease AS la FROM pg_temp.claimed() \gset
 SELECT :'woken' AS woken, jobq_complete(:a, :la);
 
--- What is refused.
+-- Rejected calls.
 SELECT jobq_enqueue('flows', group_key => 'g') AS flow, jobq_enqueue('flows', group_key => 'g') AS behind, settle() \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset
 \set VERBOSITY sqlstate

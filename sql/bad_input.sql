@@ -1,5 +1,5 @@
--- Bad input: each call gives an SQLSTATE of class 22, 23, 42 or 54 and names the argument, or does nothing in a defined
--- way; whatever it says, nothing has changed afterwards.
+-- Bad input: each call either raises an error with an SQLSTATE of class 22, 23, 42, or 54 that names the argument, or does
+-- nothing in a defined way. In both cases, nothing has changed afterward.
 SELECT jobq_create_queue('bad', max_attempts => 3);
 SELECT jobq_enqueue('bad', '"waiting"') AS waiting \gset
 SELECT jobq_enqueue('bad', '"finished"', priority => -2) > 0 AS enqueued;
@@ -7,7 +7,7 @@ SELECT id AS finished, jobq_complete(id, lease) FROM jobq_claim('bad') \gset
 SELECT jobq_enqueue('bad', '"held"', priority => -1) > 0 AS enqueued;
 SELECT id, lease FROM jobq_claim('bad', 'w', heartbeat_timeout => '1 day') \gset
 CREATE FUNCTION pg_temp.everything() RETURNS text LANGUAGE sql AS $$
-    -- Of this test's jobs, less what the background worker notes in those that run.
+    -- The jobs of this test, without the column that the background worker changes in running jobs.
     SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_rescue_indexed')::text, ';' ORDER BY j.id) FROM jobq.jobs j WHERE j.id >= current_setting('test.waiting')::bigint),
                       (SELECT string_agg(a::text, ';' ORDER BY a::text) FROM jobq.attempts a WHERE a.job_id >= current_setting('test.waiting')::bigint),
                       (SELECT string_agg(s::text, ';' ORDER BY s.queue COLLATE "C") FROM jobq.queue_settings s)))
@@ -25,7 +25,7 @@ BEGIN
     END;
     RETURN answer || CASE WHEN before = pg_temp.everything() THEN '' ELSE ' AND CHANGED SOMETHING' END;
 END $$;
--- One call a line; :id, :lease and so on stand for the jobs above.
+-- One call per line. :id, :lease, and so on are replaced by the values of the jobs above.
 CREATE FUNCTION pg_temp.outcomes(calls text) RETURNS TABLE (call text, outcome text) LANGUAGE plpgsql AS $$
 BEGIN
     FOR call IN SELECT trim(l) FROM regexp_split_to_table(calls, '\n') AS l WHERE trim(l) <> '' LOOP
@@ -41,7 +41,7 @@ SELECT set_config('test.id', :'id', false) = :'id' AND set_config('test.lease', 
 \pset tuples_only on
 \pset fieldsep ' => '
 
--- NULL where it makes no sense.
+-- NULL where it is not allowed.
 SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue(NULL)
     jobq_enqueue('bad', NULL)
@@ -114,7 +114,7 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_revoke(NULL, 'worker')
 $$);
 
--- Names: empty, over-long.
+-- Names: empty or too long.
 SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue('')
     jobq_enqueue(repeat('q', 64))
@@ -183,7 +183,7 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_alter_queue('bad', max_lost => -5)
 $$);
 
--- Times and spans: negative, zero, infinite, very long.
+-- Times and intervals: negative, zero, infinite, very long.
 SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue('bad', run_at => 'infinity')
     jobq_enqueue('bad', run_at => '-infinity')
@@ -217,7 +217,7 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_tick('-infinity')
 $$);
 
--- Options and filters. No key that decides where a job goes is an option, whatever its value.
+-- Options and filters. The queue and the order of a job cannot be set with an option, whatever the value is.
 SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue('bad', options => 'null')
     jobq_enqueue('bad', options => '7')
@@ -256,7 +256,7 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_reschedule_jobs('bad', now(), filter => '{"run_at": "2001-01-01"}')
 $$);
 
--- Arrays: unequal lengths, two dimensions, too many elements. JSON of the wrong shape.
+-- Arrays: different lengths, two dimensions, too many elements. JSON with a wrong structure.
 SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue_many('bad', ARRAY['1']::jsonb[], unique_keys => '{}')
     jobq_enqueue_many('bad', ARRAY['1']::jsonb[], unique_keys => '{{k}}')
@@ -292,12 +292,12 @@ SELECT jobq_enqueue_jobs('[{"queue": "bad"}, {"queue": "bad", "run_at": "tomorro
 \set VERBOSITY default
 \pset format aligned
 
--- What is unknown, finished, or not held is answered by a row that says so; see report.sql and many.sql. A foreign queue's
--- job is a job like any other.
+-- For an unknown, finished, or lost job, the answer is a row with this state; see report.sql and many.sql. A job of another queue
+-- is treated like any other job.
 SELECT jobq_complete(:finished, 1), jobq_fail(:finished, 1), jobq_heartbeat(:finished, 1), jobq_release(:finished, 1), jobq_snooze(:finished, '0', 1);
 SELECT jobq_complete(9223372036854775807, 1), jobq_cancel(-9223372036854775808);
 
--- Payloads: any jsonb is accepted up to jobq.max_payload; above it is 54000, whichever argument carries it.
+-- Payloads: any jsonb value up to jobq.max_payload is accepted. A larger one raises 54000, whichever argument contains it.
 \set VERBOSITY terse
 SELECT jobq_enqueue('bad', '"\u0000"');
 SELECT jobq_enqueue('bad', '{');
@@ -314,24 +314,24 @@ SELECT jobq_complete_many(ARRAY[:id], ARRAY[:lease], ARRAY[to_jsonb(repeat('x', 
 SELECT jobq_heartbeat(:id, :lease, to_jsonb(repeat('x', 3000)));
 RESET jobq.max_payload;
 \set VERBOSITY default
--- An error text is cut at a character, not refused.
+-- A long error text is truncated at a character boundary, not rejected.
 BEGIN;
 SELECT jobq_fail(:id, :lease, 'x' || repeat('é', 100000), retry => false);
 SELECT octet_length(error) BETWEEN 32760 AND 32768 AS cut, error LIKE 'xéé%' AS as_given FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
 
--- A queue dropped while a job of it is held: the worker's report finds nothing.
+-- If a queue is dropped while a worker holds one of its jobs, the report of the worker finds no job.
 SELECT payload, status, attempts FROM jobq.jobs WHERE queue = 'bad' ORDER BY id;
 SELECT jobq_drop_queue('bad', force => true), jobq_drop_queue('bad 3', force => true);
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease);
 
--- A heartbeat timeout that no clock could add up.
+-- A heartbeat timeout that would overflow a timestamp.
 SELECT jobq_claim('bad', heartbeat_timeout => '1000000 years');
 SELECT jobq_enqueue('bad', options => '{"heartbeat_timeout": "366 days"}');
 SELECT jobq_create_queue('bad', heartbeat_timeout => '100000000 years');
 SELECT count(*) FROM jobq.queue_settings WHERE queue = 'bad';
 
--- Called by a function that claims to be PARALLEL SAFE, in a parallel worker or, where none is left, beside them.
+-- Calls from a function that is marked PARALLEL SAFE, in a parallel worker or, if none is available, in the leader.
 CREATE FUNCTION bad_writer(n integer) RETURNS bigint LANGUAGE sql PARALLEL SAFE AS $$ SELECT jobq_enqueue('bad parallel') $$;
 CREATE FUNCTION bad_reader(n integer) RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN (SELECT status FROM jobq_get(n)); END $$;
 CREATE TABLE bad_parallel AS SELECT n FROM generate_series(1, 1000) n;

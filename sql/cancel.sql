@@ -1,30 +1,30 @@
--- Cancelling a job. One that waits is cancelled at once. One that runs is asked first: its heartbeat answers `cancel`,
--- and its worker has jobq.cancel_grace to stop; then the job is taken from it.
+-- Cancellation. A waiting job is canceled at once. A running job is first asked to stop: its heartbeats return `cancel`, and its
+-- worker has jobq.cancel_grace to stop. After that, the job is canceled and its lease is lost.
 SELECT count(*) FROM jobq_enqueue_many('cancel', ARRAY['1', '2', '3', '4', '5', '6', '7']::jsonb[]);
 SELECT jobq_enqueue('cancel', '"later"', run_at => '2100-01-01') AS later \gset
 SELECT jobq_cancel(:later), jobq_cancel(:later) AS again;
 SELECT status, finished_at IS NOT NULL AS finished, _due, cancel_requested_at IS NOT NULL AS asked FROM jobq.jobs WHERE id = :later;
 
--- Seven jobs run, and all are asked. They still run: nothing has been taken from anybody.
+-- Cancellation of seven running jobs is requested. They keep running, and their workers keep the leases.
 CREATE TEMPORARY TABLE held AS SELECT id, lease, payload::text::int AS n FROM jobq_claim('cancel', 'w', batch => 7, heartbeat_timeout => '1 hour');
 SELECT DISTINCT jobq_heartbeat(id, lease) FROM held;
 SELECT jobq_cancel(id) FROM held WHERE n = 1;
 SELECT jobq_cancel_jobs('cancel') AS asked;
--- Asking again changes nothing, and does not count: a loop that repeats until 0 comes to an end, whatever still runs.
+-- A second request changes nothing and is not counted, so a loop that repeats the call until it returns 0 ends.
 SELECT cancel_requested_at AS first_asked FROM jobq.jobs WHERE id = (SELECT id FROM held WHERE n = 1) \gset
 SELECT jobq_cancel(id) FROM held WHERE n = 1;
 SELECT cancel_requested_at = :'first_asked' AS as_before FROM jobq.jobs WHERE id = (SELECT id FROM held WHERE n = 1);
 SELECT jobq_cancel_jobs('cancel') AS asked;
 SELECT status, count(*), count(lease) AS leased FROM jobq.jobs WHERE queue = 'cancel' GROUP BY status ORDER BY status;
 
--- Every kind of heartbeat says so, as often as it comes.
+-- All heartbeat functions return `cancel`, every time.
 SELECT jobq_heartbeat(id, lease) FROM held WHERE n = 1;
 SELECT DISTINCT state FROM jobq_heartbeat_many((SELECT array_agg(id) FROM held), (SELECT array_agg(lease) FROM held));
 SELECT state, count(*) FROM jobq_heartbeat_worker('w') GROUP BY state;
 
--- What the worker may still do. It has finished all the same: completed, with its result.
+-- The worker completes the job nevertheless. The job is completed, with its result.
 SELECT jobq_complete(id, lease, '"done"') FROM held WHERE n = 1;
--- It stops, by failing, releasing or snoozing the job: cancelled, whatever attempts are left; it does not run again.
+-- The worker fails, releases, or snoozes the job. The job is canceled and does not run again, even if it has attempts left.
 SELECT jobq_fail(id, lease, 'stopped half way', retry_in => '0 s') FROM held WHERE n = 2;
 SELECT jobq_release(id, lease) FROM held WHERE n = 3;
 SELECT jobq_snooze(id, '1 hour', lease) FROM held WHERE n = 4;
@@ -33,7 +33,7 @@ SELECT h.n, j.status, j.result, j.error, j.lease, j.finished_at IS NOT NULL AS f
 FROM held h JOIN jobq.jobs j USING (id) LEFT JOIN jobq.attempts a ON a.job_id = j.id WHERE h.n <= 5 ORDER BY h.n;
 SELECT count(*) FROM jobq_claim('cancel');
 
--- It dies: the rescue cancels the job instead of making it pending.
+-- The worker dies. The rescue cancels the job instead of making it pending.
 BEGIN;
 SELECT done AS rescued FROM jobq_tick(clock_timestamp() + interval '59 min') WHERE duty = 'rescue';
 ROLLBACK;
@@ -43,8 +43,8 @@ SELECT done AS rescued FROM jobq_tick(clock_timestamp() + interval '61 min') WHE
 SELECT DISTINCT j.status, a.outcome, a.error FROM held h JOIN jobq.jobs j USING (id) JOIN jobq.attempts a ON a.job_id = j.id WHERE h.n >= 6;
 ROLLBACK;
 
--- It goes on as if nothing had been said, heartbeats and all. When the grace is over the job is cancelled and the lease
--- void, finally: no report of that worker changes anything any more.
+-- The worker ignores the request and keeps sending heartbeats. After the grace period, the job is canceled and the lease is lost,
+-- so no report of this worker changes anything.
 SHOW jobq.cancel_grace;
 BEGIN;
 UPDATE jobq.jobs SET last_heartbeat = clock_timestamp() + interval '1 min' WHERE queue = 'cancel' AND status = 'processing';
@@ -55,7 +55,7 @@ FROM held h JOIN jobq.jobs j USING (id) JOIN jobq.attempts a ON a.job_id = j.id 
 SELECT n, jobq_heartbeat(id, lease), jobq_complete(id, lease, '"too late"'), jobq_fail(id, lease, 'too late'), jobq_release(id, lease), jobq_snooze(id, '1 h', lease)
 FROM held WHERE n >= 6 ORDER BY n;
 SELECT event, attempt, worker_id, detail FROM jobq_log((SELECT id FROM held WHERE n = 6));
--- A tick by hand goes by the session's own grace, whatever the background worker is waiting for.
+-- A manual tick uses the grace period of its session, not that of the background worker.
 SAVEPOINT own_grace;
 SELECT jobq_enqueue('cancel own', '1') AS own \gset
 SELECT count(*) FROM jobq_claim('cancel own', heartbeat_timeout => '1 hour');
@@ -65,19 +65,19 @@ SET LOCAL jobq.cancel_grace = '0';
 SELECT done FROM jobq_tick() WHERE duty = 'cancel';
 SELECT status FROM jobq.jobs WHERE id = :own;
 ROLLBACK TO own_grace;
--- An operator may have it run again: with no trace of the cancellation, and another lease.
+-- An operator can retry the job. The cancellation leaves no trace, and the job gets a new lease.
 SELECT jobq_retry(id) FROM held WHERE n = 6;
 SELECT c.attempt, c.lease <> h.lease AS new_lease, jobq_heartbeat(c.id, c.lease), jobq_heartbeat(h.id, h.lease) AS old_worker
 FROM jobq_claim('cancel') c JOIN held h USING (id);
 ROLLBACK;
 
--- No grace at all: the next round takes it.
+-- With a grace period of 0, the next tick cancels the job.
 BEGIN;
 SET LOCAL jobq.cancel_grace = 0;
 SELECT done AS cancelled FROM jobq_tick(clock_timestamp()) WHERE duty = 'cancel';
 ROLLBACK;
 
--- By hand it is the same: cancel_requested_at asks, status 'cancelled' takes the job away at once.
+-- With plain SQL: setting cancel_requested_at requests cancellation, and the status 'cancelled' cancels the job at once.
 SELECT jobq_enqueue('cancel', '"by hand"') AS id \gset
 SELECT lease FROM jobq_claim('cancel', 'w', kinds => '{""}', heartbeat_timeout => '1 hour') WHERE id = :id \gset
 UPDATE jobq.jobs SET cancel_requested_at = clock_timestamp() WHERE id = :id;
@@ -86,7 +86,7 @@ BEGIN;
 SELECT done > 0 AS cancelled FROM jobq_tick(clock_timestamp() + interval '1 min') WHERE duty = 'cancel';
 SELECT status, jobq_heartbeat(:id, :lease) FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
--- Taken back by hand.
+-- The request is withdrawn with plain SQL.
 UPDATE jobq.jobs SET cancel_requested_at = NULL WHERE id = :id;
 SELECT jobq_heartbeat(:id, :lease);
 BEGIN;
@@ -94,7 +94,7 @@ UPDATE jobq.jobs SET status = 'cancelled' WHERE id = :id;
 SELECT status, lease, finished_at IS NOT NULL AS finished, jobq_heartbeat(:id, :lease) FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
 
--- Where nothing is kept, a cancelled job goes when it is cancelled.
+-- If the queue keeps no finished jobs, a canceled job is deleted.
 SELECT jobq_create_queue('cancel unkept', keep_failed => '0');
 SELECT jobq_enqueue('cancel unkept') AS id \gset
 SELECT lease FROM jobq_claim('cancel unkept', 'w', heartbeat_timeout => '1 hour') \gset
@@ -102,7 +102,7 @@ SELECT jobq_cancel(:id);
 SELECT done > 0 AS cancelled FROM jobq_tick(clock_timestamp() + interval '61 s') WHERE duty = 'cancel';
 SELECT count(*) AS jobs, (SELECT count(*) FROM jobq.attempts WHERE job_id = :id) AS attempts FROM jobq.jobs WHERE id = :id;
 
--- One that waits goes at once, whoever cancels it and how, with its attempts. The answer is what became of it.
+-- A waiting job and its attempts are deleted at once, however it is canceled. The call returns the final status.
 SELECT count(*) FROM jobq_enqueue_many('cancel unkept', ARRAY['1', '2', '3', '4', '5']::jsonb[], kind => 'waits');
 SELECT count(jobq_fail(id, lease, 'e', retry_in => '0')) FROM jobq_claim('cancel unkept', batch => 5);
 SELECT jobq_cancel(id) FROM jobq.jobs WHERE queue = 'cancel unkept' AND payload = '1';
@@ -113,7 +113,7 @@ UPDATE jobq.jobs SET status = 'completed' WHERE queue = 'cancel unkept' AND payl
 SELECT j.payload, j.status, count(a.*) AS attempts FROM jobq.jobs j LEFT JOIN jobq.attempts a ON a.job_id = j.id WHERE j.queue = 'cancel unkept' GROUP BY j.id;
 SELECT count(*) AS attempts FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id);
 SELECT pending, completed, failed, cancelled FROM jobq.queue_stats WHERE queue = 'cancel unkept';
--- Rolled back, nothing has gone; and keep_completed is another setting.
+-- After a rollback, nothing has been deleted. keep_completed does not apply to canceled jobs.
 SELECT jobq_alter_queue('cancel unkept', keep_completed => '0');
 SELECT jobq_retry(id) FROM jobq.jobs WHERE queue = 'cancel unkept';
 BEGIN;

@@ -1,9 +1,10 @@
--- Jobs that spawn others: exactly once, kept as long as the parent needs them. How they are awaited: await_jobs.sql.
+-- Jobs that spawn child jobs exactly once. The children are kept as long as the parent needs them. For waits, see await_jobs.sql.
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set functions :abs_srcdir '/sql/children.psql'
 \i :functions
 
--- Specs are those of jobq_enqueue_jobs, refs included. The ids are a step: exactly once.
+-- The specs are those of jobq_enqueue_jobs, including refs. The IDs are saved as a step, so that the jobs are spawned exactly
+-- once.
 SELECT jobq_enqueue('flows') AS flow \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state, cardinality(job_ids), job_ids FROM jobq_spawn(:flow, :l, 'split', '[{"queue": "pieces", "payload": 1, "ref": "a"}, {"queue": "pieces", "payload": 2, "depends_on": ["@a"]}]') \gset
@@ -12,7 +13,8 @@ SELECT state, job_ids = :'job_ids' AS same FROM jobq_spawn(:flow, :l, 'split', '
 SELECT s.name, s.state, s.result = to_jsonb(:'job_ids'::bigint[]) AS ids FROM jobq_steps(ARRAY[:flow], ARRAY[:l]::bigint[]) s;
 SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
 SELECT count(*) FROM jobq.jobs WHERE queue = 'pieces';
--- A zombie spawns nothing, nor does a transaction that rolls back; none is a number, too.
+-- A worker with a lost lease spawns no jobs, and neither does a transaction that is rolled back. An empty list of specs is
+-- allowed.
 SELECT jobq_fail(:flow, :l, 'dies');
 \set VERBOSITY sqlstate
 SELECT * FROM jobq_spawn(:flow, :l, 'again', '[{"queue": "pieces"}]');
@@ -24,7 +26,7 @@ ROLLBACK;
 SELECT * FROM jobq_spawn(:flow, :l, 'again', '[]');
 SELECT count(*) FROM jobq.jobs WHERE queue = 'pieces';
 
--- To await them takes no lease, no attempt. Each end of one is not the end of all.
+-- A waiting job has no lease and uses no attempt. The end of one child does not end a wait for all of them.
 SELECT * FROM jobq_await_jobs(:flow, :l, :'job_ids', 'joined', timeout => '1 hour');
 SELECT status, attempts, lease, _due, _must_end_at = (SELECT until FROM jobq.steps WHERE job_id = :flow AND name = 'joined') AS deadline FROM jobq.jobs WHERE id = :flow;
 SELECT reason, detail, jobs = :'job_ids' AS jobs FROM jobq_explain(:flow);
@@ -33,18 +35,18 @@ SELECT status FROM jobq.jobs WHERE id = :flow;
 SELECT reason, detail, jobs = (:'job_ids'::bigint[])[2:2] AS jobs FROM jobq_explain(:flow);
 SELECT pg_temp.work(), settle();
 SELECT status FROM jobq.jobs WHERE id = :flow;
--- The results, in the order of the ids; the queue keeps nothing, but these are kept.
+-- The results have the order of the IDs. The queue keeps no finished jobs, but these are kept.
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, :'job_ids', 'joined') a, pg_temp.said(a.results, :'job_ids') s;
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'pieces' GROUP BY 1;
 SELECT count(*) FROM jobq.edges WHERE kind = 'awaits' AND job_id = :flow;
--- What was decided stays decided.
+-- A decided wait does not change.
 SELECT jobq_retry((:'job_ids'::bigint[])[1]);
 SELECT a.state, s.* FROM jobq_await_jobs(:flow, :l, :'job_ids', 'joined') a, pg_temp.said(a.results, :'job_ids') s;
 SELECT a.state, s.n, s.status FROM jobq_await_jobs(:flow, :l, :'job_ids', 'now', timeout => '0') a, pg_temp.said(a.results, :'job_ids') s;
 SELECT pg_temp.work();
 SELECT event, detail FROM jobq_log(:flow) WHERE event IN ('spawned', 'wait begun');
--- They are kept until their parent has finished.
+-- The children are kept until their parent has finished.
 SELECT jobq_complete(:flow, :l);
 DO $$ BEGIN
     FOR i IN 1..1000 LOOP
@@ -55,7 +57,7 @@ END $$;
 SELECT count(*) FROM jobq.jobs WHERE queue = 'pieces';
 SELECT jobq_delete(:flow);
 SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
--- A child that has failed permanently, a dead letter, is kept, too: in its dead letter queue.
+-- A child that failed permanently is kept in its dead letter queue.
 SELECT jobq_create_queue('dead pieces'), jobq_alter_queue('pieces', dead_letter_queue => 'dead pieces', keep_failed => '14 days');
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(1) \gset
 UPDATE jobq.jobs SET payload = '"no"' WHERE id = ANY (:'ids');
@@ -76,7 +78,8 @@ END $$;
 SELECT count(*) FROM jobq.jobs WHERE queue = 'dead pieces';
 SELECT jobq_alter_queue('pieces', dead_letter_queue => ''), jobq_drop_queue('dead pieces');
 
--- A retry of a completed job begins anew, also with its children; that of a failed one goes on with them.
+-- A retry of a completed job starts from the beginning and spawns new children. A retry of a failed job continues with the
+-- existing children.
 SELECT id AS flow, lease AS l, ids FROM pg_temp.spawned(1) \gset
 SELECT jobq_fail(:flow, :l, 'no', retry => false), jobq_retry(:flow);
 SELECT lease AS l FROM pg_temp.claimed() \gset
@@ -85,7 +88,7 @@ SELECT jobq_complete(:flow, :l), jobq_retry(:flow);
 SELECT count(*) FROM jobq.edges WHERE kind = 'child' AND job_id = :flow;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state, job_ids = :'ids' AS same FROM jobq_spawn(:flow, :l, 'split', '[{"queue": "pieces"}]');
--- Another id takes them along.
+-- If the ID of the parent changes, it keeps its children.
 SELECT job_ids AS ids FROM jobq_spawn(:flow, :l, 'split', '[]') \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, :'ids', 'w');
 UPDATE jobq.jobs SET id = :flow + 1000000 WHERE id = :flow;
@@ -94,7 +97,7 @@ SELECT pg_temp.work(), settle();
 SELECT status FROM jobq.jobs WHERE id = :flow + 1000000;
 SELECT jobq_delete(:flow + 1000000);
 
--- A child that is there already, by its key, is a child as well.
+-- An existing job with the same unique key becomes a child.
 SELECT jobq_enqueue('pieces', '5', unique_key => 'k') AS there \gset
 SELECT id AS flow, lease AS l FROM pg_temp.spawned(0) \gset
 SELECT state, job_ids = ARRAY[:there]::bigint[] AS there FROM jobq_spawn(:flow, :l, 'keyed', '[{"queue": "pieces", "unique_key": "k"}]');
@@ -102,7 +105,7 @@ SELECT pg_temp.work();
 SELECT a.results->0->'result' AS result FROM jobq_await_jobs(:flow, :l, ARRAY[:there]::bigint[], 'w') a;
 SELECT jobq_complete(:flow, :l), jobq_delete(:flow);
 
--- What is refused.
+-- Rejected calls.
 SELECT id AS flow, lease AS l FROM pg_temp.spawned(0) \gset
 SELECT state FROM jobq_await_jobs(:flow, :l, '{-1}', 'w');
 SELECT * FROM jobq_spawn(:flow, :l, 'w', '[]');
@@ -112,7 +115,7 @@ SELECT * FROM jobq_spawn(:flow, :l, 'x', '{}');
 SELECT * FROM jobq_spawn(:flow, :l, 'x', '[{"queue": "pieces", "depends_on": ["@a"]}]');
 SELECT * FROM jobq_spawn(:flow, :l, 'x', NULL);
 SELECT * FROM jobq_spawn(:flow, :l, '', '[]');
--- With plain SQL only dependencies are written: not what jobq_spawn and jobq_await_jobs write.
+-- Plain SQL can only write dependencies, not the edges of jobq_spawn and jobq_await_jobs.
 SELECT (SELECT min(target) FROM jobq.edges WHERE job_id = :flow AND kind = 'child') IS NULL AS none;
 SELECT cardinality(job_ids) AS spawned FROM jobq_spawn(:flow, :l, 'two', '[{"queue": "pieces"}, {"queue": "pieces"}]');
 INSERT INTO jobq.edges (job_id, kind, target, on_failure) VALUES (:flow, 'awaits', :flow, NULL);
@@ -124,7 +127,7 @@ INSERT INTO jobq.edges (job_id, target, on_failure) VALUES (:flow, 1, NULL);
 \set VERBOSITY default
 DELETE FROM jobq.dependencies WHERE job_id = :flow;
 SELECT kind, count(*) FROM jobq.edges WHERE job_id = :flow GROUP BY 1;
--- Rows by hand may lack what these kinds have: then the name stands for something else.
+-- Steps that are inserted with plain SQL may lack the job IDs. Then the name counts as used by a different step.
 INSERT INTO jobq.steps (job_id, number, name, kind, state, jobs) VALUES (:flow, 8, 'h1', 'spawn', 'done', NULL), (:flow, 9, 'h2', 'all', 'done', NULL), (:flow, 10, 'h3', 'any', 'done', '{NULL}');
 SELECT * FROM jobq_spawn(:flow, :l, 'h1', '[]');
 SELECT * FROM jobq_await_jobs(:flow, :l, '{1}', 'h2');

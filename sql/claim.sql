@@ -1,4 +1,4 @@
--- Claiming: the order, the filters, and what a worker is told.
+-- Claims: the order, the filters, and the returned columns.
 
 SELECT jobq_enqueue('claim', '{"to": "ann"}', kind => 'mail', metadata => '{"tenant": 7}', max_attempts => 3) AS id \gset
 \x on
@@ -11,7 +11,7 @@ FROM jobq.jobs WHERE id = :id;
 \x off
 SELECT jobq_drop_queue('claim', force => true);
 
--- The order, across kinds: priority, then run_at, then id.
+-- The order across kinds: priority, then run_at, then ID.
 SELECT count(*) FROM jobq_enqueue_jobs('[
   {"queue": "claim", "payload": "g", "kind": "y", "priority": 1},
   {"queue": "claim", "payload": "d", "kind": "x"},
@@ -25,7 +25,7 @@ SELECT count(*) FROM jobq_enqueue_jobs('[
 BEGIN;
 SELECT payload, kind, priority FROM jobq_claim('claim', batch => 100);
 ROLLBACK;
--- Within one kind the same, and so in small batches.
+-- The same order within a kind, and in small batches.
 BEGIN;
 SELECT payload FROM jobq_claim('claim', batch => 3, kinds => '{x}');
 SELECT payload FROM jobq_claim('claim', batch => 3, kinds => '{x}');
@@ -33,11 +33,11 @@ SELECT payload FROM jobq_claim('claim', batch => 3);
 SELECT payload FROM jobq_claim('claim', batch => 3);
 SELECT payload FROM jobq_claim('claim', batch => 3);
 ROLLBACK;
--- A batch of nothing is nothing.
+-- A batch of 0 returns no jobs.
 SELECT payload FROM jobq_claim('claim', batch => 0);
 SELECT jobq_drop_queue('claim', force => true);
 
--- Kinds, versions and capabilities: a worker gets only what it names; NULL names every kind and version.
+-- Kinds, versions, and capabilities: a worker gets only jobs that match its filters. NULL matches every kind and version.
 SELECT count(*) FROM jobq_enqueue_jobs('[
   {"queue": "claim", "payload": "plain"},
   {"queue": "claim", "payload": "a1", "kind": "a", "version": 1},
@@ -55,7 +55,7 @@ BEGIN
     FROM jobq_claim('claim', batch => 100, kinds => $1, versions => $2, capabilities => $3);
     RAISE EXCEPTION '%', coalesce(found, 'nothing');
 EXCEPTION WHEN raise_exception THEN
-    RETURN SQLERRM;  -- the claim is rolled back
+    RETURN SQLERRM;  -- rolls back the claim
 END $$;
 SELECT pg_temp.claimable() AS everything_without_requirements;
 SELECT pg_temp.claimable(kinds => '{a}') AS one_kind;
@@ -72,7 +72,7 @@ SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{eu}') AS the_wrong_ca
 SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{fpga,gpu,eu,gpu}') AS all_capabilities;
 SELECT jobq_drop_queue('claim', force => true);
 
--- claim_any: the first queue that has any work for this worker.
+-- jobq_claim_any claims from the first queue that has jobs for this worker.
 SELECT jobq_enqueue('claim 2', '"second queue"', kind => 'k') > 0 AS enqueued;
 SELECT jobq_enqueue('claim 3', '"third queue"') > 0 AS enqueued;
 SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10);
@@ -81,7 +81,7 @@ SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10
 SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}');
 SELECT queue, payload FROM jobq_claim_any('{}');
 
--- The worker's name: the argument, else the setting, else one made of the process id.
+-- The worker ID is the argument, or otherwise the setting, or otherwise a name with the process ID.
 SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY['1', '2', '3']::jsonb[]);
 SELECT payload FROM jobq_claim('claim', 'named by argument');
 SET jobq.worker_id = 'named by setting';
@@ -91,14 +91,15 @@ SELECT payload FROM jobq_claim('claim');
 SELECT payload, replace(worker_id, pg_backend_pid()::text, '<pid>') AS worker_id FROM jobq.jobs WHERE queue = 'claim' ORDER BY id;
 SELECT jobq_drop_queue('claim', force => true);
 
--- The heartbeat timeout: the claim's, else the job's, else the queue's. Heartbeat every third of it.
+-- The heartbeat timeout is that of the claim, or otherwise that of the job, or otherwise that of the queue. heartbeat_seconds is
+-- a third of it.
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "claim"}, {"queue": "claim", "heartbeat_timeout": "9 minutes"}, {"queue": "claim"}]');
 SELECT heartbeat_seconds FROM jobq_claim('claim', batch => 2);
 SELECT heartbeat_seconds FROM jobq_claim('claim', heartbeat_timeout => '2 hours');
 SELECT _lease_timeout FROM jobq.jobs WHERE queue = 'claim' ORDER BY id;
 SELECT jobq_drop_queue('claim', force => true);
 
--- Nothing is claimed from a paused queue.
+-- Claims get no jobs from a paused queue.
 SELECT jobq_enqueue('claim', '"job"') > 0 AS enqueued;
 SELECT jobq_pause_queue('claim');
 SELECT payload FROM jobq_claim('claim');
@@ -106,7 +107,7 @@ SELECT payload FROM jobq_claim_any('{claim}');
 SELECT jobq_resume_queue('claim');
 SELECT payload FROM jobq_claim('claim');
 
--- Claims pass over a job that was claimed a moment ago, unless it is claimable again because of a failure, a release, or a rollback.
+-- Claims skip a job that was claimed recently, unless it is claimable again because of a failure, a release, or a rollback.
 SELECT count(jobq_enqueue('claim 4', to_jsonb(n), priority => CASE n WHEN 1 THEN 0 ELSE 1 + n % 2 END)) FROM generate_series(1, 600) n;
 CREATE FUNCTION next_priority() RETURNS int LANGUAGE sql AS $$ SELECT priority FROM jobq_claim('claim 4') $$;
 BEGIN;

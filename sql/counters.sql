@@ -1,5 +1,5 @@
--- jobq.queue_stats against the rows: the same whether there are counters or not, after every kind of change, and also
--- within the transaction that changed something. Each line of `differs` names a queue whose numbers are wrong.
+-- jobq.queue_stats must match the rows, with and without counters, after every kind of change, and also within the transaction of
+-- the change. Each row of differs() is a queue with wrong numbers.
 CREATE FUNCTION differs() RETURNS TABLE (queue text, status text, shown bigint, rows bigint) LANGUAGE sql AS $$
     SELECT coalesce(s.queue, j.queue), coalesce(s.status, j.status), s.shown, j.rows
     FROM (SELECT q.queue, u.status, (to_jsonb(q) ->> u.status)::bigint AS shown
@@ -10,7 +10,7 @@ CREATE FUNCTION differs() RETURNS TABLE (queue text, status text, shown bigint, 
 CREATE FUNCTION shown(name text) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg((to_jsonb(q) ->> s::text) || ' ' || s, ', ' ORDER BY s)
     FROM jobq.queue_stats q, unnest(enum_range(NULL::jobq.job_status)) s WHERE queue = name AND to_jsonb(q) ->> s::text <> '0' $$;
--- A count that took long is not repeated at once.
+-- The tick does not repeat a long recount at once, so this waits until the counters match.
 CREATE FUNCTION reconciled() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..200 LOOP
@@ -20,11 +20,11 @@ BEGIN
     END LOOP;
     RETURN false;
 END $$;
--- From here on there are counters, if there can be any.
+-- From here on, counters exist if the library is preloaded.
 SELECT count(*) FROM jobq_tick() WHERE duty = 'reconcile';
 SELECT * FROM differs();
 
--- By calls.
+-- Changes by function calls.
 SELECT count(*) FROM jobq_enqueue_many('counted', array_fill('{}'::jsonb, '{20}'));
 SELECT jobq_enqueue('counted', run_at => now() + interval '1 day') AS later \gset
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "counted"}, {"queue": "counted too"}, {"queue": "counted", "run_at": "2100-01-01"}]');
@@ -46,11 +46,7 @@ SELECT * FROM differs();
 SELECT duty, done FROM jobq_tick(now() + interval '2 hours') WHERE duty IN ('rescue', 'cancel', 'promote');
 SELECT shown('counted');
 SELECT * FROM differs();
--- A tick passes over the prune while the background worker is at it: wait for its end, and keep it out.
-BEGIN;
-SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
-SELECT duty, done > 0 AS done FROM jobq_tick(now() + interval '20 days') WHERE duty = 'prune';
-COMMIT;
+SELECT duty, done > 0 AS done FROM tick_alone(now() + interval '20 days') WHERE duty = 'prune';
 SELECT * FROM differs();
 SELECT jobq_create_queue('counted too', keep_completed => '0', keep_failed => '0');
 SELECT count(*) FROM jobq_enqueue_many('counted too', array_fill('{}'::jsonb, '{6}'));
@@ -102,7 +98,7 @@ BEGIN
 END $$;
 SELECT * FROM differs();
 
--- By hand.
+-- Changes with plain SQL.
 INSERT INTO jobq.jobs (queue, run_at) SELECT 'by hand ' || n % 3, now() + n % 2 * interval '1 hour' FROM generate_series(1, 30) n;
 INSERT INTO jobq.jobs (queue, status) VALUES ('by hand', 'completed'), ('by hand', 'blocked'), ('by hand', 'processing') RETURNING status;
 SELECT * FROM differs();
@@ -130,7 +126,7 @@ SELECT * FROM differs();
 ROLLBACK;
 SELECT * FROM differs();
 
--- A trigger of somebody's that changes the row once more, and one that keeps rows out.
+-- A trigger of the DBA that changes the row again, and one that suppresses rows.
 CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF new.priority = 7 THEN UPDATE jobq.jobs SET status = 'cancelled', priority = 8 WHERE id = new.id; END IF;
@@ -148,7 +144,7 @@ DROP TRIGGER aaa ON jobq.jobs;
 DROP TRIGGER zzz ON jobq.jobs;
 DROP TRIGGER zz_refuse ON jobq.jobs;
 
--- The oldest job that waits, over lanes and priorities; the rates are never negative.
+-- The age of the oldest waiting job, over all lanes and priorities. The rates are never negative.
 SELECT jobq_enqueue('ages', priority => 5, run_at => now() - interval '1 hour') IS NOT NULL,
        jobq_enqueue('ages', priority => 1, kind => 'a', run_at => now() - interval '1 minute') IS NOT NULL,
        jobq_enqueue('ages', priority => 9, kind => 'a', run_at => now() - interval '3 hours') IS NOT NULL,
@@ -160,7 +156,7 @@ SELECT count(*) FROM jobq.queue_stats
 WHERE least(enqueued_per_second, claimed_per_second, completed_per_second, failed_per_second, lost_per_second) < 0
    OR source NOT IN ('counters', 'rows') OR (source = 'counters') <> (enqueued_per_second IS NOT NULL);
 
--- The tick counts what nobody told of; within a transaction, and a second time, as well.
+-- The tick corrects the counters after changes that bypassed the triggers, also within a transaction, and a second time.
 ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
 INSERT INTO jobq.jobs (_lane, queue, run_at, status, max_attempts) SELECT 0, 'counted', now(), 'completed', 1 FROM generate_series(1, 5);
 DELETE FROM jobq.jobs WHERE queue = 'by hand 7';

@@ -1,5 +1,6 @@
--- Dependencies: a job that runs when others have completed. The background worker sets it free, or jobq_tick().
--- Completes so many jobs of the queue, with their kind as the result.
+-- Dependencies: a job becomes pending when the jobs that it depends on have completed. The background worker or jobq_tick()
+-- promotes it.
+-- Completes this many jobs of the queue, with their kind as the result.
 CREATE FUNCTION pg_temp.work(jobs int) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE job record;
 BEGIN
@@ -21,7 +22,7 @@ END $$;
 CREATE FUNCTION pg_temp.states() RETURNS TABLE (kind text, status jobq.job_status, error text) LANGUAGE sql AS
     $$SELECT j.kind, j.status, regexp_replace(j.error, '\d+', 'N', 'g') FROM jobq.jobs j WHERE j.queue = 'deps' ORDER BY j.id$$;
 
--- A diamond: `split` first, `left` and `right` then, `join` when both have completed. An id may stand there twice.
+-- A diamond: first `split`, then `left` and `right`, and `join` when both have completed. Duplicate IDs are allowed.
 SELECT jobq_enqueue('deps', kind => 'split') AS split \gset
 SELECT jobq_enqueue('deps', kind => 'left', depends_on => ARRAY[:split]) AS left \gset
 SELECT jobq_enqueue('deps', kind => 'right', depends_on => ARRAY[:split, :split]) AS right \gset
@@ -30,31 +31,31 @@ SELECT * FROM pg_temp.states();
 SELECT settle();
 SELECT * FROM pg_temp.work(10);
 SELECT * FROM pg_temp.states();
--- One is not enough.
+-- One completed dependency is not enough.
 SELECT * FROM pg_temp.work(1);
 SELECT * FROM pg_temp.states();
 SELECT * FROM pg_temp.work(10);
 SELECT * FROM pg_temp.states();
 
--- What the others came to, for the worker of the last one.
+-- The results of the dependencies, for the worker of the last job.
 SELECT r.job_id = :left AS is_left, r.status, r.result FROM jobq_dependency_results(:join) r;
--- A job without dependencies, and an unknown one.
+-- A job without dependencies, and an unknown job.
 SELECT count(*) FROM jobq_dependency_results(:split);
 SELECT count(*) FROM jobq_dependency_results(-1);
 
 -- The graph.
 SELECT d.job_id - :split AS job, d.depends_on - :split AS depends_on, d.on_failure FROM jobq.dependencies d WHERE d.job_id >= :split ORDER BY 1, 2;
--- As a text for Graphviz.
+-- The graph in the format of Graphviz.
 SELECT regexp_replace(jobq_dot(:left), '\m\d+\M', 'N', 'g');
--- Quotes, backslashes and line breaks in a kind are escaped.
+-- Quotes, backslashes, and line breaks in a kind are escaped.
 SELECT jobq_enqueue('deps quoted', kind => E'a "b" \\n c\nd') AS quoted \gset
 SELECT regexp_replace(jobq_dot(:quoted), '\m\d+\M', 'N', 'g');
--- A large graph is cut, and says so; the job that was asked for is always in it.
+-- A large graph is truncated, which its output says. It always contains the requested job.
 SELECT regexp_replace(jobq_dot(:join, 2), '\m\d+\M', 'N', 'g');
 SELECT jobq_dot(-1) IS NULL AS unknown;
 SELECT * FROM pg_temp.work(10);
 
--- Dependencies that have completed already do not hold anything up, nor does an empty array.
+-- Dependencies that have already completed do not block a job. An empty array means no dependencies.
 SELECT jobq_enqueue('deps', kind => 'after', depends_on => ARRAY[:join]) > 0 AS enqueued;
 SELECT jobq_enqueue('deps', kind => 'free', depends_on => '{}') > 0 AS enqueued;
 SELECT settle();
@@ -62,8 +63,8 @@ SELECT * FROM pg_temp.work(10);
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 SELECT count(*) AS edges FROM jobq.dependencies;
 
--- Jobs of one transaction, and in one call; run_at counts once the dependencies are done. Ids may be strings, as some
--- drivers return them.
+-- Dependencies on jobs of the same transaction, in one call. run_at matters after the dependencies have completed. IDs may be
+-- strings, because some drivers return them as strings.
 BEGIN;
 SELECT jobq_enqueue('deps', kind => 'first') AS first \gset
 SELECT count(*), bool_and(is_new) FROM jobq_enqueue_jobs(jsonb_build_array(
@@ -79,26 +80,26 @@ SELECT * FROM pg_temp.work(1);
 SELECT * FROM pg_temp.states();
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
--- A dependency that fails for good, is cancelled or deleted cancels what depends on it, and so on.
+-- If a dependency fails permanently, is canceled, or is deleted, its dependents are canceled, and so are their dependents.
 SELECT jobq_enqueue('deps', kind => 'paper', priority => -1) AS paper \gset
 SELECT jobq_enqueue('deps', kind => 'other') AS other \gset
 SELECT jobq_enqueue('deps', kind => 'print', depends_on => ARRAY[:paper, :other]) AS print \gset
 SELECT jobq_enqueue('deps', kind => 'send', depends_on => ARRAY[:print]) AS send \gset
--- This one runs whatever happens.
+-- This job runs in any case.
 SELECT jobq_enqueue('deps', kind => 'tidy up', depends_on => ARRAY[:send], on_dependency_failure => 'run') AS tidy \gset
 SELECT settle();
--- A failed attempt that is to be repeated is not the end.
+-- A failed attempt that will be retried does not count as a failure.
 SELECT jobq_fail(id, lease, 'paper jam', retry_in => '0') FROM jobq_claim('deps');
 SELECT settle();
 SELECT * FROM pg_temp.states();
 SELECT pg_temp.fail(:paper);
 SELECT * FROM pg_temp.states();
 SELECT r.job_id - :paper AS job, r.status, r.result FROM jobq_dependency_results(:tidy) r;
--- A retry of what failed does not bring the others back.
+-- A retry of the failed job does not restore its canceled dependents.
 SELECT jobq_retry(:paper);
 SELECT settle();
 SELECT * FROM pg_temp.states();
--- They are retried one by one, and wait again.
+-- They are retried individually, and wait again.
 SELECT jobq_retry(:print), jobq_retry(:send);
 SELECT settle();
 SELECT kind, status FROM pg_temp.states();
@@ -116,7 +117,7 @@ SELECT settle();
 SELECT * FROM pg_temp.states();
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
--- Of one that completed before it was deleted the result is kept.
+-- The result of a dependency that completed and was then deleted is kept.
 SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
 SELECT jobq_enqueue('deps', kind => 'b') AS b \gset
 SELECT jobq_enqueue('deps', kind => 'both', depends_on => ARRAY[:a, :b]) AS both \gset
@@ -126,14 +127,14 @@ SELECT * FROM pg_temp.states();
 SELECT * FROM pg_temp.work(1);
 SELECT * FROM pg_temp.states();
 SELECT r.status, r.result FROM jobq_dependency_results(:both) r;
--- Until the last job that depends on it has gone, too.
+-- The result is kept until the last dependent is deleted.
 SELECT count(*) FROM jobq.deleted_dependencies;
 SELECT jobq_delete(:both);
 SELECT settle();
 SELECT count(*) FROM jobq.deleted_dependencies;
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
--- The retention of a job begins when no unfinished job depends on it.
+-- The retention of a job starts when no unfinished job depends on it.
 SELECT jobq_create_queue('deps', keep_completed => '0', keep_failed => '0');
 SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
@@ -144,7 +145,7 @@ SELECT * FROM pg_temp.work(1);
 SELECT settle();
 SELECT * FROM pg_temp.states();
 SELECT count(*) FROM jobq.dependencies;
--- Cancelled dependents go at once, too.
+-- Canceled dependents are deleted at once, too.
 SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
 SELECT pg_temp.fail(:a);
@@ -152,7 +153,7 @@ SELECT settle();
 SELECT * FROM pg_temp.states();
 SELECT jobq_drop_queue('deps');
 
--- By hand: an operator may let a job run at once, ...
+-- With plain SQL, an operator can run a job at once, ...
 SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :aa;
@@ -162,7 +163,7 @@ SELECT kind, status FROM pg_temp.states();
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
 SELECT settle();
 SELECT kind, status FROM pg_temp.states();
--- ... take a dependency away, ...
+-- ... remove a dependency, ...
 DELETE FROM jobq.dependencies WHERE job_id = :aa;
 SELECT kind, status FROM pg_temp.states();
 -- ... or add one.
@@ -179,11 +180,11 @@ SELECT status, result FROM jobq_dependency_results(:aa);
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
 TRUNCATE jobq.edges;
 SELECT kind, status FROM pg_temp.states();
--- No cycles.
+-- Cycles are rejected.
 \set VERBOSITY terse
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, :aa);
 \set VERBOSITY default
--- First the job, then what it depends on; one statement may bring both.
+-- A dependency needs an existing job and a valid ID. One statement can insert both the job and its dependency.
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9e18, :aa);
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, -1);
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :aa;
@@ -199,7 +200,8 @@ SELECT kind, status FROM pg_temp.states();
 SELECT blocked, pending, cancelled FROM jobq.queue_stats WHERE queue = 'deps';
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
--- One that has begun waits again where somebody blocks it, and is cancelled for its dependency like any other.
+-- If a job with saved steps is blocked with plain SQL, it waits again, and is canceled like any other job if its dependency
+-- fails.
 SELECT jobq_enqueue('deps', kind => 'a', priority => -1) AS a \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
 SELECT * FROM pg_temp.work(1);
@@ -239,10 +241,10 @@ SELECT call, pg_temp.outcome('SELECT ' || call) FROM (VALUES
     ($$jobq_dot(1, NULL)$$),
     ($$jobq_dot(1, 1000000)$$),
     ($$jobq_dependency_results(NULL)$$)) AS v(call);
--- Which of the jobs of a call is meant, the context says.
+-- The context of the error says which element of the call is wrong.
 SELECT jobq_enqueue_jobs('[{"queue": "deps"}, {"queue": "deps", "depends_on": [-7]}]');
 SELECT count(*) AS unchanged FROM jobq.jobs WHERE queue = 'deps';
--- A job that gets another id keeps what it waits for, and its attempts.
+-- If the ID of a job changes, it keeps its dependencies and its attempts.
 SELECT jobq_enqueue('deps renamed') AS before \gset
 SELECT jobq_enqueue('deps renamed', depends_on => ARRAY[:before]::bigint[]) AS named \gset
 UPDATE jobq.jobs SET id = id + 1000000 WHERE id = :named;
@@ -255,7 +257,7 @@ SELECT id = :named + 1000000 AS renamed, jobq_fail(id, lease, 'once') FROM jobq_
 UPDATE jobq.jobs SET id = :named WHERE id = :named + 1000000;
 SELECT a.job_id = :named AS its, a.error FROM jobq.attempts a WHERE a.job_id IN (:named, :named + 1000000);
 SELECT jobq_drop_queue('deps renamed', force => true);
--- A dump may bring the edges before the jobs.
+-- A dump may contain the edges before the jobs.
 BEGIN;
 SET LOCAL check_function_bodies = off;
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9e18, 1);

@@ -1,6 +1,6 @@
--- Enqueueing: one job, many jobs, and any mixture in one call.
+-- Enqueues: one job, many jobs, and jobs of different queues in one call.
 
--- Only the queue is needed. A job that is due is pending: claimable now.
+-- Only the queue is required. A job that is due is pending, which means claimable now.
 SELECT jobq_enqueue('enqueue') AS id \gset
 \x on
 SELECT queue, kind, payload, priority, status, attempts, max_attempts, version, requires, heartbeat_timeout, metadata,
@@ -8,7 +8,7 @@ SELECT queue, kind, payload, priority, status, attempts, max_attempts, version, 
        finished_at, result, error, progress
 FROM jobq.jobs WHERE id = :id;
 
--- Everything given. A later run_at makes it scheduled.
+-- All arguments are given. With a later run_at, the job is scheduled.
 SELECT jobq_enqueue('enqueue', '{"to": "ann"}', kind => 'mail', priority => -3, run_at => '2100-01-01 00:00+00',
                     max_attempts => 5, metadata => '{"tenant": 7}',
                     options => '{"version": 2, "requires": ["gpu", "eu"], "heartbeat_timeout": "5 minutes"}') AS id \gset
@@ -17,12 +17,12 @@ SELECT queue, kind, payload, priority, status, max_attempts, version, requires, 
 FROM jobq.jobs WHERE id = :id;
 \x off
 
--- A run_at in the past is due, and takes its place in front of what came due later.
+-- A job whose run_at is in the past is due, and comes before jobs that became due later.
 SELECT jobq_enqueue('enqueue', '"past"', run_at => '2001-01-01') AS id \gset
 SELECT status FROM jobq.jobs WHERE id = :id;
 SELECT payload FROM jobq_claim('enqueue');
 
--- Any jsonb is a payload; none is the empty object. Names are kept byte by byte.
+-- Any jsonb value can be a payload. The default is the empty object. Names are stored byte by byte.
 SELECT payload, jobq_enqueue('enqueue payloads', payload) > 0 AS enqueued
 FROM unnest(ARRAY['{}', '[]', 'null', 'true', '0', '-1.50', '"text"', '[[[[1]]]]']::jsonb[]) AS payload;
 SELECT payload FROM jobq_claim('enqueue payloads', batch => 100);
@@ -30,23 +30,23 @@ SELECT jobq_enqueue('Enqueue "quoted" é', kind => 'Ünïcode; DROP TABLE') > 0 
 SELECT queue, kind FROM jobq_claim('enqueue "quoted" é');
 SELECT queue = 'Enqueue "quoted" é' AS same_queue, kind = 'Ünïcode; DROP TABLE' AS same_kind FROM jobq_claim('Enqueue "quoted" é');
 
--- Part of the caller's transaction.
+-- The enqueue is part of the caller's transaction.
 BEGIN;
 SELECT jobq_enqueue('enqueue', '"never"') > 0 AS enqueued;
 ROLLBACK;
 SELECT count(*) FROM jobq.jobs WHERE payload = '"never"';
 
--- Many: one statement, ids in the order of the payloads.
+-- Many jobs in one statement. The IDs have the order of the payloads.
 SELECT row_number() OVER () AS n, job_id > lag(job_id, 1, 0::bigint) OVER () AS ascending, is_new
 FROM jobq_enqueue_many('enqueue many', ARRAY['1', '2', '3']::jsonb[], kind => 'k', priority => 4, max_attempts => 2);
 SELECT payload, kind, priority, status, max_attempts FROM jobq.jobs WHERE queue = 'enqueue many' ORDER BY id;
--- With a time and a priority for each.
+-- Each job has its own time and priority.
 SELECT count(*) FROM jobq_enqueue_many('enqueue many', ARRAY['4', '5', '6']::jsonb[], priority => 9,
     run_ats => ARRAY['2001-01-01', '2100-01-01', '2001-01-01']::timestamptz[], priorities => ARRAY[0, 1, 2]);
 SELECT payload, priority, status FROM jobq.jobs WHERE queue = 'enqueue many' AND payload >= '4' ORDER BY id;
 SELECT * FROM jobq_enqueue_many('enqueue many', '{}');
 
--- A JSON array of objects whose keys are the arguments of jobq_enqueue: different queues and kinds in one call.
+-- A JSON array of objects whose keys are the arguments of jobq_enqueue. One call can use different queues and kinds.
 SELECT row_number() OVER () AS n, job_id > lag(job_id, 1, 0::bigint) OVER () AS ascending, is_new
 FROM jobq_enqueue_jobs('[
   {"queue": "enqueue jobs", "payload": {"n": 1}},
@@ -55,13 +55,13 @@ FROM jobq_enqueue_jobs('[
 SELECT queue, kind, payload, priority, status, version, requires, max_attempts, heartbeat_timeout, metadata
 FROM jobq.jobs WHERE queue LIKE 'enqueue jobs%' ORDER BY id;
 SELECT * FROM jobq_enqueue_jobs('[]');
--- One bad element, and none is enqueued; the error names it.
+-- If one element is invalid, no job is enqueued. The error names the element.
 SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, {"queue": "enqueue jobs", "priority": 40000}]');
 SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, {"queue": "enqueue jobs", "prio": 4}]');
 SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, 7]');
 SELECT count(*) FROM jobq.jobs WHERE queue LIKE 'enqueue jobs%';
 
--- Options: attributes without an argument. A null is the default, as an absent key is.
+-- Options: attributes that are not arguments. A null means the default, like an absent key.
 SELECT jobq_enqueue('enqueue options', '1', options => '{}') > 0 AS enqueued;
 SELECT jobq_enqueue('enqueue options', '2',
                     options => '{"version": null, "requires": null, "heartbeat_timeout": null, "max_runtime": null}') > 0 AS enqueued;
@@ -70,7 +70,7 @@ SELECT job_id > 0 AS enqueued, is_new FROM jobq_enqueue_many('enqueue options', 
 SELECT payload, kind, priority, version, requires, heartbeat_timeout, max_runtime, metadata
 FROM jobq.jobs WHERE queue = 'enqueue options' ORDER BY id;
 SELECT payload FROM jobq_claim('enqueue options', batch => 9, versions => '{7}', capabilities => '{a,b}');
--- What becomes of taken keys; jobs without a key are enqueued as ever.
+-- on_conflict decides what happens if a key is taken. Jobs without a key are not affected.
 SELECT is_new FROM jobq_enqueue_many('enqueue options', '{5,6,7}', unique_keys => '{a,b,NULL}', run_at => '2100-01-01',
     options => '{"unique_for": "1 day", "metadata": {"m": 2}}');
 SELECT is_new FROM jobq_enqueue_many('enqueue options', '{8,9,10}', unique_keys => '{b,c,NULL}', options => '{"on_conflict": "replace"}');
@@ -78,7 +78,8 @@ SELECT payload, status, unique_key, unique_for, metadata FROM jobq.jobs WHERE qu
 \set VERBOSITY sqlstate
 SELECT is_new FROM jobq_enqueue_many('enqueue options', '{11}', unique_keys => '{c}', options => '{"on_conflict": "error"}');
 \set VERBOSITY default
--- A key that has an argument says which. For others the hint is the most similar key, or all of them.
+-- If an option is an argument of the function, the hint names the argument. If an option is unknown, the hint names the most
+-- similar key, or all keys.
 SELECT jobq_enqueue('enqueue options', options => '{"priority": 1}');
 SELECT jobq_enqueue('enqueue options', options => '{"ref": "a"}');
 SELECT jobq_enqueue('enqueue options', options => '{"max_run_time": "1 h"}');
@@ -91,7 +92,7 @@ SELECT count(*) FROM jobq.jobs WHERE queue = 'enqueue options';
 
 SELECT count(jobq_drop_queue(queue, force => true)) FROM jobq.queues WHERE queue ILIKE 'enqueue%';
 
--- A JSON number is whole in any notation; another number, or one out of range, is refused.
+-- A JSON number may be an integer in any notation. Other numbers, and numbers out of range, are rejected.
 SELECT count(*) AS enqueued FROM jobq_enqueue_jobs('[{"queue": "whole", "priority": 1.0, "version": 1e2, "max_attempts": 30.00}]');
 SELECT priority, version, max_attempts FROM jobq.jobs WHERE queue = 'whole';
 SELECT count(*) AS depends FROM jobq_enqueue('whole') e, jobq_enqueue_jobs(format('[{"queue": "whole", "depends_on": [%s.0]}]', e)::jsonb) d;

@@ -1,5 +1,5 @@
--- Fairness, per queue and off by default. Priority ageing: jobs of low priority are not starved by a stream of urgent
--- ones. Round-robin: the concurrency_keys of a queue take turns, however long their backlogs are.
+-- Fairness, which is a setting of the queue and off by default. Priority aging: a stream of urgent jobs does not starve jobs of
+-- low priority. Round-robin: the concurrency keys of a queue take turns, however long their backlogs are.
 CREATE FUNCTION pg_temp.order_of(queue text, batch int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     got text := '';
@@ -14,9 +14,9 @@ BEGIN
     RETURN ltrim(got);
 END $$;
 
--- ---- Priority ageing
+-- ---- Priority aging
 
--- Without it a lower number always comes first, whatever the others have waited.
+-- Without aging, a lower number always comes first, however long other jobs have waited.
 CREATE FUNCTION pg_temp.fill_aged() RETURNS bigint LANGUAGE sql AS $$
     SELECT count(jobq_enqueue('aged', to_jsonb(name), kind => kind, priority => priority, run_at => timestamptz '2020-01-01 12:00+00' - waited))
     FROM (VALUES ('now0', 'a', 0, interval '0'), ('now1', 'a', 1, '0'), ('5min5', 'a', 5, '5 min'), ('4min5', 'b', 5, '4 min'), ('6min5', 'b', 5, '6 min'),
@@ -24,8 +24,8 @@ CREATE FUNCTION pg_temp.fill_aged() RETURNS bigint LANGUAGE sql AS $$
 SELECT pg_temp.fill_aged();
 SELECT pg_temp.order_of('aged', 1);
 SELECT jobq_drop_queue('aged', force => true);
--- With it, each minute of waiting counts like one step: a job of priority 5 that has waited for 6 minutes comes before
--- one of priority 0 that has just been enqueued. Across kinds, one by one or in batches.
+-- With aging, each minute of waiting counts as one step of priority: a job of priority 5 that has waited for 6 minutes comes
+-- before a new job of priority 0. This holds across kinds, for single claims and in batches.
 SELECT jobq_create_queue('aged', priority_ageing => '1 min');
 SELECT priority_ageing, round_robin FROM jobq.queues WHERE queue = 'aged';
 SELECT pg_temp.fill_aged();
@@ -39,7 +39,7 @@ SELECT pg_temp.order_of('aged', 100);
 SELECT jobq_purge_queue('aged') AS purged;
 SELECT jobq_drop_queue('aged', force => true);
 
--- All of a random backlog, claimed in batches of random size, comes in the order of priority - waited / ageing.
+-- All jobs of a random backlog, claimed in batches of random size, come in the order of priority - waited / aging.
 SELECT jobq_create_queue('aged', priority_ageing => '10 s');
 SELECT setseed(0.25);
 SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'aged', 'kind', chr(97 + n % 3), 'priority', floor(random() * 12) - 6,
@@ -55,7 +55,8 @@ SELECT count(*), count(*) FILTER (WHERE o.place <> w.place) AS out_of_order FROM
 JOIN (SELECT id, row_number() OVER (ORDER BY run_at + priority * interval '10 s', priority, id) AS place FROM jobq.jobs WHERE queue = 'aged') w USING (id);
 SELECT jobq_drop_queue('aged', force => true);
 
--- So it does one by one, each committed, while others arrive: priorities far apart, hundreds of jobs of one moment.
+-- The order also holds for single claims that commit while other jobs arrive, with very different priorities and hundreds of jobs
+-- with the same time.
 SELECT jobq_create_queue('aged', priority_ageing => '10 s');
 SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'aged', 'kind', chr(97 + n % 2), 'priority', 10 * (n % 4),
     'run_at', timestamptz '2020-01-01 12:00+00' + n / 500 * interval '25 s')) FROM generate_series(0, 1499) n));
@@ -79,8 +80,8 @@ BEGIN
 END $$;
 SELECT jobq_drop_queue('aged', force => true);
 
--- A stream of urgent jobs, twice what the worker can do: a job of priority 3 stands behind those of its first three
--- minutes, not behind all that are to come.
+-- A stream of urgent jobs, twice as many as the worker can run: a job of priority 3 comes after the urgent jobs of the first
+-- three minutes, and before later ones.
 SELECT jobq_create_queue('aged', priority_ageing => '1 min');
 SELECT jobq_enqueue('aged', '"low"', priority => 3, run_at => '2020-01-01 12:00+00') AS low \gset
 DO $$
@@ -94,20 +95,20 @@ BEGIN
         EXIT WHEN taken = 'low';
     END LOOP;
 END $$;
--- Off again.
+-- Aging is turned off again.
 SELECT jobq_alter_queue('aged', priority_ageing => '0');
 SELECT priority_ageing FROM jobq.queues WHERE queue = 'aged';
 SELECT jobq_drop_queue('aged', force => true);
 
 -- ---- Round-robin
 
--- A hundred jobs of one customer, then one of another: without round_robin it waits for all of them.
+-- A hundred jobs of one customer, then one of another. Without round_robin, the last job waits for all others.
 SELECT count(*) FROM jobq_enqueue_many('turns', (SELECT array_agg('"big"'::jsonb) FROM generate_series(1, 100)), concurrency_keys => (SELECT array_agg(text 'big') FROM generate_series(1, 100)));
 SELECT jobq_enqueue('turns', '"small"', concurrency_key => 'small') > 0 AS enqueued;
 BEGIN;
 SELECT position('small' IN pg_temp.order_of('turns', 1)) > 100 * length('big') AS comes_last;
 ROLLBACK;
--- With them it is next, or next but one.
+-- With round_robin, it is the first or the second job.
 SELECT jobq_alter_queue('turns', round_robin => true);
 SELECT round_robin FROM jobq.queues WHERE queue = 'turns';
 BEGIN;
@@ -115,14 +116,14 @@ SELECT 'small' = ANY (array_agg(payload #>> '{}')) AS among_the_first_two FROM j
 ROLLBACK;
 SELECT jobq_drop_queue('turns', force => true);
 
--- Keys with backlogs alternate, and go on when others have come to an end. The jobs of a key keep their order: priority,
--- time, id. Whatever the size of the batch, and across kinds.
+-- Keys with backlogs alternate, and the others continue when one has no jobs left. The jobs of a key keep their order: priority,
+-- time, ID. This holds for all batch sizes and across kinds.
 SELECT jobq_create_queue('turns', round_robin => true);
 CREATE FUNCTION pg_temp.fill_turns() RETURNS bigint LANGUAGE sql AS $$
     SELECT count(jobq_enqueue('turns', to_jsonb(key || n), kind => CASE n % 2 WHEN 0 THEN 'even' ELSE 'odd' END, concurrency_key => key))
     FROM (VALUES ('a', 5), ('b', 2), ('c', 3)) k(key, jobs), generate_series(1, jobs) n $$;
 CREATE FUNCTION pg_temp.round_of(taken text) RETURNS text LANGUAGE sql AS $$
-    -- Which keys each round has served, in whatever order they stand in it.
+    -- The keys that each round has served, sorted within the round.
     SELECT string_agg(keys, ' | ' ORDER BY round) FROM (
         SELECT round, string_agg(key || round, ' ' ORDER BY key) AS keys FROM (
             SELECT left(j, 1) AS key, row_number() OVER (PARTITION BY left(j, 1) ORDER BY place) AS round, substr(j, 2)::int AS n FROM regexp_split_to_table(taken, ' ') WITH ORDINALITY t(j, place)) s
@@ -138,15 +139,15 @@ SELECT pg_temp.round_of(:'by_four');
 ROLLBACK;
 SELECT pg_temp.order_of('turns', 100) AS at_once \gset
 SELECT pg_temp.round_of(:'at_once');
--- No key is served twice while another one waits.
+-- No key is served twice in a row while another one waits.
 CREATE FUNCTION pg_temp.alternates(taken text) RETURNS boolean LANGUAGE sql AS $$
     SELECT count(*) = 0 FROM (SELECT left(j, 1) AS key, lag(left(j, 1)) OVER (ORDER BY place) AS before, place FROM regexp_split_to_table(taken, ' ') WITH ORDINALITY t(j, place)) s
     WHERE key = before AND place <= 8 $$;
 SELECT pg_temp.alternates(:'one_by_one'), pg_temp.alternates(:'by_four'), pg_temp.alternates(:'at_once');
 SELECT jobq_drop_queue('turns', force => true);
 
--- Two queues never share their place in the round, also where a hash puts them into one set of places: else claims of a
--- queue with one key make other keys of the other queue starve.
+-- Two queues never share a position in the round, even if a hash puts them into the same set of entries. Otherwise, claims from a
+-- queue with one key could starve keys of the other queue.
 SELECT 'crowd ' || n AS crowd FROM generate_series(1, 100000) n, pg_database d
 WHERE d.datname = current_database() AND (hashtextextended('crowd ' || n, d.oid::bigint) # hashtextextended('alone', d.oid::bigint)) & 1023 = 0
 ORDER BY n LIMIT 1 \gset
@@ -158,7 +159,7 @@ SELECT count(*) FROM generate_series(1, 20) n, LATERAL (SELECT jobq_claim('alone
 SELECT concurrency_key, count(*) FROM jobq.jobs WHERE queue = :'crowd' AND status = 'processing' GROUP BY 1 ORDER BY 1;
 SELECT jobq_drop_queue(queue, force => true) FROM unnest(ARRAY['alone', :'crowd']) queue;
 
--- Jobs without a key are one more party. Priorities count within a key. Filters of workers hold.
+-- The jobs without a key count as one key. Priorities apply within a key. Filters of workers apply.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT count(jobq_enqueue('turns', to_jsonb(coalesce(k, 'none') || p), kind => 'k' || p, concurrency_key => k, priority => p)) FROM unnest('{a,b,NULL}'::text[]) k, unnest('{2,1}'::int[]) p;
 BEGIN;
@@ -168,14 +169,15 @@ ROLLBACK;
 BEGIN;
 SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 9, kinds => '{k2}');
 ROLLBACK;
--- With ageing as well, it counts within a key.
+-- Aging applies within a key, too.
 SELECT jobq_alter_queue('turns', priority_ageing => '1 min');
 SELECT jobq_reschedule(id, now() - interval '1 hour') FROM jobq.jobs WHERE queue = 'turns' AND payload = '"a2"';
 BEGIN;
 SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 3);
 ROLLBACK;
 
--- What comes back keeps its round-robin key: released, retried, promoted; one that is moved by hand follows.
+-- A job that is released, retried, or promoted keeps its round-robin key. If plain SQL changes its concurrency key or queue, the
+-- round-robin key changes, too.
 BEGIN;
 SELECT count(jobq_release(id, lease)) FROM jobq_claim('turns', batch => 6);
 SELECT count(jobq_fail(id, lease, retry_in => '0')) FROM jobq_claim('turns', batch => 6);
@@ -190,15 +192,15 @@ INSERT INTO jobq.jobs (queue, payload, concurrency_key) VALUES ('turns', '"inser
 SELECT jobq_enqueue('turns', '"unique"', concurrency_key => 'e', unique_key => 'u') > 0 AS enqueued;
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "turns", "payload": "spec", "concurrency_key": "f"}, {"queue": "turns", "payload": "unique spec", "concurrency_key": "f", "unique_key": "v"}]');
 SELECT count(*) AS has_key, count(*) FILTER (WHERE _round_robin_key = jobq.round_robin_key_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
--- A job that got in behind the triggers' back has no round-robin key; it is taken all the same, when nobody else waits.
+-- A job whose insertion bypassed the triggers has no round-robin key. It is claimed when no other job waits.
 SET session_replication_role = replica;
 INSERT INTO jobq.jobs (queue, payload, run_at, _ready, max_attempts, status, _lane)
 VALUES ('turns', '"replicated"', '2001-01-01', true, 3, 'pending', jobq.lane_of('turns', '', 0, NULL));
 RESET session_replication_role;
 SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 100);
 
--- Switched on for a queue that has jobs, running and finished ones too: all get their keys. Switched off: the usual
--- order, and what had a key is not lost.
+-- When round_robin is turned on for a queue with jobs, all jobs get round-robin keys, including running and finished jobs. When
+-- it is turned off, the usual order applies, and no job with a round-robin key is lost.
 SELECT jobq_alter_queue('turns', round_robin => false);
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'turns' AND payload = '"a1"';
 SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = 'turns' AND status = 'processing' AND payload <> '"a2"';
@@ -214,7 +216,7 @@ SELECT jobq_drop_queue('other turns'), jobq_enqueue('other turns', concurrency_k
 SELECT jobq_create_queue('other turns', round_robin => true);
 ROLLBACK;
 \set VERBOSITY default
--- A dead letter leaves its round-robin key behind, and gets it back at home.
+-- A dead letter has no round-robin key. It gets one when it returns to its queue.
 SELECT jobq_alter_queue('turns', dead_letter_queue => 'dead turns');
 SELECT jobq_fail(id, lease, 'no', retry => false) FROM jobq_claim('turns');
 SELECT count(*) AS letters, count(_round_robin_key) AS has_key FROM jobq.jobs WHERE queue = 'dead turns';
@@ -222,7 +224,7 @@ SELECT jobq_redrive('dead turns');
 SELECT count(*) FILTER (WHERE _round_robin_key IS NULL) AS without FROM jobq.jobs WHERE queue = 'turns';
 SELECT jobq_drop_queue('turns', force => true);
 
--- With limits: a key that may not run more jobs is passed over.
+-- With limits: keys without room are skipped.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_set_limit('turns', 'a', max_running => 1);
 SELECT count(*) FROM jobq_enqueue_many('turns', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 30)), concurrency_keys => (SELECT array_agg(substr('abc', n % 3 + 1, 1)) FROM generate_series(1, 30) n));
@@ -230,7 +232,7 @@ SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 9) c JOIN j
 SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 100) c JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
 SELECT jobq_drop_queue('turns', force => true);
 
--- With a limit of the whole queue the turns go on where its last place was given, however many jobs a claim asks for.
+-- With a limit of the queue, the next turn continues where the last slot was given, whatever batch size the claims ask for.
 CREATE PROCEDURE pg_temp.one_by_one(turns integer, batch integer, INOUT keys text) LANGUAGE plpgsql AS $$
 DECLARE job record;
 BEGIN
@@ -250,7 +252,7 @@ CALL pg_temp.one_by_one(10, 100, '') \gset
 SELECT :'keys' ~ '^((ab){5}|(ba){5})$' AS by_turns;
 SELECT jobq_drop_queue('turns', force => true);
 
--- A replaced job has the round-robin key of its new concurrency_key.
+-- A replaced job has the round-robin key of its new concurrency key.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_enqueue('turns', concurrency_key => 'a', unique_key => 'u') = jobq_enqueue('turns', concurrency_key => 'b', unique_key => 'u', on_conflict => 'replace') AS same;
 SELECT concurrency_key, _round_robin_key = jobq.round_robin_key_of('b') AS its_key FROM jobq.jobs WHERE queue = 'turns';

@@ -1,5 +1,5 @@
--- Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. The commit that ends
--- the head makes the next one, else the background worker does, or, as here, a tick.
+-- Groups: the jobs of a queue with the same group_key run one at a time, in the order of their IDs. The commit that ends the head
+-- makes the next job the head. Otherwise, the background worker does, or, as here, a tick.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT settle()';
@@ -12,7 +12,7 @@ CREATE FUNCTION pg_temp.id(name text, job text) RETURNS bigint LANGUAGE sql AS $
 CREATE FUNCTION pg_temp.lease(name text, job text) RETURNS bigint LANGUAGE sql AS $$
     SELECT lease FROM jobq.jobs WHERE queue = name AND payload = to_jsonb(job) $$;
 
--- A job with a group_key enters blocked, whether or not another one runs: the producer does not look.
+-- A new job with a group_key is always blocked, because the producer does not check whether another job of the group exists.
 BEGIN;
 SELECT jobq_enqueue('g', '"a1"', group_key => 'a') > 0 AS enqueued;
 SELECT count(*) FROM jobq_enqueue_many('g', '{"\"a2\"","\"b1\"","\"x\"","\"b2\""}', group_keys => '{a,b,NULL,b}');
@@ -20,19 +20,19 @@ SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "g", "payload": "a3", "group_
 SELECT pg_temp.shown('g');
 SELECT queue, blocked, pending FROM jobq.queue_stats WHERE queue = 'g';
 COMMIT;
--- One of each group is its head; jobs without a group are pending at once. A group belongs to its queue.
+-- Each group has one head. Jobs without a group are pending at once. Groups of different queues are independent.
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('g'), pg_temp.shown('g 2');
 SELECT queue, blocked, pending FROM jobq.queue_stats WHERE queue = 'g';
 SELECT payload FROM jobq_claim('g', batch => 10, heartbeat_timeout => '1 hour');
 SELECT payload FROM jobq_claim('g', batch => 10);
 
--- When it has completed, the next one follows.
+-- When the head has completed, the next job becomes the head.
 SELECT jobq_complete(pg_temp.id('g', 'a1'), pg_temp.lease('g', 'a1'));
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('g');
 
--- A retry keeps its place: nobody overtakes it.
+-- A job that will be retried keeps its place. No other job overtakes it.
 SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
 SELECT jobq_fail(:id, :lease, 'e', retry_in => '1 hour');
 SELECT pg_temp.tick();
@@ -48,7 +48,7 @@ SELECT pg_temp.tick();
 SELECT pg_temp.shown('g');
 SELECT attempts, lost_attempts FROM jobq.jobs WHERE id = :id;
 
--- Whatever ends the head makes the next one the head. Each of these gets a running job, with another one behind it.
+-- However the head ends, the next job becomes the head. Each of these cases gets a running job and another job after it.
 CREATE TABLE group_ends (n serial, how text, id bigint, lease bigint);
 CREATE FUNCTION pg_temp.followed(job group_ends) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
@@ -78,7 +78,7 @@ UPDATE group_ends e SET id = c.id, lease = c.lease
 FROM jobq_claim('ends', 'w', batch => 100, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id) WHERE j.group_key = e.how;
 SELECT how, pg_temp.followed(e) FROM group_ends e ORDER BY n;
 SELECT jobq_drop_queue('ends', force => true);
--- Also where nothing is kept, and where failed jobs go to another queue.
+-- This also holds for queues that keep no finished jobs, and for queues with a dead letter queue.
 SELECT jobq_create_queue('ends', keep_completed => '0', keep_failed => '0');
 DELETE FROM group_ends WHERE how !~ '^SELECT jobq_(complete|fail|release|tick)';
 SELECT count(*) FROM generate_series(1, 2) i, group_ends, LATERAL jobq_enqueue('ends', to_jsonb(i), group_key => how, max_attempts => 1);
@@ -90,7 +90,7 @@ SELECT jobq_drop_queue('ends', force => true);
 DROP FUNCTION pg_temp.followed;
 DROP TABLE group_ends;
 
--- A dead letter has left its group. Redriven, it gets into its line again.
+-- A dead letter has left its group. When it is redriven, it enters the line again.
 SELECT jobq_create_queue('shop', dead_letter_queue => 'shop dead');
 SELECT jobq_enqueue('shop', to_jsonb('s' || n), group_key => 's', max_attempts => 1) > 0 AS enqueued FROM generate_series(1, 3) n;
 SELECT pg_temp.tick();
@@ -107,19 +107,19 @@ SELECT jobq_complete(id, lease) FROM jobq_claim('shop');
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('shop');
 
--- The head of a group is the job with the lowest id, be it for later: the others wait for it.
+-- The head of a group is the job with the lowest ID, even if it is scheduled for later. The other jobs wait for it.
 SELECT jobq_enqueue('later', '"l1"', group_key => 'l', run_at => now() + interval '1 hour') > 0 AS enqueued;
 SELECT jobq_enqueue('later', '"l2"', group_key => 'l', priority => -5) > 0 AS enqueued;
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('later');
 SELECT count(*) FROM jobq_tick(now() + interval '2 hours');
 SELECT pg_temp.shown('later');
--- Cancelled while they wait, too.
+-- Waiting jobs can be canceled.
 SELECT count(*) FROM jobq_enqueue_many('later', '{"\"l3\"","\"l4\""}', group_keys => '{l,l}');
 SELECT jobq_cancel(pg_temp.id('later', 'l2')), jobq_cancel(pg_temp.id('later', 'l1'));
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('later');
--- A finished job that is retried queues up like the others: it comes next, since its id is lower.
+-- A finished job that is retried enters the line. It comes next, because its ID is lower.
 BEGIN;
 SELECT jobq_retry(pg_temp.id('later', 'l1'));
 SELECT pg_temp.shown('later');
@@ -128,7 +128,7 @@ SELECT jobq_complete(id, lease) FROM jobq_claim('later');
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('later');
 
--- With a unique key: a job that waits can be replaced in its place.
+-- With a unique key, a waiting job can be replaced and keeps its place.
 BEGIN;
 SELECT jobq_enqueue('both', '"u1"', unique_key => 'u1', group_key => 'u') AS u1 \gset
 SELECT job_id = :u1 AS existing, is_new FROM jobq_enqueue_many('both', '{"\"u1\"","\"u2\""}', unique_keys => '{u1,u2}', group_keys => '{u,u}');
@@ -139,7 +139,7 @@ SELECT pg_temp.tick();
 SELECT jobq_enqueue('both', '"too"', unique_key => 'u1', on_conflict => 'replace') = :u1 AS replaced;
 SELECT pg_temp.shown('both');
 
--- A paused queue: a job becomes the head, nothing is claimed.
+-- In a paused queue, a job can become the head, but cannot be claimed.
 SELECT jobq_pause_queue('both');
 SELECT jobq_cancel(:u1);
 SELECT pg_temp.tick();
@@ -148,19 +148,19 @@ SELECT count(*) FROM jobq_claim('both');
 SELECT jobq_resume_queue('both');
 SELECT payload FROM jobq_claim('both');
 
--- max_depth counts blocked jobs, too.
+-- max_depth includes blocked jobs.
 SELECT jobq_create_queue('narrow', max_depth => 3);
 SELECT count(*) FROM jobq_enqueue_many('narrow', '{1,2,3}', group_keys => '{n,n,n}');
 SELECT jobq_enqueue('narrow', group_key => 'n');
 SELECT pg_temp.tick();
 SELECT jobq_enqueue('narrow', group_key => 'n');
--- Only pending jobs are dropped, so it is always the head of a group that goes.
+-- Only pending jobs are dropped, so the dropped job is always the head of a group.
 SELECT jobq_alter_queue('narrow', on_full => 'drop_oldest');
 SELECT jobq_enqueue('narrow', '4', group_key => 'n') > 0 AS enqueued;
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('narrow');
 
--- By hand. A job of a group waits in its line whatever status it is given; it cannot be made to run.
+-- With plain SQL: a job of a group waits in its line, whatever status it is given. It cannot be made to run.
 INSERT INTO jobq.jobs (queue, payload, group_key) VALUES ('hand', '"h1"', 'h'), ('hand', '"h2"', 'h');
 INSERT INTO jobq.jobs (queue, payload, group_key, status) VALUES ('hand', '"h3"', 'h', 'pending'), ('hand', '"h4"', 'h', 'completed');
 INSERT INTO jobq.jobs (queue, payload, group_key, status) VALUES ('hand', '"h5"', 'h', 'processing');
@@ -172,21 +172,22 @@ BEGIN;
 UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'hand';
 SELECT pg_temp.shown('hand');
 COMMIT;
--- What follows from other columns cannot be set.
+-- Computed columns cannot be set.
 UPDATE jobq.jobs SET _group_active = _group_waiting, _group_waiting = NULL WHERE queue = 'hand';
 SELECT pg_temp.shown('hand');
--- Another group, or none.
+-- A job moves to another group, or leaves its group.
 UPDATE jobq.jobs SET group_key = CASE WHEN payload = '"h2"' THEN 'k' END WHERE queue = 'hand' AND payload IN ('"h2"', '"h3"');
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');
--- Blocking the head puts it back into the line, and the lowest id becomes the head, itself here. The head may also leave the group.
+-- If the head is blocked, it returns to the line, and the job with the lowest ID becomes the head, which is the same job here.
+-- The head can also move to another group.
 UPDATE jobq.jobs SET status = 'blocked' WHERE queue = 'hand' AND payload = '"h1"';
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');
 UPDATE jobq.jobs SET group_key = 'k' WHERE queue = 'hand' AND payload = '"h1"';
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');
--- A running job keeps its group.
+-- The group of a running job does not change.
 SELECT count(*) FROM jobq_claim('hand', batch => 10, heartbeat_timeout => '1 hour');
 UPDATE jobq.jobs SET group_key = 'k2' WHERE queue = 'hand' AND payload = '"h2"';
 UPDATE jobq.jobs SET priority = 3 WHERE queue = 'hand' AND payload = '"h2"';
@@ -194,7 +195,7 @@ SELECT pg_temp.shown('hand');
 DELETE FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h2"';
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');
--- A job carries the number of its group.
+-- A job has the number of its group.
 SELECT (SELECT _group_active FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h1"') = jobq.group_of('hand', 'k') AS ours;
 
 -- Purged and dropped queues.

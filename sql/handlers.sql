@@ -1,5 +1,5 @@
--- Handlers: functions of the database that run jobs. What may be one, who may set it, and when it is broken; test/process/handlers.pl
--- has how they run, for which jobq must be preloaded.
+-- Handlers: functions in the database that run jobs. This file tests which functions and roles are allowed, and when a handler is
+-- broken. test/process/handlers.pl tests how handlers run, which requires preload.
 CREATE ROLE regress_jobq_runner LOGIN;
 CREATE ROLE regress_jobq_operates LOGIN;
 CREATE SCHEMA handled;
@@ -8,21 +8,21 @@ CREATE FUNCTION handled.welcome(job jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELE
 CREATE FUNCTION handled.quietly(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
 CREATE PROCEDURE handled.in_pieces(job jsonb) LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$;
 CREATE FUNCTION public.echoed(job jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT job';
--- What jobq.handlers tells of a handler that could run depends on the server: whether jobq is preloaded, and what is going on.
+-- For a handler that is not broken, the state in jobq.handlers depends on preload and on the running executors.
 CREATE VIEW seen AS SELECT queue, kind, handler, run_as, state = 'broken' AS broken, CASE state WHEN 'broken' THEN reason END AS reason FROM jobq.handlers ORDER BY 1, 2;
 
--- One line: the jobs of this queue and kind are run by that function, as that role. The answer: whether it was not so before.
+-- One statement: this function runs the jobs of this queue and kind as this role. The answer says whether the handler is new.
 SELECT jobq_set_handler('emails', 'welcome', 'handled.welcome(jsonb)', 'regress_jobq_runner');
 SELECT jobq_set_handler('emails', 'welcome', 'handled.welcome(jsonb)', 'regress_jobq_runner');
 SELECT jobq_set_handler('emails', 'welcome', 'handled.welcome(jsonb)', 'regress_jobq_runner', max_executors => 2, versions => '{1,2}', capabilities => '{smtp}', settings => '{work_mem=64MB,"search_path=handled, pg_temp"}');
 SELECT handler, run_as, max_executors, versions, capabilities, settings FROM jobq.handlers;
--- Functions that return nothing, and procedures. The empty kind: jobs that have none.
+-- Functions without a result, and procedures. The empty kind means jobs without a kind.
 SELECT jobq_set_handler('emails', '', 'handled.quietly(jsonb)', 'regress_jobq_runner'), jobq_set_handler('emails', 'digest', 'handled.in_pieces(jsonb)', 'regress_jobq_runner');
 SELECT * FROM seen;
 SELECT jobq_drop_handler('emails', 'digest');
 SELECT jobq_drop_handler('emails', 'digest');
 
--- ---- What is no handler
+-- ---- Functions that cannot be handlers
 CREATE FUNCTION handled.of_text(job text) RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION handled.of_two(job jsonb, more int) RETURNS void LANGUAGE sql AS '';
 CREATE FUNCTION handled.to_text(job jsonb) RETURNS text LANGUAGE sql AS $$ SELECT '' $$;
@@ -63,22 +63,22 @@ SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_r
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{work_mem}');
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{role=postgres}');
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{Default_Transaction_Isolation=serializable}');
--- Only what the role may set itself.
+-- Only settings that the role itself may set are allowed.
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{log_statement=none}');
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{work_mem=much}');
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{no_such_setting=1}');
--- Where queues must have settings, this one has none.
+-- The queue has no settings, although jobq.require_queues requires them.
 SET jobq.require_queues = on;
 SELECT jobq_set_handler('emials', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner');
 RESET jobq.require_queues;
--- The refused leave nothing behind.
+-- Rejected calls leave no handler.
 SELECT count(*) FROM jobq.handlers WHERE kind = 'x';
--- A capability may be any text, the empty one too: jobs may require it.
+-- A capability may be any text, including the empty text, because jobs may require it.
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', versions => '{}', capabilities => '{"",smtp}', settings => '{}');
 SELECT versions, capabilities, settings FROM jobq.handlers WHERE kind = 'x';
 SELECT jobq_drop_handler('emails', 'x');
 
--- ---- Rights: an operator of the queue, who may become the role that runs the handler
+-- ---- Privileges: an operator of the queue who can SET ROLE to the role that runs the handler
 \set VERBOSITY terse
 SELECT jobq_grant('regress_jobq_operates', 'operator', queues => '{emails}');
 SET ROLE regress_jobq_operates;
@@ -89,12 +89,12 @@ SET ROLE regress_jobq_operates;
 SELECT jobq_set_handler('emails', 'x', 'public.echoed(jsonb)', 'regress_jobq_runner');
 SELECT jobq_set_handler('reports', 'x', 'public.echoed(jsonb)', 'regress_jobq_runner');
 SELECT jobq_drop_handler('reports', 'x');
--- Without run_as it is who calls.
+-- Without run_as, the handler runs as the caller.
 SELECT jobq_set_handler('emails', 'x', 'public.echoed(jsonb)');
 RESET ROLE;
 SELECT run_as FROM jobq.handlers WHERE kind = 'x';
 SELECT jobq_drop_handler('emails', 'x');
--- A superuser is none that runs handlers, nor is a group; since PostgreSQL 17 that may be one.
+-- Superusers cannot run handlers. Roles without LOGIN can run them only since PostgreSQL 17.
 SELECT rolname AS superuser FROM pg_roles WHERE rolsuper ORDER BY oid LIMIT 1 \gset
 DO $$ BEGIN PERFORM jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', current_user::regrole); EXCEPTION WHEN insufficient_privilege THEN RAISE NOTICE '%', replace(SQLERRM, current_user, '...'); END $$;
 CREATE ROLE regress_jobq_group;
@@ -105,7 +105,7 @@ EXCEPTION WHEN insufficient_privilege THEN
     ASSERT SQLERRM = 'role "regress_jobq_group" is not permitted to log in' AND current_setting('server_version_num')::int < 170000, SQLERRM;
 END $$;
 DELETE FROM jobq.handler_settings WHERE kind = 'group';
--- What the role lacks.
+-- The role lacks a privilege.
 REVOKE EXECUTE ON FUNCTION handled.welcome(jsonb) FROM PUBLIC;
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner');
 GRANT EXECUTE ON FUNCTION handled.welcome(jsonb) TO regress_jobq_runner;
@@ -117,7 +117,7 @@ REVOKE CONNECT ON DATABASE :"here" FROM PUBLIC;
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner');
 GRANT CONNECT ON DATABASE :"here" TO PUBLIC;
 
--- ---- Broken, and well again by itself: jobs wait meanwhile, nothing is burnt
+-- ---- A broken handler works again after the cause is fixed. In the meantime, jobs wait and lose no attempts.
 DELETE FROM jobq.handler_settings WHERE kind <> 'welcome';
 SELECT broken, reason FROM seen;
 ALTER FUNCTION handled.welcome(jsonb) RENAME TO farewell;
@@ -137,7 +137,7 @@ ALTER ROLE regress_jobq_runs RENAME TO regress_jobq_runner;
 DROP FUNCTION handled.welcome(jsonb);
 CREATE FUNCTION handled.welcome(job jsonb) RETURNS integer LANGUAGE sql AS 'SELECT 1';
 SELECT broken, reason FROM seen;
--- By hand anything may come.
+-- Plain SQL can store any text.
 UPDATE jobq.handler_settings SET handler = 'no name at all';
 SELECT broken, reason FROM seen;
 UPDATE jobq.handler_settings SET handler = 'public.echoed', settings = '{nothing}';
@@ -147,12 +147,13 @@ SELECT broken, reason FROM seen;
 INSERT INTO jobq.handler_settings (queue, kind, handler, run_as, versions) VALUES ('emails', 'n', 'n.n', 'n', '{NULL}');
 INSERT INTO jobq.handler_settings (queue, kind, handler, run_as, max_executors) VALUES ('emails', 'n', 'n.n', 'n', 0);
 
--- A queue that is dropped takes its handlers along.
+-- If a queue is dropped, its handlers are dropped, too.
 SELECT jobq_drop_queue('emails');
 SELECT jobq_drop_queue('emails', force => true), (SELECT count(*) FROM jobq.handlers) AS left;
 
--- ---- The lease of an executor has no clock. One that nobody of this server has, as after a crash, a promotion or a restore, is lost at once.
--- The worker may have them in hand.
+-- ---- The lease of an executor does not expire. If no executor of this server holds it, as after a crash, a promotion, or a
+-- restore, it is lost at once.
+-- The background worker may have locked the jobs, so the tick is repeated.
 CREATE PROCEDURE rescued() LANGUAGE plpgsql AS $$
 DECLARE give_up timestamptz := clock_timestamp() + interval '1 min';
 BEGIN
@@ -172,20 +173,21 @@ COMMIT;
 CALL rescued();
 SELECT status, attempts, lost_attempts, error FROM jobq.jobs WHERE queue = 'orphans';
 SELECT a.outcome, a.error FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'orphans';
--- Of several that are lost together one may have brought down the others: none is blamed, and they are run one at a time from then on.
+-- If several jobs are lost together, any of them may have crashed the executor. None of them is blamed, and from then on they run
+-- one at a time.
 SELECT jobq_purge_queue('orphans', '{pending}');
 SELECT orphan(3);
 CALL rescued();
 SELECT status, lost_attempts, error FROM jobq.jobs WHERE queue = 'orphans' ORDER BY payload;
--- One that was suspected before is to blame.
+-- A job that was a suspect before is to blame.
 UPDATE jobq.jobs SET status = 'processing', lease = 2000 + payload::int, lost_attempts = CASE payload WHEN '2' THEN 1 ELSE 0 END, _company_lease = NULL, _lease_timeout = interval '365000 days', attempts = 2 WHERE queue = 'orphans';
 CALL rescued();
 SELECT status, lost_attempts, error FROM jobq.jobs WHERE queue = 'orphans' ORDER BY payload;
--- A job that is set to run by hand has no lease, and a clock.
+-- A job that plain SQL sets to processing has no lease, so it gets a heartbeat timeout.
 UPDATE jobq.jobs SET status = 'processing', worker_id = NULL WHERE queue = 'orphans' AND payload = '1';
 CALL rescued();
 SELECT status, _lease_timeout FROM jobq.jobs WHERE queue = 'orphans' AND payload = '1';
--- Nobody waits for a heartbeat of it.
+-- jobq_get shows no heartbeat timeout for a job of an executor.
 BEGIN;
 SELECT orphan(1);
 SELECT g.heartbeat_timeout IS NULL AS no_timeout FROM jobq.jobs j, jobq_get(j.id) g WHERE j.queue = 'orphans' AND j.lease = 1001;

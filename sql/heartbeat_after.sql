@@ -1,5 +1,5 @@
--- What a heartbeat answers that comes after its attempt has ended: finished where a report under its own lease ended
--- it, lost where the lease was taken away, gone where there is no such job.
+-- The answer of a heartbeat after the attempt has ended: "finished" if a report with the same lease ended it, "lost" if the lease
+-- was taken away, and "gone" if the job does not exist.
 \set VERBOSITY default
 SET client_min_messages = warning;
 CREATE TEMP TABLE held (n integer, id bigint, lease bigint);
@@ -14,7 +14,7 @@ $$ DECLARE answer text; BEGIN
 END $$;
 SELECT count(*) FROM jobq_enqueue_many('after', array_fill('{}'::jsonb, '{10}'), max_attempts => 2);
 
--- Each report
+-- After each kind of report
 SELECT pg_temp.take('after', n) FROM generate_series(1, 5) n \g /dev/null
 SELECT pg_temp.beat(1, 'jobq_complete(%s, %s)') AS completed,
        pg_temp.beat(2, $$jobq_fail(%s, %s, retry_in => '1 hour')$$) AS scheduled,
@@ -22,10 +22,10 @@ SELECT pg_temp.beat(1, 'jobq_complete(%s, %s)') AS completed,
        pg_temp.beat(4, 'jobq_release(%s, %s)') AS released,
        pg_temp.beat(5, $$jobq_snooze(%s, '1 hour', %s)$$) AS snoozed \gx
 SELECT status, progress FROM jobq.jobs WHERE queue = 'after' AND id IN (SELECT id FROM held) ORDER BY id;
--- Under other leases
+-- With other leases
 SELECT jobq_heartbeat(id, lease + 1) FROM held ORDER BY n;
 
--- Asked to stop, and did so
+-- Cancellation was requested, and the worker stopped
 SELECT pg_temp.take('after', 6) \g /dev/null
 SELECT jobq_cancel(id) FROM held WHERE n = 6;
 SELECT pg_temp.state(6), pg_temp.beat(6, 'jobq_fail(%s, %s)') AS cancelled;
@@ -33,7 +33,7 @@ SELECT pg_temp.take('after', 7) \g /dev/null
 SELECT jobq_cancel(id) FROM held WHERE n = 7;
 SELECT pg_temp.beat(7, 'jobq_release(%s, %s)') AS cancelled;
 
--- The job runs again meanwhile, and what the new worker makes of it says nothing about the first.
+-- The job runs again. The outcome of the new attempt does not affect the answer for the first one.
 SELECT jobq_retry(id) FROM held WHERE n IN (1, 2) ORDER BY n;
 SELECT pg_temp.state(1), pg_temp.state(2);
 UPDATE held SET n = 100 + n WHERE n IN (1, 2);
@@ -42,7 +42,7 @@ SELECT pg_temp.state(1), pg_temp.state(101), pg_temp.state(2), pg_temp.state(102
 SELECT jobq_complete(id, lease) FROM held WHERE n IN (1, 2);
 SELECT pg_temp.state(1), pg_temp.state(101), pg_temp.state(2), pg_temp.state(102);
 
--- Taken away: no heartbeat, too long, cancelled by force, changed by hand
+-- The lease was taken away: missing heartbeats, max_runtime, a forced cancellation, plain SQL
 SELECT count(*) FROM jobq_enqueue_many('taken', '{1,2}');
 SELECT jobq_enqueue('taken', options => '{"max_runtime": "30 min"}') > 0 AS enqueued;
 SELECT jobq_create_queue('overrun', on_max_runtime => 'cancel', max_runtime => '30 min');
@@ -54,7 +54,7 @@ SELECT jobq_cancel(id) FROM held WHERE n = 2;
 SELECT pg_temp.state(n) FROM generate_series(1, 4) n;
 UPDATE jobq.jobs SET last_heartbeat = now() - interval '30 min' WHERE id = (SELECT id FROM held WHERE n = 1);
 UPDATE jobq.jobs SET cancel_requested_at = now() - interval '2 hours' WHERE id = (SELECT id FROM held WHERE n = 2);
--- The background worker may be at one of them just now.
+-- The background worker may have locked one of these jobs.
 DO $$ BEGIN
     FOR i IN 1..6000 LOOP
         PERFORM jobq_tick(now() + interval '40 min');
@@ -68,7 +68,7 @@ INSERT INTO held SELECT 5, id, lease FROM jobq_claim('taken', heartbeat_timeout 
 UPDATE jobq.jobs SET status = 'completed' WHERE id = (SELECT id FROM held WHERE n = 5);
 SELECT pg_temp.state(5);
 
--- No such job: deleted as it finished, deleted by hand while it ran, never there
+-- The job does not exist: it was deleted when it finished, deleted with plain SQL while it ran, or never existed
 SELECT jobq_create_queue('unkept', keep_completed => '0', keep_failed => '0');
 SELECT count(*) FROM jobq_enqueue_many('unkept', array_fill('{}'::jsonb, '{3}'));
 TRUNCATE held;
@@ -77,7 +77,8 @@ SELECT pg_temp.beat(1, 'jobq_complete(%s, %s)') AS completed, pg_temp.beat(2, 'j
 DELETE FROM jobq.jobs WHERE id = (SELECT id FROM held WHERE n = 3);
 SELECT pg_temp.state(3), jobq_heartbeat(-1, 1);
 
--- Many at once, in the caller's order, duplicates once; also where nobody may read the tables, and without the index
+-- Many heartbeats in one call: the caller's order, duplicates once; also for roles without access to the tables, and without the
+-- index
 SELECT count(*) FROM jobq_enqueue_many('after', array_fill('{}'::jsonb, '{4}'));
 TRUNCATE held;
 SELECT pg_temp.take('after', n) FROM generate_series(1, 4) n \g /dev/null

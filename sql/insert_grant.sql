@@ -1,5 +1,5 @@
--- Who may INSERT into jobq.jobs, but does not own it, is a producer: what jobq_enqueue does not let it choose is filled in,
--- whatever the statement says.
+-- A role that may INSERT into jobq.jobs but does not own it is treated as a producer: columns that jobq_enqueue does not let a
+-- producer choose get their usual values, whatever the statement says.
 CREATE ROLE regress_jobq_inserter;
 CREATE ROLE regress_jobq_columns;
 GRANT USAGE ON SCHEMA jobq TO regress_jobq_inserter, regress_jobq_columns;
@@ -8,7 +8,7 @@ GRANT INSERT (queue, kind, payload, metadata, requires, priority, version, max_a
               unique_for, group_key, concurrency_key), SELECT (id) ON jobq.jobs TO regress_jobq_columns;
 SELECT jobq_create_queue('narrow', max_depth => 2), jobq_create_queue('fair', round_robin => true);
 
--- Ids come from the sequence: nobody else's enqueue meets one that is taken.
+-- IDs come from the sequence, so the next enqueue of another session does not collide with an existing ID.
 SELECT jobq_enqueue('granted', '"before"') AS id \gset
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (id, queue) SELECT :id + n, 'granted' FROM generate_series(1, 20) n;
@@ -20,13 +20,13 @@ RESET ROLE;
 SELECT count(jobq_enqueue('granted')) FROM generate_series(1, 40);
 SELECT max(id) < :id + 200 AS drawn, count(*) FROM jobq.jobs WHERE queue = 'granted';
 
--- A lane is no way round max_depth.
+-- A value for _lane does not bypass max_depth.
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0), ('narrow', 0);
 INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0);
 RESET ROLE;
 
--- Nor is the head of a group made by hand: one job of it runs.
+-- The head of a group cannot be inserted either. Only one job of the group runs.
 BEGIN;
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (queue, _lane, group_key, _group_active, status) SELECT 'grouped', 0, 'g', 7, 'pending' FROM generate_series(1, 2);
@@ -34,7 +34,7 @@ INSERT INTO jobq.jobs (queue, _lane, group_key, _group_active, status) VALUES ('
 RESET ROLE;
 SELECT status, _group_active IS NOT NULL AS active, _group_waiting = jobq.group_of('grouped', 'g') AS waits FROM jobq.jobs WHERE queue = 'grouped';
 COMMIT;
--- The worker makes one the head, or we do.
+-- The background worker or this tick makes one of them the head.
 DO $$ BEGIN
     FOR n IN 1..6000 LOOP
         PERFORM pg_sleep(0.01), jobq_tick();
@@ -44,7 +44,7 @@ DO $$ BEGIN
 END $$;
 SELECT count(*) FROM jobq_claim('grouped', batch => 10);
 
--- Everything at once.
+-- A row with values for all columns.
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key,
     unique_for, concurrency_key, run_at, _ready, _due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at,
@@ -62,7 +62,7 @@ SELECT created_at > now() - interval '1 hour' AS created_now, _lane = jobq.lane_
 FROM jobq.jobs WHERE queue = 'fair';
 \x off
 
--- A status in which jobs wait is as given; others are a claim's and a worker's to set.
+-- The statuses of waiting jobs are kept. Other statuses are set only by claims and workers.
 BEGIN;
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (queue, kind, status) SELECT 'statuses', s::text, s FROM unnest(enum_range(NULL::jobq.job_status)) s;
@@ -70,7 +70,7 @@ RESET ROLE;
 SELECT kind AS given, status FROM jobq.jobs WHERE queue = 'statuses' ORDER BY id;
 COMMIT;
 
--- What binds producers binds these too.
+-- The limits for producers apply to these roles.
 SET jobq.require_queues = on;
 SET jobq.max_payload = '1kB';
 SET ROLE regress_jobq_inserter;
@@ -81,7 +81,7 @@ RESET ROLE;
 RESET jobq.require_queues;
 RESET jobq.max_payload;
 
--- A grant on columns is enough, and says so itself.
+-- A grant on columns is enough. The error names a column that was not granted.
 SET ROLE regress_jobq_columns;
 INSERT INTO jobq.jobs (queue, kind, payload, run_at, unique_key, group_key) VALUES ('granted', 'by column', '{"n": 1}', '2100-01-01', 'k', 'g') RETURNING id > 0 AS id;
 COPY jobq.jobs (queue, kind) FROM stdin;
@@ -93,7 +93,7 @@ INSERT INTO jobq.jobs (queue, status) VALUES ('granted', 'processing');
 RESET ROLE;
 SELECT status = 'pending' AS claimable, count(*) FROM jobq.jobs WHERE kind = 'by column' GROUP BY 1 ORDER BY 1;
 
--- The owner, its members and a superuser restore what they like.
+-- The owner, its members, and superusers can restore any values.
 SELECT rolname AS owner FROM pg_roles r JOIN pg_class c ON c.relowner = r.oid WHERE c.oid = 'jobq.jobs'::regclass \gset
 GRANT :"owner" TO regress_jobq_inserter;
 SET ROLE regress_jobq_inserter;

@@ -1,7 +1,7 @@
--- Queues with keep_completed => '0': a completion deletes the job. Nothing of it may stay behind, a rollback must bring
--- all of it back, and what a DBA attached to the table must see the same as with any other queue.
+-- Queues with keep_completed => '0': a completion deletes the job. Nothing of the job may remain, a rollback must restore all of
+-- it, and attachments of a DBA must see the same changes as in any other queue.
 SET client_min_messages = warning;
--- Of jobs of other tests a worker may be lost meanwhile.
+-- Jobs of other tests may lose their workers during this test, so only new attempts count.
 SELECT coalesce(max(id), 0) AS before FROM jobq.jobs \gset
 CREATE TEMP VIEW brief_attempts AS SELECT * FROM jobq.attempts WHERE job_id > :before;
 CREATE FUNCTION pg_temp.shown() RETURNS text LANGUAGE sql AS $$
@@ -10,7 +10,7 @@ CREATE FUNCTION pg_temp.shown() RETURNS text LANGUAGE sql AS $$
                   (SELECT count(*) FROM brief_attempts))
     FROM jobq.queue_stats WHERE queue = 'brief' $$;
 CREATE TABLE brief_held (n integer PRIMARY KEY, id bigint, lease bigint);
--- Enqueues jobs with these numbers and claims them; claims those that came back; completes them, in order.
+-- Functions that enqueue and claim jobs with these numbers, claim jobs that returned, and complete jobs in order.
 CREATE FUNCTION hold_again() RETURNS bigint LANGUAGE sql AS $$
     WITH claimed AS (INSERT INTO brief_held SELECT payload::integer, id, lease FROM jobq_claim('brief', 'w', 100, heartbeat_timeout => '1 hour')
                      ON CONFLICT (n) DO UPDATE SET lease = excluded.lease RETURNING n)
@@ -26,21 +26,21 @@ BEGIN
         RETURN QUERY SELECT jobq_complete(h.id, h.lease, '"done"') FROM brief_held h WHERE h.n = numbers[i];
     END LOOP;
 END $$;
--- With k 1 in the place of a lease: not the job's.
+-- If k is 1, the lease is wrong.
 CREATE FUNCTION batch(numbers integer[], wrong integer[], OUT ids bigint[], OUT leases bigint[]) LANGUAGE sql AS $$
     SELECT array_agg(h.id ORDER BY ord), array_agg(h.lease + k ORDER BY ord)
     FROM unnest(numbers, wrong) WITH ORDINALITY AS u(n, k, ord) JOIN brief_held h USING (n) $$;
 SELECT jobq_create_queue('brief', keep_completed => '0');
 SELECT count(*) FROM jobq_tick() WHERE duty = 'reconcile';
 
--- One; a second time, and with must_hold.
+-- One job, a second time, and with must_hold.
 SELECT hold(1, 4);
 SELECT finish(1, 1);
 SELECT pg_temp.shown();
 \set VERBOSITY sqlstate
 SELECT jobq_complete(id, lease, must_hold => true) FROM brief_held WHERE n = 1;
 \set VERBOSITY default
--- A lease that is not its; in the transaction that claimed it, without a lease.
+-- A wrong lease, and no lease in the transaction that claimed the job.
 SELECT jobq_complete(id, lease + 1) FROM brief_held WHERE n = 2;
 BEGIN;
 SELECT jobq_enqueue('brief') > 0 AS enqueued;
@@ -49,7 +49,7 @@ SELECT pg_temp.shown();
 COMMIT;
 SELECT pg_temp.shown();
 
--- Rolled back, to a savepoint too: the job is held as before.
+-- After a rollback, also to a savepoint, the worker holds the job as before.
 BEGIN;
 SELECT finish(2);
 SELECT pg_temp.shown();
@@ -66,7 +66,7 @@ SELECT jobq_release(id, lease), jobq_heartbeat(id, lease), jobq_fail(id, lease) 
 COMMIT;
 SELECT pg_temp.shown();
 
--- Many at once: named twice, with a wrong lease, finished, unknown, of a queue that keeps its jobs.
+-- Many jobs in one call: a duplicate, a wrong lease, a finished job, an unknown job, and a job of a queue that keeps its jobs.
 SELECT hold(5, 9);
 SELECT jobq_enqueue('lasting', '100') AS lasting \gset
 INSERT INTO brief_held SELECT 100, id, lease FROM jobq_claim('lasting', heartbeat_timeout => '1 hour');
@@ -76,13 +76,13 @@ FROM batch('{9,5,6,5,100,7,1}', '{0,0,1,0,0,0,0}') b,
      LEFT JOIN brief_held h ON h.id = c.job_id ORDER BY ord;
 SELECT pg_temp.shown();
 SELECT status, result FROM jobq.jobs WHERE id = :lasting;
--- And take the next.
+-- The call also claims the next jobs.
 SELECT jobq_enqueue('brief', '10') > 0, jobq_enqueue('brief', '11') > 0;
 SELECT c.payload FROM batch('{6,8}', '{0,0}') b, jobq_complete_and_claim(b.ids, b.leases, queue => 'brief', worker_id => 'w', batch => 2, heartbeat_timeout => '1 hour') c;
 SELECT pg_temp.shown();
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'brief' AND status = 'processing';
 
--- The attempts of a job go with it, whatever their outcome; those of others stay.
+-- The attempts of a job are deleted with it, whatever their outcomes are. Attempts of other jobs stay.
 SELECT hold(12, 16);
 SELECT jobq_fail(id, lease, 'e', '0') FROM brief_held WHERE n = 12;
 SELECT jobq_release(id, lease) FROM brief_held WHERE n IN (13, 14);
@@ -98,7 +98,7 @@ ROLLBACK;
 SELECT pg_temp.shown();
 SELECT finish(14);
 SELECT pg_temp.shown();
--- Somebody has dropped the index of the attempts.
+-- The index on the attempts has been dropped.
 DROP INDEX jobq.attempts_job_idx;
 SELECT finish(15);
 SELECT pg_temp.shown();
@@ -108,11 +108,11 @@ SELECT jobq_release(id, lease) FROM brief_held WHERE n = 17;
 SELECT hold_again();
 SELECT finish(17);
 SELECT pg_temp.shown();
--- A payload that lies out of line.
+-- A payload in TOAST.
 SELECT jobq_enqueue('brief', (SELECT jsonb_agg(md5(n::text)) FROM generate_series(1, 2000) n), priority => -1) > 0 AS enqueued;
 SELECT jobq_complete(id, lease) AS completed, jsonb_array_length(payload) FROM jobq_claim('brief');
 
--- A DBA's row triggers see the completion with its result, and then the deletion; with the rights of the owner.
+-- Row triggers of a DBA see the completion with its result, and then the deletion. They run with the privileges of the owner.
 CREATE TABLE brief_seen (seq serial, what text, old_status text, new_status text, result jsonb);
 CREATE FUNCTION brief_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -141,7 +141,7 @@ SELECT seen();
 DROP TRIGGER dba_update ON jobq.jobs;
 DROP TRIGGER dba_delete ON jobq.jobs;
 SELECT pg_temp.shown();
--- A statement trigger for DELETE fires here, since then SQL deletes.
+-- A statement trigger for DELETE fires, because jobq then deletes with SQL.
 CREATE FUNCTION brief_count() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO public.brief_seen (what) SELECT 'deleted at once: ' || count(*) FROM gone;
@@ -151,7 +151,7 @@ CREATE TRIGGER dba_statement AFTER DELETE ON jobq.jobs REFERENCING OLD TABLE AS 
 SELECT count(*) FILTER (WHERE completed) FROM batch('{27,28}', '{0,0}') b, jobq_complete_many(b.ids, b.leases);
 SELECT seen();
 DROP TRIGGER dba_statement ON jobq.jobs;
--- One that raises, one that keeps the row.
+-- A trigger that raises an error, and one that keeps the row.
 CREATE FUNCTION brief_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
 CREATE TRIGGER dba_refuse BEFORE DELETE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION brief_refuse();
 \set VERBOSITY sqlstate
@@ -163,10 +163,10 @@ CREATE FUNCTION brief_keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN
 CREATE TRIGGER dba_keep BEFORE DELETE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION brief_keep();
 SELECT finish(24);
 SELECT pg_temp.shown();
--- The worker prunes it as soon as it can.
+-- The background worker prunes the kept row when it can.
 DROP TRIGGER dba_keep ON jobq.jobs;
 DELETE FROM jobq.jobs WHERE queue = 'brief' AND status = 'completed';
--- A foreign key, with both ends of it.
+-- Foreign keys with ON DELETE CASCADE and without.
 CREATE TABLE brief_child (job bigint REFERENCES jobq.jobs ON DELETE CASCADE);
 INSERT INTO brief_child SELECT id FROM brief_held WHERE n = 25;
 SELECT finish(25);
@@ -178,7 +178,7 @@ INSERT INTO brief_child SELECT id FROM brief_held WHERE n = 26;
 SELECT finish(26);
 \set VERBOSITY default
 DROP TABLE brief_child;
--- A constraint on what is completed.
+-- A constraint on completed jobs.
 ALTER TABLE jobq.jobs ADD CONSTRAINT dba_result CHECK (status <> 'completed' OR result IS NOT NULL) NOT VALID;
 \set VERBOSITY sqlstate
 SELECT jobq_complete(id, lease) FROM brief_held WHERE n = 26;
@@ -186,7 +186,7 @@ SELECT jobq_complete(id, lease) FROM brief_held WHERE n = 26;
 SELECT finish(26);
 ALTER TABLE jobq.jobs DROP CONSTRAINT dba_result;
 SELECT pg_temp.shown();
--- A publication of deletions without a replica identity.
+-- A publication of deletes without a replica identity.
 SET client_min_messages = error;
 CREATE PUBLICATION brief_deletions FOR TABLE jobq.jobs WITH (publish = 'delete');
 ALTER TABLE jobq.jobs REPLICA IDENTITY NOTHING;
@@ -198,7 +198,7 @@ DROP PUBLICATION brief_deletions;
 ALTER TABLE jobq.jobs REPLICA IDENTITY DEFAULT;
 SELECT finish(60);
 
--- The setting counts when the job ends.
+-- The setting at the end of the job applies.
 SELECT jobq_alter_queue('brief', keep_completed => '1 day');
 SELECT hold(70, 70);
 BEGIN;

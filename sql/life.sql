@@ -1,7 +1,7 @@
--- The life of a job: what becomes of it in each status by each event. docs/design.md has this table.
+-- The life cycle of a job: the next status for each status and event. docs/internals/life.md contains this table.
 SET client_min_messages = warning;
 SELECT jobq_create_queue('life', heartbeat_timeout => '1 minute', backoff_base => '1 hour', max_attempts => 2) AS created;
--- The worker that does the duties leaves this alone: all happens in one transaction.
+-- The background worker does not see these jobs, because the whole test is one transaction.
 BEGIN;
 CREATE FUNCTION pg_temp.in_status(wanted jobq.job_status, OUT id bigint, OUT held bigint) LANGUAGE plpgsql AS $$
 BEGIN
@@ -21,7 +21,7 @@ BEGIN
         ELSE NULL;
     END CASE;
 END $$;
--- What follows from the status; empty: all is as it should be.
+-- The columns that depend on the status. An empty result means that all of them are correct.
 CREATE FUNCTION pg_temp.wrong(j jobq.jobs) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(law, ', ') FROM (VALUES
         ('_ready', j._ready IS NOT DISTINCT FROM CASE j.status WHEN 'pending' THEN true END),
@@ -51,9 +51,9 @@ BEGIN
     IF pg_temp.wrong(job) <> '' THEN
         RAISE 'after %: wrong: %', event, pg_temp.wrong(job);
     END IF;
-    -- Others must not be claimed in its place.
+    -- Later claims must not get another job instead.
     DELETE FROM jobq.jobs j WHERE j.queue = 'life' AND j.kind = '';
-    -- No change, no arrow.
+    -- No arrow means no change.
     RETURN coalesce(answer, 'NULL') || CASE WHEN job.id IS NULL THEN ' -> gone' WHEN job.status <> was THEN ' -> ' || job.status
                           WHEN was = 'processing' AND job.cancel_requested_at IS NOT NULL THEN ', asked' ELSE '' END;
 END $$;
@@ -67,7 +67,7 @@ FROM (VALUES (1, 'claim', $$SELECT count(*) FROM jobq_claim('life', 'w', kinds =
              (2, 'heartbeat', 'SELECT jobq_heartbeat(%s, %s)'),
              (3, 'complete', 'SELECT jobq_complete(%s, %s)'),
              (4, 'fail', $$SELECT jobq_fail(%s, %s, 'bad')$$),
-             (5, 'fail for good', $$SELECT jobq_fail(%s, %s, 'bad', retry => false)$$),
+             (5, 'fail permanently', $$SELECT jobq_fail(%s, %s, 'bad', retry => false)$$),
              (6, 'release', 'SELECT jobq_release(%s, %s)'),
              (7, 'snooze', $$SELECT jobq_snooze(%s, '1 hour', %s)$$),
              (8, 'cancel', 'SELECT jobq_cancel(%s)'),
@@ -82,7 +82,7 @@ FROM (VALUES (1, 'claim', $$SELECT count(*) FROM jobq_claim('life', 'w', kinds =
             ) e(n, event, call),
      unnest(enum_range(NULL::jobq.job_status)) s
 ORDER BY n, s \crosstabview
--- The same of changes by hand.
+-- The same for changes with plain SQL.
 SELECT 'SET status = ' || t AS event, s,
        pg_temp.becomes(s, $$UPDATE jobq.jobs SET status = '$$ || t || $$' WHERE id = %s RETURNING status$$)
 FROM unnest(enum_range(NULL::jobq.job_status)) t, unnest(enum_range(NULL::jobq.job_status)) s

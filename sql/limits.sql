@@ -1,5 +1,5 @@
--- Limits: how many jobs of a queue, or of a concurrency_key, run at once, and how many start in a span of time. A job that
--- a limit keeps from running stays pending; claims pass over it. The same with and without preload, but for rates.
+-- Limits: how many jobs of a queue or of a concurrency key run at once, and how many start per period. A job without room stays
+-- pending, and claims skip it. Limits work the same with and without preload, except for rates.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 CREATE FUNCTION pg_temp.claim(name text, batch int DEFAULT 9) RETURNS text LANGUAGE sql AS $$
@@ -18,23 +18,23 @@ EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE || ' ' || SQLERRM || ' / ' || hint;
 END $$;
 
--- A queue: at most two at once, whatever is asked for.
+-- A limit of a queue: at most two jobs run at once, whatever batch size the claim asks for.
 SELECT jobq_set_limit('narrow', max_running => 2);
 SELECT count(jobq_enqueue('narrow', to_jsonb(n))) FROM generate_series(1, 9) n;
 SELECT pg_temp.claim('narrow');
 SELECT pg_temp.claim('narrow');
 SELECT queue, key, max_running, running, rate, per, tokens FROM jobq.limits;
--- Whatever ends an attempt gives its place back: completion, failure, release, snooze, cancellation, rescue, deletion.
+-- Each end of an attempt frees the slot: completion, failure, release, snooze, cancellation, rescue, deletion.
 SELECT jobq_complete(pg_temp.job('1'), pg_temp.lease('1')), pg_temp.claim('narrow');
 SELECT jobq_fail(pg_temp.job('2'), pg_temp.lease('2'), retry_in => '1 day'), pg_temp.claim('narrow');
 SELECT jobq_snooze(pg_temp.job('3'), '1 day', pg_temp.lease('3')), pg_temp.claim('narrow');
 SELECT jobq_cancel(pg_temp.job('4')), jobq_fail(pg_temp.job('4'), pg_temp.lease('4')), pg_temp.claim('narrow');
 SELECT jobq_release(pg_temp.job('5'), pg_temp.lease('5')), pg_temp.claim('narrow', 1);
--- It is the one that was released: it has its old place.
+-- The released job is claimed again, because it has kept its place in the order.
 SELECT running FROM jobq.limits;
--- Completing and claiming in one call: the place that is given back is taken at once.
+-- If one call completes and claims, the freed slot is used at once.
 SELECT payload FROM jobq_complete_and_claim(ARRAY[pg_temp.job('5'), pg_temp.job('6')], ARRAY[pg_temp.lease('5'), pg_temp.lease('6')], queue => 'narrow', batch => 9);
--- Rolled back, neither has happened.
+-- A rollback undoes both.
 BEGIN;
 SELECT payload FROM jobq_complete_and_claim(ARRAY[pg_temp.job('7')], ARRAY[pg_temp.lease('7')], queue => 'narrow', batch => 9);
 ROLLBACK;
@@ -47,7 +47,7 @@ SELECT pg_temp.claim('narrow');
 COMMIT;
 -- A lost worker.
 UPDATE jobq.jobs SET last_heartbeat = now() - interval '1 day', started_at = now() + interval '1 s' WHERE payload = '7';
--- The background worker may have the row in hand at this very moment: then the next tick finds it done.
+-- The background worker may have locked the row. Then a later tick finds the job rescued.
 DO $$ BEGIN
     FOR i IN 1 .. 200 LOOP
         PERFORM jobq_tick();
@@ -57,16 +57,16 @@ DO $$ BEGIN
 END $$;
 SELECT pg_temp.claim('narrow');
 
--- Changed, a limit holds at once. Those that run keep running, and count.
+-- A changed limit applies at once. Running jobs keep running and count.
 SELECT jobq_set_limit('narrow', max_running => 1);
 SELECT jobq_complete(pg_temp.job('7'), pg_temp.lease('7')), pg_temp.claim('narrow');
 SELECT jobq_set_limit('narrow', max_running => 2), pg_temp.claim('narrow');
 SELECT jobq_set_limit('narrow', max_running => 0);
 SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), pg_temp.claim('narrow');
--- Neither max_running nor rate: no limit.
+-- A call without max_running and rate removes the limit.
 SELECT jobq_set_limit('narrow'), jobq_set_limit('narrow'), (SELECT count(*) FROM jobq.limits);
 
--- One that is set while jobs run counts them.
+-- A new limit counts the jobs that are already running.
 SELECT count(jobq_enqueue('later', to_jsonb('later ' || n))) FROM generate_series(1, 4) n;
 SELECT pg_temp.claim('later', 2);
 SELECT jobq_set_limit('later', max_running => 3), pg_temp.claim('later');
@@ -74,13 +74,13 @@ SELECT jobq_set_limit('later', max_running => 1);
 SELECT jobq_complete(pg_temp.job('"later 1"'), pg_temp.lease('"later 1"')), jobq_complete(pg_temp.job('"later 2"'), pg_temp.lease('"later 2"')), pg_temp.claim('later');
 SELECT jobq_complete(pg_temp.job('"later 3"'), pg_temp.lease('"later 3"')), pg_temp.claim('later');
 
--- Keys: '*' is the limit of each key that has none of its own. Jobs without a key are not concerned.
+-- Keys: '*' is the limit of each key without its own limit. It does not apply to jobs without a key.
 SELECT jobq_set_limit('keys', '*', max_running => 1), jobq_set_limit('keys', 'big', max_running => 2), jobq_set_limit('keys', max_running => 5);
 SELECT count(job_id) FROM jobq_enqueue_many('keys', ARRAY['"a1"', '"a2"', '"b1"', '"b2"', '"big1"', '"big2"', '"big3"', '"free1"', '"free2"']::jsonb[],
     concurrency_keys => '{a,a,b,b,big,big,big,NULL,NULL}');
 SELECT pg_temp.claim('keys');
 SELECT key, max_running, running FROM jobq.limits WHERE queue = 'keys' ORDER BY key NULLS FIRST;
--- A key's own place first, for its next job; the queue stays full.
+-- A freed slot of a key goes to the next job of that key while the queue stays full.
 SELECT jobq_complete(pg_temp.job('"b1"'), pg_temp.lease('"b1"')), pg_temp.claim('keys');
 SELECT jobq_complete(pg_temp.job('"a1"'), pg_temp.lease('"a1"')), pg_temp.claim('keys');
 SELECT jobq_set_limit('keys', 'big'), jobq_set_limit('keys'), pg_temp.claim('keys');
@@ -91,7 +91,7 @@ SELECT jobq_enqueue('keys', '"one"', concurrency_key => 'x', unique_key => 'u') 
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "keys", "payload": "two", "concurrency_key": "x"}, {"queue": "keys", "payload": "three", "concurrency_key": "y"}]');
 SELECT payload, concurrency_key FROM jobq.jobs WHERE concurrency_key IN ('x', 'y') ORDER BY id;
 SELECT pg_temp.claim('keys');
--- However many jobs without room stand in front: the next claims do not look at them again, and find each when it may run.
+-- Claims remember jobs without room, so they do not check them again, and find each of them when it has room.
 SELECT jobq_set_limit('row', '*', max_running => 1);
 SELECT count(jobq_enqueue('row', to_jsonb('A' || n), concurrency_key => 'A', run_at => '2001-01-01')) FROM generate_series(1, 200) n;
 SELECT count(jobq_enqueue('row', to_jsonb('B' || n), concurrency_key => 'B', run_at => '2001-01-02')) FROM generate_series(1, 100) n;
@@ -104,12 +104,12 @@ SELECT jobq_enqueue('row', '"A first"', priority => -1, concurrency_key => 'A') 
 SELECT pg_temp.claim('row');
 SELECT jobq_complete(pg_temp.job('"A2"'), pg_temp.lease('"A2"')), pg_temp.claim('row');
 SELECT jobq_set_limit('row', 'A', max_running => 3), pg_temp.claim('row');
--- An exhausted queue is an empty one for jobq_claim_any.
+-- For jobq_claim_any, a queue without room is like an empty queue.
 SELECT jobq_set_limit('full', max_running => 0), jobq_enqueue('full') > 0, jobq_enqueue('open', '"open"') > 0;
 SELECT payload FROM jobq_claim_any('{full,open}');
 
--- Rates: a bucket of `rate` tokens, which gets one each per / rate. A claim takes a token for each job, and does not give
--- it back, whatever becomes of the job. They are counted in shared memory: without preload a rate is refused.
+-- Rates: a bucket of `rate` tokens gets one token per (per / rate). A claim takes a token for each job and never returns it. The
+-- tokens are in shared memory, so a rate is rejected without preload.
 CREATE FUNCTION pg_temp.rated() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     preloaded boolean := current_setting('shared_preload_libraries') LIKE '%jobq%';
@@ -133,13 +133,13 @@ BEGIN
                 THEN 'as it should be' ELSE 'the view is wrong' END;
 END $$;
 SELECT pg_temp.rated();
--- Without preload nothing has made it known.
+-- Without preload, the queue is unknown.
 SET client_min_messages = warning;
 SELECT jobq_set_limit('rated') IS NOT NULL AS removed, jobq_drop_queue('rated', force => true) IS NOT NULL AS dropped;
 RESET client_min_messages;
 
--- By hand. A job that is made to stop gives its places back; one that is made to run is given them by the tick, and
--- counts from then on, although it was not asked whether there is room.
+-- With plain SQL: a job that is made to stop frees its slots. A job that is made to run gets its slots from the tick and counts
+-- from then on, even if there is no room.
 SELECT jobq_set_limit('hand', max_running => 1), jobq_set_limit('hand', '*', max_running => 1);
 SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n), concurrency_key => 'h' || n)) FROM generate_series(1, 5) n;
 SELECT pg_temp.claim('hand');
@@ -149,14 +149,14 @@ SELECT pg_temp.claim('hand');
 UPDATE jobq.jobs SET concurrency_key = 'h9' WHERE payload = '"hand 2"';
 DELETE FROM jobq.jobs WHERE payload = '"hand 2"';
 SELECT pg_temp.claim('hand');
--- Who sets the limit of another queue leaves it to the tick.
+-- A session that sets the limit of another queue leaves these slots to the tick.
 BEGIN;
 UPDATE jobq.jobs SET status = 'processing' WHERE payload = '"hand 4"';
 SELECT jobq_set_limit('beside', max_running => 1);
 SELECT _queue_slot IS NULL AS left_to_the_tick FROM jobq.jobs WHERE payload = '"hand 4"';
 ROLLBACK;
 UPDATE jobq.jobs SET status = 'processing' WHERE payload = '"hand 4"';
--- Here, too.
+-- The background worker may have locked the row here, too.
 DO $$ BEGIN
     FOR i IN 1 .. 200 LOOP
         PERFORM jobq_tick();
@@ -168,12 +168,12 @@ SELECT key, running FROM jobq.limits WHERE queue = 'hand' ORDER BY key NULLS FIR
 SELECT jobq_complete(pg_temp.job('"hand 3"'), pg_temp.lease('"hand 3"')), pg_temp.claim('hand');
 UPDATE jobq.jobs SET status = 'failed' WHERE payload = '"hand 4"';
 SELECT pg_temp.claim('hand');
--- The table of limits may be written, too.
+-- The table of limits can be changed, too.
 UPDATE jobq.limit_settings SET max_running = 2 WHERE queue = 'hand' AND key = '';
 SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n))) FROM generate_series(6, 7) n;
 SELECT pg_temp.claim('hand');
 
--- A hundred slots of one key that become free at once, while its jobs are passed over, are all there for the next claim.
+-- If a hundred slots of one key become free at once while claims skip its jobs, the next claim gets all of them.
 SELECT jobq_set_limit('wide', '*', max_running => 100);
 SELECT count(*) FROM jobq_enqueue_many('wide', array_fill('{}'::jsonb, ARRAY[1000]), concurrency_keys => array_fill('k'::text, ARRAY[1000]));
 SELECT count(*) FROM jobq_claim('wide', 'w', 100, heartbeat_timeout => '1 hour');
@@ -186,8 +186,8 @@ SELECT count(*) FILTER (WHERE c.completed)
 FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs WHERE queue = 'wide' AND status = 'processing') j, jobq_complete_many(j.ids, j.leases) c;
 SELECT count(*) FROM jobq_claim('wide', 'w', 100, heartbeat_timeout => '1 hour');
 
--- A key whose own limit goes has that of '*'. Jobs that run count for it, also with places that it does not have, although a
--- tick has found long ago that no job held such.
+-- If the limit of a key is removed, the limit for '*' applies to it. Running jobs count, even with slot numbers above that limit,
+-- and even if a tick found earlier that no job used such slots.
 SELECT jobq_set_limit(q, '*', max_running => 2), jobq_set_limit(q, 'own', max_running => 5) FROM unnest('{gone,gone by hand}'::text[]) q;
 DO $$ BEGIN
     FOR i IN 1 .. 1000 LOOP
@@ -203,17 +203,17 @@ SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue LIKE 'gone%' A
 SELECT jobq_set_limit('gone', 'own');
 DELETE FROM jobq.limit_settings WHERE queue = 'gone by hand' AND key = 'own';
 SELECT pg_temp.claim('gone'), pg_temp.claim('gone by hand');
--- Two more are completed: one may run beside the last.
+-- After two more completions, one job may run in addition to the last one.
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue LIKE 'gone%' AND _key_slot & 1048575 < 5;
 SELECT pg_temp.claim('gone'), pg_temp.claim('gone by hand');
--- By hand a limit may be new, too, and counts at once who runs without a place.
+-- A limit that is inserted with plain SQL counts running jobs without slots at once.
 SELECT count(jobq_enqueue('new by hand', to_jsonb('new ' || n))) FROM generate_series(1, 4) n;
 SELECT pg_temp.claim('new by hand', 2);
 INSERT INTO jobq.limit_settings (queue, max_running) VALUES ('new by hand', 3);
 SELECT running FROM jobq.limits WHERE queue = 'new by hand';
 SELECT pg_temp.claim('new by hand');
 
--- Bad input: nothing changes.
+-- Bad input changes nothing.
 SELECT count(*) AS limits FROM jobq.limits \gset
 SELECT call, pg_temp.outcome(call) FROM unnest(ARRAY[
     $$jobq_set_limit(NULL, max_running => 1)$$, $$jobq_set_limit('', max_running => 1)$$, $$jobq_set_limit(repeat('q', 64), max_running => 1)$$,
@@ -233,6 +233,6 @@ INSERT INTO jobq.limit_settings (queue) VALUES ('bad');
 INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('bad', '*');
 \set VERBOSITY default
 
--- The limits of a queue go with it.
+-- The limits of a queue are dropped with it.
 SELECT jobq_drop_queue(q, force => true) FROM unnest('{narrow,later,keys,row,full,open,hand,wide,gone,gone by hand,new by hand}'::text[]) q;
 SELECT count(*) FROM jobq.limits;

@@ -1,23 +1,24 @@
--- Reports on many jobs in one statement: arrays of ids and leases.
+-- Reports on many jobs in one statement, with arrays of IDs and leases.
 CREATE TABLE many_held (n integer, id bigint, lease bigint);
 SELECT count(*) FROM jobq_enqueue_many('many', ARRAY['1', '2', '3', '4', '5', '6', '7', '8', '9']::jsonb[]);
 INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many', 'w', batch => 9, heartbeat_timeout => '1 hour');
--- The jobs given by number, in that order, as arrays. A number above 100 is job n - 100 with a lease that is not its.
+-- Returns the jobs with these numbers in this order, as arrays. For a number above 100, the job is n - 100, and the lease is
+-- wrong.
 CREATE FUNCTION pg_temp.jobs(VARIADIC numbers integer[], OUT ids bigint[], OUT leases bigint[]) LANGUAGE sql AS $$
     SELECT array_agg(h.id ORDER BY ord), array_agg(h.lease + u.n / 100 ORDER BY ord)
     FROM unnest(numbers) WITH ORDINALITY AS u(n, ord) JOIN many_held h ON h.n = u.n % 100
 $$;
 CREATE FUNCTION pg_temp.number(id bigint) RETURNS integer LANGUAGE sql AS 'SELECT n FROM many_held h WHERE h.id = $1';
 
--- A row for each job, in the caller's order; a job named twice is one row, in its first place.
+-- One row per job in the caller's order. A duplicate job is one row, at its first position.
 SELECT pg_temp.number(job_id) AS n, completed
 FROM pg_temp.jobs(3, 1, 2, 3, 1), jobq_complete_many(ids, leases, ARRAY['"third"', '"first"', NULL, '"again"', NULL]::jsonb[]);
 SELECT payload, status, result FROM jobq.jobs WHERE queue = 'many' AND payload <= '3' ORDER BY id;
--- Leases that are lost, finished jobs and unknown ones are false; the others are completed.
+-- The answer is false for lost leases, finished jobs, and unknown jobs. The other jobs are completed.
 SELECT coalesce(pg_temp.number(job_id), 0) AS n, completed
 FROM pg_temp.jobs(104, 1, 4), jobq_complete_many(ids || -1::bigint, leases || 1::bigint);
 
--- must_hold: all of them, or an error that names the others, and nothing is completed.
+-- must_hold: either all jobs are completed, or an error names the jobs that are not held, and none is completed.
 SELECT count(*) FROM jobq_enqueue_many('many must', '{21,22,23}');
 INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many must', 'w2', batch => 3, heartbeat_timeout => '1 hour');
 CREATE FUNCTION pg_temp.must(VARIADIC numbers integer[]) RETURNS text LANGUAGE plpgsql AS $$
@@ -39,7 +40,7 @@ SELECT pg_temp.must(22);
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'many must' GROUP BY status;
 SELECT jobq_complete_many('{}', '{}', must_hold => true);
 SELECT jobq_complete_many('{}', '{}', NULL, NULL);
--- A deletion at once is undone as well.
+-- The immediate deletion of completed jobs is undone, too.
 SELECT jobq_create_queue('many unkept', keep_completed => '0');
 SELECT count(*) FROM jobq_enqueue_many('many unkept', '{1,2}');
 INSERT INTO many_held SELECT 30 + payload::integer, id, lease FROM jobq_claim('many unkept', 'w2', batch => 2, heartbeat_timeout => '1 hour');
@@ -49,7 +50,7 @@ SELECT processing, completed FROM jobq.queue_stats WHERE queue = 'many unkept';
 SELECT jobq_drop_queue('many unkept'), jobq_drop_queue('many must');
 
 SELECT pg_temp.number(job_id) AS n, state FROM pg_temp.jobs(9, 5, 1, 108, 8), jobq_heartbeat_many(ids, leases);
--- By the worker's name: all it holds.
+-- By worker ID: all jobs that the worker holds.
 SELECT pg_temp.number(job_id) AS n, state FROM jobq_heartbeat_worker('w') ORDER BY 1;
 SELECT count(*) FROM jobq_heartbeat_worker('nobody');
 
@@ -61,28 +62,28 @@ SELECT payload, status, error FROM jobq.jobs WHERE queue = 'many' AND payload IN
 SELECT pg_temp.number(job_id) AS n, released FROM pg_temp.jobs(9, 108, 8, 1), jobq_release_many(ids, leases);
 SELECT payload, status, attempts FROM jobq.jobs WHERE queue = 'many' AND payload >= '8' ORDER BY id;
 
--- Nothing to report is no row.
+-- Empty arrays return no rows.
 SELECT * FROM jobq_complete_many('{}', '{}');
 SELECT * FROM jobq_fail_many('{}', '{}', '{}');
 SELECT * FROM jobq_heartbeat_many('{}', '{}');
 SELECT * FROM jobq_release_many('{}', '{}');
 
--- Complete and take the next, in one round trip and one commit.
+-- Completes jobs and claims the next ones, in one round trip and one commit.
 DELETE FROM many_held;
 INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many', 'w', batch => 1, heartbeat_timeout => '1 hour');
 SELECT payload, attempt, worker_id FROM pg_temp.jobs(8),
     LATERAL (SELECT c.*, j.worker_id FROM jobq_complete_and_claim(ids, leases, ARRAY['"done"']::jsonb[], 'many', 'w2', batch => 5, heartbeat_timeout => '1 hour') c
              JOIN jobq.jobs j USING (id)) c;
 SELECT payload, status, result, worker_id FROM jobq.jobs WHERE queue = 'many' AND payload >= '8' ORDER BY id;
--- Lost leases are a warning: what is left is completed and the next jobs are claimed all the same.
+-- A lost lease is a warning. The other jobs are completed, and the next jobs are claimed.
 SELECT jobq_enqueue('many', '"next"') > 0 AS enqueued;
 \set VERBOSITY terse
 SELECT payload FROM jobq_complete_and_claim('{-1}', '{1}', queue => 'many', heartbeat_timeout => '1 hour');
 \set VERBOSITY default
--- With nothing to complete it is a claim; with batch 0 it only completes.
+-- Without jobs to complete, the call is a claim. With batch 0, it only completes.
 SELECT payload FROM jobq_complete_and_claim('{}', '{}', queue => 'many', heartbeat_timeout => '1 hour');
 
--- Unequal lengths, NULL elements, two dimensions: refused.
+-- Arrays of different lengths, with NULL elements, or with two dimensions are rejected.
 SELECT * FROM jobq_complete_many('{1,2}', '{1}');
 SELECT * FROM jobq_complete_many('{1,2}', '{1,2}', ARRAY['1']::jsonb[]);
 SELECT * FROM jobq_fail_many('{1}', '{1}', '{a,b}');

@@ -1,8 +1,8 @@
--- A session that asks for ever new queues forgets those that it has asked for before, but for the one in whose claim it is.
+-- A session that claims from more and more queues evicts earlier queues from its cache, but not the queue of the current claim.
 SELECT jobq_set_limit('held', key => k, max_running => 2) FROM unnest(ARRAY['a', 'b']) k;
 SELECT count(jobq_enqueue('held', concurrency_key => CASE WHEN g % 2 = 0 THEN 'a' ELSE 'b' END)) FROM generate_series(1, 20) g;
 
--- Once, for the first job that is claimed.
+-- Runs once, for the first claimed job.
 CREATE FUNCTION ask_for_queues() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.queue = 'held' AND NEW.status = 'processing'

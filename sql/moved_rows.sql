@@ -1,4 +1,5 @@
--- A report looks first where its session's claim has left the row. The row may have moved, gone or become another since.
+-- A report first looks at the position where the claim of the session left the row. The row may have moved, been deleted, or been
+-- replaced since.
 SET client_min_messages = warning;
 CREATE TABLE moved_held (id bigint, lease bigint);
 CREATE FUNCTION hold(jobs integer) RETURNS bigint LANGUAGE sql AS $$
@@ -9,28 +10,28 @@ CREATE FUNCTION hold(jobs integer) RETURNS bigint LANGUAGE sql AS $$
 CREATE FUNCTION finish() RETURNS TABLE (completed boolean, jobs bigint) LANGUAGE sql AS $$
     SELECT c.completed, count(*) FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM moved_held) h, jobq_complete_many(ids, leases) c GROUP BY 1 ORDER BY 1 $$;
 
--- More than a session remembers.
+-- More rows than a session remembers.
 SELECT hold(5000);
 SELECT * FROM finish();
--- Changed by hand, in place and not; heartbeats.
+-- Updates with plain SQL, HOT and not HOT, and heartbeats.
 SELECT hold(3);
 UPDATE jobq.jobs SET metadata = '1' WHERE queue = 'moved' AND status = 'processing';
 UPDATE jobq.jobs SET priority = 3 WHERE queue = 'moved' AND status = 'processing' AND id = (SELECT min(id) FROM moved_held);
 SELECT h.state, count(*) FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM moved_held) a, jobq_heartbeat_many(ids, leases) h GROUP BY 1;
 SELECT jobq_heartbeat(id, lease, '"half"') FROM moved_held;
 SELECT * FROM finish();
--- The table is written anew.
+-- The table is rewritten.
 SELECT hold(3);
 VACUUM FULL jobq.jobs;
 SELECT * FROM finish();
--- Deleted, and the place given to others.
+-- The rows are deleted, and other rows reuse their positions.
 SELECT hold(50);
 DELETE FROM jobq.jobs WHERE queue = 'moved';
 VACUUM jobq.jobs;
 SELECT count(*) FROM jobq_enqueue_many('moved', array_fill('{}'::jsonb, ARRAY[200]));
 SELECT count(*) FROM jobq_claim('moved', 'x', 100, heartbeat_timeout => '1 hour');
 SELECT * FROM finish();
--- The table has become shorter.
+-- The table is shorter.
 SELECT hold(50);
 DELETE FROM jobq.jobs WHERE queue = 'moved';
 VACUUM (TRUNCATE) jobq.jobs;
@@ -38,14 +39,14 @@ SELECT * FROM finish();
 SELECT hold(50);
 TRUNCATE jobq.jobs;
 SELECT * FROM finish();
--- The same ids once more, under other leases and under none.
+-- The same IDs again, with other leases and without leases.
 INSERT INTO jobq.jobs (id, queue, status, lease, _lease_timeout) SELECT id, 'moved', 'processing', lease + 1, '1 hour' FROM moved_held WHERE id % 2 = 0;
 INSERT INTO jobq.jobs (id, queue) SELECT id, 'moved' FROM moved_held WHERE id % 2 = 1;
 SELECT * FROM finish();
 UPDATE moved_held SET lease = lease + 1;
 SELECT * FROM finish();
 DELETE FROM jobq.jobs WHERE queue = 'moved';
--- A claim that was rolled back, to a savepoint too, and one in the same transaction.
+-- A claim that was rolled back, also to a savepoint, and a claim in the same transaction.
 SELECT count(*) FROM jobq_enqueue_many('moved', array_fill('{}'::jsonb, ARRAY[4]));
 BEGIN;
 SELECT count(*) FROM jobq_claim('moved', 'w', 4);

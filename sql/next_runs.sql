@@ -1,35 +1,36 @@
--- When work is due again and again: cron expressions and their runs.
+-- Recurring work: cron expressions and their runs.
 SET timezone = 'UTC';
 
--- The next five, behind now or behind a moment.
+-- The next five runs after now or after a given time.
 SELECT count(*) = 5 AND min(r) > now() AND max(r) <= now() + interval '5 minutes 1 second' AS next_minutes FROM jobq_next_runs('* * * * *') r;
 SELECT jobq_next_runs('30 9 * * mon-fri', after => '2026-01-01', n => 3);
 SELECT jobq_next_runs('0 0 L * *', after => '2028-01-31', n => 3);
 SELECT jobq_next_runs('@every 90s', after => '2026-01-01', n => 3);
 SELECT jobq_next_runs('*/20 * * * * *', after => '2026-01-01 00:00:20.5', n => 3);
--- Day of month or weekday; both, where one of them begins with a star.
+-- Day of the month or weekday must match; both, if one of them begins with a star.
 SELECT array_agg(to_char(r, 'Dy DD')) FROM jobq_next_runs('0 0 13 * fri', after => '2026-03-01', n => 6) r;
 SELECT array_agg(to_char(r, 'Dy DD')) FROM jobq_next_runs('0 0 */2 * fri', after => '2026-03-01', n => 6) r;
 
--- Where clocks are changed. Left out in spring: at the end of the gap, once. Twice in autumn: the first time.
+-- Clock changes. A time that does not exist in spring runs once, at the end of the gap. A time that exists twice in autumn runs
+-- the first time.
 SET timezone = 'Europe/Berlin';
 SELECT jobq_next_runs('0,30 2 * * *', 'Europe/Berlin', '2026-03-28 12:00', 3);
 SELECT jobq_next_runs('30 2 * * *', 'Europe/Berlin', '2026-10-24 12:00', 2);
--- What is written with a star, a range or a step follows the clock.
+-- Times with a star, a range, or a step follow the clock.
 SELECT jobq_next_runs('*/30 2 * * *', 'Europe/Berlin', '2026-03-28 12:00', 2);
 SELECT jobq_next_runs('*/30 2 * * *', 'Europe/Berlin', '2026-10-24 12:00', 4);
 SET timezone = 'UTC';
 
--- The names of zones are those of the server, in any case; one that is no name is none.
+-- The names of time zones are those of the server, in upper or lower case. Unknown names are rejected.
 SELECT jobq_next_runs('0 12 * * *', 'asia/kolkata', '2026-01-01', 1);
 SELECT jobq_next_runs('0 12 * * *', 'Foo5');
 SELECT jobq_next_runs('0 12 * * *', '');
 SELECT jobq_next_runs('0 12 * * *', repeat('x', 1000)) IS NULL;
 
--- Behind the last change that its file lists, a zone goes on by the rule of its last years.
+-- After the last transition in its file, a time zone continues with the rule of its last years.
 SELECT jobq_next_runs('0 12 1 7 *', 'America/New_York', '2769-07-01', 2);
 
--- Rare days are found, the end of time ends the search.
+-- Rare days are found. The search stops at the end of the supported time range.
 SELECT jobq_next_runs('0 0 29 2 */7', after => '2088-03-01', n => 1);
 SELECT count(*) FROM jobq_next_runs('@yearly', after => '6008-02-01');
 SELECT count(*) FROM jobq_next_runs('@every 366d', after => '5990-01-01', n => 10000);

@@ -1,6 +1,6 @@
--- Operating on jobs: look, cancel, retry, reschedule, delete; one by its id, or many of a queue by a filter.
+-- Operations on jobs: read, cancel, retry, reschedule, and delete, either one job by its ID or many jobs of a queue by a filter.
 
--- A job in each status that there is now.
+-- Creates a job in each status.
 CREATE FUNCTION pg_temp.fill() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM jobq_drop_queue('operate', force => true);
@@ -19,7 +19,7 @@ END $$;
 SELECT pg_temp.fill();
 SELECT payload, status FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
 
--- jobq_get: for roles that cannot read the table.
+-- jobq_get is for roles that cannot read the table.
 \x on
 SELECT g.queue, g.kind, g.payload, g.priority, g.status, g.attempts, g.max_attempts, g.worker_id, g.heartbeat_timeout, g.error,
        g.finished_at IS NOT NULL AS finished, g.metadata
@@ -27,7 +27,8 @@ FROM jobq.jobs j, jobq_get(j.id) g WHERE j.payload = '"failed"';
 \x off
 SELECT * FROM jobq_get(-1);
 
--- By id: the status after the call; unchanged where it does not apply; NULL when there is no such job.
+-- By ID: the call returns the status after the call, which is unchanged if the operation does not apply, or NULL if the job does
+-- not exist.
 BEGIN;
 SELECT payload, status AS before, jobq_cancel(id) AS cancel FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
 ROLLBACK;
@@ -46,11 +47,11 @@ SELECT count(*) AS attempts_left FROM jobq.attempts a WHERE NOT EXISTS (SELECT F
 ROLLBACK;
 SELECT jobq_cancel(-1), jobq_retry(-1), jobq_reschedule(-1, now()), jobq_delete(-1);
 
--- A retried job runs again, also when its attempts were used up.
+-- A retried job runs again, even if its attempts were used up.
 SELECT jobq_retry(id) FROM jobq.jobs WHERE queue = 'operate' AND payload = '"failed"';
 SELECT payload, attempt, max_attempts FROM jobq_claim('operate', kinds => '{b}');
 
--- By filter: how many. Without statuses: what the function is for.
+-- By filter: the call returns the number of jobs. Without statuses, it uses the statuses that the function is meant for.
 CREATE FUNCTION pg_temp.changed(call text) RETURNS TABLE (n bigint, jobs text) LANGUAGE plpgsql AS $$
 DECLARE
     before jsonb;
@@ -71,7 +72,7 @@ SELECT * FROM pg_temp.changed($$jobq_reschedule_jobs('operate', '2100-06-01')$$)
 SELECT * FROM pg_temp.changed($$jobq_reschedule_jobs('operate', '2001-01-01')$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate')$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', statuses => '{pending}')$$);
--- Kind, error, metadata and age narrow it; max_jobs bounds it, oldest ids first.
+-- Kind, error, metadata, and age restrict the jobs. max_jobs limits their number, lowest IDs first.
 SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', kind => 'a')$$);
 SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', error_like => '%timeout%')$$);
 SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', metadata => '{"tenant": 2}')$$);
@@ -82,7 +83,8 @@ SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', max_jobs => 2)$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', max_jobs => 0)$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('no such queue')$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', statuses => '{}')$$);
--- What is as the call would make it is passed over: repeated with the same time until it returns 0, a call reaches all jobs.
+-- Jobs that are already in the requested state are skipped. So a call that is repeated with the same time until it returns 0
+-- reaches all jobs.
 CREATE FUNCTION pg_temp.rounds(call text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     n bigint;
@@ -101,7 +103,7 @@ SELECT status, run_at = '2100-01-01' AS there, count(*) FROM jobq.jobs WHERE que
 SELECT pg_temp.rounds($$jobq_reschedule_jobs('many', '2001-01-01', max_jobs => 100)$$);
 SELECT status, run_at = '2001-01-01' AS there, count(*) FROM jobq.jobs WHERE queue = 'many' GROUP BY 1, 2;
 SELECT jobq_drop_queue('many', force => true);
--- One that has come due, but has not been promoted, is made pending. No tick sees it in this transaction.
+-- A job that is due but not promoted becomes pending. No tick sees it, because of this transaction.
 BEGIN;
 SELECT clock_timestamp() + interval '1 s' AS t \gset
 SELECT jobq_enqueue('many', run_at => :'t') AS job \gset
@@ -110,25 +112,32 @@ SELECT jobq_reschedule_jobs('many', :'t');
 SELECT status FROM jobq.jobs WHERE id = :job;
 SELECT jobq_reschedule_jobs('many', :'t');
 ROLLBACK;
--- A status that the function does not apply to is a mistake. The hint names those that it applies to.
+-- A status to which the function does not apply is an error. The hint lists the allowed statuses.
 SELECT jobq_retry_jobs('operate', statuses => '{failed,pending}');
 SELECT jobq_reschedule_jobs('operate', now(), statuses => '{failed}');
 \set VERBOSITY terse
 SELECT jobq_delete_jobs('operate', statuses => '{processing}');
 SELECT jobq_cancel_jobs('operate', statuses => '{failed}');
 \set VERBOSITY default
--- So is a pattern that ends in the middle; two backslashes are one.
+-- A pattern that ends with an escape character is an error, too. Two backslashes mean one.
 SELECT jobq_delete_jobs('operate', error_like => '%\');
 SELECT jobq_delete_jobs('operate', error_like => '\\\');
 SELECT jobq_delete_jobs('operate', error_like => '%\\'), jobq_delete_jobs('operate', error_like => '\\\%'), jobq_delete_jobs('operate', error_like => '');
 SELECT jobq_drop_queue('operate', force => true);
 
--- The keys of filter. All that are given must hold, together with the arguments.
+-- The keys of filter. All given keys and arguments must match.
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "filtered", "payload": 1, "concurrency_key": "ann"},
     {"queue": "filtered", "payload": 2, "concurrency_key": "ann", "version": 2}, {"queue": "filtered", "payload": 3, "concurrency_key": "bob", "version": 2},
     {"queue": "filtered", "payload": 4, "group_key": "g", "kind": "k"}, {"queue": "filtered", "payload": 5, "group_key": "g"}]');
 CREATE FUNCTION pg_temp.with_status(job_status jobq.job_status) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(payload::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'filtered' AND status = job_status $$;
+-- A bulk function skips jobs whose rows another transaction has locked. The promoter locks the first job of a group to unblock it.
+DO $$ BEGIN
+    WHILE EXISTS (SELECT FROM jobq.jobs WHERE queue = 'filtered' AND payload = '4' AND status = 'blocked') LOOP
+        PERFORM jobq_tick();
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END $$;
 SELECT jobq_reschedule_jobs('filtered', '2100-01-01', filter => '{"version": 2}');
 SELECT pg_temp.with_status('scheduled');
 SELECT jobq_cancel_jobs('filtered', filter => '{"concurrency_key": "ann", "version": 2}');
@@ -142,5 +151,6 @@ SELECT jobq_delete_jobs('filtered', statuses => '{pending,scheduled,blocked,canc
 SELECT jobq_delete_jobs('filtered', filter => '{"version": "one"}');
 SELECT jobq_drop_queue('filtered', force => true);
 
--- An id is never taken for a queue, nor a queue for an id: '42' as an untyped literal is an id here and a name there.
+-- An ID is never mistaken for a queue, and a queue never for an ID: an untyped literal '42' is an ID in the first function and a
+-- name in the second.
 SELECT jobq_delete('42'), jobq_delete_jobs('42');

@@ -1,16 +1,16 @@
--- The order and the number of claimed jobs never depend on plans: not on statistics, not on the planner's settings of
--- the caller. The table was analysed when it was empty, as autovacuum may do.
+-- The order and the number of claimed jobs never depend on query plans, that is, not on statistics and not on planner settings of
+-- the caller. The table was analyzed when it was empty, as autovacuum may do.
 ANALYZE jobq.jobs;
 ANALYZE jobq.lane_directory;
 CREATE FUNCTION pg_temp.fill(lanes integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM jobq_drop_queue('plans', force => true);
-    -- 300 jobs: priorities 0 to 2; within each, the lowest payload first, though enqueued last.
+    -- 300 jobs with priorities 0 to 2. Within a priority, the lowest payload comes first, although it is enqueued last.
     PERFORM jobq_enqueue_many('plans', array_agg(to_jsonb(n)), kind => 'k' || lane, priorities => array_agg(n / 100),
                               run_ats => array_agg('2001-01-01'::timestamptz + n * interval '1 s'))
     FROM (SELECT n, n % lanes AS lane FROM generate_series(299, 0, -1) AS n) jobs GROUP BY lane;
 END $$;
--- Claims all jobs with varying batches; the first job that came out of its place, and how many came.
+-- Claims all jobs in batches of different sizes. Returns the first job that is out of order, and the number of jobs.
 CREATE FUNCTION pg_temp.check_order(OUT jobs bigint, OUT out_of_place integer, OUT wrong_batches integer) LANGUAGE plpgsql AS $$
 DECLARE
     got integer[];
@@ -68,13 +68,13 @@ DISCARD PLANS;
 RESET enable_seqscan;
 RESET enable_sort;
 SET random_page_cost = 1000000;
--- PostgreSQL 16 gave it another name.
+-- PostgreSQL 16 renamed this setting.
 SELECT CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END AS in_parallel \gset
 SET :in_parallel = on;
 SET jit_above_cost = 0;
 SELECT * FROM pg_temp.check_all('odd costs');
 DISCARD PLANS;
--- Nothing of jobq's is compiled, however costly it may look; a statement of the caller's is.
+-- The statements of jobq are not JIT-compiled, however expensive they seem. A statement of the caller is.
 \setenv PGDATABASE :DBNAME
 \setenv PGOPTIONS '-c jit=on -c jit_above_cost=0 -c auto_explain.log_min_duration=0 -c auto_explain.log_nested_statements=on -c client_min_messages=log'
 \! psql -Xqc "LOAD 'auto_explain'" -c "DO 'DECLARE n bigint; BEGIN n := jobq_retry_jobs(''plans''); n := jobq_redrive(''plans''); n := jobq_cancel_jobs(''plans'', max_jobs => 0); n := jobq_purge_queue(''nobodys''); END'" >plans.tmp 2>&1
@@ -83,7 +83,7 @@ SELECT pg_jit_available() AS jit \gset
 \setenv JIT :jit
 \! if [ "$JIT" = t ]; then psql -Xqc "LOAD 'auto_explain'" -c "DO 'DECLARE n bigint; BEGIN n := (SELECT count(*) FROM generate_series(1, 1000) m WHERE m % 7 = 1); END'" 2>&1 | grep -cE '^ *JIT:'; else echo 1; fi
 \setenv PGOPTIONS
--- The caller's settings are the caller's afterwards, also after an error.
+-- The caller's settings are restored afterward, also after an error.
 SET enable_seqscan = off;
 SET enable_hashjoin = on;
 SELECT count(*) FROM jobq_claim('plans');
@@ -93,15 +93,15 @@ SHOW enable_hashjoin;
 SHOW enable_sort;
 RESET ALL;
 
--- Analysed when full, then empty, then full again.
+-- Analyzed when the table is full, then empty, then full again.
 SELECT pg_temp.fill(5);
 ANALYZE jobq.jobs;
 SELECT jobq_purge_queue('plans');
 SELECT * FROM pg_temp.check_all('statistics of a full table');
 SELECT jobq_drop_queue('plans', force => true);
 
--- Plans that were made while the statistics said "two rows" look up ids, they do not walk the table. Counted, not
--- timed: walking 20,000 rows of the primary key would show in the index' statistics.
+-- Plans that were made while the statistics said "two rows" look up IDs instead of scanning the table. The test counts instead of
+-- measuring time: a scan of 20,000 entries of the primary key would show in the statistics of the index.
 SELECT jobq_enqueue('plans') > 0, jobq_enqueue('plans') > 0;
 ANALYZE jobq.jobs;
 SELECT count(*) AS completed
@@ -121,7 +121,7 @@ SELECT pg_stat_get_xact_tuples_fetched('jobq.jobs'::regclass) - :before < 1000 A
 ROLLBACK;
 SELECT jobq_drop_queue('plans', force => true);
 
--- A trigger on jobq.jobs runs under the caller's settings, and what it sets does not get ours mixed in.
+-- A trigger on jobq.jobs runs with the settings of the caller. The settings that it changes are not mixed with those of jobq.
 CREATE FUNCTION plans_show() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL enable_seqscan = on;
@@ -135,8 +135,9 @@ DROP TRIGGER plans_show ON jobq.jobs;
 DROP FUNCTION plans_show();
 SELECT jobq_drop_queue('plans', force => true);
 
--- Nor does what is read hang on statistics: 4,000 jobs await one, and the tables are analysed in between, when the index
--- by what is awaited has grown. To the planner another one, that begins with who waits, is as good then: all of it would be read for each.
+-- The amount of data read does not depend on statistics either: 4,000 jobs wait for one, and the tables are analyzed in between,
+-- when the index by awaited job has grown. The planner may then consider an index that begins with the waiting job equally good,
+-- but it would be read completely for each job.
 CREATE FUNCTION pg_temp.pages() RETURNS numeric LANGUAGE sql AS
     $$ SELECT sum(pg_stat_get_xact_blocks_fetched(i.indexrelid)) FROM pg_index i WHERE i.indrelid IN ('jobq.steps'::regclass, 'jobq.edges'::regclass) $$;
 CREATE PROCEDURE pg_temp.set_free(analyzed boolean, INOUT free bigint, INOUT pages numeric) LANGUAGE plpgsql AS $$
@@ -147,7 +148,7 @@ BEGIN
     PERFORM jobq_enqueue_many('plans', array_fill('{}'::jsonb, ARRAY[4000]), kind => 'many');
     PERFORM a.state FROM jobq_claim('plans', 'w', 4000, kinds => '{many}') c, jobq_await_jobs(c.id, c.lease, ARRAY[one], 'one') a;
     COMMIT;
-    -- From here on no background worker is at it.
+    -- From here on, no background worker runs this duty.
     PERFORM settle();
     IF analyzed THEN
         ALTER INDEX jobq.edges_target_idx SET (fillfactor = 10);
@@ -171,7 +172,8 @@ SELECT :before_free AS before, :after_free AS after, :after_pages < 1.5 * :befor
 ALTER INDEX jobq.edges_target_idx RESET (fillfactor);
 REINDEX INDEX jobq.edges_target_idx;
 
--- What jobq_explain_queue and jobq_explain read is bounded, however many other queues have jobs that the counters do not know.
+-- jobq_explain_queue and jobq_explain read a limited number of rows, however many other queues have jobs that the counters do not
+-- include.
 BEGIN;
 SELECT count(jobq_enqueue('plans other ' || n)) AS queues FROM generate_series(1, 20000) n;
 SELECT count(jobq_enqueue('plans explained')) AS jobs FROM generate_series(1, 2);

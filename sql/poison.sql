@@ -1,5 +1,5 @@
--- A job that kills its worker. Of jobs that were lost together any may be the one: they are handed out one at a time from
--- then on, and only what is lost alone counts towards max_lost. The tick's argument stands for the time that passes.
+-- A job that kills its worker. If several jobs are lost together, any of them may be the cause: from then on they are claimed one
+-- at a time, and only a job that is lost alone counts toward max_lost. The argument of the tick simulates the time.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 CREATE FUNCTION pg_temp.claim(name text, batch int DEFAULT 9, worker text DEFAULT 'w') RETURNS text LANGUAGE sql AS $$
@@ -9,7 +9,7 @@ CREATE FUNCTION pg_temp.pass(minutes int DEFAULT 61) RETURNS bigint LANGUAGE sql
 CREATE FUNCTION pg_temp.complete(name text, keep text DEFAULT '') RETURNS bigint LANGUAGE sql AS $$
     SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = name AND status = 'processing' AND payload #>> '{}' <> keep $$;
 
--- Works a queue off. Who holds a guilty job dies with all that it has claimed.
+-- Runs all jobs of a queue. A worker that holds a guilty job dies with all the jobs that it has claimed.
 CREATE TEMP TABLE rounds (queue text, claims int, deaths int);
 CREATE PROCEDURE pg_temp.work_off(name text, batch int) LANGUAGE plpgsql AS $$
 DECLARE
@@ -41,7 +41,7 @@ CREATE FUNCTION pg_temp.fate(name text) RETURNS TABLE (jobs bigint, job text, st
     SELECT count(*), CASE payload WHEN '"guilty"' THEN 'guilty' ELSE 'innocent' END, j.status, j.attempts, j.lost_attempts, j.error
     FROM jobq.jobs j WHERE j.queue = name GROUP BY 2, 3, 4, 5, 6 ORDER BY 2, 3, 4 $$;
 
--- Five that are claimed together, and a hundred. One is guilty: it fails, all others complete.
+-- Five jobs that are claimed together, and then a hundred. One is guilty and fails. All others complete.
 SELECT count(jobq_enqueue('five', CASE n WHEN 3 THEN '"guilty"' ELSE to_jsonb(n) END)) FROM generate_series(1, 5) n;
 CALL pg_temp.work_off('five', 5);
 SELECT * FROM pg_temp.fate('five');
@@ -49,7 +49,7 @@ SELECT a.attempt, a.outcome, a.error FROM jobq.attempts a JOIN jobq.jobs j ON j.
 SELECT count(jobq_enqueue('hundred', CASE n WHEN 38 THEN '"guilty"' ELSE to_jsonb(n) END)) FROM generate_series(1, 100) n;
 CALL pg_temp.work_off('hundred', 100);
 SELECT * FROM pg_temp.fate('hundred');
--- Several; and where one loss is enough, none of the innocent ever fails for it.
+-- Several guilty jobs. Even with max_lost 1, no innocent job ever fails.
 SELECT count(jobq_enqueue('several', CASE WHEN n % 20 = 7 THEN '"guilty"' ELSE to_jsonb(n) END)) FROM generate_series(1, 200) n;
 CALL pg_temp.work_off('several', 50);
 SELECT * FROM pg_temp.fate('several');
@@ -57,11 +57,11 @@ SELECT jobq_create_queue('strict', max_lost => 1);
 SELECT count(jobq_enqueue('strict', CASE n WHEN 2 THEN '"guilty"' ELSE to_jsonb(n) END)) FROM generate_series(1, 10) n;
 CALL pg_temp.work_off('strict', 10);
 SELECT * FROM pg_temp.fate('strict');
--- Alone from the beginning: as many losses as max_lost says, none more.
+-- A job that is claimed alone from the beginning fails after exactly max_lost losses.
 SELECT jobq_enqueue('single', '"guilty"') > 0 AS enqueued;
 CALL pg_temp.work_off('single', 1);
 SELECT * FROM pg_temp.fate('single');
--- All are attempts: a job whose worker always dies ends, whatever max_lost says, and one that may be started once is.
+-- All losses count as attempts: a job whose worker always dies ends, whatever max_lost is. A job with max_attempts 1 runs once.
 SELECT jobq_create_queue('patient', max_lost => 1000);
 SELECT count(jobq_enqueue('patient', CASE n WHEN 2 THEN '"guilty"' ELSE to_jsonb(n) END, max_attempts => 7)) FROM generate_series(1, 5) n;
 CALL pg_temp.work_off('patient', 5);
@@ -70,7 +70,7 @@ SELECT count(jobq_enqueue('once', to_jsonb(n), max_attempts => 1)) FROM generate
 SELECT pg_temp.claim('once'), pg_temp.pass();
 SELECT * FROM pg_temp.fate('once');
 
--- With groups, limits and keys that take turns, by ageing too.
+-- With groups, limits, and round-robin keys, also with priority aging.
 SELECT jobq_create_queue('grouped');
 SELECT count(jobq_enqueue('grouped', CASE n WHEN 7 THEN '"guilty"' ELSE to_jsonb(n) END, group_key => 'g' || n % 10)) FROM generate_series(1, 60) n;
 SELECT count(done) FROM jobq_tick();
@@ -90,34 +90,35 @@ SELECT jobq_create_queue('aged', priority_ageing => '1 minute');
 SELECT count(jobq_enqueue('aged', CASE n WHEN 11 THEN '"guilty"' ELSE to_jsonb(n) END, priority => n % 5)) FROM generate_series(1, 100) n;
 CALL pg_temp.work_off('aged', 40);
 SELECT * FROM pg_temp.fate('aged');
--- Deaths: one that takes the batch, and three of each guilty one.
-SELECT * FROM rounds WHERE queue <> 'turns' ORDER BY queue;  -- where the round begins is not known
+-- Deaths: one with the whole batch, and three for each guilty job.
+SELECT * FROM rounds WHERE queue <> 'turns' ORDER BY queue;  -- the start of the round is arbitrary
 
--- A claim ends before a job that is to be alone, so the order stays what it is.
+-- A claim ends before a job that must run alone, so that the order does not change.
 SELECT count(jobq_enqueue('order', to_jsonb(n))) FROM generate_series(1, 6) n;
 SELECT pg_temp.claim('order', 4), pg_temp.pass();
 UPDATE jobq.jobs SET priority = 1 WHERE queue = 'order' AND payload IN ('1', '2');
 SELECT count(jobq_enqueue('order', to_jsonb(n), priority => -1)) FROM generate_series(7, 8) n;
 SELECT pg_temp.claim('order'), pg_temp.complete('order') FROM generate_series(1, 6);
--- Where keys take turns, its key does not lose its own.
+-- With round-robin, the key of this job does not lose its turn.
 SELECT jobq_create_queue('key kept', round_robin => true);
 SELECT count(jobq_enqueue('key kept', to_jsonb('a' || n), concurrency_key => 'a')) FROM generate_series(1, 2) n;
 SELECT pg_temp.claim('key kept'), pg_temp.pass();
 SELECT count(jobq_enqueue('key kept', to_jsonb('b' || n), concurrency_key => 'b')) FROM generate_series(1, 9) n;
 SELECT string_agg(taken, ', ') AS taken FROM (SELECT pg_temp.claim('key kept', 3) AS taken, pg_temp.complete('key kept') FROM generate_series(1, 7)) c;
 
--- Several claims of one worker: what it held when it was last heard of was lost together.
+-- Several claims of one worker: jobs whose last heartbeat was at the same time were lost together.
 SELECT count(jobq_enqueue('threads', to_jsonb(n))) FROM generate_series(1, 3) n;
 SELECT pg_temp.claim('threads', 1) FROM generate_series(1, 3);
 SELECT pg_temp.pass();
 SELECT * FROM pg_temp.fate('threads');
--- One at a time, until it has outlived a heartbeat timeout; others meanwhile, for other workers the next.
+-- The worker gets one suspect at a time, until that job has run longer than a heartbeat timeout. In the meantime, it gets other
+-- jobs, and other workers get the next suspect.
 SELECT jobq_enqueue('threads', '4') > 0 AS enqueued;
 SELECT pg_temp.claim('threads', 1), pg_temp.claim('threads', 9), pg_temp.claim('threads', 1), pg_temp.claim('threads', 9, 'other');
 UPDATE jobq.jobs SET started_at = started_at - interval '1 hour' WHERE queue = 'threads' AND payload = '1';
 SELECT pg_temp.claim('threads', 1), pg_temp.claim('threads', 1);
 SELECT pg_temp.complete('threads');
--- What ends gives way in the same transaction.
+-- A suspect that ends makes room for the next one in the same transaction.
 SELECT count(jobq_enqueue('next', to_jsonb(n))) FROM generate_series(1, 3) n;
 SELECT pg_temp.claim('next'), pg_temp.pass();
 SELECT pg_temp.claim('next');
@@ -125,24 +126,24 @@ SELECT c.payload FROM jobq.jobs j, jobq_complete_and_claim(ARRAY[j.id], ARRAY[j.
 SELECT c.payload FROM jobq.jobs j, jobq_complete_and_claim(ARRAY[j.id], ARRAY[j.lease], worker_id => 'w', queue => 'next', batch => 9) c WHERE j.queue = 'next' AND j.status = 'processing';
 SELECT pg_temp.complete('next');
 
--- Leases of one worker that run out one after the other: the last one is not taken for alone.
+-- Leases of one worker that expire one after the other: the last job does not count as lost alone.
 SELECT count(jobq_enqueue('uneven', to_jsonb(n), options => jsonb_build_object('heartbeat_timeout', make_interval(hours => n)))) FROM generate_series(1, 4) n;
 SELECT count(*) FROM jobq_claim('uneven', 'uneven', 9);
 SELECT pg_temp.pass(60 * n + 1) FROM generate_series(1, 4) n;
 SELECT payload, status, lost_attempts, error FROM jobq.jobs WHERE queue = 'uneven' ORDER BY id;
--- But one whose worker goes on with the others is.
+-- A job counts as lost alone if its worker continues with the other jobs.
 SELECT count(jobq_enqueue('hung', to_jsonb(n))) FROM generate_series(1, 3) n;
 SELECT pg_temp.claim('hung', 3, 'hung');
 UPDATE jobq.jobs SET last_heartbeat = last_heartbeat - interval '31 minutes' WHERE queue = 'hung' AND payload = '2';
 SELECT pg_temp.pass(30);
 SELECT payload, status, lost_attempts, error FROM jobq.jobs WHERE queue = 'hung' ORDER BY id;
 SELECT pg_temp.complete('hung');
--- Nor has a job company in those of other workers.
+-- Jobs of different workers are not lost together.
 SELECT count(jobq_enqueue('apart', to_jsonb(n))) FROM generate_series(1, 2) n;
 SELECT pg_temp.claim('apart', 1, 'one'), pg_temp.claim('apart', 1, 'two'), pg_temp.pass();
 SELECT payload, status, lost_attempts FROM jobq.jobs WHERE queue = 'apart' ORDER BY id;
 
--- A job that is retried by hand begins anew, in a batch.
+-- A job that an operator retries is no longer a suspect, so it is claimed in a batch.
 SELECT count(jobq_enqueue('retried', to_jsonb(n))) FROM generate_series(1, 3) n;
 SELECT pg_temp.claim('retried'), pg_temp.pass();
 SELECT pg_temp.claim('retried');

@@ -1,4 +1,4 @@
--- Grants for some queues: what a producer, a worker and an operator of one queue can do there, and in another one.
+-- Grants for some queues: what a producer, a worker, and an operator of one queue can do in this queue and in another one.
 SET client_min_messages = error;
 CREATE ROLE regress_jobq_all;
 CREATE ROLE regress_jobq_producer;
@@ -8,12 +8,12 @@ SELECT jobq_grant('regress_jobq_all', kind) FROM unnest('{producer,worker,operat
 SELECT jobq_grant('regress_jobq_' || kind, kind, queues => '{grants mine}') FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
 SELECT * FROM jobq.queue_grants ORDER BY role::text;
 
--- What they can have run as handlers.
+-- Roles and a function that can be used for handlers.
 CREATE FUNCTION handles(job jsonb) RETURNS void LANGUAGE sql AS '';
 ALTER ROLE regress_jobq_all LOGIN;
 ALTER ROLE regress_jobq_operator LOGIN;
 
--- The same jobs in both queues. Each has been given to a worker of that name.
+-- The same jobs in both queues. A worker whose name is that of the queue has claimed them.
 CREATE TABLE target (name text PRIMARY KEY, queue text, worker text, done bigint, failed bigint, letter bigint, running bigint, lease bigint, waiting bigint, dependent bigint);
 INSERT INTO target VALUES ('unknown', 'grants of nobody', 'nobody', 9000000000000001, 9000000000000002, 9000000000000003, 9000000000000004, 5, 9000000000000006, 9000000000000007);
 DO $$
@@ -45,7 +45,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Everything that there is of the other queue. The rescue puts running jobs into its index.
+-- All data of the other queue. The column that the rescue changes in running jobs is left out.
 CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
     SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_rescue_indexed')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
                       (SELECT string_agg(s::text, ',') FROM jobq.queue_settings s WHERE queue = 'grants theirs'),
@@ -55,7 +55,7 @@ CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
                       (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running))))
 $$;
--- What a call answers to a role, and whether it changes the other queue. Nothing of it lasts.
+-- The answer of a call to a role, and whether the call changes the other queue. All changes are rolled back.
 CREATE FUNCTION outcome(role text, call text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     answer text;
@@ -79,7 +79,7 @@ BEGIN
     END;
     RETURN answer;
 END $$;
--- Whatever the ids are.
+-- The same without IDs.
 CREATE FUNCTION answer(role text, call text, at text) RETURNS text LANGUAGE sql AS $$
     SELECT CASE WHEN o ~ '^42501: permission denied for queue' THEN 'refused'
                 WHEN o ~ '^42501: permission denied for (function|procedure)' THEN '-'
@@ -90,8 +90,8 @@ CREATE FUNCTION answer(role text, call text, at text) RETURNS text LANGUAGE sql 
     WHERE t.name = at
 $$;
 
--- What a call says of a job or a queue that it names by the names that jobq gives its arguments: a new function is among these by
--- itself, with each of the jobs.
+-- Calls that are derived from the argument names that jobq uses for jobs and queues, with each of the jobs. A new function with
+-- these names is included automatically.
 CREATE VIEW own AS
 SELECT p.* FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq')
@@ -107,7 +107,7 @@ WHERE p.prokind = 'f'
 GROUP BY p.proname, p.pronargs, p.pronargdefaults, job
 HAVING bool_or(a.name IN ('job_id', 'job_ids', 'queue', 'queues')) AND bool_and(v.value IS NOT NULL OR a.n > p.pronargs - p.pronargdefaults);
 
--- What special calls answer. A function that does not name jobs or queues in that way needs a line here.
+-- The answers of other calls. A function that does not name jobs or queues in this way needs a line here.
 CREATE TABLE golden (n integer GENERATED ALWAYS AS IDENTITY, function text, call text);
 INSERT INTO golden (function, call) VALUES
     ('jobq_enqueue',            $$SELECT jobq_enqueue({q}) > 0$$),
@@ -188,18 +188,20 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_adopt',              $$SELECT jobq_adopt()$$),
     ('jobq_shard_id',           $$SELECT jobq_shard_id() IS NULL$$),
     ('jobq_version',            $$SELECT jobq_version() IS NOT NULL$$);
--- Procedures, further below; one that knows workers and no queues; and those that nobody is granted.
+-- Procedures, which are tested below; a function for workers without queues; and functions that no kind of role is granted.
 INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke'), ('jobq_set_shard');
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
 FROM own o FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname::text
 WHERE o.proname IS NULL OR g.function IS NULL AND o.proname NOT IN (SELECT function FROM derived);
--- A role of one queue calls what a role of all may call, but for the tick, the adoption and the totals of all queues.
+-- A role of one queue can call all functions that a role of all queues can call, except for the tick, the adoption, and the
+-- totals of all queues.
 SELECT k.kind, p.proname AS "only for all queues" FROM unnest('{producer,worker,operator}'::text[]) k(kind), own p
 WHERE has_function_privilege('regress_jobq_all', p.oid, 'EXECUTE')
   AND NOT has_function_privilege('regress_jobq_producer', p.oid, 'EXECUTE') AND NOT has_function_privilege('regress_jobq_worker', p.oid, 'EXECUTE')
   AND NOT has_function_privilege('regress_jobq_operator', p.oid, 'EXECUTE') AND k.kind = 'operator';
 
--- The derived calls. A queue that was not granted is refused; of a job the answer is as if there were none. What is shown is wrong.
+-- The derived calls. A queue that was not granted is rejected. For a job, the answer is the same as for a job that does not
+-- exist. Only wrong answers are shown.
 SELECT c.call, r.kind AS role, split_part(mine, chr(1), 1) AS mine, split_part(theirs, chr(1), 1) AS theirs
 FROM derived c, unnest('{producer,worker,operator}'::text[]) r(kind),
      LATERAL answer('regress_jobq_' || r.kind, c.call, 'mine') mine, LATERAL answer('regress_jobq_' || r.kind, c.call, 'theirs') theirs
@@ -208,14 +210,15 @@ WHERE mine <> '-' AND (mine ~ '^42[68P]' OR theirs ~ '^CHANGED'
 ORDER BY 1, 2;
 SELECT count(DISTINCT function) > 30 AS enough FROM derived;
 
--- The golden table. In the other queue an answer must be as if there were no such job; "all" shows that there is one.
+-- The golden table. In the other queue, the answer must be the same as for a job that does not exist; "all" shows that the job
+-- exists.
 SELECT g.call, r.kind AS role, split_part(mine, chr(1), 1) AS mine, split_part(theirs, chr(1), 1) AS theirs, CASE WHEN theirs IS DISTINCT FROM answer('regress_jobq_' || r.kind, g.call, 'unknown') THEN 'TOLD' END AS tells,
        split_part(answer('regress_jobq_all', g.call, 'theirs'), chr(1), 1) AS "all"
 FROM golden g, unnest('{producer,worker,operator}'::text[]) WITH ORDINALITY r(kind, n),
      LATERAL answer('regress_jobq_' || r.kind, g.call, 'mine') mine, LATERAL answer('regress_jobq_' || r.kind, g.call, 'theirs') theirs
 WHERE g.call IS NOT NULL AND mine <> '-' ORDER BY g.n, r.n;
 
--- The procedures, in autocommit. A foreign job is one that need not be waited for.
+-- The procedures, in autocommit mode. A wait for a job of another queue ends at once, like a wait for an unknown job.
 SELECT waiting AS foreign_job FROM target WHERE name = 'theirs' \gset
 SET statement_timeout = '1 min';
 SET ROLE regress_jobq_worker;
@@ -229,7 +232,7 @@ CALL jobq_wait_job(:foreign_job, '1 hour');
 RESET ROLE;
 RESET statement_timeout;
 
--- Arrays with both.
+-- Arrays with jobs of both queues.
 SELECT m.running AS mine, m.lease AS my_lease, t.running AS theirs, t.lease AS their_lease, m.waiting AS my_waiting, t.waiting AS their_waiting
 FROM target m, target t WHERE m.name = 'mine' AND t.name = 'theirs' \gset
 SET ROLE regress_jobq_worker;
@@ -244,7 +247,7 @@ SELECT kind FROM jobq_claim_any('{grants mine,grants theirs}');
 SET ROLE regress_jobq_producer;
 SELECT jobq_enqueue_jobs('[{"queue": "grants mine"}, {"queue": "grants theirs"}]');
 RESET ROLE;
--- Not older than the new one: the error for a known job would tell that it is there.
+-- The ID is higher than that of the new job. A different error for an existing job would reveal that it exists.
 BEGIN;
 SELECT last_value FROM jobq.jobs_id_seq \gset
 INSERT INTO jobq.jobs (id, queue) OVERRIDING SYSTEM VALUE VALUES (8000000000000001, 'grants theirs');
@@ -252,7 +255,7 @@ SELECT setval('jobq.jobs_id_seq', :last_value) AS as_before \gset
 SET LOCAL ROLE regress_jobq_producer;
 SELECT jobq_enqueue('grants mine', depends_on => '{8000000000000001}');
 ROLLBACK;
--- Unique keys and limits are of a queue: none of another one is in the way, or told of.
+-- Unique keys and limits belong to a queue. Those of another queue have no effect and are not shown.
 SELECT jobq_enqueue('grants theirs', unique_key => 'k', concurrency_key => 'c') AS keyed \gset
 SELECT jobq_set_limit('grants theirs', 'c', max_running => 0), jobq_set_limit('grants theirs', max_running => 1);
 SET ROLE regress_jobq_producer;
@@ -265,7 +268,8 @@ ROLLBACK;
 RESET ROLE;
 SELECT jobq_set_limit('grants theirs', 'c'), jobq_set_limit('grants theirs'), jobq_delete(:keyed);
 
--- Who spawns jobs enqueues them: a producer, too, and of these queues. Its children it sees wherever they are, nobody else's.
+-- jobq_spawn enqueues, so the role must also be a producer of the queues. A worker sees its own children in any queue, but no
+-- other jobs there.
 \set VERBOSITY terse
 SET ROLE regress_jobq_worker;
 SELECT jobq_spawn(:mine, :my_lease, 's', '[]');
@@ -286,7 +290,7 @@ SELECT state FROM jobq_await_jobs(:mine, :my_lease, ARRAY[:their_waiting]::bigin
 ROLLBACK;
 \set VERBOSITY default
 
--- A worker of both names: only the jobs of its queues are extended, and told of.
+-- Workers of both queues have the same ID. A heartbeat extends and returns only jobs of granted queues.
 BEGIN;
 UPDATE jobq.jobs SET worker_id = 'same', last_heartbeat = '2020-01-01' WHERE id IN (:mine, :theirs);
 SET LOCAL ROLE regress_jobq_worker;
@@ -295,7 +299,7 @@ RESET ROLE;
 SELECT id = :mine AS is_mine, last_heartbeat > '2020-01-01' AS extended FROM jobq.jobs WHERE id IN (:mine, :theirs) ORDER BY id;
 ROLLBACK;
 
--- Who may use both queues can hand a result from one to the other. A graph leaves foreign jobs out.
+-- A role for both queues can pass a result from one to the other. A graph leaves out jobs of other queues.
 BEGIN;
 SELECT jobq_enqueue('grants mine', kind => 'heir', depends_on => ARRAY[:theirs]) AS heir \gset
 SELECT jobq_enqueue('grants theirs', kind => 'theirs', depends_on => ARRAY[:heir]) AS last \gset
@@ -310,7 +314,7 @@ SET LOCAL ROLE regress_jobq_operator;
 SELECT jobq_dot(:heir) LIKE '%heir%' AS own, jobq_dot(:heir) LIKE '%theirs%' AS foreign, jobq_dot(:heir) LIKE '%end%' AS behind_it, jobq_dot(:last) AS unknown;
 ROLLBACK;
 
--- Dead letters: of the queue that they lie in and of the one that they came from, but they go back only to a granted one.
+-- Dead letters belong to their dead letter queue and to their original queue, but redrive only returns them to a granted queue.
 CREATE ROLE regress_jobq_undertaker;
 SELECT jobq_grant('regress_jobq_undertaker', 'operator', '{grants letters}');
 SELECT m.letter AS my_letter, t.letter AS their_letter FROM target m, target t WHERE m.name = 'mine' AND t.name = 'theirs' \gset
@@ -338,7 +342,7 @@ SELECT jobq_delete_jobs('grants letters');
 ROLLBACK;
 RESET ROLE;
 SELECT jobq_revoke('regress_jobq_undertaker', 'operator');
--- What one comes to at home is for jobs of there.
+-- The result of a returned dead letter is for jobs of its original queue.
 BEGIN;
 SELECT jobq_grant('regress_jobq_undertaker', 'producer', '{grants letters}') \g /dev/null
 SET LOCAL ROLE regress_jobq_producer;
@@ -349,12 +353,12 @@ SELECT jobq_enqueue('grants letters', depends_on => ARRAY[:my_letter]);
 \set VERBOSITY default
 ROLLBACK;
 
--- Lanes, groups and limits are known by hashes. A role that chooses the words of its own queue cannot choose a number of
--- another queue: these two words collide under FNV-1a, which has no secret, and under the secret of the database they do not.
+-- Lanes, groups, and limits are identified by hashes. A role that chooses the names in its own queue cannot choose a hash of
+-- another queue: these two names collide under FNV-1a, which has no secret, but not under the secret of the database.
 SELECT E'\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x136)\x1c\x06x\x05\x09\x0c61\x16\x08' AS twin \gset
 SELECT jobq.lane_of('grants mine', :'twin', 0, NULL) = jobq.lane_of('grants theirs', 'twin', 0, NULL) AS same_lane,
        jobq.group_of('grants mine', :'twin') = jobq.group_of('grants theirs', 'twin') AS same_group;
--- The head of a group that waits for the year 4000 blocks no group of another queue.
+-- The head of a group that waits for the year 4000 does not block a group of another queue.
 SET ROLE regress_jobq_producer;
 SELECT jobq_enqueue('grants mine', kind => 'far', group_key => :'twin', run_at => '4000-01-01') AS far \gset
 RESET ROLE;
@@ -362,7 +366,7 @@ SELECT settle();
 SELECT jobq_enqueue('grants theirs', kind => 'twin', group_key => 'twin') AS near \gset
 SELECT settle();
 SELECT status FROM jobq.jobs WHERE id = :near;
--- A running job uses up no limit of another queue.
+-- A running job uses no slot of another queue.
 SELECT jobq_set_limit(queue, '*', max_running => 1) FROM unnest('{grants mine,grants theirs}'::text[]) queue \g /dev/null
 SET ROLE regress_jobq_producer;
 SELECT jobq_enqueue('grants mine', kind => 'limited', concurrency_key => :'twin') AS limited \gset
@@ -373,7 +377,7 @@ SELECT jobq_enqueue('grants theirs', kind => 'limited', concurrency_key => 'twin
 SELECT count(*) FROM jobq_claim('grants theirs', kinds => '{limited}');
 SELECT jobq_set_limit(queue, '*') FROM unnest('{grants mine,grants theirs}'::text[]) queue \g /dev/null
 DELETE FROM jobq.jobs WHERE id IN (:far, :near, :limited, :also_limited);
--- Only the owner reads the secret and computes numbers. A member of pg_read_all_data finds no row.
+-- Only the owner can read the secret and compute hashes. A member of pg_read_all_data sees no row.
 CREATE ROLE regress_jobq_reader;
 GRANT pg_read_all_data TO regress_jobq_reader;
 SET ROLE regress_jobq_reader;
@@ -390,7 +394,7 @@ TRUNCATE jobq.hash_secret;
 DROP ROLE regress_jobq_reader;
 SELECT count(*) FROM jobq.hash_secret;
 
--- What the metadata of a job in another queue say is nothing to a schedule.
+-- A schedule ignores the metadata of a job in another queue.
 BEGIN;
 SELECT jobq_enqueue('grants theirs', metadata => '{"schedule": "of both"}') AS marked \gset
 SET LOCAL ROLE regress_jobq_operator;
@@ -400,13 +404,13 @@ RESET ROLE;
 SELECT status FROM jobq.jobs WHERE id = :marked;
 ROLLBACK;
 
--- ---- Who is restricted
--- Whether a role may enqueue in the one and the other queue.
+-- ---- Restricted roles
+-- Whether a role may enqueue in each of the two queues.
 CREATE FUNCTION may(role text) RETURNS text LANGUAGE sql AS $$
     SELECT answer(role, 'SELECT jobq_enqueue({q}) > 0', 'mine') || ', ' || replace(answer(role, 'SELECT jobq_enqueue({q}) > 0', 'theirs'), 'CHANGED, ', '')
 $$;
 SELECT may('regress_jobq_producer');
--- A member has what any of its roles has, as far as it inherits.
+-- A member has the privileges of all its roles that it inherits.
 CREATE ROLE regress_jobq_member IN ROLE regress_jobq_producer;
 CREATE ROLE regress_jobq_stranger NOINHERIT IN ROLE regress_jobq_producer;
 SELECT may('regress_jobq_member'), may('regress_jobq_stranger');
@@ -418,7 +422,7 @@ SELECT may('regress_jobq_member');
 GRANT regress_jobq_all TO regress_jobq_member;
 SELECT may('regress_jobq_member');
 REVOKE regress_jobq_all FROM regress_jobq_member;
--- Since PostgreSQL 16 it counts how the role was granted, before how it is when it is asked.
+-- Since PostgreSQL 16, the INHERIT option of the grant matters, not the attribute of the role at the time of the check.
 ALTER ROLE regress_jobq_member NOINHERIT;
 REVOKE regress_jobq_producer FROM regress_jobq_member;
 GRANT regress_jobq_producer TO regress_jobq_member;
@@ -426,13 +430,13 @@ SELECT may('regress_jobq_member');
 ALTER ROLE regress_jobq_member INHERIT;
 REVOKE regress_jobq_producer FROM regress_jobq_member;
 GRANT regress_jobq_producer TO regress_jobq_member;
--- A kind without queues opens what it shares with the other kind, no more.
+-- A grant of another kind without queues allows only the functions that both kinds share.
 SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs');
 SELECT jobq_grant('regress_jobq_producer', 'worker');
 SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs'), may('regress_jobq_producer'), answer('regress_jobq_producer', 'SELECT kind FROM jobq_claim({q})', 'theirs');
 SELECT jobq_revoke('regress_jobq_producer', 'worker');
 SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs'), may('regress_jobq_producer');
--- GRANT EXECUTE is for all queues; to a role of certain queues it adds nothing.
+-- GRANT EXECUTE is for all queues. It adds nothing to a role of certain queues.
 GRANT EXECUTE ON FUNCTION jobq_result(bigint) TO regress_jobq_stranger;
 SELECT answer('regress_jobq_stranger', 'SELECT jobq_result({done})', 'theirs');
 REVOKE EXECUTE ON FUNCTION jobq_result(bigint) FROM regress_jobq_stranger;
@@ -443,28 +447,28 @@ GRANT EXECUTE ON FUNCTION :enqueue TO PUBLIC;
 SELECT may('regress_jobq_producer');
 REVOKE EXECUTE ON FUNCTION :enqueue FROM PUBLIC;
 SELECT may('regress_jobq_producer');
--- One function of another kind makes nobody one of that kind.
+-- A grant of a single function does not make a role a member of its kind.
 GRANT EXECUTE ON FUNCTION jobq_cancel(bigint) TO regress_jobq_producer;
 SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs'), may('regress_jobq_producer');
 REVOKE EXECUTE ON FUNCTION jobq_cancel(bigint) FROM regress_jobq_producer;
--- What works on all queues is refused to a role of some, even so.
+-- Even with GRANT EXECUTE, a restricted role cannot call functions that work on all queues.
 GRANT EXECUTE ON FUNCTION jobq_tick(timestamptz) TO regress_jobq_operator;
 SELECT replace(outcome('regress_jobq_operator', 'SELECT count(*) FROM jobq_tick()'), chr(1), '. ') AS tick;
 REVOKE EXECUTE ON FUNCTION jobq_tick(timestamptz) FROM regress_jobq_operator;
--- In a SECURITY DEFINER function its owner calls.
+-- In a SECURITY DEFINER function, the caller is its owner.
 CREATE FUNCTION wrapped(queue text) RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT jobq_enqueue(queue)';
 ALTER FUNCTION wrapped(text) OWNER TO regress_jobq_producer;
 SELECT answer('regress_jobq_all', 'SELECT wrapped({q}) > 0', 'mine'), answer('regress_jobq_all', 'SELECT wrapped({q}) > 0', 'theirs');
 ALTER FUNCTION wrapped(text) OWNER TO regress_jobq_all;
 SELECT answer('regress_jobq_producer', 'SELECT wrapped({q}) > 0', 'theirs');
 DROP FUNCTION wrapped(text);
--- The owner of the tables and its members, and superusers.
+-- The owner of the tables, its members, and superusers.
 SELECT may('regress_jobq_all'), may(current_user);
--- A function of the same name as ours, from whoever may create one, widens nothing.
+-- A user-defined function with the name of a jobq function adds no privileges.
 CREATE FUNCTION jobq_enqueue(queue integer) RETURNS text LANGUAGE sql AS $$ SELECT 'not ours' $$;
 SELECT may('regress_jobq_producer');
 DROP FUNCTION jobq_enqueue(integer);
--- Without the rows, by whatever accident, a role has no queue.
+-- If its rows in jobq.queue_grants are lost, a role can use no queues.
 BEGIN;
 TRUNCATE jobq.queue_grants;
 SELECT may('regress_jobq_producer');
@@ -474,14 +478,14 @@ BEGIN;
 REVOKE SELECT ON jobq.producer_queues FROM regress_jobq_producer;
 SELECT may('regress_jobq_producer');
 ROLLBACK;
--- What would hold up all queues.
+-- A change that would block all queues.
 SELECT answer('regress_jobq_operator', 'SELECT jobq_alter_queue({q}, round_robin => true)', 'mine'), answer('regress_jobq_operator', 'SELECT jobq_alter_queue({q}, round_robin => false)', 'mine');
--- What is granted on all tables restricts nobody.
+-- Grants on all tables do not restrict a role.
 BEGIN;
 GRANT ALL ON ALL TABLES IN SCHEMA jobq TO regress_jobq_all;
 SELECT may('regress_jobq_all');
 ROLLBACK;
--- What a role may know of its own grants.
+-- The information that a role has about its own grants.
 SET ROLE regress_jobq_member;
 TABLE jobq.producer_queues;
 TABLE jobq.worker_queues;
@@ -493,7 +497,7 @@ TABLE jobq.queue_stats;
 TABLE jobq.jobs;
 DELETE FROM jobq.kept_keys;
 RESET ROLE;
--- Renamed, it keeps its queues; what a dropped role has left behind is nobody's.
+-- A renamed role keeps its queues. Leftovers of a dropped role do not apply to another role.
 ALTER ROLE regress_jobq_undertaker RENAME TO regress_jobq_digger;
 SELECT may('regress_jobq_digger');
 DROP OWNED BY regress_jobq_digger;
@@ -515,16 +519,16 @@ SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', NULL]);
 SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', '']);
 SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', repeat('q', 64)]);
 SELECT may('regress_jobq_stranger');
--- Without queues it is all; the last queue taken back is all taken back.
+-- A grant without queues is for all queues. Revoking the last queue revokes the kind.
 SELECT jobq_grant('regress_jobq_producer', 'producer');
 SELECT may('regress_jobq_producer'), has_column_privilege('regress_jobq_producer', 'jobq.producer_queues', 'queue', 'SELECT') AS restricted, (SELECT count(*) FROM jobq.queue_grants WHERE role = 'regress_jobq_producer'::regrole) AS rows;
 SELECT jobq_revoke('regress_jobq_digger', 'producer', '{grants mine}');
 SELECT may('regress_jobq_digger'), has_schema_privilege('regress_jobq_digger', 'jobq', 'USAGE') AS schema;
--- A restricted kind survives the revocation of another one, and is as restricted as before.
+-- A restricted kind survives the revocation of another kind, and stays restricted.
 SELECT jobq_grant('regress_jobq_worker', 'operator'), jobq_revoke('regress_jobq_worker', 'operator');
 SELECT answer('regress_jobq_worker', 'SELECT kind FROM jobq_claim({q})', 'mine'), answer('regress_jobq_worker', 'SELECT kind FROM jobq_claim({q})', 'theirs'),
        has_table_privilege('regress_jobq_worker', 'jobq.jobs', 'SELECT') AS reads_jobs;
--- Nobody adds queues to itself, even with the right to call jobq_grant.
+-- No role can add queues to itself, even with the privilege to call jobq_grant.
 GRANT EXECUTE ON FUNCTION jobq_grant(text, text, text[]), jobq_revoke(text, text, text[]) TO regress_jobq_worker;
 SET client_min_messages = error;
 SET ROLE regress_jobq_worker;
@@ -538,7 +542,7 @@ SELECT answer('regress_jobq_worker', 'SELECT kind FROM jobq_claim({q})', 'theirs
 SELECT jobq_drop_queue(q, force => true) FROM unnest('{grants mine,grants theirs,grants letters}'::text[]) q \g /dev/null
 DROP OWNED BY regress_jobq_all, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, regress_jobq_digger, regress_jobq_member, regress_jobq_stranger;
 DROP ROLE regress_jobq_all, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, regress_jobq_digger, regress_jobq_member, regress_jobq_stranger;
--- Nothing of it is dumped.
+-- Grants are not dumped.
 SELECT count(*) FROM jobq.queue_grants WHERE role::oid IN (SELECT oid FROM pg_roles);
 TRUNCATE jobq.queue_grants;
 DROP FUNCTION may(text);

@@ -1,32 +1,32 @@
--- Queues: any name works; one with settings of its own has a row in jobq.queue_settings.
+-- Queues: any name is allowed. A queue with its own settings has a row in jobq.queue_settings.
 CREATE FUNCTION pg_temp.settings(name text) RETURNS SETOF jobq.queue_settings LANGUAGE sql AS
     'SELECT * FROM jobq.queue_settings WHERE queue = name';
 
 SELECT jobq_create_queue('queues', max_attempts => 3, backoff_base => '2 s', keep_failed => '30 days');
 \x on
 SELECT queue, paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed FROM pg_temp.settings('queues');
--- What the settings leave open has the default.
+-- Settings that are NULL have their defaults.
 SELECT queue, paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed, has_settings FROM jobq.queues WHERE queue = 'queues';
 \x off
 SELECT jobq_create_queue('queues');
--- Alter changes what is given and leaves the rest; a queue without settings gets them.
+-- jobq_alter_queue changes the given settings and keeps the others. A queue without settings gets a row.
 SELECT jobq_alter_queue('queues', heartbeat_timeout => '5 minutes', max_attempts => 4);
 SELECT max_attempts, backoff_base, heartbeat_timeout, keep_failed FROM pg_temp.settings('queues');
 SELECT jobq_alter_queue('queues 2', max_lost => 1);
 SELECT max_lost, max_attempts FROM pg_temp.settings('queues 2');
 
--- In force at once: max_attempts for jobs enqueued from now on, the others for jobs that are there.
+-- A change takes effect at once: max_attempts for new jobs, the other settings also for existing jobs.
 SELECT jobq_enqueue('queues', '1') > 0 AS enqueued;
 SELECT jobq_alter_queue('queues', max_attempts => 9);
 SELECT jobq_enqueue('queues', '2') > 0, jobq_enqueue('queues', '3', max_attempts => 1) > 0;
 SELECT payload, max_attempts, heartbeat_seconds FROM jobq_claim('queues', batch => 3);
--- Also by plain SQL.
+-- The settings can be changed with plain SQL.
 UPDATE jobq.queue_settings SET max_attempts = 5, paused = true WHERE queue = 'queues';
 SELECT jobq_enqueue('queues', '4') > 0 AS enqueued;
 SELECT payload, max_attempts FROM jobq_claim('queues');
 DELETE FROM jobq.queue_settings WHERE queue = 'queues';
 SELECT payload, max_attempts FROM jobq_claim('queues');
--- And rolled back with the transaction.
+-- A change is rolled back with its transaction.
 BEGIN;
 SELECT jobq_create_queue('queues', max_attempts => 2);
 SELECT jobq_enqueue('queues', '5') > 0 AS enqueued;
@@ -35,7 +35,7 @@ ROLLBACK;
 SELECT jobq_enqueue('queues', '6') > 0 AS enqueued;
 SELECT max_attempts FROM jobq.jobs WHERE queue = 'queues' AND payload = '6';
 
--- Pause and resume: true when it changed something. Pausing makes a row of settings.
+-- Pause and resume return true if they changed something. A pause creates a row of settings.
 SELECT jobq_pause_queue('queues'), jobq_pause_queue('queues');
 SELECT paused, max_attempts FROM pg_temp.settings('queues');
 SELECT payload FROM jobq_claim('queues');
@@ -44,7 +44,7 @@ SELECT jobq_resume_queue('queues'), jobq_resume_queue('queues');
 SELECT paused FROM pg_temp.settings('queues');
 SELECT payload FROM jobq_claim('queues', batch => 10);
 
--- Purge: jobs that do not run, all or by status.
+-- Purge deletes jobs that are not running, either all of them or by status.
 SELECT count(*) FROM jobq_enqueue_many('queues', ARRAY['8', '9']::jsonb[]);
 SELECT jobq_enqueue('queues', '10', run_at => '2100-01-01') > 0 AS enqueued;
 SELECT jobq_purge_queue('queues', '{pending,completed}');
@@ -52,18 +52,18 @@ SELECT status, count(*) FROM jobq.jobs WHERE queue = 'queues' GROUP BY status OR
 SELECT jobq_purge_queue('queues'), jobq_purge_queue('queues'), jobq_purge_queue('no such queue');
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'queues' GROUP BY status ORDER BY status;
 
--- Drop: refused while jobs are unfinished, unless forced. Finished jobs, their attempts and the settings go.
+-- A queue with unfinished jobs is dropped only with force. Its finished jobs, attempts, and settings are deleted, too.
 SELECT jobq_drop_queue('queues');
 SELECT jobq_drop_queue('queues', force => true);
 SELECT jobq_drop_queue('queues'), jobq_drop_queue('queues 2'), jobq_drop_queue('no such queue');
 SELECT count(*) FROM jobq.jobs WHERE queue = 'queues';
 SELECT count(*) FROM jobq.queues WHERE queue LIKE 'queues%';
--- The name works again, with the defaults.
+-- The name can be used again, with the defaults.
 SELECT jobq_enqueue('queues', '"again"') > 0 AS enqueued;
 SELECT payload, max_attempts FROM jobq_claim('queues');
 SELECT jobq_drop_queue('queues', force => true);
 
--- keep 0: a finished job is deleted at once, and its attempts with it; the answers are the same.
+-- With keep 0, a finished job and its attempts are deleted at once. The answers are the same.
 SELECT jobq_create_queue('queues', keep_completed => '0', keep_failed => '0', max_attempts => 2);
 SELECT count(*) FROM jobq_enqueue_many('queues', ARRAY['1', '2', '3', '4']::jsonb[]);
 SELECT jobq_complete(id, lease, '1') FROM jobq_claim('queues');
@@ -75,7 +75,7 @@ SELECT payload, status FROM jobq.jobs WHERE queue = 'queues';
 SELECT count(*) AS attempts_left FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id);
 SELECT jobq_drop_queue('queues', force => true);
 
--- jobq.require_queues: names that nobody created are refused.
+-- jobq.require_queues: queues that were not created are rejected.
 SET jobq.require_queues = on;
 SELECT jobq_enqueue('queues');
 \set VERBOSITY terse
@@ -94,7 +94,7 @@ SELECT payload FROM jobq_claim('queues');
 SELECT jobq_drop_queue('queues', force => true);
 RESET jobq.require_queues;
 
--- jobq.max_queues: a job makes a new queue only while the database has fewer. A queue that is known is none.
+-- jobq.max_queues: an enqueue creates a new queue only if the database has fewer queues. A known queue is not new.
 SELECT jobq_create_queue('queues');
 SET jobq.max_queues = 0;
 SELECT jobq_enqueue('queues') > 0 AS known;
@@ -117,7 +117,7 @@ DROP ROLE namer;
 RESET jobq.max_queues;
 SELECT jobq_drop_queue(n, force => true) FROM unnest('{queues,queues new 1,queues new 2}'::text[]) n;
 
--- A worker that was sent to a standby, or set to read only, hears of it even when there is nothing to claim.
+-- On a standby or in a read-only transaction, a claim raises an error even if there are no jobs.
 BEGIN READ ONLY;
 SELECT * FROM jobq_claim('queues');
 ROLLBACK;
@@ -126,7 +126,7 @@ ROLLBACK;
 SELECT jobq_purge_queue('queues', '{processing}');
 \set VERBOSITY default
 
--- A queue is purged in pieces, oldest jobs first, until nothing is left.
+-- A queue is purged in batches, oldest jobs first, until no jobs are left.
 SELECT count(*) FROM jobq_enqueue_many('pieces', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 25) n));
 SELECT jobq_purge_queue('pieces', max_jobs => 10) AS purged, jobq_purge_queue('pieces', '{failed}', 10) AS failed, jobq_purge_queue('pieces', max_jobs => 0) AS none;
 SELECT min(payload::text::int), count(*) FROM jobq.jobs WHERE queue = 'pieces';

@@ -1,4 +1,4 @@
--- A graph of dependencies in one call: an element names itself, later ones depend on it.
+-- A graph of dependencies in one call: an element names itself with ref, and later elements depend on it.
 SET client_min_messages = warning;
 CREATE TEMPORARY TABLE enqueued AS SELECT row_number() OVER () AS n, j.* FROM jobq_enqueue_jobs('[
     {"queue": "refs", "kind": "charge", "ref": "a"},
@@ -10,12 +10,13 @@ SELECT j.kind, j.status, string_agg(o.kind || ' ' || d.on_failure, ', ' ORDER BY
 FROM jobq.jobs j LEFT JOIN jobq.dependencies d ON d.job_id = j.id LEFT JOIN jobq.jobs o ON o.id = d.depends_on
 WHERE j.queue = 'refs' GROUP BY j.id ORDER BY j.id;
 SELECT * FROM pg_temp.edges;
--- An element whose key another job has stands for that job; one beside the call by its id.
+-- If the unique key of an element belongs to an existing job, its ref means that job. A job outside of the call is given by its
+-- ID.
 SELECT n, job_id = (SELECT job_id FROM enqueued WHERE n = 3) AS invoice, is_new FROM (SELECT row_number() OVER () AS n, j.*
 FROM jobq_enqueue_jobs(jsonb_build_array('{"queue": "refs", "ref": "c", "unique_key": "k"}'::jsonb,
     jsonb_build_object('queue', 'refs', 'kind', 'mail', 'depends_on', jsonb_build_array('@c', (SELECT job_id FROM enqueued WHERE n = 1))))) j) j;
 SELECT * FROM pg_temp.edges WHERE kind = 'mail';
--- Names are those of one call, of earlier elements, each once.
+-- A ref is valid in its call only, for later elements, and must be unique.
 SELECT jobq_enqueue_jobs('[{"queue": "refs", "depends_on": ["@a"]}]');
 SELECT jobq_enqueue_jobs('[{"queue": "refs", "ref": "a", "depends_on": ["@a"]}]');
 SELECT jobq_enqueue_jobs('[{"queue": "refs", "depends_on": ["@b"]}, {"queue": "refs", "ref": "b"}]');
@@ -24,12 +25,12 @@ SELECT jobq_enqueue_jobs('[{"queue": "refs", "ref": ""}]');
 SELECT jobq_enqueue_jobs('[{"queue": "refs", "ref": 1}]');
 SELECT jobq_enqueue_jobs('[{"queue": "refs", "depends_on": ["@"]}]');
 SELECT jobq_enqueue_jobs(jsonb_build_array(jsonb_build_object('queue', 'refs', 'ref', repeat('x', 64))));
--- An id below all others is unknown as ever.
+-- A very low ID is reported as unknown.
 \set VERBOSITY sqlstate
 SELECT jobq_enqueue_jobs('[{"queue": "refs"}, {"queue": "refs", "depends_on": ["-9223372036854775807"]}]');
 SELECT jobq_enqueue_jobs('[{"queue": "refs"}, {"queue": "refs", "depends_on": [-1]}]');
 \set VERBOSITY default
--- For an element whose key is kept by a job that has finished and is gone nobody waits.
+-- If the job that keeps the key has finished and was deleted, dependents do not wait for it.
 SELECT jobq_create_queue('refs kept', keep_completed => '0');
 SELECT jobq_enqueue('refs kept', unique_key => 'k', unique_for => '1 hour') > 0 AS enqueued;
 SELECT jobq_complete(id, lease) FROM jobq_claim('refs kept');

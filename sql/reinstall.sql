@@ -1,4 +1,4 @@
--- Dropping and creating the extension, in one session that keeps its plans and caches.
+-- The extension is dropped and created again in a session that has cached plans and data.
 SELECT jobq_enqueue('reinstall', '"old"') > 0 AS enqueued;
 SELECT payload FROM jobq_claim('reinstall');
 DROP EXTENSION jobq;
@@ -6,7 +6,7 @@ SELECT jobq_enqueue('reinstall');
 SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
 SELECT count(*) FROM pg_proc WHERE proname LIKE 'jobq%';
 
--- PostgreSQL 18 says in which line of the script.
+-- PostgreSQL 18 adds the line of the script to the context of the error.
 \set SHOW_CONTEXT never
 CREATE EXTENSION jobq;
 SELECT count(*) FROM jobq.jobs;
@@ -15,7 +15,7 @@ SELECT jobq_enqueue('reinstall', '"new"', kind => 'k') > 0 AS enqueued;
 SELECT payload, kind, attempt FROM jobq_claim('reinstall', 'w') ;
 SELECT duty FROM jobq_tick();
 
--- Rolled back, the old one is there again.
+-- After a rollback, the old extension exists again.
 BEGIN;
 DROP EXTENSION jobq;
 ROLLBACK;
@@ -29,7 +29,7 @@ SELECT payload FROM jobq_claim('reinstall');
 ROLLBACK;
 SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
 
--- Default privileges of whoever installs it open nothing.
+-- Default privileges of the installing role do not apply to the objects of the extension.
 CREATE ROLE regress_jobq_default;
 ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO regress_jobq_default;
 ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO regress_jobq_default;
@@ -41,7 +41,7 @@ DROP EXTENSION jobq;
 DROP OWNED BY regress_jobq_default;
 DROP ROLE regress_jobq_default;
 
--- The functions go where one likes; types, tables and views are in the schema jobq always.
+-- The functions can be in any schema. Types, tables, and views are always in the schema jobq.
 CREATE SCHEMA "Job queue";
 CREATE EXTENSION jobq SCHEMA "Job queue";
 SELECT "Job queue".jobq_enqueue('reinstall', '"elsewhere"') > 0 AS enqueued;
@@ -58,21 +58,21 @@ DROP OWNED BY regress_jobq_elsewhere;
 DROP ROLE regress_jobq_elsewhere;
 DROP SCHEMA "Job queue";
 
--- A schema jobq that somebody else made is not adopted.
+-- CREATE EXTENSION does not use an existing schema jobq.
 CREATE SCHEMA jobq;
 CREATE EXTENSION jobq;
 DROP SCHEMA jobq;
 CREATE EXTENSION jobq;
 SELECT * FROM jobq_claim();
 
--- Operators that somebody left in the target schema are not called while a superuser installs: an exact match there
--- would win over a pg_catalog operator that needs a coercion.
+-- Operators in the target schema are not called while a superuser installs the extension, although an exact match there would be
+-- preferred over an operator in pg_catalog that needs a coercion.
 CREATE SCHEMA regress_jobq_evil;
 CREATE FUNCTION regress_jobq_evil.pwn(oid, regclass) RETURNS boolean LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'called'; END $$;
 CREATE OPERATOR regress_jobq_evil.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = regress_jobq_evil.pwn);
--- Nor is anything made of functions there whose arguments fit better than those of the server, which take any array: in a constraint
--- they would be called with the rights of the owner.
+-- Functions in the target schema whose arguments match better than those of the server, which take any array, are not used
+-- either. In a constraint, they would run with the privileges of the owner.
 DO $$
 DECLARE
     arguments text;

@@ -1,6 +1,7 @@
--- What a worker reports on the job it holds: complete, fail, release, snooze, heartbeat; all fenced by the lease.
+-- Reports of a worker on the job that it holds: complete, fail, release, snooze, heartbeat. All of them require the current
+-- lease.
 
--- Complete, with a result. A second time the lease is gone.
+-- A completion with a result. The second completion fails, because the lease has ended.
 SELECT jobq_enqueue('report', '"a"') AS id \gset
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
 SELECT jobq_complete(:id, :lease, '{"sum": 3}');
@@ -11,7 +12,7 @@ SELECT jobq_complete(:id, :lease, must_hold => true);
 SELECT status, result FROM jobq.jobs WHERE id = :id;
 SELECT count(*) AS attempts_recorded FROM jobq.attempts WHERE job_id = :id;
 
--- must_hold is for exactly-once effects: the worker's writes and the completion commit together or not at all.
+-- must_hold is for exactly-once effects: the writes of the worker and the completion commit together or not at all.
 CREATE TABLE report_effects (job_id bigint);
 SELECT jobq_enqueue('report', '"b"') AS id \gset
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
@@ -26,49 +27,49 @@ COMMIT;
 SELECT count(*) AS effects FROM report_effects;
 DROP TABLE report_effects;
 
--- A lease that is not the current one changes nothing, whatever is reported.
+-- A report with another lease changes nothing.
 SELECT jobq_enqueue('report', '"c"') AS id \gset
 \set VERBOSITY default
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
 SELECT jobq_complete(:id, :lease - 1), jobq_fail(:id, :lease - 1, 'no'), jobq_heartbeat(:id, :lease - 1, '1'),
        jobq_release(:id, :lease - 1), jobq_snooze(:id, '1 hour', :lease - 1);
 SELECT jobq_complete(:id, 0), jobq_complete(:id, -1), jobq_complete(:id, 9223372036854775807);
--- Nor does a job that is not there.
+-- A report on a job that does not exist changes nothing.
 SELECT jobq_complete(-1, :lease), jobq_fail(-1, :lease), jobq_heartbeat(-1, :lease), jobq_release(-1, :lease), jobq_snooze(-1, '0', :lease);
 SELECT status, attempts, error, progress FROM jobq.jobs WHERE id = :id;
--- The lease of an earlier attempt neither.
+-- A report with the lease of an earlier attempt changes nothing.
 SELECT jobq_release(:id, :lease);
 SELECT :lease AS old_lease \gset
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
 SELECT :lease <> :old_lease AS new_lease, jobq_complete(:id, :old_lease), jobq_heartbeat(:id, :old_lease);
 SELECT jobq_complete(:id, :lease);
 
--- Heartbeat: the lease lives on, progress is kept; without one the last progress stays.
+-- A heartbeat extends the lease and stores progress. Without progress, the last progress stays.
 SELECT jobq_enqueue('report', '"d"') AS id \gset
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
 SELECT jobq_heartbeat(:id, :lease, '{"done": 10}');
 SELECT jobq_heartbeat(:id, :lease);
 SELECT progress, last_heartbeat > started_at AS heard_of FROM jobq.jobs WHERE id = :id;
--- The next attempt finds the progress.
+-- The next attempt gets the progress.
 SELECT jobq_release(:id, :lease);
 SELECT id, lease, progress FROM jobq_claim('report', 'w') \gset
 SELECT :'progress' AS progress;
 
--- Release: claimable at once, in its old place, the attempt not counted.
+-- A released job is claimable at once and keeps its place in the order. The attempt is not counted.
 SELECT jobq_enqueue('report', '"e"') > 0 AS enqueued;
 SELECT jobq_release(:id, :lease);
 SELECT status, attempts, worker_id FROM jobq.jobs WHERE id = :id;
 SELECT id = :id AS same_job, payload, attempt FROM jobq_claim('report', 'w');
 SELECT attempt, outcome, worker_id, error FROM jobq.attempts WHERE job_id = :id ORDER BY finished_at;
 
--- Snooze: the same for later.
+-- Snooze does the same, but the job is scheduled for later.
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
 SELECT jobq_snooze(:id, '1 day', :lease);
 SELECT status, attempts, run_at > now() + interval '23 hours' AS tomorrow FROM jobq.jobs WHERE id = :id;
 SELECT attempt, outcome FROM jobq.attempts WHERE job_id = :id;
 SELECT jobq_drop_queue('report', force => true);
 
--- Within the claiming transaction the lease may be left out.
+-- The lease may be omitted in the transaction of the claim.
 SELECT count(*) FROM jobq_enqueue_many('report', ARRAY['1', '2', '3', '4', '5', '6']::jsonb[]);
 BEGIN;
 SELECT jobq_complete(id, result => payload) FROM jobq_claim('report');
@@ -80,7 +81,7 @@ SAVEPOINT s;
 SELECT jobq_release(:id);
 ROLLBACK TO s;
 SELECT jobq_complete(:id);
--- Also when it was claimed in a subtransaction, if that was not rolled back.
+-- This includes a claim in a subtransaction that was not rolled back.
 SAVEPOINT s;
 SELECT id FROM jobq_claim('report') \gset
 RELEASE s;
@@ -94,7 +95,7 @@ SELECT jobq_complete(:id);
 ROLLBACK TO s;
 COMMIT;
 SELECT payload, status, result, progress, error FROM jobq.jobs WHERE queue = 'report' ORDER BY id;
--- In autocommit the claim and the report are two transactions; in one statement they are one.
+-- In autocommit mode, the claim and the report are two transactions. In one statement, they are one transaction.
 SELECT id FROM jobq_claim('report') \gset
 SELECT jobq_complete(:id), jobq_heartbeat(:id);
 SELECT jobq_fail(:id);

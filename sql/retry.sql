@@ -1,6 +1,6 @@
--- Failed attempts and lost ones: when a job runs again, and when it fails for good.
+-- Failed and lost attempts: when a job runs again, and when it fails permanently.
 
--- A failed attempt: scheduled again after the backoff, base * 2^(attempt - 1), at most max, give or take 10 %.
+-- After a failed attempt, the job is scheduled after the backoff: base * 2^(attempt - 1), at most the maximum, +/- 10 %.
 SELECT jobq_create_queue('retry', max_attempts => 4, backoff_base => '1 hour', backoff_max => '3 hours', max_lost => 2);
 SELECT jobq_enqueue('retry') AS id \gset
 CREATE FUNCTION pg_temp.fail_once(job_id bigint, OUT status jobq.job_status, OUT attempt integer, OUT in_range boolean, OUT error text)
@@ -17,20 +17,20 @@ END $$;
 SELECT * FROM pg_temp.fail_once(:id);
 SELECT * FROM pg_temp.fail_once(:id);
 SELECT * FROM pg_temp.fail_once(:id);
--- The last attempt allowed: failed, for good.
+-- After the last allowed attempt, the job fails permanently.
 SELECT status, attempt, error FROM pg_temp.fail_once(:id);
 SELECT status, attempts, error, finished_at IS NOT NULL AS finished, _due, _ready FROM jobq.jobs WHERE id = :id;
 SELECT attempt, outcome, error FROM jobq.attempts WHERE job_id = :id ORDER BY attempt;
 SELECT count(*) FROM jobq_claim('retry');
 
--- The jitter: not all jobs that failed together come back together.
+-- Jitter: jobs that failed at the same time are not retried at the same time.
 SELECT count(*) FROM jobq_enqueue_many('retry', array_fill('1'::jsonb, ARRAY[50]));
 SELECT count(*) FILTER (WHERE status = 'scheduled') AS scheduled FROM (SELECT jobq_fail(id, lease) AS status FROM jobq_claim('retry', batch => 50)) f;
 SELECT count(DISTINCT run_at) > 40 AS spread, max(run_at) - min(run_at) < interval '13 minutes' AS within_the_jitter
 FROM jobq.jobs WHERE queue = 'retry' AND status = 'scheduled';
 SELECT jobq_purge_queue('retry');
 
--- The worker decides: when, or not at all.
+-- The worker can choose the delay, or prevent a retry.
 SELECT count(*) FROM jobq_enqueue_many('retry', ARRAY['1', '2', '3']::jsonb[]);
 SELECT jobq_fail(id, lease, 'try again tomorrow', retry_in => '1 day') FROM jobq_claim('retry');
 SELECT jobq_fail(id, lease, 'at once', retry_in => '0') FROM jobq_claim('retry');
@@ -38,21 +38,21 @@ SELECT payload, attempt FROM jobq_claim('retry');
 SELECT jobq_fail(id, lease, 'hopeless', retry => false) FROM jobq_claim('retry');
 SELECT payload, status, attempts, error, run_at > now() + interval '23 hours' AS tomorrow FROM jobq.jobs WHERE queue = 'retry' ORDER BY id;
 SELECT jobq_cancel_jobs('retry', statuses => '{processing}') AS cancelled;
--- max_attempts 1: one attempt and no more.
+-- max_attempts 1 allows only one attempt.
 SELECT jobq_enqueue('retry', '"once"', max_attempts => 1) > 0 AS enqueued;
 SELECT jobq_fail(id, lease, 'once') FROM jobq_claim('retry', 'once');
--- Very long delays end at the end of time.
+-- Very long delays end at the largest timestamp.
 SELECT jobq_enqueue('retry', '"long"') AS id \gset
 SELECT jobq_fail(id, lease, retry_in => '300000 years') FROM jobq_claim('retry');
 SELECT run_at > '294000-01-01' AS far FROM jobq.jobs WHERE id = :id;
 
--- An error text is kept as it is, up to 32 kB.
+-- An error text is stored unchanged, up to 32 kB.
 SELECT jobq_enqueue('retry', '"text"') AS id \gset
 SELECT jobq_fail(id, lease, repeat('x', 100000), retry => false) FROM jobq_claim('retry');
 SELECT length(error) FROM jobq.jobs WHERE id = :id;
 
--- A lost attempt: the worker was not heard of for a heartbeat timeout. Counted, and pending again at once, no backoff;
--- after max_lost of them the job fails. The tick's argument stands for the time that passes.
+-- A lost attempt: no heartbeat arrived for the heartbeat timeout. The attempt is counted, and the job is pending again at once,
+-- without backoff. After max_lost lost attempts, the job fails. The argument of the tick simulates the time.
 SELECT jobq_purge_queue('retry', '{scheduled,failed,cancelled,completed}') > 0 AS purged;
 SELECT jobq_enqueue('retry', '"lost"') AS id \gset
 SELECT attempt FROM jobq_claim('retry', 'w1', kinds => '{""}', heartbeat_timeout => '1 hour') WHERE id = :id;
@@ -62,13 +62,13 @@ SELECT attempt FROM jobq_claim('retry', 'w2', heartbeat_timeout => '1 hour') WHE
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, attempts, lost_attempts, error LIKE '%max_lost%' AS says_why, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
 SELECT attempt, outcome, worker_id FROM jobq.attempts WHERE job_id = :id ORDER BY attempt;
--- Lost attempts count towards max_attempts.
+-- Lost attempts count toward max_attempts.
 SELECT jobq_enqueue('retry', '"lost once"', max_attempts => 1) AS id \gset
 SELECT attempt FROM jobq_claim('retry', 'w1', heartbeat_timeout => '1 hour') WHERE id = :id;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, error LIKE '%attempts exhausted%' AS says_why FROM jobq.jobs WHERE id = :id;
 
--- As many attempts as an integer counts, as a restore may bring them: the others are retried all the same.
+-- A job with the largest possible number of attempts, which a restore may bring, does not prevent the retry of other jobs.
 SELECT jobq_purge_queue('retry', '{scheduled,failed,cancelled,completed}') > 0 AS purged;
 INSERT INTO jobq.jobs (queue, status, attempts) VALUES ('retry', 'failed', 1), ('retry', 'failed', 1), ('retry', 'failed', 1);
 SELECT min(id) AS id FROM jobq.jobs WHERE queue = 'retry' \gset

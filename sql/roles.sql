@@ -1,4 +1,4 @@
--- Roles: PUBLIC may do nothing; jobq_grant gives a role what a producer, a worker, an operator or a monitor needs.
+-- Roles: PUBLIC has no privileges. jobq_grant gives a role the privileges of a producer, a worker, an operator, or a monitor.
 CREATE ROLE regress_jobq_nobody;
 CREATE ROLE regress_jobq_producer;
 CREATE ROLE regress_jobq_worker;
@@ -7,14 +7,15 @@ CREATE ROLE "regress_jobq ""Monitor""";
 SELECT jobq_grant('regress_jobq_producer', 'producer'), jobq_grant('regress_jobq_worker', 'worker'),
        jobq_grant('regress_jobq_operator', 'operator'), jobq_grant('regress_jobq "Monitor"', 'monitor');
 
--- The tables: operators read them; monitors read the views. Nobody writes them, but that an operator may delete kept keys.
+-- Operators can read the tables, and monitors can read the views. No role can write the tables, except that an operator can
+-- delete kept keys.
 SELECT r.rolname, string_agg(c.relname, ', ' ORDER BY c.relname COLLATE "C") FILTER (WHERE has_table_privilege(r.oid, c.oid, 'SELECT')) AS reads,
        count(*) FILTER (WHERE has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')) AS writes,
        bool_or(has_schema_privilege(r.oid, 'jobq', 'CREATE')) AS creates
 FROM pg_roles r CROSS JOIN pg_class c WHERE (r.rolname LIKE 'regress\_jobq%' OR r.rolname = 'pg_monitor') AND c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v')
 GROUP BY r.rolname ORDER BY r.rolname COLLATE "C";
 
--- At work.
+-- Each role calls functions.
 SET ROLE regress_jobq_producer;
 SELECT jobq_enqueue('roles', '"job"') AS id \gset
 SELECT status FROM jobq_get(:id);
@@ -55,7 +56,7 @@ SELECT jobq_grant('regress_jobq_nobody', 'operator');
 RESET ROLE;
 \set VERBOSITY default
 
--- Where the functions are in a schema that is not open to everybody.
+-- The schema of the functions is not accessible to PUBLIC.
 BEGIN;
 REVOKE USAGE ON SCHEMA public FROM PUBLIC;
 SELECT jobq_grant('regress_jobq "Monitor"', 'worker');
@@ -63,7 +64,7 @@ GRANT USAGE ON SCHEMA public TO "regress_jobq ""Monitor""";
 SELECT jobq_grant('regress_jobq "Monitor"', 'worker');
 ROLLBACK;
 
--- What was granted is taken back; a role of two kinds keeps what the other kind has, a role that is not there is an error.
+-- Privileges are revoked. A role of two kinds keeps the privileges of the other kind. A role that does not exist is an error.
 SELECT jobq_grant('regress_jobq_producer', 'worker');
 SELECT jobq_revoke('regress_jobq_producer', 'producer');
 SELECT has_function_privilege('regress_jobq_producer', p.oid, 'EXECUTE') AS may, proname FROM pg_proc p
@@ -75,7 +76,7 @@ SELECT jobq_grant('regress_jobq_worker', 'admin');
 SELECT jobq_grant(NULL, 'worker');
 SELECT jobq_grant('regress_jobq_worker; DROP TABLE jobq.jobs', 'worker');
 
--- A role with plain INSERT on the table needs nothing else.
+-- A role that may INSERT into the table needs no other privileges.
 GRANT USAGE ON SCHEMA jobq TO regress_jobq_nobody;
 GRANT INSERT, SELECT, UPDATE, DELETE ON jobq.jobs TO regress_jobq_nobody;
 SET ROLE regress_jobq_nobody;
@@ -86,8 +87,8 @@ SELECT jobq_resume_queue('roles');
 SELECT payload, kind FROM jobq_claim('roles');
 SELECT jobq_drop_queue('roles', force => true);
 
--- A schema in front of the caller's search_path that shadows operators, functions and types of the server: none of them
--- is ever called, neither with the owner's rights nor with the caller's.
+-- A schema at the front of the caller's search_path contains operators, functions, and types with the names of built-in ones.
+-- None of them is ever called, neither with the privileges of the owner nor with the privileges of the caller.
 CREATE SCHEMA regress_jobq_evil;
 DO $$
 DECLARE
@@ -108,7 +109,7 @@ BEGIN
     CREATE TABLE regress_jobq_evil.jobs (id bigint);
 END $$;
 GRANT USAGE ON SCHEMA regress_jobq_evil TO PUBLIC;
--- In a fresh session, so that every plan is made under that path.
+-- In a new session, so that every plan is made with this path.
 \c -
 SET search_path = regress_jobq_evil, public, pg_catalog;
 CREATE TEMP TABLE jobs (id bigint);
@@ -116,7 +117,7 @@ CREATE TEMP TABLE queue_settings (queue text);
 \set VERBOSITY terse
 SELECT 1::bigint = 1::bigint;
 SELECT now();
--- Nothing in these statements themselves uses an operator or a shadowed function.
+-- These statements themselves use no operators or shadowed functions.
 SELECT jobq_create_queue('roles', max_attempts => 2);
 SELECT jobq_alter_queue('roles', max_lost => 2);
 SELECT jobq_enqueue('roles', '1', kind => 'k', options => '{"requires": ["a"]}') AS id \gset
@@ -171,7 +172,7 @@ RESET client_min_messages;
 DROP OWNED BY regress_jobq_nobody, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, "regress_jobq ""Monitor""";
 DROP ROLE regress_jobq_nobody, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, "regress_jobq ""Monitor""";
 
--- A revoke keeps what another kind of the same role still needs, and the last one leaves nothing behind.
+-- A revoke keeps the privileges that another kind of the same role needs. The last revoke leaves none.
 CREATE ROLE regress_jobq_both;
 SELECT jobq_grant('regress_jobq_both', 'worker'), jobq_grant('regress_jobq_both', 'producer');
 SELECT jobq_revoke('regress_jobq_both', 'producer');
@@ -180,7 +181,7 @@ FROM pg_proc p WHERE p.proname IN ('jobq_enqueue', 'jobq_get', 'jobq_claim', 'jo
 SELECT jobq_revoke('regress_jobq_both', 'worker');
 DROP ROLE regress_jobq_both;
 
--- A monitor stays one when it stops being an operator; it reads no payloads; nobody can be everybody.
+-- A monitor that is no longer an operator is still a monitor. It cannot read payloads. PUBLIC cannot be given a kind.
 CREATE ROLE regress_jobq_both;
 SELECT jobq_grant('regress_jobq_both', 'monitor'), jobq_grant('regress_jobq_both', 'operator');
 SELECT jobq_revoke('regress_jobq_both', 'operator');
@@ -191,7 +192,8 @@ SELECT jobq_get(1);
 RESET ROLE;
 SELECT jobq_revoke('regress_jobq_both', 'monitor');
 DROP ROLE regress_jobq_both;
--- One function that was granted by hand makes nobody one of its kind: a revoke grants nothing.
+-- A manual grant of one function does not make a role a member of its kind, so a revoke does not grant the privileges of that
+-- kind.
 CREATE ROLE regress_jobq_both;
 SELECT jobq_grant('regress_jobq_both', 'producer');
 GRANT EXECUTE ON FUNCTION jobq_cancel(bigint) TO regress_jobq_both;

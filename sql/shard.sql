@@ -1,17 +1,17 @@
--- A database that is a shard of several: its ids carry its number. In one of its own, which has no jobs yet.
+-- A database that is a shard of a cluster: its job IDs contain its number. The test uses a separate database without jobs.
 SELECT jobq_shard_id() IS NULL AS no_shard;
 \set home :DBNAME
 CREATE DATABASE regress_jobq_shard;
 \c regress_jobq_shard
 CREATE EXTENSION jobq;
 
--- What is no shard changes nothing.
+-- Invalid shard numbers change nothing.
 SELECT jobq_set_shard(NULL);
 SELECT jobq_set_shard(-1);
 SELECT jobq_set_shard(1024);
 SELECT jobq_shard_id() IS NULL AS none_yet;
 
--- Jobs of other ids are in the way, also one that is not committed, unless their ids happen to fit.
+-- Existing jobs prevent the call, even uncommitted ones, unless their IDs happen to fit.
 SELECT jobq_enqueue('plain');
 SELECT jobq_set_shard(7);
 SELECT jobq_shard_id() IS NULL AS none_yet, jobq_enqueue('plain') AS goes_on;
@@ -25,7 +25,7 @@ SELECT jobq_set_shard(7), jobq_shard_id();
 SELECT jobq_set_shard(7) AS again;
 SELECT shard_id FROM jobq.shard;
 
--- Each way to an id gives one of the shard: beyond the first 1024, rising, below 2^53.
+-- All functions and statements produce IDs of the shard: higher than the first 1024, increasing, and below 2^53.
 SELECT jobq_enqueue('q') AS first;
 SELECT array_agg(job_id % 1024) AS many, min(job_id) > 1031 AS later FROM jobq_enqueue_many('q', '{1,2,3}'::jsonb[]);
 SELECT array_agg(job_id % 1024) AS keyed FROM jobq_enqueue_many('q', '{1,2}'::jsonb[], unique_keys => '{a,b}');
@@ -41,24 +41,24 @@ SELECT seqmax = 2 ^ 53 - 1 AS ends_there FROM pg_sequence WHERE seqrelid = 'jobq
 TRUNCATE jobq.jobs RESTART IDENTITY;
 SELECT jobq_enqueue('q') AS begins_anew;
 
--- An id of another shard is refused.
+-- An ID of another shard is rejected.
 INSERT INTO jobq.jobs (id, queue) VALUES (1024 * 200 + 8, 'q');
 UPDATE jobq.jobs SET id = 1024 * 200 + 8 WHERE id = (SELECT min(id) FROM jobq.jobs);
 
--- With jobs of one shard there is no other; without, ids go on behind the last one.
+-- While the shard has jobs, its number cannot change. Without jobs, it can, and the IDs continue after the last one.
 SELECT jobq_set_shard(8);
 SELECT jobq_purge_queue('q');
 SELECT jobq_set_shard(1023), jobq_enqueue('q') AS id;
 SELECT jobq_purge_queue('q');
 SELECT jobq_set_shard(0), jobq_enqueue('q') AS id;
--- A rollback leaves all as it was.
+-- A rollback restores the previous state.
 SELECT jobq_purge_queue('q');
 BEGIN;
 SELECT jobq_set_shard(5), jobq_enqueue('q') % 1024 AS id;
 ROLLBACK;
 SELECT jobq_shard_id(), jobq_enqueue('q') % 1024 AS id;
 
--- The row is the shard, whoever writes it; without it ids count one by one again.
+-- The row in jobq.shard makes the database a shard, however it is written. Without the row, IDs are consecutive again.
 UPDATE jobq.shard SET shard_id = 9;
 UPDATE jobq.shard SET shard_id = 1024;
 INSERT INTO jobq.shard (shard_id) VALUES (9);
@@ -78,7 +78,7 @@ BEGIN READ ONLY;
 SELECT jobq_set_shard(1);
 ROLLBACK;
 
--- It is the DBA's.
+-- Only the owner can set the shard number.
 CREATE ROLE regress_jobq_shard;
 SELECT jobq_grant('regress_jobq_shard', 'operator'), jobq_grant('regress_jobq_shard', 'worker');
 SET ROLE regress_jobq_shard;

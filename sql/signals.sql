@@ -1,4 +1,4 @@
--- Jobs that wait: for a time, or for a signal. They hold no worker meanwhile, no slot and no attempt.
+-- Jobs that wait for a time or a signal. A waiting job uses no worker, no slot, and no attempt.
 SET client_min_messages = warning;
 SELECT jobq_create_queue('parcels', heartbeat_timeout => '1 hour', max_runtime => '1 hour', max_attempts => 1) AS created;
 SELECT jobq_set_limit('parcels', max_running => 1);
@@ -9,31 +9,32 @@ SELECT j.id, j.status, j.attempts, j.lease IS NOT NULL AS leased, j._queue_slot 
        j._due AS due, j._group_active IS NOT NULL AS head, j._holds_key AS holds_key
 FROM jobq.jobs j WHERE j.queue = 'parcels';
 
--- What a job awaits need not be there yet.
+-- A job can wait for a signal that has not been sent.
 SELECT jobq_enqueue('parcels', group_key => 'g', unique_key => 'k') AS first \gset
 SELECT jobq_enqueue('parcels', group_key => 'g') AS behind \gset
 SELECT settle();
 SELECT id AS first, lease AS l FROM pg_temp.claimed() \gset
 SELECT * FROM jobq_await(:first, :l, 'delivered 1');
--- It is blocked; its turn in its group and its key stay.
+-- The job is blocked. It keeps its place in its group and its unique key.
 SELECT status, attempts, leased, slot, for_ever, due, head, holds_key FROM pg_temp.parcels WHERE id = :first;
 SELECT reason, detail, until FROM jobq_explain(:first);
 SELECT outcome, reported FROM jobq.attempts WHERE job_id = :first;
 SELECT name, kind, state, event, until FROM jobq.steps WHERE job_id = :first;
 SELECT settle();
 SELECT count(*) FROM pg_temp.claimed() WHERE id IS NOT NULL;
--- A late heartbeat is told that its own worker has ended the attempt.
+-- A late heartbeat learns that its own worker has ended the attempt.
 SELECT jobq_heartbeat(:first, :l);
--- A signal is a fact: the first stays.
+-- The first signal is kept. A second one with the same name is ignored.
 SELECT jobq_signal('parcels', 'delivered 1', '{"to": "door"}');
 SELECT jobq_signal('parcels', 'delivered 1', '{"to": "nobody"}');
 SELECT settle();
 SELECT lease AS l FROM pg_temp.claimed() WHERE id = :first \gset
 SELECT * FROM jobq_await(:first, :l, 'delivered 1');
--- What was decided stays decided.
+-- A decided wait does not change.
 DELETE FROM jobq.signals WHERE queue = 'parcels';
 SELECT * FROM jobq_await(:first, :l, 'delivered 1');
--- Signals to a job come before those to its queue, and before it waits; others await the same under another name.
+-- Signals to a job take precedence over those to its queue, and can be sent before the job waits. A second wait for the same
+-- signal needs another name.
 SELECT jobq_signal_job(:first, 'paid', '1'), jobq_signal_job(:first, 'paid', '2');
 SELECT jobq_signal('parcels', 'paid', '3');
 SELECT * FROM jobq_await(:first, :l, 'paid');
@@ -43,14 +44,14 @@ SELECT event, detail FROM jobq_log(:first) WHERE event IN ('signal', 'wait begun
 SELECT jobq_complete(:first, :l);
 SELECT jobq_signal_job(:first, 'paid') IS NULL AS finished, jobq_signal_job(-1, 'paid') IS NULL AS unknown;
 
--- A timeout: saved with the first call, whatever later ones say.
+-- A timeout is saved by the first call. Later calls do not change it.
 SELECT settle();
 SELECT id AS job, lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:job, :l, 'delivered 2', '1 hour');
 SELECT status, due, for_ever FROM pg_temp.parcels WHERE id = :job;
 SELECT run_at = _must_end_at AS same, _must_end_at = (SELECT until FROM jobq.steps WHERE job_id = :job) AS saved FROM jobq.jobs WHERE id = :job;
 SELECT reason, until = (SELECT until FROM jobq.steps WHERE job_id = :job) AS saved FROM jobq_explain(:job);
--- Looked at in vain it waits on, and only for what it awaits now.
+-- If the awaited signal is missing after a wake-up, the job waits again, and only for its current wait.
 UPDATE jobq.jobs SET status = 'pending', run_at = now() WHERE id = :job;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:job, :l, 'delivered 2', '2 hours');
@@ -59,21 +60,21 @@ SELECT _must_end_at < now() + interval '90 minutes' AS first_deadline FROM jobq.
 SELECT done >= 1 AS promoted FROM jobq_tick(now() + interval '2 hours') WHERE duty = 'promote';
 SELECT status FROM pg_temp.parcels WHERE id = :job;
 SELECT lease AS l FROM pg_temp.claimed() \gset
--- Its time has not come: the clock of the tick was another.
+-- The timeout has not passed, because only the clock of the tick was ahead.
 SELECT state FROM jobq_await(:job, :l, 'delivered 2', '0');
 UPDATE jobq.jobs SET status = 'pending', run_at = now() WHERE id = :job;
 UPDATE jobq.steps SET until = now() - interval '1 second' WHERE job_id = :job;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT * FROM jobq_await(:job, :l, 'delivered 2');
--- That too is decided, though the signal comes.
+-- The timeout is decided, even if the signal is sent later.
 SELECT jobq_signal_job(:job, 'delivered 2');
 SELECT * FROM jobq_await(:job, :l, 'delivered 2');
--- Without having been decided a signal counts behind the deadline as well.
+-- If the wait is not decided yet, a signal counts even after the deadline.
 SELECT jobq_signal_job(:job, 'late', '"late"');
 SELECT * FROM jobq_await(:job, :l, 'late', '0');
 SELECT * FROM jobq_await(:job, :l, 'never', '0');
 
--- To sleep.
+-- Sleeps.
 SELECT jobq_sleep(:job, :l, 'night', '1 hour');
 SELECT status, attempts, due, for_ever FROM pg_temp.parcels WHERE id = :job;
 SELECT jobq_retry(:job);
@@ -87,7 +88,7 @@ SELECT jobq_sleep(:job, :l, 'night', '1 hour'), jobq_sleep(:job, :l, 'night', '1
 SELECT jobq_sleep(:job, :l + 1, 'night', '1 hour');
 SELECT * FROM jobq_await(:job, :l + 1, 'night');
 
--- A wait that is abandoned wakes nobody.
+-- An abandoned wait does not wake up its job.
 SELECT state FROM jobq_await(:job, :l, 'old way');
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :job;
 SELECT lease AS l FROM pg_temp.claimed() \gset
@@ -99,7 +100,8 @@ SELECT jobq_signal_job(:job, 'new way');
 SELECT settle();
 SELECT status FROM pg_temp.parcels WHERE id = :job;
 
--- In another queue it awaits the signals of that. (Without its group: there it would get into line.)
+-- In another queue, the job waits for the signals of that queue. (Its group is removed, because the job would enter the line
+-- there.)
 UPDATE jobq.jobs SET group_key = NULL WHERE id = :job;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:job, :l, 'moved');
@@ -111,7 +113,7 @@ SELECT jobq_signal('parcels 2', 'moved'), settle();
 UPDATE jobq.jobs SET queue = 'parcels' WHERE id = :job;
 SELECT jobq_drop_queue('parcels 2');
 
--- A job that waits can be cancelled, deleted, and retried, which keeps its deadline.
+-- A waiting job can be canceled, deleted, and retried. A retry keeps its deadline.
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:job, :l, 'x', '1 hour');
 SELECT jobq_retry(:job), jobq_reschedule(:job, now());
@@ -124,7 +126,7 @@ SELECT state FROM jobq_await(:job, :l, 'x');
 SELECT jobq_delete(:job);
 SELECT (SELECT count(*) FROM jobq.steps WHERE job_id = :job) AS steps, (SELECT count(*) FROM jobq.job_signals WHERE job_id = :job) AS signals;
 
--- Many wait for one signal.
+-- Many jobs wait for one signal.
 SELECT jobq_set_limit('parcels');
 SELECT count(*) FROM jobq_enqueue_many('parcels', array_fill('{}'::jsonb, ARRAY[2500]));
 SELECT w.state, count(*) FROM jobq_claim('parcels', 'w', 2500) c, jobq_await(c.id, c.lease, 'all') w GROUP BY 1;
@@ -135,7 +137,7 @@ SELECT status, count(*) FROM pg_temp.parcels WHERE status < 'processing' GROUP B
 SELECT w.state, w.payload, count(*) FROM jobq_claim('parcels', 'w', 2500) c, jobq_await(c.id, c.lease, 'all') w GROUP BY 1, 2;
 SELECT count(*) FROM jobq.steps s JOIN jobq.jobs j ON j.id = s.job_id WHERE j.queue = 'parcels' AND s._awaited IS NOT NULL;
 
--- Signals to a queue are kept for a time.
+-- Signals to a queue are kept for a limited time.
 CREATE FUNCTION pg_temp.goes(name text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
     FOR i IN 1..1000 LOOP
         EXIT WHEN NOT EXISTS (SELECT FROM jobq.signals WHERE event = name);
@@ -148,7 +150,8 @@ UPDATE jobq.signals SET sent_at = now() - interval '31 days' WHERE event = 'old'
 SELECT pg_temp.goes('old');
 SELECT event FROM jobq.signals WHERE queue = 'parcels' ORDER BY 1;
 
--- But as long as somebody awaits one who has not been claimed since: the workers were away for a month.
+-- A signal is kept longer if a job that waited for it has not been claimed since, for example because the workers were off for a
+-- month.
 SELECT jobq_enqueue('parcels') AS id \gset
 SELECT state FROM pg_temp.claimed() c, jobq_await(c.id, c.lease, 'refunded');
 SELECT jobq_signal('parcels', 'refunded', '{"cents": 1299}'), jobq_signal('parcels', 'old'), settle();
@@ -158,7 +161,7 @@ SELECT state, payload FROM pg_temp.claimed() c, jobq_await(c.id, c.lease, 'refun
 SELECT pg_temp.goes('refunded');
 SELECT event FROM jobq.signals WHERE queue = 'parcels' ORDER BY 1;
 
--- What is refused.
+-- Rejected calls.
 SELECT jobq_enqueue('parcels') AS id \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT jobq_sleep(:id, :l, 'a');
@@ -171,7 +174,7 @@ SELECT jobq_await(:id, :l, '');
 SELECT jobq_await(:id, :l, 'e', '-1 s');
 SELECT jobq_await(:id, :l, 'e', name => '');
 SELECT state FROM jobq_await(:id, :l, 'e', '0', 'n');
--- Another event under the same name.
+-- A different event with the same name.
 SELECT state FROM jobq_await(:id, :l, 'f', '0', 'n');
 SELECT jobq_signal('', 'e');
 SELECT jobq_signal('parcels', NULL);
@@ -182,6 +185,6 @@ SELECT jobq_signal('parcels', 'e', to_jsonb(repeat('x', 2000)));
 RESET jobq.max_step_bytes;
 SELECT jobq_drop_queue('parcels', force => true);
 SELECT count(*) FROM jobq.signals WHERE queue = 'parcels';
--- A queue may have nothing else.
+-- A queue that contains only signals.
 SELECT jobq_signal('parcels', 'lonely');
 SELECT jobq_drop_queue('parcels'), jobq_drop_queue('parcels');

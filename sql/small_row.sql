@@ -1,8 +1,8 @@
--- Wide payloads leave the row when they are enqueued, whichever call it is, and come back whole.
+-- Wide payloads are moved to TOAST at the enqueue, with all functions, and are returned unchanged.
 SET client_min_messages = warning;
 CREATE FUNCTION pg_temp.noise(bytes int) RETURNS jsonb LANGUAGE sql AS
     $$ SELECT to_jsonb(left(string_agg(md5(i::text), ''), bytes)) FROM generate_series(1, bytes / 32 + 1) i $$;
--- The bytes of a row that stand in the table itself.
+-- Size of a row in the table itself, in bytes.
 CREATE EXTENSION IF NOT EXISTS pageinspect;
 CREATE FUNCTION pg_temp.row_bytes(job bigint) RETURNS int LANGUAGE sql AS $$
     SELECT p.lp_len FROM jobq.jobs j, LATERAL heap_page_items(get_raw_page('jobq.jobs', (j.ctid::text::point)[0]::int)) p
@@ -26,17 +26,17 @@ CREATE TEMP TABLE jobs AS
     ORDER BY n, bytes;
 SELECT how, bytes, pg_temp.row_bytes(job) < 300 AS small, payload = pg_temp.noise(bytes) AS whole
 FROM jobs JOIN jobq.jobs j ON j.id = job ORDER BY job;
--- The later versions have the pointer; what the worker is given is the payload.
+-- Later versions of the row contain the TOAST pointer. The worker gets the whole payload.
 CREATE TEMP TABLE held AS SELECT id, lease, payload FROM jobq_claim('small', 'w', batch => 100);
 SELECT count(*) AS claimed, bool_and(payload = pg_temp.noise(length(payload #>> '{}'))) AS whole,
        count(*) FILTER (WHERE pg_temp.row_bytes(id) > 400) AS wide FROM held;
 SELECT bool_and(jobq_complete(id, lease, payload)) AS completed FROM held;
 SELECT count(*) AS completed, bool_and(payload = result) AS whole FROM jobq.jobs WHERE queue = 'small';
--- Wide metadata leave it, too, with a unique key or without.
+-- Wide metadata are moved to TOAST, too, with and without a unique key.
 CREATE TEMP TABLE told AS
     SELECT key, jobq_enqueue('small', unique_key => key, metadata => pg_temp.noise(1500)) AS job FROM unnest('{meta,NULL}'::text[]) key;
 SELECT key, pg_temp.row_bytes(job) < 300 AS small, metadata = pg_temp.noise(1500) AS whole FROM told JOIN jobq.jobs j ON j.id = job ORDER BY job;
--- Of a job with keys the payload alone leaves the row, and no later version writes anything out anew but a wide result.
+-- For a job with keys, only the payload is moved to TOAST. Later versions write no TOAST data again, except for a wide result.
 CREATE FUNCTION pg_temp.values_apart() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     n bigint;
@@ -57,14 +57,14 @@ SELECT count(jobq_heartbeat(id, lease)) AS heartbeats FROM keyed;
 SELECT pg_temp.more_apart() AS more;
 SELECT count(jobq_complete(id, lease, pg_temp.noise(400))) AS completed FROM keyed;
 SELECT pg_temp.more_apart() AS results;
--- A table of somebody's that keeps what is inserted gets whole values.
+-- A trigger that copies inserted rows to another table gets complete values.
 CREATE TABLE public.seen (payload jsonb);
 CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen SELECT payload FROM fresh; RETURN NULL; END $$;
 CREATE TRIGGER keep AFTER INSERT ON jobq.jobs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION public.keep();
 SELECT jobq_enqueue('small', pg_temp.noise(1500), unique_key => 'seen') > 0 AS enqueued;
 SELECT payload = pg_temp.noise(1500) AS whole FROM public.seen;
 DROP TRIGGER keep ON jobq.jobs;
--- Nor does a function of an index get anything that it could not keep: a cursor copies what it is given.
+-- The function of an index does not get a value that it could keep beyond the call either. A cursor copies its arguments.
 CREATE FUNCTION public.leak(p jsonb) RETURNS int IMMUTABLE LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS
     $$ DECLARE c refcursor := 'leaked' || length(p #>> '{}'); BEGIN OPEN c FOR SELECT p FROM generate_series(1, 1); RETURN 1; END $$;
 CREATE INDEX leaks ON jobq.jobs (public.leak(payload)) WHERE queue = 'leaks';
@@ -77,7 +77,7 @@ SELECT pg_temp.fetched('leaked1500') = pg_temp.noise(1500) AS whole, pg_temp.fet
 COMMIT;
 DROP INDEX jobq.leaks;
 DROP FUNCTION public.leak;
--- Of who calls it by hand the value is as it was.
+-- If a session calls the function itself, the value is unchanged.
 WITH x AS MATERIALIZED (SELECT jobq.apart(pg_temp.noise(1500)) AS p) SELECT p = pg_temp.noise(1500) AS whole FROM x;
 DROP FUNCTION public.keep;
 DROP TABLE public.seen;

@@ -1,10 +1,10 @@
--- What hurts elsewhere, and must not here; in brackets the reports. A wake-up that is lost (absurd #61) is a race: the isolation specs
--- signals and children have it, in every order of commits.
+-- Problems that other libraries have had, with the reports in parentheses. jobq must not have them. A lost wake-up (absurd #61)
+-- is a race, which the isolation specs signals and children test in every order of commits.
 SET client_min_messages = warning;
 SELECT jobq_create_queue('pains', heartbeat_timeout => '1 hour', backoff_base => '0', max_attempts => 9);
 CREATE FUNCTION pg_temp.claimed(OUT id bigint, OUT lease bigint) LANGUAGE sql AS $$ SELECT c.id, c.lease FROM jobq_claim('pains', 'w') c $$;
 
--- A timeout is saved, for later attempts too, though the event comes in the end (absurd #96).
+-- A timeout is saved and also holds for later attempts, even if the event happens later (absurd #96).
 SELECT jobq_enqueue('pains') AS job \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT * FROM jobq_await(:job, :l, 'answer', '0');
@@ -12,26 +12,26 @@ SELECT jobq_signal_job(:job, 'answer', '42');
 SELECT jobq_fail(:job, :l, 'dies');
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT * FROM jobq_await(:job, :l, 'answer', '1 day');
--- The same of a wait for other jobs.
+-- The same for a wait for other jobs.
 SELECT job_ids AS ids FROM jobq_spawn(:job, :l, 'split', '[{"queue": "pains 2"}]') \gset
 SELECT state, results->0->>'status' AS status FROM jobq_await_jobs(:job, :l, :'ids', 'joined', timeout => '0');
 SELECT jobq_complete(id, lease) FROM jobq_claim('pains 2');
 SELECT state, results->0->>'status' AS status FROM jobq_await_jobs(:job, :l, :'ids', 'joined', timeout => '1 day');
 SELECT jobq_complete(:job, :l);
 
--- An event that comes before anybody waits for it is not lost: before the wait, before the job (inngest #1433).
+-- An event that happens before a job waits for it, or before the job exists, is not lost (inngest #1433).
 SELECT jobq_signal('pains', 'early', '1');
 SELECT jobq_enqueue('pains') AS job \gset
 SELECT jobq_signal_job(:job, 'earlier', '2');
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT e.event, a.* FROM unnest('{early,earlier}'::text[]) e(event), jobq_await(:job, :l, e.event, '1 hour') a;
--- A child that has ended before its parent waits.
+-- A child that finishes before its parent waits.
 SELECT job_ids AS ids FROM jobq_spawn(:job, :l, 'split', '[{"queue": "pains 2"}]') \gset
 SELECT jobq_complete(id, lease, '3') FROM jobq_claim('pains 2');
 SELECT state, results->0->'result' AS result FROM jobq_await_jobs(:job, :l, :'ids', 'joined');
 SELECT jobq_complete(:job, :l);
 
--- What waits holds no slot: one at a time, and a parent that waits for a child in its own queue (hatchet #2935).
+-- A waiting job uses no slot, so with a limit of 1, a parent can wait for a child in its own queue (hatchet #2935).
 SELECT jobq_set_limit('pains', max_running => 1);
 SELECT jobq_enqueue('pains') AS parent \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset
@@ -46,7 +46,8 @@ SELECT :'parent' AS parent, state FROM jobq_await_jobs((SELECT id FROM jobq.jobs
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'pains' AND status = 'processing';
 SELECT jobq_set_limit('pains');
 
--- Steps have names, not positions: new code does one more in front, leaves one out, and does the others in another order (dbos-transact-py #714).
+-- Steps have names, not positions: new code adds a step at the front, omits one, and runs the others in another order
+-- (dbos-transact-py #714).
 SELECT jobq_enqueue('pains') AS job \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT s.name, d.* FROM unnest('{a,b,c}'::text[]) s(name), jobq_step_done(:job, :l, s.name, to_jsonb(s.name)) d;

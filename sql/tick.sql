@@ -1,7 +1,7 @@
--- jobq_tick(): what the background worker does, by hand and at the time one likes.
+-- jobq_tick() does the work of the background worker, at any simulated time.
 SELECT duty FROM jobq_tick();
 
--- Rescue: a job is rescued when its heartbeat timeout has passed since the last heartbeat, not before.
+-- Rescue: a job is rescued when its heartbeat timeout has passed since the last heartbeat, not earlier.
 SELECT jobq_enqueue('tick', '"job"') AS id \gset
 SELECT id, lease FROM jobq_claim('tick', 'w') \gset
 BEGIN;
@@ -9,7 +9,7 @@ SELECT last_heartbeat FROM jobq.jobs WHERE id = :id \gset
 SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60 s') WHERE duty = 'rescue';
 SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60.000001 s') WHERE duty = 'rescue';
 SELECT status, attempts, lost_attempts, lease, _rescue_indexed FROM jobq.jobs WHERE id = :id;
--- The worker that was presumed dead comes back: it has lost the job, and changes nothing.
+-- The worker that was considered dead comes back. Its lease is lost, so it changes nothing.
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease, '"zombie"'), jobq_fail(:id, :lease, 'zombie'), jobq_release(:id, :lease);
 SELECT payload, attempt FROM jobq_claim('tick', 'w2');
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease, '"zombie"'), jobq_fail(:id, :lease, 'zombie'), jobq_release(:id, :lease);
@@ -17,8 +17,8 @@ SELECT status, worker_id, result, lease <> :lease AS new_lease FROM jobq.jobs WH
 SELECT attempt, lease = :lease AS same_lease, outcome, worker_id, started_at < finished_at AS in_order FROM jobq.attempts WHERE job_id = :id;
 ROLLBACK;
 
--- A job of 25 minutes whose worker is heard of every 30 seconds is never rescued under a timeout of 60 seconds: 50
--- heartbeats, and before each of them a tick at the latest moment. One minute after the last of them it is.
+-- A job runs for 25 minutes with a heartbeat every 30 seconds and a timeout of 60 seconds. It is never rescued during 50
+-- heartbeats, each of which follows a tick at the latest possible time. It is rescued one minute after the last heartbeat.
 CREATE FUNCTION pg_temp.run_for(job_id bigint, heartbeats integer, every interval) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     rescued bigint := 0;
@@ -37,13 +37,13 @@ SELECT status, last_heartbeat - started_at AS ran_for FROM jobq.jobs WHERE id = 
 SELECT done AS rescued FROM jobq_tick((SELECT last_heartbeat + interval '61 s' FROM jobq.jobs WHERE id = :id)) WHERE duty = 'rescue';
 SELECT status FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
--- With heartbeats that are too far apart it is rescued at the first of them.
+-- If heartbeats are too far apart, the job is rescued before the first of them.
 BEGIN;
 SELECT pg_temp.run_for(:id, 1, '61 s') AS rescued;
 ROLLBACK;
 SELECT jobq_complete(:id, :lease);
 
--- Cancel: a running job that was asked to stop has jobq.cancel_grace to do so.
+-- Cancel: after a request to cancel, a running job has jobq.cancel_grace to stop.
 SELECT jobq_enqueue('tick', '"stubborn"') AS id \gset
 BEGIN;
 SELECT lease FROM jobq_claim('tick', 'w', heartbeat_timeout => '1 hour') \gset
@@ -56,7 +56,7 @@ SELECT status, lease, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE i
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease);
 SELECT outcome FROM jobq.attempts WHERE job_id = :id;
 ROLLBACK;
--- A job that was asked and whose worker then died is cancelled, not run again.
+-- If cancellation was requested and the worker then died, the job is canceled and does not run again.
 BEGIN;
 SELECT lease FROM jobq_claim('tick', 'w', heartbeat_timeout => '1 s') \gset
 SELECT jobq_cancel(:id);
@@ -65,7 +65,7 @@ SELECT status FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
 SELECT jobq_drop_queue('tick', force => true);
 
--- Promote: a scheduled job is pending when it is due.
+-- Promote: a scheduled job becomes pending when it is due.
 SELECT jobq_enqueue('tick', '"2100"', run_at => '2100-01-01 00:00+00') > 0 AS enqueued;
 SELECT jobq_enqueue('tick', '"2101"', run_at => '2101-01-01 00:00+00') > 0 AS enqueued;
 SELECT payload FROM jobq_claim('tick', batch => 10);
@@ -75,7 +75,7 @@ SELECT done AS promoted FROM jobq_tick('2100-01-01 00:00+00') WHERE duty = 'prom
 SELECT payload, status, _ready AS claimable, _due IS NULL AS promoted FROM jobq.jobs WHERE queue = 'tick' ORDER BY id;
 SELECT payload FROM jobq_claim('tick', batch => 10);
 ROLLBACK;
--- A mark that was left on another job, behind the triggers' back, is nobody's: it holds up no job that is due.
+-- An update that bypassed the triggers left a finished job in the index of due jobs. It does not delay jobs that are due.
 BEGIN;
 SET LOCAL session_replication_role = replica;
 UPDATE jobq.jobs SET status = 'cancelled', finished_at = now() WHERE payload = '"2100"';
@@ -86,7 +86,8 @@ SELECT payload, status, _due FROM jobq.jobs WHERE queue = 'tick' ORDER BY id;
 ROLLBACK;
 SELECT jobq_drop_queue('tick', force => true);
 
--- Prune: completed jobs after keep_completed, failed and cancelled ones after keep_failed, by the queue's settings.
+-- Prune: completed jobs are deleted after keep_completed, and failed and canceled jobs after keep_failed, by the settings of the
+-- queue.
 CREATE FUNCTION pg_temp.finish_all(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM jobq_enqueue_many(queue, ARRAY['"completed"', '"failed"', '"cancelled"']::jsonb[]);
@@ -95,7 +96,8 @@ BEGIN
     RETURN jobq_cancel_jobs(queue);
 END $$;
 SELECT jobq_create_queue('tick long', keep_completed => '30 days', keep_failed => '60 days');
--- A tick passes over the prune while the background worker is at it: wait for its end, and keep it out.
+-- A tick skips the prune while the background worker is pruning. This lock waits until the background worker has finished
+-- pruning, and prevents it from starting again.
 BEGIN;
 SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
 SELECT pg_temp.finish_all('tick'), pg_temp.finish_all('tick long');
@@ -111,7 +113,8 @@ SELECT count(*) AS attempts_left FROM jobq.attempts a WHERE NOT EXISTS (SELECT F
 ROLLBACK;
 SELECT jobq_drop_queue('tick long');
 
--- A row that gets in as by logical replication brings its kind. Repair: one whose kind nobody noted is found all the same.
+-- An insertion that bypasses the triggers, as in logical replication, adds the kind to the directory. Repair: a job whose kind is
+-- missing there is found after a tick.
 BEGIN;
 SET LOCAL session_replication_role = replica;
 INSERT INTO jobq.jobs (queue, kind, payload, run_at, _ready, max_attempts, status, _lane)
@@ -126,7 +129,7 @@ ROLLBACK;
 
 SELECT * FROM jobq_tick('infinity');
 
--- A tick reads on for some milliseconds only: so many of them as it takes.
+-- A tick prunes only for some milliseconds, so this repeats it until enough jobs are pruned.
 CREATE FUNCTION pg_temp.pruned(at timestamptz, wanted bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     pruned bigint := 0;
@@ -137,7 +140,7 @@ BEGIN
     END LOOP;
     RETURN pruned;
 END $$;
--- A queue that keeps its jobs shortly is pruned behind a page of others that are kept longer.
+-- A queue with a short retention is pruned even if its jobs come after many jobs with a longer retention.
 BEGIN;
 SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
 SELECT jobq_create_queue('tick_short', keep_completed => '1 second');
@@ -145,7 +148,7 @@ INSERT INTO jobq.jobs (queue, status, finished_at) SELECT 'tick_long', 'complete
 INSERT INTO jobq.jobs (queue, status, finished_at) SELECT 'tick_short', 'completed', now() FROM generate_series(1, 5);
 SELECT pg_temp.pruned(now() + interval '1 minute', 5);
 ROLLBACK;
--- An imported history lies behind young jobs, with low times and high ids: the slow lap gets there.
+-- An imported history comes after young jobs, with early times and high IDs. The slow scan finds it.
 BEGIN;
 SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
 INSERT INTO jobq.jobs (queue) SELECT 'tick_young' FROM generate_series(1, 1500);

@@ -1,17 +1,17 @@
--- Unique jobs: of the unfinished jobs of a queue, one has a given unique_key.
+-- Unique jobs: at most one unfinished job of a queue has a given unique_key.
 
--- The second enqueue with a key gets the job that is there; nothing of it changes.
+-- The second enqueue with a key returns the existing job, which does not change.
 SELECT jobq_enqueue('unique', '"first"', unique_key => 'user 7') AS first \gset
 SELECT jobq_enqueue('unique', '"second"', unique_key => 'user 7', priority => -5) = :first AS existing;
 SELECT payload, priority, status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique';
--- Another key, another queue, no key: other jobs. Keys are compared byte by byte.
+-- Another key, another queue, and no key create other jobs. Keys are compared byte by byte.
 SELECT jobq_enqueue('unique', unique_key => 'User 7') <> :first AS other_key,
        jobq_enqueue('unique 2', unique_key => 'user 7') <> :first AS other_queue,
        jobq_enqueue('unique') <> jobq_enqueue('unique') AS no_key;
 -- Kind and version do not matter.
 SELECT jobq_enqueue('unique', unique_key => 'user 7', kind => 'k', options => '{"version": 2}') = :first AS existing;
 
--- The key is taken while the job waits, runs, and waits to be retried.
+-- The key is taken while the job waits, runs, and waits for a retry.
 SELECT lease FROM jobq_claim('unique', 'w', heartbeat_timeout => '1 hour') c WHERE id = :first \gset
 SELECT jobq_enqueue('unique', unique_key => 'user 7') = :first AS existing;
 SELECT jobq_fail(:first, :lease, 'e', retry_in => '1 day');
@@ -21,7 +21,7 @@ SELECT lease FROM jobq_claim('unique', 'w', batch => 10, heartbeat_timeout => '1
 SELECT jobq_release(:first, :lease);
 SELECT jobq_enqueue('unique', unique_key => 'user 7') = :first AS existing;
 
--- Whatever ends a job frees its key; the job still shows which it had. Each of these gets a running job of its own.
+-- Every end of a job frees its key, but the job still shows it. Each of these cases gets its own running job.
 CREATE TABLE unique_ends (n serial, how text, id bigint, lease bigint);
 CREATE FUNCTION pg_temp.freed(job unique_ends) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,7 +53,7 @@ UPDATE unique_ends e SET id = c.id, lease = c.lease
 FROM jobq_claim('unique ends', 'w', batch => 100, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id) WHERE j.unique_key = e.how;
 SELECT how, pg_temp.freed(e) FROM unique_ends e ORDER BY n;
 SELECT jobq_drop_queue('unique ends', force => true);
--- Also where nothing is kept.
+-- This also holds if the queue keeps no finished jobs.
 SELECT jobq_create_queue('unique ends', keep_completed => '0', keep_failed => '0');
 DELETE FROM unique_ends WHERE how !~ '^SELECT jobq_(complete|fail)';
 SELECT count(*) FROM unique_ends, LATERAL jobq_enqueue('unique ends', unique_key => how, max_attempts => 1);
@@ -62,7 +62,7 @@ FROM jobq_claim('unique ends', 'w', batch => 100, heartbeat_timeout => '1 hour')
 SELECT how, pg_temp.freed(e) FROM unique_ends e ORDER BY n;
 SELECT jobq_drop_queue('unique ends', force => true);
 
--- on_conflict => 'error': 23505 that names the key and who has it.
+-- on_conflict => 'error' raises 23505. The error names the key and the job that has it.
 CREATE FUNCTION pg_temp.refused(call text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     hint text;
@@ -81,23 +81,23 @@ SELECT pg_temp.refused($$jobq_enqueue_jobs('[{"queue": "unique error", "unique_k
 SELECT jobq_cancel(:job);
 SELECT pg_temp.refused($$jobq_enqueue('unique error', unique_key => 'k', on_conflict => 'error')$$);
 
--- on_conflict => 'replace': a job that waits becomes what the call says, all of it. Debounce: the last of a flurry runs, a
--- while after it.
+-- on_conflict => 'replace' replaces all attributes of a waiting job. Debouncing: only the last of several enqueues runs, some
+-- time after it.
 SELECT jobq_enqueue('unique replace', '1', unique_key => 'k', run_at => '2100-01-01', kind => 'old') AS job \gset
 SELECT jobq_enqueue('unique replace', '2', unique_key => 'k', run_at => '2100-01-02', on_conflict => 'replace', kind => 'new') = :job AS same;
 SELECT payload, kind, status, run_at = '2100-01-02' AS moved, _due AS waits, _ready FROM jobq.jobs WHERE queue = 'unique replace';
--- To now, and in front of others.
+-- The job is moved to now, and before other jobs.
 SELECT jobq_enqueue('unique replace', '"other"', kind => 'new') > 0 AS enqueued;
 SELECT jobq_enqueue('unique replace', '3', kind => 'new', unique_key => 'k', run_at => '2001-01-01', priority => -1, on_conflict => 'replace') = :job AS same;
 SELECT payload, status, priority, _due, _ready AS claimable FROM jobq.jobs WHERE id = :job;
 SELECT payload FROM jobq_claim('unique replace', batch => 1);
--- That job runs now: it loses the key and goes on, and a new job is made.
+-- That job is running: it loses the key and keeps running, and a new job is created.
 SELECT jobq_enqueue('unique replace', '4', unique_key => 'k', on_conflict => 'replace') <> :job AS new_job;
 SELECT payload, status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique replace' AND payload <> '"other"' ORDER BY id;
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE id = :job;
 SELECT jobq_retry(:job);
 SELECT payload, status, unique_key FROM jobq.jobs WHERE queue = 'unique replace' AND payload <> '"other"' ORDER BY id;
--- What it did is found by a claim whatever claims have learned of the queue, and counted.
+-- A claim finds the replaced job, whatever it has cached about the queue, and the counters include it.
 SELECT count(*) FROM jobq_claim('unique replace', batch => 10);
 SELECT count(*) FROM jobq_claim('unique replace', batch => 10);
 SELECT jobq_enqueue('unique replace', '5', unique_key => 'late', run_at => '2100-01-01') > 0 AS enqueued;
@@ -105,8 +105,8 @@ SELECT count(*) FROM jobq_claim('unique replace', batch => 10);
 SELECT jobq_enqueue('unique replace', '6', unique_key => 'late', run_at => '2001-01-01', on_conflict => 'replace') > 0 AS enqueued;
 SELECT scheduled, pending FROM jobq.queue_stats WHERE queue = 'unique replace';
 SELECT payload FROM jobq_claim('unique replace', batch => 10);
--- One that has run before starts over: the new payload has all its attempts, and no progress of the old one. What
--- became of the old one is in jobq.attempts.
+-- A replaced job that has run before starts over: the new payload has all its attempts and no old progress. The old attempts are
+-- in jobq.attempts.
 SELECT jobq_enqueue('unique replace', '"old"', kind => 'old', unique_key => 'again', max_attempts => 2, unique_for => '1 hour') AS job \gset
 SELECT jobq_heartbeat(id, lease, '"half"'), jobq_fail(id, lease, 'old trouble', retry_in => '1 day') FROM jobq_claim('unique replace', 'w', kinds => '{old}');
 SELECT status, attempts, max_attempts, error, progress FROM jobq.jobs WHERE id = :job;
@@ -116,21 +116,21 @@ SELECT payload, kind, version, requires, priority, metadata, max_attempts, heart
        _lane = jobq.lane_of(queue, kind, version, requires) AS own_lane FROM jobq.jobs WHERE id = :job;
 SELECT status, attempts, lost_attempts, error, progress, started_at, worker_id, last_heartbeat, _lease_timeout, _ready AS claimable, _due FROM jobq.jobs WHERE id = :job;
 SELECT event, attempt, detail FROM jobq_log(:job);
--- Only who may take the new one finds it, in its new place.
+-- Only workers that may claim the new job find it, in its new place.
 SELECT count(*) FROM jobq_claim('unique replace', kinds => '{newer}');
 SELECT payload, attempt, max_attempts, progress FROM jobq_claim('unique replace', 'w', capabilities => '{gpu}', heartbeat_timeout => '1 hour');
--- One that a worker gave back, too.
+-- A released job can be replaced, too.
 SELECT jobq_release(id, lease) FROM jobq.jobs WHERE id = :job;
 SELECT jobq_enqueue('unique replace', '"plain"', unique_key => 'again', on_conflict => 'replace') = :job AS same;
 SELECT payload, kind, requires, attempts, max_attempts, started_at, metadata, max_runtime FROM jobq.jobs WHERE id = :job;
 SELECT payload, attempt FROM jobq_claim('unique replace', 'w', heartbeat_timeout => '1 hour') WHERE id = :job;
--- One that was taken out of circulation by hand stays so.
+-- A job that plain SQL has blocked stays blocked.
 SELECT jobq_enqueue('unique replace', '7', unique_key => 'blocked') AS job \gset
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :job;
 SELECT jobq_enqueue('unique replace', '8', unique_key => 'blocked', on_conflict => 'replace') = :job AS same;
 SELECT payload, status, _ready, _due FROM jobq.jobs WHERE id = :job;
 
--- unique_for: the key stays taken for a time after the job has finished. The answer is that job's id.
+-- unique_for: the key stays taken for a period after the job has finished. The enqueue returns the ID of that job.
 SELECT jobq_enqueue('unique for', unique_key => 'hourly', unique_for => '1 hour') AS job \gset
 SELECT jobq_complete(id, lease) FROM jobq_claim('unique for');
 SELECT jobq_enqueue('unique for', unique_key => 'hourly') = :job AS ignored,
@@ -138,10 +138,10 @@ SELECT jobq_enqueue('unique for', unique_key => 'hourly') = :job AS ignored,
 SELECT pg_temp.refused($$jobq_enqueue('unique for', unique_key => 'hourly', on_conflict => 'error')$$);
 SELECT k.unique_key, k.job_id = :job AS of_that_job, k.kept_until - j.finished_at AS kept FROM jobq.kept_keys k JOIN jobq.jobs j ON j.id = k.job_id;
 SELECT payload, status FROM jobq.jobs WHERE queue = 'unique for';
--- Even when the job is gone.
+-- This holds even if the job is deleted.
 SELECT jobq_delete(:job);
 SELECT jobq_enqueue('unique for', unique_key => 'hourly') = :job AS ignored;
--- Afterwards it is free, and the tick forgets it. Deleting the row frees it at once.
+-- After the period, the key is free, and the tick deletes it. Deleting the row frees the key at once.
 BEGIN;
 UPDATE jobq.kept_keys SET kept_until = now() - interval '1 second' WHERE queue = 'unique for';
 SELECT jobq_enqueue('unique for', unique_key => 'hourly') <> :job AS new_job;
@@ -153,8 +153,8 @@ DELETE FROM jobq.kept_keys WHERE queue = 'unique for';
 SELECT jobq_enqueue('unique for', unique_key => 'hourly') <> :job AS new_job;
 ROLLBACK;
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE queue = 'unique for';
--- By hand it is taken, too: 23505, from INSERT, COPY and an UPDATE that makes a job hold it. ON CONFLICT cannot pass over it:
--- there is no row in the way. Finished jobs may have any key.
+-- For plain SQL, a kept key is taken, too: INSERT, COPY, and an UPDATE that gives a job the key raise 23505. ON CONFLICT cannot
+-- handle it, because no row conflicts. Finished jobs may have any key.
 CREATE FUNCTION pg_temp.by_hand(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     hint text;
@@ -182,11 +182,11 @@ unique for	hourly
 \.
 \set VERBOSITY default
 SELECT payload, status, _holds_key FROM jobq.jobs WHERE queue = 'unique for' AND status = 'pending';
--- A row that brings its lane is from a dump: a restore must not fail.
+-- A row with a lane comes from a dump, and a restore must not fail.
 BEGIN;
 INSERT INTO jobq.jobs (queue, unique_key, _lane) VALUES ('unique for', 'hourly', 0);
 ROLLBACK;
--- A job that runs again has its key itself: what it had kept goes. So deleting it then frees the key.
+-- A job that runs again holds its key itself, and its kept key is deleted. So deleting the job frees the key.
 SELECT jobq_enqueue('unique for', unique_key => 'own', unique_for => '1 hour', priority => -9) AS own \gset
 SELECT jobq_complete(id, lease) FROM jobq_claim('unique for');
 SELECT jobq_retry(:own);
@@ -196,15 +196,15 @@ UPDATE jobq.jobs SET status = 'pending' WHERE id = :own;
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE job_id = :own;
 SELECT jobq_delete(:own);
 SELECT jobq_enqueue('unique for', unique_key => 'own') > :own AS new_job;
--- Purged jobs keep theirs as pruned ones do; TRUNCATE leaves no job and no key.
+-- Purged jobs keep their keys, like pruned ones. TRUNCATE deletes all jobs and keys.
 SELECT jobq_purge_queue('unique for') > 0 AS purged;
 SELECT unique_key FROM jobq.kept_keys WHERE queue = 'unique for';
 BEGIN;
 TRUNCATE jobq.jobs;
 SELECT count(*) AS kept FROM jobq.kept_keys;
 ROLLBACK;
--- Every end keeps it: completed, failed, cancelled, rescued for good, by hand; also when nothing is kept of the job. The
--- deletion of a job that has not finished does not.
+-- Every end keeps the key: completed, failed, canceled, rescued permanently, plain SQL, also if the job is not kept. The deletion
+-- of an unfinished job does not keep it.
 CREATE FUNCTION pg_temp.keeps(job unique_ends) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE job.how USING job.id, job.lease;
@@ -229,7 +229,7 @@ SELECT how, pg_temp.keeps(e) AS kept FROM unique_ends e ORDER BY n;
 SET client_min_messages = warning;
 DROP TABLE unique_ends CASCADE;
 RESET client_min_messages;
--- Part of the transaction that ends the job.
+-- The key is kept in the transaction that ends the job.
 SELECT jobq_enqueue('unique keeps', unique_key => 'back', unique_for => '1 day') AS job \gset
 SELECT lease FROM jobq_claim('unique keeps', heartbeat_timeout => '1 hour') WHERE id = :job \gset
 BEGIN;
@@ -237,12 +237,12 @@ SELECT jobq_complete(:job, :lease);
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE job_id = :job;
 ROLLBACK;
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE job_id = :job;
--- A dropped queue forgets its keys.
+-- A dropped queue has no kept keys.
 SELECT jobq_drop_queue('unique keeps', force => true);
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE queue = 'unique keeps';
 
--- Many in one call: is_new says which are new. A key that stands there twice is one job; NULL is no key. New ids are in
--- the order of the payloads.
+-- Many jobs in one call: is_new marks the new ones. A duplicate key is one job, and NULL means no key. New IDs have the order of
+-- the payloads.
 SELECT jobq_enqueue('unique many', '"b"', unique_key => 'b') AS b \gset
 SELECT row_number() OVER () AS n, is_new, job_id = :b AS existing, job_id > lag(job_id) OVER () AS behind_the_last
 FROM jobq_enqueue_many('unique many', ARRAY['1', '2', '3', '4', '5']::jsonb[], unique_keys => '{c,b,NULL,a,c}', priorities => '{5,4,3,2,1}');
@@ -252,7 +252,7 @@ SELECT count(*), count(*) FILTER (WHERE is_new) AS new
 FROM jobq_enqueue_many('unique many', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 5000) n),
                        unique_keys => (SELECT array_agg('k' || n % 3000) FROM generate_series(1, 5000) n));
 SELECT count(*), count(DISTINCT unique_key) FILTER (WHERE _holds_key) FROM jobq.jobs WHERE queue = 'unique many' AND unique_key ~ '^k';
--- Mixed, each with its own way.
+-- Elements with different on_conflict settings.
 SELECT row_number() OVER () AS n, is_new, job_id = :b AS existing FROM jobq_enqueue_jobs('[
   {"queue": "unique many", "payload": "new b", "unique_key": "b", "on_conflict": "replace"},
   {"queue": "unique many", "payload": 10},
@@ -261,14 +261,14 @@ SELECT row_number() OVER () AS n, is_new, job_id = :b AS existing FROM jobq_enqu
   {"queue": "unique many", "payload": 13, "unique_key": "b"}]');
 SELECT payload FROM jobq.jobs WHERE id = :b;
 SELECT payload, unique_for FROM jobq.jobs WHERE queue = 'unique many 2';
--- One that is refused refuses all; the error names it.
+-- If one element is rejected, all are. The error names the element.
 SELECT count(*) AS before FROM jobq.jobs \gset
 \set VERBOSITY terse
 SELECT * FROM jobq_enqueue_jobs('[{"queue": "unique many 3", "unique_key": "z"}, {"queue": "unique many 3", "unique_key": ""}]');
 \set VERBOSITY default
 SELECT count(*) - :before AS added FROM jobq.jobs;
 
--- A retry takes the key again. If another job has it by now, that is 23505, and the job stays as it is.
+-- A retry takes the key again. If another job has it, the retry raises 23505, and the job does not change.
 SELECT jobq_enqueue('unique retry', '"old"', unique_key => 'k') AS old \gset
 SELECT jobq_fail(id, lease, 'e', retry => false) FROM jobq_claim('unique retry');
 SELECT jobq_enqueue('unique retry', '"new"', unique_key => 'k') AS new \gset
@@ -278,14 +278,14 @@ SELECT jobq_cancel(:new), jobq_retry(:old);
 SELECT status, _holds_key FROM jobq.jobs WHERE id = :old;
 SELECT pg_temp.refused(format('jobq_retry(%s)', :new));
 SELECT jobq_enqueue('unique retry', unique_key => 'k') = :old AS existing;
--- A key that another job keeps is taken as well; what a job keeps itself does not hinder it.
+-- A key that another job keeps is also taken. A key that the job itself keeps does not prevent the retry.
 SELECT jobq_enqueue('unique retry', '"kept"', unique_key => 'h', unique_for => '1 hour', priority => -1) AS kept \gset
 SELECT jobq_complete(id, lease) FROM jobq_claim('unique retry');
 SELECT jobq_retry(:kept);
 SELECT jobq_cancel(:kept);
 INSERT INTO jobq.jobs (queue, unique_key, status) VALUES ('unique retry', 'h', 'failed') RETURNING id AS other \gset
 SELECT pg_temp.refused(format('jobq_retry(%s)', :other));
--- By filter: passes over jobs whose key is taken, and of several with one key takes the first.
+-- A retry by filter skips jobs whose key is taken. Of several jobs with one key, it retries the first.
 SELECT jobq_drop_queue('unique retry', force => true);
 INSERT INTO jobq.jobs (queue, unique_key, status, payload) VALUES ('unique retry', 'a', 'failed', '1'), ('unique retry', 'b', 'failed', '2'),
     ('unique retry', 'a', 'failed', '3'), ('unique retry', NULL, 'failed', '4'), ('unique retry', 'b', 'pending', '5');
@@ -293,20 +293,20 @@ SELECT jobq_retry_jobs('unique retry');
 SELECT jobq_retry_jobs('unique retry');
 SELECT payload, status, _holds_key FROM jobq.jobs WHERE queue = 'unique retry' ORDER BY id;
 
--- A job that lost its worker keeps its key, and a rescue never meets another that has it.
+-- A job that lost its worker keeps its key, and the rescue never finds another job with the same key.
 SELECT jobq_enqueue('unique rescue', unique_key => 'k') AS job \gset
 SELECT count(*) FROM jobq_claim('unique rescue', 'dead', heartbeat_timeout => '1 hour');
 SELECT jobq_enqueue('unique rescue', unique_key => 'k', on_conflict => 'replace') <> :job AS new_job;
 SELECT count(*) AS duties FROM jobq_tick(now() + interval '2 hours');
 SELECT status, lost_attempts, unique_key FROM jobq.jobs WHERE queue = 'unique rescue' ORDER BY id;
 
--- By hand. INSERT and COPY: the index itself refuses a taken key; ON CONFLICT works.
+-- Plain SQL. INSERT and COPY: the unique index rejects a taken key, and ON CONFLICT works.
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', 'k');
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', 'k');
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', 'k') ON CONFLICT DO NOTHING;
 INSERT INTO jobq.jobs (queue, unique_key, status) VALUES ('unique hand', 'k', 'completed');
 SELECT status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
--- UPDATE: to a final status frees the key, back takes it, another key is another key.
+-- An UPDATE to a final status frees the key, an UPDATE back takes it, and a new key is a different key.
 \set VERBOSITY terse
 UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'unique hand' AND status = 'completed';
 UPDATE jobq.jobs SET status = 'failed' WHERE queue = 'unique hand' AND status = 'pending';
@@ -324,7 +324,7 @@ INSERT INTO jobq.jobs (queue, unique_for) VALUES ('unique hand', '1 hour');
 UPDATE jobq.jobs SET unique_for = '-1 hour' WHERE queue = 'unique hand' AND unique_key = 'other';
 \set VERBOSITY default
 
--- With a DBA's triggers and constraints on the table; a trigger that keeps the row out is an error, not a loop.
+-- With triggers and constraints of a DBA on the table. A trigger that suppresses the row causes an error, not an endless loop.
 CREATE FUNCTION unique_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.priority := -7; RETURN NEW; END $$;
 CREATE TRIGGER unique_first BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION unique_first();
 SELECT count(*) FROM jobq_claim('unique dba');
@@ -339,7 +339,7 @@ SELECT jobq_enqueue('unique dba', unique_key => 'nothing');
 DROP TRIGGER unique_nothing ON jobq.jobs;
 DROP FUNCTION unique_first, unique_nothing;
 
--- A role that may only enqueue needs nothing else for it.
+-- A producer needs no other privileges for unique keys.
 CREATE ROLE regress_jobq_unique;
 SELECT jobq_grant('regress_jobq_unique', 'producer');
 SET ROLE regress_jobq_unique;
@@ -348,7 +348,7 @@ RESET ROLE;
 SELECT jobq_revoke('regress_jobq_unique', 'producer');
 DROP ROLE regress_jobq_unique;
 
--- The counters agree with the rows after all of this.
+-- After all of this, the counters match the rows.
 SELECT j.queue, count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'scheduled'),
        count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE status = 'blocked'), count(*)
 FROM jobq.jobs j WHERE j.queue LIKE 'unique%' GROUP BY j.queue

@@ -1,5 +1,5 @@
--- Unique jobs in queues that have a max_depth or a dead letter queue.
--- Queues whose numbers in jobq.queue_stats are not those of the rows: none.
+-- Unique jobs in queues with max_depth or a dead letter queue.
+-- Queues whose numbers in jobq.queue_stats do not match the rows. There must be none.
 CREATE FUNCTION pg_temp.differs() RETURNS TABLE (queue text, failed bigint, rows bigint) LANGUAGE sql AS $$
     SELECT s.queue, s.pending + s.failed + s.cancelled, count(j.*) FILTER (WHERE j.status IN ('pending', 'failed', 'cancelled'))
     FROM jobq.queue_stats s LEFT JOIN jobq.jobs j ON j.queue = s.queue WHERE s.queue LIKE 'full%' GROUP BY 1, 2
@@ -14,7 +14,7 @@ EXCEPTION WHEN unique_violation THEN
     RETURN SQLSTATE || ' ' || regexp_replace(SQLERRM, '\d+$', 'N');
 END $$;
 
--- A full queue refuses a new key. One that is taken adds nothing: the answer is the job that has it.
+-- A full queue rejects a new key. A taken key adds no job, so the enqueue returns the job that has it.
 SELECT jobq_create_queue('full', max_depth => 2);
 SELECT jobq_enqueue('full', '1', unique_key => 'a') AS a \gset
 SELECT jobq_enqueue('full', '2', unique_key => 'b') AS b \gset
@@ -26,18 +26,18 @@ SELECT is_new FROM jobq_enqueue_many('full', ARRAY['7', '8']::jsonb[], unique_ke
 SELECT is_new FROM jobq_enqueue_many('full', ARRAY['7', '8']::jsonb[], unique_keys => ARRAY['a', 'c']);
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "full", "unique_key": "a"}, {"queue": "full", "unique_key": "b"}]');
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "full", "unique_key": "a"}, {"queue": "full", "unique_key": "c"}]');
--- The same whatever the isolation level.
+-- The isolation level makes no difference.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT jobq_enqueue('full', '9', unique_key => 'a') = :a AS same;
 SELECT jobq_enqueue('full', '10', unique_key => 'c');
 ROLLBACK;
--- And by hand: the index speaks of a taken key before the limit would.
+-- With plain SQL, the unique index reports a taken key before the limit is checked.
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('full', 'a');
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('full', 'a') ON CONFLICT DO NOTHING;
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('full', 'c') ON CONFLICT DO NOTHING;
 SELECT unique_key, payload FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
 
--- A job that is dropped for another gives its key back, or keeps it as long as unique_for says.
+-- A dropped job frees its key, or keeps it for the period of unique_for.
 SELECT jobq_alter_queue('full', on_full => 'drop_oldest');
 SELECT jobq_enqueue('full', '11', unique_key => 'c', unique_for => '1 hour') AS c \gset
 SELECT unique_key, payload, status, _holds_key FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
@@ -47,8 +47,8 @@ SELECT jobq_enqueue('full', '14', unique_key => 'c') = :c AS kept;
 SELECT unique_key, payload, status, _holds_key FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
 SELECT * FROM pg_temp.differs();
 
--- A job with which the call answers is not dropped for the others of the call: the next oldest is. Whatever the order,
--- and from either function.
+-- A job that the call returns is not dropped for other jobs of the call. The next oldest job is dropped instead. This holds for
+-- any order and for both functions.
 CREATE FUNCTION pg_temp.shown(name text) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(format('%s %s', unique_key, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = name AND status <> 'cancelled' $$;
 SELECT jobq_purge_queue('full') > 0 AS purged;
@@ -66,23 +66,23 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT is_new, job_id = :e AS e FROM jobq_enqueue_many('full', ARRAY['28', '29']::jsonb[], unique_keys => ARRAY['k', 'e']);
 SELECT pg_temp.shown('full');
 ROLLBACK;
--- Too few are left that could go: refused, and nothing has gone.
+-- If too few jobs can be dropped, the call is rejected, and no job is dropped.
 SELECT is_new FROM jobq_enqueue_many('full', ARRAY['1', '2', '3']::jsonb[], unique_keys => ARRAY['e', 'j', 'l']);
 SELECT pg_temp.shown('full');
--- A key that stands there several times is one job.
+-- A duplicate key is one job.
 SELECT count(*) FILTER (WHERE is_new) AS new, count(DISTINCT job_id) AS jobs
 FROM jobq_enqueue_many('full', ARRAY['1', '2', '3', '4', '5']::jsonb[], unique_keys => ARRAY['m', 'n', 'm', 'n', 'm']);
 SELECT pg_temp.shown('full');
 SELECT count(*) FILTER (WHERE is_new) AS new FROM jobq_enqueue_jobs('[{"queue": "full", "unique_key": "o"}, {"queue": "full", "unique_key": "o"}, {"queue": "full", "unique_key": "o"}]');
 SELECT pg_temp.shown('full');
--- A running job whose key is replaced goes on, and the new one is one more.
+-- A running job whose key is replaced keeps running, and the new job counts in addition.
 SELECT lease FROM jobq_claim('full', heartbeat_timeout => '1 hour') \gset
 SELECT jobq_enqueue('full', '31', unique_key => 'p') > 0 AS p;
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "full", "unique_key": "n", "on_conflict": "replace"}]');
 SELECT pg_temp.shown('full');
 SELECT * FROM pg_temp.differs();
 
--- So does one that waits and has begun: the new one needs room.
+-- The same holds for a waiting job that has begun: the new job needs room.
 SELECT jobq_create_queue('full begun', max_depth => 1);
 SELECT jobq_enqueue('full begun', '1', unique_key => 'k') AS id \gset
 SELECT lease FROM jobq_claim('full begun', heartbeat_timeout => '1 hour') \gset
@@ -95,31 +95,31 @@ SELECT jobq_enqueue('full begun', '3', unique_key => 'k', on_conflict => 'replac
 SELECT pg_temp.shown('full begun');
 SELECT jobq_drop_queue('full begun', force => true);
 
--- A dead letter has given its key up, for the queue that it came from. Home again it needs it.
+-- A dead letter no longer holds its key. When it returns to its original queue, it needs the key again.
 SELECT jobq_create_queue('full of letters', max_attempts => 1, dead_letter_queue => 'full dead');
 SELECT count(*) FROM jobq_enqueue_many('full of letters', ARRAY['1', '2', '3', '4']::jsonb[], unique_keys => ARRAY['a', 'b', 'c', NULL]);
 SELECT count(jobq_fail(id, lease, 'dead')) FROM jobq_claim('full of letters', batch => 4);
 SELECT queue, dead_from, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'full dead' ORDER BY id;
 SELECT jobq_enqueue('full of letters', '5', unique_key => 'b') > 0 AS free;
--- In the dead letter queue itself the key is another one.
+-- In the dead letter queue itself, the same key is a different key.
 SELECT jobq_enqueue('full dead', '6', unique_key => 'a') > 0 AS other;
 SELECT pg_temp.refused(format('jobq_retry(%s)', id)) FROM jobq.jobs WHERE dead_from IS NOT NULL AND unique_key = 'b';
 SELECT jobq_retry(id) FROM jobq.jobs WHERE dead_from IS NOT NULL AND unique_key = 'a';
--- b is passed over, by the set operation too, and stays where it is.
+-- The dead letter with the key b is skipped by jobq_retry_jobs and jobq_redrive, too, and stays where it is.
 SELECT jobq_retry_jobs('full dead', statuses => '{failed}', max_jobs => 1);
 SELECT jobq_redrive('full dead');
 SELECT jobq_redrive('full dead');
 SELECT queue, dead_from, payload, status, _holds_key FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') ORDER BY id;
 SELECT * FROM pg_temp.differs();
--- Two dead letters with one key: the older runs.
+-- Of two dead letters with one key, the older one runs.
 SELECT count(jobq_fail(id, lease, 'dead', retry => false)) FROM jobq_claim('full of letters', batch => 5);
 SELECT jobq_redrive('full dead');
 SELECT payload, status, dead_from, _holds_key FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') AND unique_key = 'b' ORDER BY id;
--- Paced, the places of those that are passed over are not left empty.
+-- With a rate, skipped jobs leave no gaps.
 SELECT count(jobq_fail(id, lease, 'dead', retry => false)) FROM jobq_claim('full of letters', batch => 5);
 SELECT jobq_redrive('full dead', per_second => 0.1);
 SELECT payload, status, dead_from, CASE WHEN dead_from IS NULL THEN extract(epoch FROM run_at - min(run_at) FILTER (WHERE dead_from IS NULL) OVER ())::int END AS after FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') AND kind = '' AND payload <> '6' ORDER BY id;
--- With unique_for a dead letter keeps the key of its own queue.
+-- With unique_for, a dead letter keeps its key in its original queue.
 SELECT jobq_enqueue('full of letters', '7', unique_key => 'long', unique_for => '1 hour', priority => -1) AS long \gset
 SELECT jobq_fail(id, lease, 'dead') FROM jobq_claim('full of letters');
 SELECT queue, unique_key, job_id = :long AS its FROM jobq.kept_keys WHERE queue LIKE 'full of%';

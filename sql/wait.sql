@@ -1,4 +1,4 @@
--- jobq_wait: arguments, where it may be called, and that it ends. What wakes it is in test/process/waits.pl.
+-- jobq_wait: its arguments, where it may be called, and that it ends. test/process/waits.pl tests the wake-ups.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 SELECT prokind, prorettype::regtype FROM pg_proc WHERE proname = 'jobq_wait';
@@ -10,7 +10,7 @@ CALL jobq_wait('wait', '0 s', '{a,b}', '{1,-1}', '{gpu,gpu}');
 CALL jobq_wait('wait', '0 s', '{a,b}', '{1,-1}', '{gpu}', 'worker');
 CALL jobq_wait('wait', '0 s', worker_id => 'worker');
 
--- A job that is there ends it at once.
+-- A claimable job ends the wait at once.
 SELECT jobq_enqueue('wait', kind => 'a') > 0 AS enqueued;
 CALL jobq_wait('wait');
 CALL jobq_wait('wait', '100000 years', kinds => '{a}', versions => '{0}', capabilities => '{gpu}');
@@ -41,7 +41,7 @@ CALL jobq_wait('wait', '0 s');
 RESET jobq.require_queues;
 SELECT jobq_wait('wait');
 
--- Where it cannot end the transaction
+-- Calls that fail because jobq_wait cannot end the transaction
 \set VERBOSITY default
 BEGIN;
 CALL jobq_wait('wait');
@@ -60,7 +60,7 @@ CALL jobq_wait('wait', '0 s');
 RESET default_transaction_read_only;
 \set VERBOSITY default
 
--- Where it can: it commits what came before it.
+-- A call in which jobq_wait can end the transaction: it commits the work before it.
 CREATE PROCEDURE wait_and_fail() LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM jobq_enqueue('wait', kind => 'committed');
@@ -72,7 +72,7 @@ SELECT kind FROM jobq_claim('wait');
 DROP PROCEDURE wait_and_fail();
 DO $$ BEGIN CALL jobq_wait('wait', '0 s'); END $$;
 
--- Whatever the transaction's defaults
+-- The transaction's defaults do not matter
 SET default_transaction_isolation = serializable;
 SET default_transaction_deferrable = on;
 SET search_path = pg_temp, public, pg_catalog;

@@ -1,9 +1,9 @@
--- A job that has finished awaits nothing: no row says that it does, and nothing is kept for its sake.
+-- A finished job waits for nothing: no rows of its waits are left, and no results are kept for it.
 SELECT jobq_create_queue('waits_left', keep_completed => '0') AS created;
 CREATE VIEW waits_left AS
 SELECT (SELECT count(*) FROM jobq.edges w WHERE w.kind = 'awaits') AS waits, (SELECT count(*) FROM jobq.steps s WHERE s._awaited IS NOT NULL) AS armed,
        (SELECT count(*) FROM jobq.deleted_dependencies) AS results;
--- A job that awaits two others, of which the first is done, and deleted.
+-- A job that waits for two others. The first one has completed and was deleted.
 CREATE FUNCTION await_two(OUT waiter bigint, OUT state text) LANGUAGE plpgsql AS $$
 DECLARE
     first bigint := jobq_enqueue('waits_left', kind => 'first');
@@ -22,27 +22,27 @@ SELECT state, waiter FROM await_two() \gset
 SELECT :'state' AS state;
 SELECT settle();
 SELECT * FROM waits_left;
--- Cancelled while it waits.
+-- The job is canceled while it waits.
 SELECT jobq_cancel(:waiter) AS cancelled;
 SELECT waits, armed FROM waits_left;
 SELECT settle();
 SELECT * FROM waits_left;
 
--- Plain SQL sets it to failed.
+-- Plain SQL sets the status to failed.
 SELECT state, waiter FROM await_two() \gset
 SELECT settle();
 UPDATE jobq.jobs SET status = 'failed' WHERE id = :waiter;
 SELECT waits, armed FROM waits_left;
 SELECT settle();
 SELECT * FROM waits_left;
--- It waits again when it is retried.
+-- When it is retried, it waits again.
 SELECT jobq_retry(:waiter) AS retried;
 SELECT a.state FROM jobq_claim('waits_left', kinds => '{waiter}', heartbeat_timeout => '1 hour') c,
     jobq_await_jobs(c.id, c.lease, (SELECT jobs FROM jobq.steps WHERE job_id = c.id AND name = 'both'), 'both') a;
 SELECT waits, armed FROM waits_left;
 SELECT jobq_cancel(:waiter) AS cancelled;
 
--- It was set free, has not looked, and starts again from a step before the wait.
+-- The job became pending, did not check its wait, and is retried from a step before the wait.
 SELECT state, waiter FROM await_two() \gset
 SELECT settle();
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :waiter;
@@ -53,7 +53,7 @@ SELECT waits, armed FROM waits_left;
 SELECT settle();
 SELECT * FROM waits_left;
 
--- A signal that a cancelled job has awaited is not kept for it.
+-- A signal is not kept for a canceled job that waited for it.
 SELECT jobq_enqueue('waits_left', kind => 'event') AS waiter \gset
 SELECT a.state FROM jobq_claim('waits_left', kinds => '{event}', heartbeat_timeout => '1 hour') c, jobq_await(c.id, c.lease, 'paid') a;
 SELECT jobq_cancel(:waiter) AS cancelled;

@@ -54,7 +54,7 @@ Statement read_subject = {
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
-// Selects the unfinished jobs to which edges of kind $2 lead from the job.
+// Selects the unfinished jobs for which job $1 waits because of its edges of kind $2.
 Statement read_unfinished = {
     R"(SELECT e.target FROM jobq.edges e JOIN jobq.jobs j ON j.id = e.target
        WHERE e.job_id = $1 AND e.kind = $2 AND j.status <= 'processing'
@@ -64,8 +64,7 @@ Statement read_unfinished = {
 Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.edges e WHERE e.job_id = $1 AND e.kind = 'depends')",
                        {INT8OID}};
 
-// Selects the head of the group. OFFSET 0 prevents a plan that is ordered by id, which could read all jobs of the
-// table.
+// Selects the head of the group. OFFSET 0 prevents a scan of the index on id, which could read all jobs in the table.
 Statement read_group_head = {
     R"(SELECT h.id FROM (SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 OFFSET 0) h ORDER BY h.id LIMIT 1)",
     {INT8OID}};
@@ -73,7 +72,8 @@ Statement count_group_before = {
     R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
     {INT8OID, INT8OID, INT8OID}};
 
-// Counts the claimable jobs in all lanes of the queue that come before a given position.
+// Counts the claimable jobs, in all lanes of the queue, that come before the position ($2, $3, $4), which consists of
+// priority, run_at, and id. Counts at most $5 jobs.
 Statement count_before = {
     R"(SELECT count(*)
        FROM (SELECT FROM (SELECT DISTINCT d.lane
@@ -114,12 +114,13 @@ void explain_finished(const Subject &job) {
                                  string_at(job, kDeadFrom))});
 }
 
-// Returns whether an executor, and not a client, runs the job.
+// Returns whether the job is run by an executor instead of a client.
 bool has_executor(const Subject &job) {
     return has(job, kLeaseTimeout) && span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) >= core::kEndlessLease;
 }
 
-// Returns when the worker loses the job: when its lease expires or its maximum runtime ends.
+// Returns the time at which the worker loses the job: the time at which the lease expires or the maximum runtime ends,
+// whichever comes first.
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
@@ -131,20 +132,21 @@ TimestampTz lease_end(const Subject &job) {
 void explain_running(const Subject &job) {
     const TimestampTz end = lease_end(job);
     const char *until = has_executor(job) ? "its lease ends with the process that runs its handler"
-                                          : "its lease ends at the time in until unless a heartbeat extends it";
-    job.sink->take({ReasonKind::Running,
-                    psprintf("attempt %d of %d, held by worker \"%s\"; %s", job.row.int32_at(kAttempts),
-                             job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId), until),
-                    0, 0, end});
+                                          : "its lease ends at the time in \"until\" unless a heartbeat extends it";
+    job.sink->take({.kind = ReasonKind::Running,
+                    .detail = psprintf("attempt %d of %d, held by worker \"%s\"; %s", job.row.int32_at(kAttempts),
+                                       job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId), until),
+                    .until = end});
     const TimestampTz asked = time_at(job, kCancelRequestedAt);
     const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());
     if (asked != DT_NOEND)
-        job.sink->take({ReasonKind::Cancelling,
-                        "its worker has been told to stop, and loses the job at the time in until", 0, 0, forced});
+        job.sink->take({.kind = ReasonKind::Cancelling,
+                        .detail = "its worker has been told to stop, and loses the job at the time in \"until\"",
+                        .until = forced});
     if (Min(end, forced) < job.now) explain_unserved("its time has run out", job.sink);
 }
 
-// How long a job that a duty must change may be overdue before this is reported.
+// How long a scheduled job can wait for promotion after its due time before the delay is reported.
 constexpr core::Micros kLate = 5 * core::kSecond;
 
 void explain_scheduled(const Subject &job) {
@@ -152,17 +154,19 @@ void explain_scheduled(const Subject &job) {
     const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
     const bool late = run_at < job.now - kLate;
     job.sink->take(
-        {ReasonKind::Scheduled,
-         run_at <= job.now && !worker_serves_database() ? "it is due"
-         : late ? "it was due at the time in until; see note and last_error in jobq.workers for the cause of the delay"
-         : run_at <= job.now ? "it is due, and becomes claimable in a moment"
-         : retries           ? psprintf("it waits for its next attempt after this error: %s", string_at(job, kError))
-                             : "it is due at the time in until",
-         0, 0, run_at});
+        {.kind = ReasonKind::Scheduled,
+         .detail = run_at <= job.now && !worker_serves_database() ? "it is due"
+                   : late ? "it was due at the time in \"until\"; see note and last_error in jobq.workers for the "
+                            "cause of the delay"
+                   : run_at <= job.now ? "it is due, and becomes claimable in a moment"
+                   : retries ? psprintf("it waits for its next attempt after this error: %s", string_at(job, kError))
+                             : "it is due at the time in \"until\"",
+         .until = run_at});
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
 
-// Returns the ids of the unfinished jobs to which edges of this kind lead, at most one id more than a reason contains.
+// Returns the ids of the unfinished jobs for which the job waits because of its edges of this kind. Returns at most one
+// id more than a reason can contain, so that the caller can tell whether the reason is complete.
 Rows unfinished_targets(const Subject &job, const char *kind) {
     return read(read_unfinished,
                 Params().add(Int64GetDatum(job.id)).add(CStringGetTextDatum(kind)).add(Int64GetDatum(kNamedJobs + 1)));
@@ -176,7 +180,7 @@ bool explain_dependencies(const Subject &job) {
     job.sink->take({ReasonKind::Dependency,
                     psprintf("it depends on %s%d job%s that %s not finished", more ? "more than " : "", count,
                              count == 1 ? "" : "s", count == 1 ? "has" : "have"),
-                    ids_in(blockers), 0, DT_NOEND});
+                    ids_in(blockers)});
     return true;
 }
 
@@ -204,11 +208,12 @@ void explain_awaited_jobs(const Subject &job, const Row &wait) {
     const bool more = unfinished.size() > kNamedJobs;
     const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
     const int of = wait.int32_at(3);
-    job.sink->take(
-        {ReasonKind::Awaiting,
-         psprintf("it waits for %s of %d job%s, of which %s%d %s not finished", TextDatumGetCString(wait.get(1)), of,
-                  of == 1 ? "" : "s", more ? "more than " : "", count, count == 1 ? "has" : "have"),
-         ids_in(unfinished), 0, time_at(job, kMustEndAt)});
+    job.sink->take({.kind = ReasonKind::Awaiting,
+                    .detail = psprintf("it waits for %s of %d job%s, of which %s%d %s not finished",
+                                       TextDatumGetCString(wait.get(1)), of, of == 1 ? "" : "s",
+                                       more ? "more than " : "", count, count == 1 ? "has" : "have"),
+                    .jobs = ids_in(unfinished),
+                    .until = time_at(job, kMustEndAt)});
     if (count == 0) explain_unserved("everything it awaits has ended", job.sink);
 }
 
@@ -217,10 +222,11 @@ void explain_awaiting(const Subject &job) {
     if (awaited.size() > 0 && awaited[0].is_null(2)) return explain_awaited_jobs(job, awaited[0]);
     const bool known = awaited.size() > 0;
     const auto event = known ? awaited[0].text_at(2) : std::string_view();
-    job.sink->take({ReasonKind::Awaiting,
-                    known ? psprintf("it waits for the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
-                          : "it waits for something that is not in jobq.steps; set its status to pending",
-                    0, 0, time_at(job, kMustEndAt)});
+    job.sink->take(
+        {.kind = ReasonKind::Awaiting,
+         .detail = known ? psprintf("it waits for the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
+                         : "it waits for something that is not in jobq.steps; set its status to pending",
+         .until = time_at(job, kMustEndAt)});
 }
 
 void explain_blocked(const Subject &job) {
@@ -233,8 +239,7 @@ void explain_blocked(const Subject &job) {
     if (explain_group(job) || depends) return;
     if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {
         job.sink->take({ReasonKind::Blocked,
-                        "its status was set to blocked with plain SQL, and stays blocked until it is changed again", 0,
-                        0, DT_NOEND});
+                        "its status was set to blocked with plain SQL, and stays blocked until it is changed again"});
         return;
     }
     job.sink->take(
@@ -245,19 +250,10 @@ void explain_blocked(const Subject &job) {
     explain_unserved("everything it waited for has ended", job.sink);
 }
 
-// A sink that keeps only the name of the first reason.
-class FirstReason : public ReasonSink {
- public:
-    void take(const Reason &reason) override {
-        if (name == nullptr) name = reason_name(reason.kind);
-    }
-    const char *name = nullptr;
-};
-
-// Maximum number of jobs at the beginning of a chain for which the reason is reported.
+// Maximum number of jobs to list from the beginning of a chain. Each job is listed with the reason why it does not run.
 constexpr int kMaxListedRoots = 5;
 
-// Names the jobs at the beginning of the chain, if the jobs that this job waits for also wait for other jobs.
+// If the jobs for which this job waits also wait for other jobs, reports the jobs at which the chain of waits begins.
 void explain_chain(const Subject &job) {
     const Chain chain = walk_chain(job.id);
     if (!chain.any) return;
@@ -268,13 +264,14 @@ void explain_chain(const Subject &job) {
         appendStringInfoString(&text, "the chain of waits begins at ");
         const int listed = Min(chain.root_count, kMaxListedRoots);
         for (int i = 0; i < listed; i++) {
-            FirstReason first;
-            explain_job(chain.roots[i], job.now, &first);
+            ReasonSink reasons;
+            explain_job(chain.roots[i], job.now, &reasons);
             appendStringInfo(&text, "%sjob %lld (%s)",
                              i == 0                      ? ""
                              : i == chain.root_count - 1 ? " and "
                                                          : ", ",
-                             static_cast<long long>(chain.roots[i]), first.name != nullptr ? first.name : "deleted");
+                             static_cast<long long>(chain.roots[i]),
+                             reasons.first != nullptr ? reasons.first : "deleted");
         }
         if (chain.root_count > listed) appendStringInfo(&text, " and %d more jobs", chain.root_count - listed);
         if (chain.unvisited != 0) appendStringInfo(&text, "; only %d jobs of the chain were checked", kVisitedJobs);
@@ -293,10 +290,10 @@ void explain_chain(const Subject &job) {
         count++;
     }
     if (count == 0 && chain.unvisited != 0) jobs[count++] = Int64GetDatum(chain.unvisited);
-    job.sink->take({ReasonKind::Chain, detail, count == 0 ? 0 : array_of(jobs, count, INT8OID), 0, DT_NOEND});
+    job.sink->take({ReasonKind::Chain, detail, count == 0 ? 0 : array_of(jobs, count, INT8OID)});
 }
 
-// Reports that the job's queue and kind have a handler for which no executor is free.
+// If the handler of this queue and kind is waiting for an executor, reports why.
 void explain_handler(const Subject &job) {
     if (!shared_memory_ready() || RecoveryInProgress()) return;
     const std::string_view kind = job.row.text_at(kKind);
@@ -309,7 +306,8 @@ void explain_handler(const Subject &job) {
     }
 }
 
-// Reports how many claimable jobs come before the job. `requests`: when workers last asked for such jobs.
+// Reports how many claimable jobs come before the job or, if there are none, that the job is claimable. `stopped` means
+// that another reason keeps the job from running. `requests` is the result of describe_requests().
 void explain_place(const Subject &job, bool stopped, const char *requests) {
     const int64 before = read(count_before, Params()
                                                 .add(job.row.get(kQueue))
@@ -330,23 +328,8 @@ void explain_place(const Subject &job, bool stopped, const char *requests) {
         job.sink->take({ReasonKind::Claimable, psprintf("the next claim that can take it gets it%s", requests)});
 }
 
-// A sink that passes on reasons and notes whether there was any.
-class NotingSink : public ReasonSink {
- public:
-    explicit NotingSink(ReasonSink *to) : to_(to) {}
-    void take(const Reason &reason) override {
-        any = true;
-        to_->take(reason);
-    }
-    bool any = false;
-
- private:
-    ReasonSink *to_;
-};
-
-void explain_pending(Subject job) {
-    NotingSink noting(job.sink);
-    job.sink = &noting;
+void explain_pending(const Subject &job) {
+    const int reasons_before = job.sink->count;
     explain_refusal(job.sink);
     const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
     if (has(job, kConcurrencyKey))
@@ -354,11 +337,11 @@ void explain_pending(Subject job) {
     explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
     const RecentFilters recent = recent_filters(job.queue_name, job.now);
     const Demand demand = demand_at(job.row, kKind);
-    // While the queue is paused, it does not matter whether a worker asks for such jobs.
+    // While the queue is paused, it does not matter whether any worker asks for jobs of this kind.
     if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
     if (!paused) explain_handler(job);
-    // Being a suspect keeps the job from running only while another suspect is on trial.
-    bool stopped = noting.any;
+    // A suspect must wait only while another suspect is on trial (leases/suspects.h).
+    bool stopped = job.sink->count > reasons_before;
     if (job.row.bool_at(kSuspect))
         stopped |=
             explain_suspects(job.queue_name, has(job, kWorkerId) ? DatumGetTextPP(job.row.get(kWorkerId)) : nullptr, 1,
@@ -375,7 +358,13 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
     if (rows.size() == 0) return;
     const Row row = rows[0];
     const Queue queue = kept_queue(*find_queue(row.text_at(kQueue)));
-    const Subject job = {job_id, row, status_at(row, kStatus), row.text_at(kQueue), &queue, now, sink};
+    const Subject job = {.id = job_id,
+                         .row = row,
+                         .status = status_at(row, kStatus),
+                         .queue_name = row.text_at(kQueue),
+                         .queue = &queue,
+                         .now = now,
+                         .sink = sink};
     if (core::is_finished(job.status)) return explain_finished(job);
     switch (job.status) {
         case core::JobStatus::Processing:

@@ -15,16 +15,17 @@ namespace {
 
 constexpr int kLanes = 100;
 constexpr int kKeys = 20;
-// Maximum number of concurrency keys that are checked to find one whose limits let more jobs start.
+// Maximum number of concurrency keys that are checked in the search for a key whose limits allow more jobs to start.
 constexpr int kCheckedKeys = 1000;
-// Number of jobs at the head of the queue that are checked for locks.
+// Number of jobs at the head of the queue whose locks and concurrency keys are checked.
 constexpr int kHead = 20;
 
-// The lanes of queue $1. OFFSET 0 prevents a plan that is ordered by lane, which would scan the lanes of all queues.
+// Subquery that selects the lanes of queue $1. OFFSET 0 prevents a plan that reads the lanes in order, because such a
+// plan would scan the lanes of all queues.
 #define LANES_OF_QUEUE \
     "(SELECT DISTINCT d.lane FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d)"
 
-// Selects lanes with claimable jobs, ordered by their first jobs.
+// Selects the lanes that have claimable jobs, ordered by the lowest priority and the earliest run_at of their jobs.
 Statement read_lanes = {
     R"(SELECT l.kind, l.version, l.requires, n.jobs
        FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires
@@ -45,8 +46,8 @@ Statement read_head = {
        ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
     {TEXTOID, INT8OID}};
 
-// Selects the keys of running jobs that hold a slot of their key's limit, and the keys of the first jobs of the queue,
-// because a rate limit can stop a key that has no running jobs.
+// Selects the concurrency keys of running jobs that hold a slot of their key's limit. Also selects the keys of the
+// first claimable jobs of the queue, because a rate limit can stop the jobs of a key even if none of them is running.
 Statement read_limited_keys = {
     R"(SELECT k.key
        FROM ((SELECT j.concurrency_key AS key, count(*) AS running FROM jobq.jobs j
@@ -65,14 +66,15 @@ Statement read_limited_keys = {
     {TEXTOID, INT8OID, INT8OID},
     Planning::Free};
 
-// Selects the first job of this queue among the jobs of all queues that will be promoted next.
+// Selects the due time of the queue's next scheduled job, if this job is among the next $2 scheduled jobs of all
+// queues.
 Statement read_next_due = {
     R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due AND j.status = 'scheduled'
                              ORDER BY j.run_at, j.id LIMIT $2) n
        WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
     {TEXTOID, INT8OID}};
 
-// Selects whether any of the first $2 claimable jobs has no concurrency key, and how many jobs were checked.
+// Checks at most $2 claimable jobs: selects whether any of them has no concurrency key, and how many jobs were checked.
 Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL), false), count(*)
        FROM (SELECT j.concurrency_key
              FROM )" LANES_OF_QUEUE R"( l,
@@ -82,8 +84,8 @@ Statement find_keyless = {R"(SELECT coalesce(bool_or(j.concurrency_key IS NULL),
              LIMIT $2) j)",
                           {TEXTOID, INT8OID}};
 
-// Selects the concurrency keys of claimable jobs, each once per lane. Each step of the recursion looks up the next key
-// in the index, so that many jobs with the same key cost no more than one job.
+// Selects the concurrency keys of claimable jobs, each key once per lane. Each step of the recursion looks up the next
+// key in the index, so the cost depends on the number of keys, not on the number of jobs.
 #define NEXT_KEY(condition)                                       \
     "(SELECT j.concurrency_key FROM jobq.jobs j WHERE " condition \
     " AND j.concurrency_key IS NOT NULL AND j._ready"             \
@@ -115,7 +117,8 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
     return Max(numbers.jobs[static_cast<int>(status)], 0);
 }
 
-// Returns the number of counted claimable jobs for which workers have asked. Sets *requests to a text that says when.
+// Returns the number of claimable jobs that match a recent request of a worker, and reports the jobs that match no
+// request. Sets *requests to a text that says when workers last asked for jobs.
 int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
     const Rows lanes =
         read(read_lanes,
@@ -173,14 +176,15 @@ bool explain_head(text *queue, ReasonSink *sink) {
     return head.size() > 0 && count == static_cast<int>(head.size()) && (count < kHead || all_are_held(queue));
 }
 
-// Returns whether all claimable jobs are suspects, and a worker is on trial.
+// Reports the suspects among the claimable jobs. Returns true if all claimable jobs are suspects and another suspect is
+// on trial, so that none of them can start.
 bool explain_suspected(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
     const Rows counts = read(count_suspects, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
     const int64 suspects = counts[0].int64_at(1);
     return suspects > 0 && explain_suspects(name, nullptr, suspects, now, sink) && suspects == counts[0].int64_at(2);
 }
 
-// Concurrency keys whose limits let no more of their jobs start. Each key is reported as a reason of its own.
+// Concurrency keys whose limits allow no more jobs to start. Each key is reported as a separate reason.
 struct StoppedKeys {
     std::string_view items[kKeys + kHead];
     int count;
@@ -202,13 +206,10 @@ void explain_keys(std::string_view name, const Queue &queue, text *queue_text, T
             stopped->items[stopped->count++] = keys[i].text_at(1);
 }
 
-class SilentSink : public ReasonSink {
- public:
-    void take(const Reason &) override {}
-};
-
-// Searches for claimable jobs that the limits of their keys allow to start. Returns a description of such jobs, as the
-// end of a sentence. If it finds none, returns nullptr and reports which keys were not listed or not checked.
+// Searches for claimable jobs that can start because no limit of their concurrency key stops them. If it finds such
+// jobs, returns a description of them, which the caller appends to a sentence. If it finds none, returns nullptr. It
+// then reports that only some jobs were checked or, if all jobs were checked, the number of keys, not counting those in
+// `stopped`, whose limits let no job start.
 const char *find_startable(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now,
                            const StoppedKeys &stopped, ReasonSink *sink) {
     const Rows first = read(find_keyless, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)));
@@ -219,7 +220,7 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
     for (int i = 0; i < found; i++) keys[i] = rows[i].text_at(1);
     std::sort(keys, keys + found);
     const auto count = static_cast<int>(std::unique(keys, keys + found) - keys);
-    SilentSink silent;
+    ReasonSink silent;
     int more = 0;
     for (int i = 0; i < count; i++) {
         if (contains(stopped, keys[i])) continue;
@@ -236,19 +237,18 @@ const char *find_startable(std::string_view name, const Queue &queue, text *queu
                              static_cast<long long>(looked_at), count)});
     else if (more > 0)
         sink->take({ReasonKind::Limit,
-                    psprintf("the limits of %d more concurrency_key%s let no job start", more, more == 1 ? "" : "s"), 0,
-                    0, DT_NOEND});
+                    psprintf("the limits of %d more concurrency_key%s let no job start", more, more == 1 ? "" : "s")});
     return nullptr;
 }
 
 void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *sink) {
     const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
     const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
-    sink->take({ReasonKind::Scheduled,
-                psprintf(next <= now ? "%s scheduled; the first was due at the time in until"
-                                     : "%s scheduled; the first is due at the time in until",
-                         jobs_text(count)),
-                0, 0, next});
+    sink->take({.kind = ReasonKind::Scheduled,
+                .detail = psprintf(next <= now ? "%s scheduled; the first was due at the time in \"until\""
+                                               : "%s scheduled; the first is due at the time in \"until\"",
+                                   jobs_text(count)),
+                .until = next});
     if (next <= now) explain_unserved("jobs are due", sink);
 }
 
@@ -260,7 +260,7 @@ void explain_blocked(int64 count, ReasonSink *sink) {
     explain_unserved("jobs may have to be unblocked", sink);
 }
 
-// Reports how many jobs of the queue wait in each status other than "pending".
+// Reports how many jobs in the queue are scheduled and how many are blocked.
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
     const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
     if (scheduled > 0) explain_scheduled(scheduled, queue, now, sink);
@@ -304,10 +304,8 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         if (startable == nullptr) stopped = true;
         if (explain_suspected(name, queue_text, now, sink)) stopped = true;
         if (!stopped)
-            sink->take(
-                {ReasonKind::Claimable,
-                 psprintf("%s pending, %s running%s%s", jobs_text(pending), jobs_text(running), startable, requests), 0,
-                 0, DT_NOEND});
+            sink->take({ReasonKind::Claimable, psprintf("%s pending, %s running%s%s", jobs_text(pending),
+                                                        jobs_text(running), startable, requests)});
     }
     explain_waiting(numbers, queue_text, now, sink);
     if (waiting == 0) sink->take({ReasonKind::Empty, psprintf("no job waits, %s running", jobs_text(running))});

@@ -12,11 +12,13 @@ namespace {
 
 struct FilterKey {
     const char *name;
-    void (*read)(const char *name, const JsonbValue &value, JobFilter *filter);  // nullptr: the key is an argument of
-                                                                                 // its own
+    // Function that adds the key's value to the filter. The pointer is nullptr if the condition is not a key but a
+    // separate argument of the SQL function.
+    void (*read)(const char *name, const JsonbValue &value, JobFilter *filter);
 };
 
-// A null does not mean "any", because a variable that is NULL by mistake must not select all jobs.
+// The keys of the argument `filter`. JSON null is rejected instead of meaning "any", because a variable that is NULL by
+// mistake must not select all jobs.
 constexpr FilterKey kFilterKeys[] = {
     {"concurrency_key",
      [](const char *name, const JsonbValue &value, JobFilter *filter) {
@@ -57,7 +59,7 @@ const FilterKey &find_key(std::string_view name) {
 }  // namespace
 
 void read_filter_keys(const Jsonb *keys, JobFilter *filter) {
-    require_object(keys, "filter", "For example '{\"concurrency_key\": \"tenant 7\"}'.");
+    require_object(keys, "filter", "Use an object such as '{\"concurrency_key\": \"tenant 7\"}'.");
     for_each_key(const_cast<JsonbContainer *>(&keys->root), [&](const JsonKey &given) {
         const FilterKey &key = find_key(given.name);
         with_key_context(key.name, [&] { key.read(key.name, given.value, filter); });

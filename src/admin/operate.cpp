@@ -4,11 +4,9 @@
 #include "admin/operate.h"
 #include "admin/retry.h"
 #include "compat/args.h"
-#include "compat/memory.h"
 #include "finish/ending.h"
 #include "job/change_job.h"
 #include "log/rows.h"
-#include "queues/directory.h"
 #include "row/locked_jobs.h"
 #include "row/status.h"
 
@@ -16,8 +14,8 @@ namespace jobq {
 
 namespace {
 
-// Selects the jobs in scope that the operation can change. The statement that waits for the row lock checks the scope,
-// because another session may have moved a dead letter to another queue before this one gets the lock.
+// Selects the jobs in scope that the operation can change. The statement that locks the rows also checks the scope,
+// because another session can move a dead letter to a different queue while the statement waits for a lock.
 #define APPLICABLE(in_scope) \
     "FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status::text = ANY ($2) AND " in_scope " ORDER BY j.id "
 
@@ -26,8 +24,8 @@ Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(IN_SCOPE("$3
 Statement lock_to_retry = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(HOME_IN_SCOPE("$3")) "FOR NO KEY UPDATE",
                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
-// Locks the jobs. This is a separate statement before the DELETE, because the DELETE must see attempts that were
-// recorded by the sessions for which the lock has waited.
+// Locks the jobs before they are deleted. Locking needs a separate statement, because the locking statement might wait
+// for other sessions, and the DELETE must see the attempts that those sessions recorded in the meantime.
 Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("$3")) "FOR UPDATE",
                             {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
@@ -43,8 +41,8 @@ Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("
     TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID
 
 Statement match = {MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free};
-// The next three statements leave out jobs that the operation would not change, because otherwise every repeated call
-// with max_jobs would select the same jobs again.
+// The next three statements exclude jobs that the operation would not change, because otherwise, repeated calls with
+// max_jobs would always select the same jobs.
 Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
                            {MATCHING_TYPES},
                            Planning::Free};
@@ -57,10 +55,15 @@ Statement match_with_free_key = {MATCHING "AND " KEY_IS_FREE("$11") " AND " HOME
                                  {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID},
                                  Planning::Free};
 
+// Returns the event of an operation that changes jobs instead of deleting them.
+core::EventKind event_of(Operation operation) {
+    return operation == Operation::Cancel  ? core::EventKind::Cancelled
+           : operation == Operation::Retry ? core::EventKind::Retried
+                                           : core::EventKind::Rescheduled;
+}
+
 Operated apply_event(const Rows &locked, const core::Event &event) {
-    auto *ids = allocate_array<Datum>(locked.size());
-    for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
-    return apply_and_end(ids, static_cast<int>(locked.size()), event);
+    return apply_and_end(first_column(locked), static_cast<int>(locked.size()), event);
 }
 
 Datum applicable_statuses(Operation operation) {
@@ -73,32 +76,18 @@ Params choice(Operation operation, Datum ids, const QueueScope *scope) {
 
 Operated delete_them(Datum ids, const QueueScope *scope) {
     const Rows locked = run(lock_to_delete, choice(Operation::Delete, ids, scope));
-    Operated operated = {0, core::JobStatus::Pending};
-    auto *removable = allocate_array<Datum>(locked.size());
-    for (uint64 i = 0; i < locked.size(); i++) {
-        removable[i] = locked[i].get(1);
-        operated.status = status_at(locked[i], 2);
-    }
-    operated.count = delete_jobs(removable, static_cast<int>(locked.size()));
-    return operated;
+    if (locked.size() == 0) return {0, core::JobStatus::Pending};
+    const core::JobStatus status = status_at(locked[locked.size() - 1], 2);
+    return {delete_jobs(first_column(locked), static_cast<int>(locked.size())), status};
 }
 
 }  // namespace
 
 bool operation_applies(Operation operation, core::JobStatus status) {
+    if (operation == Operation::Delete) return status != core::JobStatus::Processing;
     core::Life life = {};
     life.status = status;
-    switch (operation) {
-        case Operation::Cancel:
-            return core::applies(core::EventKind::Cancelled, life);
-        case Operation::Retry:
-            return core::applies(core::EventKind::Retried, life);
-        case Operation::Reschedule:
-            return core::applies(core::EventKind::Rescheduled, life);
-        case Operation::Delete:
-            return status != core::JobStatus::Processing;
-    }
-    return false;
+    return core::applies(event_of(operation), life);
 }
 
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope) {
@@ -106,19 +95,9 @@ Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope) {
 }
 
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now) {
-    core::Event reschedule = {core::EventKind::Rescheduled, now};
-    reschedule.run_at = run_at;
-    switch (operation) {
-        case Operation::Cancel:
-            return apply_event(lock_applicable(operation, ids, scope), {core::EventKind::Cancelled, now});
-        case Operation::Retry:
-            return retry_jobs(ids, scope, now);
-        case Operation::Reschedule:
-            return apply_event(lock_applicable(operation, ids, scope), reschedule);
-        case Operation::Delete:
-            break;
-    }
-    return delete_them(ids, scope);
+    if (operation == Operation::Retry) return retry_jobs(ids, scope, now);
+    if (operation == Operation::Delete) return delete_them(ids, scope);
+    return apply_event(lock_applicable(operation, ids, scope), {event_of(operation), now, run_at});
 }
 
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
@@ -138,18 +117,12 @@ Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run
         .add_if(filter.group_key != nullptr, PointerGetDatum(filter.group_key))
         .add_if(filter.has_version, Int32GetDatum(filter.version))
         .add(Int64GetDatum(filter.max_jobs));
-    switch (operation) {
-        case Operation::Cancel:
-            return run(match_unasked, params);
-        case Operation::Retry:
-            params.add(TimestampTzGetDatum(now)).add_if(filter.scope != nullptr, scope_array(filter.scope));
-            return run(match_with_free_key, params);
-        case Operation::Reschedule:
-            return run(match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
-        case Operation::Delete:
-            break;
-    }
-    return run(match, params);
+    if (operation == Operation::Cancel) return run(match_unasked, params);
+    if (operation == Operation::Delete) return run(match, params);
+    if (operation == Operation::Reschedule)
+        return run(match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
+    params.add(TimestampTzGetDatum(now)).add_if(filter.scope != nullptr, scope_array(filter.scope));
+    return run(match_with_free_key, params);
 }
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// SQL functions for operators, which change one job by its id, or many jobs of a queue by a filter.
+// SQL functions with which operators change one job, selected by its id, or many jobs in a queue, selected by a filter.
 #include "compat/pg.h"
 
 #include "admin/filter_keys.h"
@@ -7,6 +7,7 @@
 #include "admin/statuses_argument.h"
 #include "compat/args.h"
 #include "compat/result_set.h"
+#include "log/rows.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
@@ -21,13 +22,14 @@ namespace jobq {
 
 namespace {
 
-// Returns whether the job is in the caller's scope. For the retry of a dead letter, this is decided by the queue to
-// which it moves back.
+// Returns whether the scope allows the operation on the job. For the retry of a dead letter, the queue to which the job
+// moves back must be in scope. In all other cases, the job itself must be in scope.
 bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
     return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
 }
 
-// Applies an operation to one job. Returns the job's new status, or NULL if the job does not exist.
+// Applies an operation to one job. Returns the job's new status, its previous status if it was deleted, or its current
+// status if the operation does not apply to it. Returns NULL if the job does not exist.
 Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz run_at) {
     Datum id = Int64GetDatum(require_int64(fcinfo, 0, "job_id"));
     const QueueScope *scope = scope_of(fcinfo);
@@ -43,17 +45,10 @@ Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz r
     PG_RETURN_DATUM(status_datum(status));
 }
 
-// Returns whether an operation on many jobs covers a status if the caller passes none.
+// Returns whether an operation on many jobs selects jobs in this status if the caller omits the argument `statuses`.
 bool covered_by_default(Operation operation, core::JobStatus status) {
-    switch (operation) {
-        case Operation::Retry:
-            return status == core::JobStatus::Failed;
-        case Operation::Delete:
-            return core::is_finished(status);
-        case Operation::Cancel:
-        case Operation::Reschedule:
-            break;
-    }
+    if (operation == Operation::Retry) return status == core::JobStatus::Failed;
+    if (operation == Operation::Delete) return core::is_finished(status);
     return operation_applies(operation, status);
 }
 
@@ -62,8 +57,8 @@ int32 required_max_jobs(FunctionCallInfo fcinfo, int n) {
     return check_max_jobs(PG_GETARG_INT32(n));
 }
 
-// Raises an error for a pattern that ends with an escape character. LIKE itself would raise it only if it compares a
-// text up to the end of the pattern.
+// Raises an error for a pattern that ends with an escape character. LIKE would raise this error only if a comparison
+// reached the end of the pattern.
 void check_like_pattern(std::string_view pattern, const char *name) {
     const size_t last = pattern.find_last_not_of('\\');
     const size_t escapes = pattern.size() - (last == std::string_view::npos ? 0 : last + 1);
@@ -73,20 +68,20 @@ void check_like_pattern(std::string_view pattern, const char *name) {
                         errhint("Write two backslashes to match a single backslash.")));
 }
 
-// Returns the argument per_second, or 0 if it is absent.
+// Returns the argument per_second, or 0 if it is omitted.
 double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
     if (!given(fcinfo, n)) return 0;
     const double rate = PG_GETARG_FLOAT8(n);
     if (!(rate > 0) || !std::isfinite(rate))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"%s\" must be a finite number above 0", name),
-                        errhint("It is the number of jobs that become claimable per second. Leave it out to make all "
-                                "jobs claimable at once.")));
+                        errmsg("argument \"%s\" must be a finite number greater than 0", name),
+                        errhint("Specify the number of jobs that become claimable per second, or omit the argument to "
+                                "make all jobs claimable at once.")));
     return rate;
 }
 
-// Reads the parameters from `kind` on, which are the same in all operations on many jobs; `first` is the position of
-// `kind`.
+// Reads the parameters that all operations on many jobs share: `queue`, and the parameters from `kind` on. `first` is
+// the position of `kind`.
 JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     JobFilter filter = {};
     filter.queue = granted_queue(fcinfo, 0, "queue");
@@ -121,9 +116,7 @@ Datum operate_on_matching(const JobFilter &filter, Operation operation, Timestam
             warn_of_unknown_queue(view(filter.queue), filter.scope);
             return INT64CONST(0);
         }
-        auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
-        for (uint64 i = 0; i < matching.size(); i++) ids[i] = matching[i].get(1);
-        const Datum array = array_of(ids, static_cast<int>(matching.size()), INT8OID);
+        const Datum array = array_of(first_column(matching), static_cast<int>(matching.size()), INT8OID);
         return operate_on_many(operation, array, run_at, now);
     }));
 }

@@ -1,4 +1,4 @@
-// SQL functions for administrators, which create, change, pause, purge, and delete queues.
+// SQL functions with which administrators create, change, pause, purge, and delete queues.
 #include "compat/pg.h"
 
 #include "admin/operate.h"
@@ -14,11 +14,9 @@
 #include "queues/granted.h"
 #include "queues/known_queues.h"
 #include "queues/queue_settings.h"
-#include "row/jobs_table.h"
 #include "row/owner.h"
 #include "row/status.h"
 #include "schedules/schedule_settings.h"
-#include "table/attached.h"
 
 #include <algorithm>
 
@@ -38,7 +36,7 @@ void check_dead_letter_queue(FunctionCallInfo fcinfo, std::string_view queue, st
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                  errmsg("argument \"dead_letter_queue\" must not be the queue itself"),
-                 errhint("Name another queue. Without a dead letter queue, failed jobs stay in their own queue.")));
+                 errhint("Specify another queue. Without a dead letter queue, failed jobs stay in their own queue.")));
     require_known_queue(dead_letter_queue);
 }
 
@@ -47,8 +45,8 @@ bool concerns_dead_letters(const GivenSettings &settings) {
 }
 
 // Locks the queue and its dead letter queue until the transaction ends. Must be called before the settings are written.
-// Without the locks, one session could make a queue a dead letter queue while another one sets keep_failed of that
-// queue to 0, and neither would see the other's change. The caller has rights on both queues, so it cannot block
+// Without the locks, one session could make a queue a dead letter queue while another session sets keep_failed of that
+// queue to 0, and neither would see the other's change. The caller has privileges on both queues, so it cannot block
 // operators of other queues.
 void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
     int64 numbers[2] = {};
@@ -65,29 +63,31 @@ void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
     }
 }
 
-// Raises an error if a dead letter queue would keep no failed jobs. Call it inside with_spi(), after the settings have
-// been written.
+// Raises an error if a dead letter queue would keep no failed jobs. Call this function inside with_spi(), after the
+// settings have been written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
     if (!concerns_dead_letters(written)) return;
     const Rows unkept = unkept_dead_letters(queue);
     if (unkept.size() == 0) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("queue \"%s\" must keep failed jobs because it is a dead letter queue",
-                           TextDatumGetCString(unkept[0].get(1))),
-                    errhint("Set its keep_failed above 0, or choose another dead_letter_queue.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("queue \"%s\" must keep failed jobs because it is a dead letter queue",
+                    TextDatumGetCString(unkept[0].get(1))),
+             errhint("Set \"keep_failed\" of the queue to more than 0, or specify another \"dead_letter_queue\".")));
 }
 
-// Checks the setting round_robin. Turning it on locks jobq.jobs until the transaction ends
-// (claim/round_robin_setting.cpp).
+// Raises an error if a role that was granted only some queues enables round_robin. Enabling this setting locks
+// jobq.jobs, and therefore the jobs of all queues, until the transaction ends (claim/round_robin_setting.cpp).
 void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
     if (!round_robin || scope_of(fcinfo) == nullptr) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to switch on round_robin"),
-             errdetail("Switching it on locks the jobs of all queues, and the role was granted only some queues."),
-             errhint("Ask an operator of all queues to switch it on.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to enable \"round_robin\""),
+         errdetail("Enabling \"round_robin\" locks the jobs of all queues, but the role was granted only some queues."),
+         errhint("Ask an operator with privileges on all queues to enable \"round_robin\".")));
 }
 
-// Reads the arguments after the queue, which are the settings in the order of core::SettingNumber.
+// Reads the arguments after the argument `queue`: the settings, in the order of core::SettingNumber.
 GivenSettings settings_arguments(FunctionCallInfo fcinfo) {
     GivenSettings found = {};
     for (int i = 0; i < core::kQueueSettings; i++) {
@@ -159,27 +159,29 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
     const bool force = PG_GETARG_BOOL(1);
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
-        // Locks the jobs first, so that the jobs that are checked are the jobs that are deleted.
+        // Locks the jobs first, so that exactly the jobs that were checked are deleted.
         const Rows jobs = lock_queue(queue);
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (jobs.size() + 1), MCXT_ALLOC_HUGE));
         for (uint64 i = 0; i < jobs.size(); i++) {
             ids[i] = jobs[i].get(1);
             if (!force && !jobs[i].bool_at(2))
-                ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
-                                errmsg("queue \"%s\" has jobs that are not finished", text_to_cstring(queue)),
-                                errhint("Cancel them with jobq_cancel_jobs(), or drop the queue with force => true.")));
+                ereport(ERROR,
+                        (errcode(ERRCODE_OBJECT_IN_USE),
+                         errmsg("cannot drop queue \"%s\" because it has unfinished jobs", text_to_cstring(queue)),
+                         errhint("Cancel them with jobq_cancel_jobs(), or drop the queue with force => true.")));
             if (!force && jobs[i].bool_at(3))
                 ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
-                                errmsg("queue \"%s\" has dead letters", text_to_cstring(queue)),
+                                errmsg("cannot drop queue \"%s\" because it has dead letters", text_to_cstring(queue)),
                                 errhint("Move them back with jobq_redrive(), delete them with jobq_delete_jobs(), or "
                                         "drop the queue with force => true.")));
         }
         if (!force && lock_schedules_of(queue))
-            ereport(ERROR,
-                    (errcode(ERRCODE_OBJECT_IN_USE), errmsg("queue \"%s\" has schedules", text_to_cstring(queue)),
-                     errhint("Remove them with jobq_unschedule(), or drop the queue with force => true.")));
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+                            errmsg("cannot drop queue \"%s\" because it has schedules", text_to_cstring(queue)),
+                            errhint("Remove them with jobq_unschedule(), or drop the queue with force => true.")));
         if (!force && lock_handlers_of(queue))
-            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("queue \"%s\" has handlers", text_to_cstring(queue)),
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+                            errmsg("cannot drop queue \"%s\" because it has handlers", text_to_cstring(queue)),
                             errhint("Remove them with jobq_drop_handler(), or drop the queue with force => true.")));
         const bool any_schedule = remove_schedules_of(queue) > 0, any_handler = remove_handlers_of(queue) > 0;
         const bool forgotten =

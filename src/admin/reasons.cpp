@@ -25,11 +25,11 @@ namespace jobq {
 
 namespace {
 
-// All tables that jobq_explain and jobq_explain_queue read.
+// The tables that jobq_explain and jobq_explain_queue read.
 constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
                                    "edges", "steps",          "identity"};
 
-// Select the jobs that hold slots with numbers between $1 and $2, ordered by the time when they started.
+// These statements select the jobs whose slot numbers are between $1 and $2, ordered by the time when the jobs started.
 Statement find_in_queue_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
@@ -37,7 +37,7 @@ Statement find_in_key_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 
-// Selects suspects that run now (that are on trial), by the same conditions as leases/suspects.cpp.
+// Selects the suspects that are running on trial. The conditions are the same as in leases/suspects.cpp.
 Statement find_on_trial = {
     R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
        FROM jobq.jobs j,
@@ -58,10 +58,10 @@ Statement find_session = {
 Statement find_prepared = {
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
 
-// Selects the sessions with locks that make readers of the table $1 wait, or, if $2 is true, also locks that make
-// writers wait: CREATE INDEX without CONCURRENTLY, LOCK TABLE, ALTER TABLE, REINDEX, and so on. Includes sessions that
-// wait for such a lock, because other sessions must wait for them, too. A prepared transaction has a lock but no
-// process.
+// Selects the sessions whose lock on table $1 or one of its indexes makes readers wait. If $2 is true, also selects the
+// sessions whose lock on the table makes writers wait. Such locks are acquired, for example, by CREATE INDEX without
+// CONCURRENTLY, LOCK TABLE, ALTER TABLE, and REINDEX. Includes sessions that wait for such a lock, because other
+// sessions must wait for them, too. Also includes prepared transactions, which hold locks but have no process.
 Statement find_table_locks = {
     R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start, l.granted,
               l.relation::pg_catalog.regclass::text, p.gid
@@ -96,8 +96,8 @@ void refused(const FailureText &failure, ReasonSink *sink) {
     sink->take({ReasonKind::Refused, psprintf("every claim fails: %s", failure.message)});
 }
 
-// Appends "process 12 (psql), idle in transaction, in a transaction since ...", from three columns of
-// pg_stat_activity.
+// Appends a description of a session, for example "process 12 (psql), idle in transaction, in a transaction since ...".
+// The row contains three columns of pg_stat_activity, beginning at `name_column`.
 void describe_session(StringInfo text, int32 pid, const Row &row, int name_column) {
     appendStringInfo(text, "process %d", pid);
     if (!row.is_null(name_column)) appendStringInfo(text, " (%s)", copy_of(row.text_at(name_column)));
@@ -122,7 +122,8 @@ bool add_pid(Pids *pids, int32 pid) {
     return true;
 }
 
-// Appends the processes that block a process which waits for a lock: ", blocked by process 12 (psql), active".
+// Appends a description of the processes for which the process `pid` is waiting, for example ", blocked by process 12
+// (psql), active".
 void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
     const Rows blocking = read(find_blocking, Params().add(Int32GetDatum(pid)));
     for (uint64 i = 0; i < blocking.size(); i++) {
@@ -137,7 +138,7 @@ void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
     }
 }
 
-// Appends a description of a lock on the table or one of its indexes that a session holds or waits for.
+// Appends a description of a lock that a session holds, or is waiting for, on the table or one of its indexes.
 void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
     const char *mode = copy_of(lock.text_at(2));
     const char *table = copy_of(lock.text_at(7));
@@ -174,14 +175,15 @@ bool explain_table_locks(const char *table, ReasonSink *sink) {
     appendStringInfoString(&text, what_a_lock_does(table));
     auto *pids = static_cast<Pids *>(palloc0(sizeof(Pids)));
     for (uint64 i = 0; i < locks.size(); i++) {
-        // Skips a lock on an index if its session already has a lock on the table in the list.
+        // Skips a lock on an index if the list already contains a lock of the same session.
         if (!locks[i].is_null(1) && !add_pid(pids, locks[i].int32_at(1)) && locks[i].text_at(7) != locks[0].text_at(7))
             continue;
         if (i > 0) appendStringInfoString(&text, "; ");
         describe_table_lock(&text, locks[i], pids);
     }
-    sink->take({ReasonKind::Locked, text.data, 0, pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0,
-                DT_NOEND});
+    sink->take({.kind = ReasonKind::Locked,
+                .detail = text.data,
+                .pids = pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0});
     return true;
 }
 
@@ -203,8 +205,8 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     return -1;
 }
 
-// Reports that the limit lets no job start, if this is so. Returns whether this is so. `subject`: 'queue "api"' or
-// 'concurrency_key "customer 1"'.
+// If the limit lets no job start, reports this and returns true. `subject` is what the limit applies to, for example
+// 'queue "api"' or 'concurrency_key "customer 1"'.
 bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of, int64 id,
                    int64 running, TimestampTz now, ReasonSink *sink) {
     bool stops = false;
@@ -217,7 +219,7 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
         sink->take({ReasonKind::Limit,
                     psprintf("%s: %lld running, max_running is %d", subject, static_cast<long long>(running),
                              limit.max_running),
-                    ids_in(holders), 0, DT_NOEND});
+                    ids_in(holders)});
         stops = true;
     } else if (limit.max_running > 0) {
         const int taken = taken_places(of, id, sink);
@@ -233,14 +235,16 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
     TimestampTz next;
     if (limit.rate.interval > 0 && shared_memory_ready() &&
         peek_tokens(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
-        sink->take({ReasonKind::Rate, psprintf("%s: its rate lets the next job start at the time in until", subject), 0,
-                    0, next});
+        sink->take({.kind = ReasonKind::Rate,
+                    .detail = psprintf("%s: its rate lets the next job start at the time in \"until\"", subject),
+                    .until = next});
         stops = true;
     }
     return stops;
 }
 
-// Describes what is unusual about the jobs: "kind "video", version 2, requires {gpu,ffmpeg}".
+// These functions describe a kind or the requirements of jobs, for example: kind "video", version 2, requires
+// {gpu,ffmpeg}. Version 0 and empty requirements are omitted.
 const char *describe_kind(std::string_view kind) {
     return kind.empty() ? "no kind" : psprintf("kind \"%s\"", copy_of(kind));
 }
@@ -260,14 +264,14 @@ core::Fit fit_of(const RecentFilter &recent, const Demand &demand) {
     return core::fit_of(recent.filter, demand.kind, demand.version, demand.required, demand.required_count);
 }
 
-// Minimum time that recent_filters() must cover to prove that no worker has asked.
+// Minimum time that recent_filters() must cover before jobq_explain reports that no worker has asked for a job.
 constexpr core::Micros kWorthTelling = 10 * core::kSecond;
 
-// Exact times are not reported for requests younger than this, because sessions record their requests only every few
+// Age below which a request is reported without an exact time, because sessions record their requests only every few
 // seconds.
 constexpr core::Micros kShortestShownAge = 2 * kNoteEvery;
 
-// Returns the time since `since` as a text for the user.
+// Returns a text that says how much time has passed between `since` and `now`.
 char *describe_span(TimestampTz since, TimestampTz now) {
     const core::Micros span = Max(now - since, 0);
     if (span >= 2 * core::kMinute) return psprintf("%lld minutes", static_cast<long long>(span / core::kMinute));
@@ -276,13 +280,13 @@ char *describe_span(TimestampTz since, TimestampTz now) {
 
 }  // namespace
 
-const char *reason_name(ReasonKind kind) {
-    static constexpr const char *kNames[] = {
-#define JOBQ_NAME(kind, name) name,
-        JOBQ_REASONS(JOBQ_NAME)
-#undef JOBQ_NAME
-    };
-    return kNames[static_cast<int>(kind)];
+void ReasonSink::take(const Reason &reason) {
+    if (count++ == 0) first = reason.kind;
+    if (results == nullptr) return;
+    const Datum values[] = {CStringGetTextDatum(reason.kind), CStringGetTextDatum(reason.detail), reason.jobs,
+                            reason.pids, TimestampTzGetDatum(reason.until)};
+    const bool nulls[] = {false, false, reason.jobs == 0, reason.pids == 0, reason.until == DT_NOEND};
+    results->row(values, nulls);
 }
 
 const char *count_text(int64 count) {
@@ -299,8 +303,8 @@ Datum ids_in(const Rows &rows) {
 
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
     if (queue.paused)
-        sink->take({ReasonKind::Paused, psprintf("queue \"%s\" is paused; jobq_resume_queue resumes it", copy_of(name)),
-                    0, 0, DT_NOEND});
+        sink->take(
+            {ReasonKind::Paused, psprintf("queue \"%s\" is paused; jobq_resume_queue resumes it", copy_of(name))});
     TimestampTz due;
     FailureText failure;
     if (!attempt([&] { require_known_queue(name); }, &failure)) {
@@ -336,7 +340,7 @@ Demand demand_at(const Row &row, int kind_column) {
     return {row.text_at(kind_column), row.int32_at(kind_column + 1), required.items, required.count};
 }
 
-// Returns the names of the kinds that workers have asked for, at most kNamedKinds.
+// Returns a text that lists up to kNamedKinds of the kinds that workers have asked for.
 constexpr int kNamedKinds = 10;
 const char *asked_kinds(const RecentFilters &recent) {
     StringInfoData text;
@@ -354,7 +358,8 @@ const char *asked_kinds(const RecentFilters &recent) {
 }
 
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
-    // If the recorded requests do not cover enough time, they prove nothing.
+    // If requests have been recorded for only a short time, a request for matching jobs might not have been recorded
+    // yet.
     if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
     auto best = core::Fit::NotKind;
     for (int i = 0; i < recent.count; i++) {
@@ -424,9 +429,11 @@ bool explain_suspects(std::string_view name, text *worker, int64 count, Timestam
                                                : " has such a job on trial, and gets no other");
         for (uint64 i = 0; i < trials.size(); i++) until = Min(until, DatumGetTimestampTz(trials[i].get(3)));
     }
-    // A trial ends with the first heartbeat after its end time, so an end time in the past is not reported.
-    sink->take(
-        {ReasonKind::Suspect, text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
+    // A trial continues after its end time until the next heartbeat, so an end time in the past is not reported.
+    sink->take({.kind = ReasonKind::Suspect,
+                .detail = text.data,
+                .jobs = trials.size() > 0 ? ids_in(trials) : 0,
+                .until = until > now ? until : DT_NOEND});
     return trials.size() > 0;
 }
 
@@ -455,7 +462,7 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
         else
             appendStringInfo(&text, "transaction %u", holders.xids[i]);
     }
-    sink->take({ReasonKind::Locked, text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
+    sink->take({ReasonKind::Locked, text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0});
 }
 
 bool explain_refusal(ReasonSink *sink) {
@@ -472,10 +479,10 @@ bool explain_refusal(ReasonSink *sink) {
 bool explain_unreadable(ReasonSink *sink) {
     for (const char *name : kTables) {
         const Oid table = table_called(name);
-        // Acquires the lock that the later statements would acquire anyway, but without waiting. A table may be missing
-        // if the extension has not been updated to the version of the library.
+        // Tries to acquire, without waiting, the lock that reading the table requires. The table can be missing if the
+        // extension has not been updated to the version of the library.
         if (!OidIsValid(table) || lock_for_reading(table)) continue;
-        // The other session may have released the lock in the meantime.
+        // If the other session has released the lock in the meantime, the report does not name the session.
         if (!explain_table_locks(name, sink))
             sink->take({ReasonKind::Locked,
                         psprintf("%sanother session has just locked jobq.%s", what_a_lock_does(name), name)});
@@ -488,8 +495,7 @@ void explain_unserved(const char *what, ReasonSink *sink) {
     if (worker_serves_database()) return;
     sink->take(
         {ReasonKind::Unserved,
-         psprintf("%s, but no background worker serves this database (see jobq.workers); call jobq_tick()", what), 0, 0,
-         DT_NOEND});
+         psprintf("%s, but no background worker serves this database (see jobq.workers); call jobq_tick()", what)});
 }
 
 }  // namespace jobq

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "compat/result_set.h"
 #include "compat/spi.h"
 #include "metrics/recent_filters.h"
 #include "queues/directory.h"
@@ -13,7 +14,7 @@
 
 namespace jobq {
 
-// All kinds of reasons. docs/reference.md describes them.
+// All kinds of reasons. docs/reference/jobs.md describes them.
 // clang-format off
 #define JOBQ_REASONS(REASON) \
     REASON(Awaiting, "awaiting") \
@@ -44,27 +45,28 @@ namespace jobq {
     REASON(Unserved, "unserved")
 // clang-format on
 
-enum class ReasonKind : uint8 {
-#define JOBQ_KIND(kind, name) kind,
+// The names of the reasons, as the functions return them.
+struct ReasonKind {
+#define JOBQ_KIND(kind, name) static constexpr char kind[] = name;
     JOBQ_REASONS(JOBQ_KIND)
 #undef JOBQ_KIND
 };
-const char *reason_name(ReasonKind kind);
 
 struct Reason {
-    ReasonKind kind;
+    const char *kind;              // a name in ReasonKind
     const char *detail;            // a sentence for the user
     Datum jobs = 0;                // bigint[]; 0: none
     Datum pids = 0;                // integer[]; 0: none
     TimestampTz until = DT_NOEND;  // when the reason stops applying without any action; DT_NOEND: unknown
 };
 
-class ReasonSink {
- public:
-    virtual void take(const Reason &reason) = 0;
+// Receives reasons. Returns each reason as a result row of the SQL function, unless `results` is nullptr.
+struct ReasonSink {
+    ResultSet *results = nullptr;
+    const char *first = nullptr;  // the name of the first reason; nullptr: none
+    int count = 0;
 
- protected:
-    ~ReasonSink() = default;
+    void take(const Reason &reason);
 };
 
 // Maximum number of jobs whose ids a reason contains, and maximum number of jobs that a reason counts.
@@ -72,20 +74,22 @@ constexpr int kNamedJobs = 100;
 constexpr int64 kCounted = 10000;
 // Returns the number as text, or "more than 10000" if it exceeds kCounted.
 const char *count_text(int64 count);
-// Returns the ids in the first column of the rows, at most kNamedJobs.
+// Returns the ids in the first column of the first kNamedJobs rows.
 Datum ids_in(const Rows &rows);
 
-// Reports that all claims raise an error or wait for a lock on a table, if this is so. Returns whether this is so.
+// Reports what stops every claim: an error, a lock on jobq.jobs, or the fact that the database is a copy that has not
+// been adopted. Returns whether claims are stopped.
 bool explain_refusal(ReasonSink *sink);
 
-// Reports that another session holds, or is waiting for, a lock on one of the tables that an explanation reads, if even
-// readers would wait for that lock. Returns whether this is so. If it is, the caller must not read the tables, because
-// it would wait. If it is not, this session has locked the tables, so it can read all of them.
+// Checks whether an explanation can read its tables without waiting. If another session holds or requests a lock that
+// makes readers of one of the tables wait, reports this and returns true. In that case, the caller must not read the
+// tables. Otherwise, locks the tables for reading and returns false.
 bool explain_unreadable(ReasonSink *sink);
 
-// Reports that the queue is paused or that its own limit lets no job start. Returns whether either is the case.
+// Reports that the queue is paused, that its limit lets no job start, or that every claim from it fails. Returns
+// whether any of these is the case.
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink);
-// Does the same for the limit of a concurrency key.
+// If the limit of a concurrency key lets no job start, reports this and returns true.
 bool explain_key_stops(std::string_view name, std::string_view key, const Queue &queue, TimestampTz now,
                        ReasonSink *sink);
 
@@ -96,10 +100,11 @@ struct Demand {
     const std::string_view *required;  // canonical set
     int required_count;
 };
-// Reads the columns kind, version, and requires, which follow one another from `kind_column` on.
+// Reads the columns kind, version, and requires, which are consecutive and begin with `kind_column`.
 Demand demand_at(const Row &row, int kind_column);
-// If recent_filters() shows that no worker has asked for such jobs of the queue lately, reports this and returns true.
-// Otherwise, returns false. `jobs` is the number of such jobs; 0 means one job, and then the report contains no number.
+// If recent_filters() shows that no worker has recently asked for jobs with these requirements, reports this and
+// returns true; otherwise, returns false. `jobs` is the number of jobs that the report mentions; 0 means that the
+// report is about a single job.
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
 // When a worker last tried to claim jobs of a lane, or of one of several lanes.
@@ -109,21 +114,22 @@ struct LastRequest {
 };
 constexpr LastRequest kNoRequest = {DT_NOBEGIN, DT_NOBEGIN};
 void add_last_request(const RecentFilters &recent, const Demand &demand, LastRequest *last);
-// Returns the end of a sentence: "; ", when a worker last asked for such jobs, and how many sessions now wait for jobs
-// of the queue. Returns "" if nothing is known.
+// Returns the end of a message about jobs. The end begins with "; " and says when a worker last asked for such jobs
+// (`last`) and how many sessions are waiting for jobs in the queue. Returns "" if nothing is known.
 const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
                               TimestampTz now);
 
-// Reports that the job, or `count` jobs of the queue, are suspects. Names the suspects of the queue that are on trial,
-// that is, that run now while other suspects must wait (leases/suspects.h). Also names the suspect that `worker` runs
-// now; `worker` is the worker that lost the job, or nullptr. Returns whether any suspect is on trial.
+// Reports that a job is a suspect or, if `count` is greater than 1, that `count` jobs of the queue are suspects. Also
+// names the suspects of the queue that are on trial: they are running, and other suspects must wait
+// (leases/suspects.h). If `worker`, the worker that lost the job, is not nullptr, the report also names the suspect
+// that this worker is running. Returns whether any suspect is on trial.
 bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink);
 
-// Reports the sessions that have locked the rows of these `count` jobs.
+// Reports which sessions (`holders`) have locked the rows of `count` jobs.
 void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink);
 
-// Reports that no background worker serves this database, if this is so. `what` is the part of the sentence that says
-// what the worker would react to, for example "it is due".
+// If no background worker serves this database, reports this. `what` is the first part of the message, for example "it
+// is due".
 void explain_unserved(const char *what, ReasonSink *sink);
 
 }  // namespace jobq

@@ -40,10 +40,11 @@ Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
 struct Retries {
     const Rows &locked;
     TimestampTz now;
-    // Used by jobq_redrive. If nullptr, as for jobq_retry, the jobs run now and keep their number of attempts.
-    Datum *paced;  // the ids, in the order in which the jobs become due
-    int paced_count;
-    double per_second;
+    // `paced`, `paced_count`, and `per_second` are set only by jobq_redrive. If `paced` is nullptr, the jobs are due
+    // now and keep their number of attempts.
+    Datum *paced = nullptr;  // the ids, in the order in which the jobs become due
+    int paced_count = 0;
+    double per_second = 0;
     core::OptInt64 last_step = {};  // the last step that is kept
 };
 
@@ -63,9 +64,9 @@ WantedKey wanted_key(const Row &row) {
     return key;
 }
 
-// Finds the jobs that compete for the unique keys that these jobs had: another job that has the key now, or the first
-// of these jobs that wants it. Writes the keys to `keys`, which must have room for one key per job, and returns their
-// number.
+// Writes to `keys` the unique keys that these jobs had before they finished, and returns the number of keys. `keys`
+// must have room for one key per job. Sets the holder of each key to the job that holds the key now. If no job holds
+// the key now and several of these jobs had it, the first of them counts as the holder for the others.
 int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
     int count = 0;
     for (uint64 i = 0; i < locked.size(); i++) {
@@ -116,8 +117,8 @@ void report_deadlocked(const Deadlocked &found, int level) {
              errhint("Retry the job after job %lld has finished.", head)));
 }
 
-// The ids of locked jobs: first the jobs without a unique key, then the others in the order of their keys, because all
-// sessions acquire keys in this order to avoid deadlocks.
+// The ids of locked jobs: first the jobs without a unique key, then the jobs with unique keys, in the order of their
+// keys. All sessions acquire keys in this order to avoid deadlocks.
 struct Retriable {
     Datum *ids;
     int without_key;
@@ -160,7 +161,7 @@ void check_pacing(int count, double per_second) {
             (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
              errmsg("argument \"per_second\" is too small: the last of %d jobs would run more than ten years from now",
                     count),
-             errhint("Use a higher rate or a lower max_jobs.")));
+             errhint("Specify a higher \"per_second\" or a lower \"max_jobs\".")));
 }
 
 bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
@@ -174,7 +175,7 @@ TimestampTz paced_run_at(const Retries &retries, int64 id) {
 }
 
 // Returns the event that makes the job run again. A redrive resets the number of attempts, so that a job that fails
-// again has all its attempts, with short delays at first. The earlier attempts stay in jobq.attempts.
+// again is retried as often as a new job, with short delays at first. The earlier attempts stay in jobq.attempts.
 core::Event event_of(const Retries &retries, int64 id) {
     core::Event event = {core::EventKind::Retried, retries.now};
     event.last_step = retries.last_step;
@@ -184,9 +185,9 @@ core::Event event_of(const Retries &retries, int64 id) {
     return event;
 }
 
-// Raises an error if a finished job keeps one of the unique keys. The retried jobs are in the unique index again, but
-// while this session waited for the index, a job that keeps its key after its end may have finished. So this check uses
-// a later snapshot, as jobq_enqueue does.
+// Raises an error if a finished job keeps a unique key of one of the retried jobs. The retried jobs are already in the
+// unique index again, but while this session waited for the index, another job with the key might have finished and
+// kept the key (unique_for). Therefore, this check uses a newer snapshot, as jobq_enqueue does.
 void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
     if (!any_kept_key()) return;
     auto *keys = allocate_array<WantedKey>(static_cast<uint64>(count));
@@ -215,15 +216,16 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             const JobState before = state_of(*jobs);
             core::Event event = event_of(retries, before.id);
             if (!core::applies(event.kind, before.life)) return true;
-            // A job that has never started may have been cancelled because of a dependency, so it waits for its
-            // dependencies again. After that, a job of a group enters the line of its group. The head of a group stays
-            // the head unless it has to wait.
+            // A job that has never started might have been canceled because of a dependency, so it waits for its
+            // dependencies again. When they have finished, a job with a group enters the line of the group. The head of
+            // a group stays the head unless it has to wait for dependencies.
             event.waits = !before.life.started_at && has_edges_from(&edges, before.id, EdgeKind::Depends) &&
                           (!before.life.group_active || has_reason_to_wait(before.id));
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
-            // Wakes up the head of the group if it began to await this job in the meantime (groups/deadlock.h).
+            // Requests a check of this job, because the head of its group might have begun to await the job in the
+            // meantime, which would be a deadlock (groups/deadlock.h).
             if (after.group_waiting) log_unblocked(Blocker::Edge, -before.id);
             if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
             operated.status = after.status;
@@ -242,8 +244,8 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     return operated;
 }
 
-// Makes the jobs run again, but leaves out jobs whose unique keys another session has taken since they were checked.
-// Raises any other error.
+// Makes the jobs run again. If another session has taken a job's unique key since the check, skips the job. Raises all
+// other errors.
 int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found) {
     Datum *keyed = found.ids + found.without_key;
     int64 done = found.without_key;
@@ -262,7 +264,7 @@ int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found)
 Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now) {
     const Rows locked = lock_applicable(Operation::Retry, ids, scope);
     const Retriable found = retriable(locked, now, true);
-    return retry_locked({locked, now, nullptr, 0, 0}, found.ids, found.count);
+    return retry_locked({locked, now}, found.ids, found.count);
 }
 
 void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) {
@@ -273,16 +275,16 @@ void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) 
     if (number == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
-                        errhint("jobq_log() lists the steps of the job.")));
+                        errhint("Use jobq_log() to list the steps of the job.")));
     const Retriable found = retriable(locked, now, true);
     const int64 last_step = drop_steps_from(id, number);
     forget_waits_without_step(id);
-    retry_locked({locked, now, nullptr, 0, 0, last_step}, found.ids, found.count);
+    retry_locked({.locked = locked, .now = now, .last_step = last_step}, found.ids, found.count);
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
     const Rows locked = lock_applicable(Operation::Retry, ids, nullptr);
-    return retry_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
+    return retry_those_with_free_keys({locked, now}, retriable(locked, now, false));
 }
 
 int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now) {
@@ -297,7 +299,8 @@ int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_s
     auto *paced = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (found.count + 1), MCXT_ALLOC_HUGE));
     std::copy(found.ids, found.ids + found.count, paced);
     std::sort(paced, paced + found.count, lower_id);
-    return retry_those_with_free_keys({locked, now, paced, found.count, per_second}, found);
+    return retry_those_with_free_keys(
+        {.locked = locked, .now = now, .paced = paced, .paced_count = found.count, .per_second = per_second}, found);
 }
 
 }  // namespace jobq

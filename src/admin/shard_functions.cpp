@@ -1,5 +1,4 @@
-// The SQL functions jobq_set_shard and jobq_shard_id, which set and return the number of this database among the
-// shards.
+// The SQL functions jobq_set_shard and jobq_shard_id, which set and return the shard number of this database.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -12,7 +11,7 @@ namespace jobq {
 
 namespace {
 
-// Writes the number. The trigger on the table applies it, as it does when a dump is restored.
+// Writes the shard number. The trigger on jobq.shard puts the number into effect, as it does when a dump is restored.
 Statement write_shard = {
     R"(INSERT INTO jobq.shard AS s (shard_id) VALUES ($1)
        ON CONFLICT (only_row) DO UPDATE SET shard_id = excluded.shard_id)",
@@ -24,7 +23,7 @@ int shard_argument(FunctionCallInfo fcinfo) {
     if (!core::is_shard(shard))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"shard_id\" must be between 0 and %d, not %d", core::kShards - 1, shard),
-                        errhint("Each database of a cluster needs its own number.")));
+                        errhint("Specify a number that no other database of the cluster uses.")));
     return shard;
 }
 

@@ -1,10 +1,9 @@
-// The SQL functions jobq_get(), jobq_log(), and jobq_result(), which show one job by its id.
+// The SQL functions jobq_get(), jobq_log(), and jobq_result(), which return information about one job.
 #include "compat/pg.h"
 
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
-#include "leases/lease_sql.h"
 #include "queues/granted.h"
 #include "row/owner.h"
 #include "steps/steps.h"
@@ -26,10 +25,10 @@ Statement get_job = {
 
 Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
 
-// Selects the events in the life of a job. The rank of a part orders events that have the same time. Attempts are read
-// from jobq.attempts; the latest attempt is read from the job if it is not in jobq.attempts yet. The error of a
-// cancelled job is reported as the reason for the cancellation if cancellation was not requested and no earlier attempt
-// has the same error. Only a scheduled job has a due time in the future.
+// Selects the events in the history of a job. Events at the same time are ordered by their rank. Attempts are read from
+// jobq.attempts, but the latest attempt is read from the job if it is not in jobq.attempts yet. If the job was canceled
+// without a request for cancellation, its error is reported as the reason, unless an earlier attempt has the same
+// error. The event "due" is selected only for a scheduled job, because no other job has a due time in the future.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
        FROM jobq.jobs j,
@@ -86,7 +85,7 @@ Rows read_log(int64 job_id) {
     return read(get_log, params);
 }
 
-// Returns the rows of read_rows(job_id) unchanged.
+// Returns the rows of read_rows(job_id), or no rows if the job is out of scope.
 Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
     const QueueScope *scope = scope_of(fcinfo);

@@ -5,27 +5,16 @@
 #include "compat/args.h"
 #include "row/status.h"
 
-extern "C" {
-#include "lib/stringinfo.h"
-}
-
 namespace jobq {
 
 namespace {
 
-// Returns the statuses to which the operation applies as a text of the form "a, b and c".
-const char *applicable_statuses(Operation operation) {
-    int left = 0;
+[[noreturn]] void refuse_status(core::JobStatus status, Operation operation) {
+    std::string_view choices[core::kJobStatusCount];
+    int count = 0;
     for (const core::StatusRow &row : core::kJobStatuses)
-        if (operation_applies(operation, row.status)) left++;
-    StringInfoData list;
-    initStringInfo(&list);
-    for (const core::StatusRow &row : core::kJobStatuses) {
-        if (!operation_applies(operation, row.status)) continue;
-        left--;
-        appendStringInfo(&list, "%s%s", row.label, left > 1 ? ", " : left == 1 ? " and " : "");
-    }
-    return list.data;
+        if (operation_applies(operation, row.status)) choices[count++] = row.label;
+    refuse_choice("statuses", core::status_name(status), choices, count);
 }
 
 }  // namespace
@@ -38,11 +27,7 @@ Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
     const Elements statuses = require_elements(fcinfo, n, status_type(), "statuses", core::kMaxBatch);
     for (int i = 0; i < statuses.count; i++) {
         const core::JobStatus status = status_of(statuses.values[i]);
-        if (!operation_applies(operation, status))
-            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("argument \"statuses\" names \"%s\", which this function does not apply to",
-                                   core::status_name(status)),
-                            errhint("It applies to %s jobs.", applicable_statuses(operation))));
+        if (!operation_applies(operation, status)) refuse_status(status, operation);
         wanted[static_cast<int>(status)] = true;
     }
     return names_of_statuses([&](core::JobStatus status) { return wanted[static_cast<int>(status)]; });
@@ -50,8 +35,9 @@ Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
 
 int32 check_max_jobs(int32 max_jobs) {
     if (max_jobs < 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
-                        errhint("It is the maximum number of jobs to change; 0 changes none.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"max_jobs\" must be at least 0, not %d", max_jobs),
+                        errhint("Specify the maximum number of jobs to change; 0 changes none.")));
     return max_jobs;
 }
 

@@ -1,5 +1,5 @@
-// See claim.h. A claim scans the index from the first entry that can belong to a claimable job, locks the row of the
-// job, and marks it as claimed.
+// See claim.h. A claim scans the index, beginning at the first entry that can belong to a claimable job. To take a job,
+// the claim locks the job's row and marks the job as claimed.
 //
 // The claim takes jobs lane by lane (row/jobs_table.h), in the order of the first job of each lane. It skips rows that
 // another transaction has locked or has changed since the claim's snapshot, so the row version that it locks is always
@@ -32,19 +32,23 @@ namespace {
 
 using core::ClaimKey;
 
-// Number of entries skipped because of notes (LaneCursor::noted) after which a claim reads the lane again to find empty
-// ranges. The number is larger than kWorthRefreshing, and kRefreshPause applies, because such an entry costs less, and
-// because it cannot become part of an empty range while its claim is in progress.
+// Number of entries of a lane that a claim must skip because of notes (LaneCursor::noted) before it reads the lane
+// again to find empty ranges. Even then, the claim does not read a lane that was read less than kRefreshPause ago. The
+// number is larger than kWorthRefreshing for two reasons. First, skipping an entry because of a note costs less than
+// passing a dead entry. Second, a skipped entry cannot become part of an empty range until the claim that left the note
+// has ended.
 constexpr int kSkippedWorthRefreshing = 12;
-// Number of claimed jobs after which the session refreshes its lanes in any case, because scans skip index entries that
-// are marked as dead without counting them.
+// Number of claimed jobs after which the session looks for empty ranges in the lanes of its current claim, even if that
+// claim has passed few dead entries. This is necessary because scans do not count the entries that are already marked
+// as dead in the index.
 constexpr int kRefreshAfterJobs = 128;
 int jobs_since_refresh = 0;
-// Number of times that other claims may move the round-robin position before this claim can move it. After that, this
-// claim takes a job without moving the position.
+// Maximum number of attempts to move the round-robin position. An attempt fails if another claim has moved the position
+// in the meantime. After the last failure, the claim takes a job without moving the position.
 constexpr int kMaxRaces = 64;
-// Number of keys without a claimable job (no room under the limit, or only suspects) that a round-robin claim visits
-// before it stops visiting keys in turn and takes the first job of any key that has room.
+// Number of keys without a claimable job that a round-robin claim visits before it stops visiting keys in turn and
+// takes the first job of any key that has room. A key has no claimable job if, for example, its limit is full or it has
+// only suspects.
 constexpr int kMaxInVain = 256;
 
 // Orders lanes for the heap functions of the standard library, so that the lane with the first job is on top.
@@ -55,14 +59,14 @@ struct Later {
     }
 };
 
-// The lanes that the worker may take jobs from, each with the position of its first possible job.
+// The lanes from which the worker may take jobs, each with the earliest position at which the lane can have a job.
 struct LaneCursors {
     LaneCursor *items;
     int count;
     bool skipped;  // true if empty ranges let the claim skip a part of some lane
 };
 
-// Adds a cursor for the lane, unless the lane is known to be empty. The caller knows that no job of the lane comes
+// Adds a cursor for the lane, unless the lane is known to be empty. The caller guarantees that the lane has no job
 // before `first`.
 void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey first) {
     const bool skip_empty_ranges = may_skip_empty_ranges(lane);
@@ -72,15 +76,14 @@ void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey f
         if (first < possible) first = possible;
     }
     if (first == core::kLastKey) return;
-    cursors->items[cursors->count++] = {lane,  kAnyRoundRobinKey, 0, core::kFirstKey, core::kLastKey, first, 0, 0,
-                                        false, skip_empty_ranges, 0};
+    cursors->items[cursors->count++] = {.lane = lane, .next = first, .skip_empty_ranges = skip_empty_ranges};
 }
 
 void open_for_claim(Claim *claim) {
     if (claim->is_open) return;
     claim->is_open = true;
     open_jobs(&claim->jobs);
-    // The lease begins when the lock on the table is granted, because the claim may have waited for the lock.
+    // The lease begins when the lock on the table is granted, because the claim might have waited for the lock.
     claim->now = GetCurrentTimestamp();
     renew_snapshot(&claim->jobs);
 }
@@ -111,16 +114,17 @@ LaneCursors find_cursors(Claim *claim) {
     return cursors;
 }
 
-// Replaces each lane's cursor with one cursor per priority, which begins at the first entry of that priority, and with
-// a cursor at kLastKey if the end of the lane has no entry. Skips ranges that are known to be empty.
+// Replaces each lane's cursor with one cursor per priority, which begins at the first entry of that priority. If the
+// search for the next priority of a lane finds no entry, adds a cursor at kLastKey, so that the searched part of the
+// index can be recorded as empty. Skips ranges that are known to be empty.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
     auto *split = allocate_array<LaneCursor>(static_cast<uint64>(room));
     const bool sparing = reads_ahead(*claim);
     ClaimKey sought = core::kFirstKey;
-    // The start of the first seek after the last entry that was found. That seek may read pages of dead entries and
-    // then reach a range that is known to be empty, so that the next seek starts after the range. refresh_lane() reads
-    // from this position on, so that the dead entries before the range are added to a range, too, and later claims skip
+    // Key at which the first seek after the previous found entry starts. refresh_lane() reads from this key on, not
+    // from the start of a later seek, because the pages between this key and the next range that is known to be empty
+    // might contain many dead entries. These entries then become part of an empty range, so that later claims skip
     // them.
     ClaimKey begin = core::kFirstKey;
     const auto add = [&](const LaneCursor &lane, const ClaimKey &key) {
@@ -163,8 +167,8 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     return found;
 }
 
-// Returns the key up to which the cursor's jobs come before the jobs of the cursor `next`; `next` is nullptr if there
-// is no other cursor.
+// Returns the key up to which jobs are taken from `cursor`. After this key, the next job of `next` comes first in the
+// order of the queue. `next` is nullptr if there is no other cursor.
 ClaimKey limit_of(const Claim &claim, const LaneCursor &cursor, const LaneCursor *next) {
     const core::Micros ageing = claim.queue.priority_ageing;
     if (ageing == 0) return next == nullptr ? core::kLastKey : next->next;
@@ -207,8 +211,8 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
         if (!cursor->skip_empty_ranges) continue;
         if (!cursor->seen) {
-            // Record the ranges before the first entry of the priority and after the last one as empty, so that later
-            // claims skip them.
+            // Records the range before the first entry of the priority as empty, so that later claims skip this range.
+            // For a cursor at kLastKey, the range extends to the end of the lane.
             if (due && claim->queue.priority_ageing > 0 && cursor->begin < cursor->first_entry)
                 refresh_lane(&claim->jobs, cursor->lane, cursor->first_entry, 0, cursor->begin);
             continue;
@@ -223,7 +227,7 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
 }
 
-// Sets `*key` to the first key after `*key` in any of the lanes; returns false if no lane has one.
+// Sets `*key` to the first key after `*key` in any of the lanes. Returns false if no lane has such a key.
 bool next_round_robin_key_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 *key) {
     bool found = false;
     int64 first = 0;
@@ -237,8 +241,8 @@ bool next_round_robin_key_of_lanes(Claim *claim, const LaneCursor *lanes, int co
     return found;
 }
 
-// Makes later claims skip the entries of jobs that no longer exist. If jobs of one key were enqueued together, their
-// entries are adjacent and become one empty range.
+// Makes later claims skip the index entries of jobs that no longer exist. If jobs of one key were enqueued together,
+// their entries are adjacent and become one empty range.
 void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int count) {
     bool refreshed = false;
     for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
@@ -247,12 +251,12 @@ void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int c
         refreshed = true;
     }
     if (!refreshed) return;
-    // The next scan must not see the jobs that this claim has taken.
+    // Takes a new snapshot, because the next scan must not see the jobs that this claim has taken.
     CommandCounterIncrement();
     renew_snapshot(&claim->jobs);
 }
 
-// Takes the first job of one key. Returns false if the key had no job to take.
+// Takes the first job of one round-robin key. Returns false if the key had no job to take.
 bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int count, int64 key) {
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * count));
     LaneCursor *first = cursors;
@@ -270,8 +274,8 @@ bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int coun
     return claim->count > before;
 }
 
-// Moves *round to the next key after round->at, or to the first key if round->at is the last key. Returns false if
-// every key has been visited without success.
+// Moves *round to the round-robin key after round->at, or to the first key if round->at is the last key. Returns false
+// if all keys have been visited since the last job was found.
 bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round) {
     int64 key = round->at;
     if (next_round_robin_key_of_lanes(claim, lanes, count, &key)) return core::go_to(round, key);
@@ -279,15 +283,15 @@ bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round)
     return next_round_robin_key_of_lanes(claim, lanes, count, &key) && core::go_to(round, key);
 }
 
-// Takes jobs from the keys in turn, beginning after the key that was served last by any session. The claim that moves
-// the shared position to a key serves that key.
+// Takes jobs from the round-robin keys in turn, beginning after the key that was served last by any session. The claim
+// that moves the shared position to a key serves that key.
 void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
     uint64 last = round_robin_position(name);
     core::Round round = core::begin_round(static_cast<int64>(last));
     int races = 0;
     int in_vain = 0;
     int64 newest =
-        // The highest key of which a job was taken under the current snapshot.
+        // The highest key from which a job was taken under the current snapshot.
         core::kBeforeFirstRoundRobinKey;
     while (claim->count < claim->request.batch && !claim->closed) {
         CHECK_FOR_INTERRUPTS();
@@ -299,14 +303,14 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         }
         last = static_cast<uint64>(round.at);
         if (round.at <= newest) {
-            // The next scan must not see the jobs that this claim has taken.
+            // Takes a new snapshot, because the next scan must not see the jobs that this claim has taken.
             newest = core::kBeforeFirstRoundRobinKey;
             CommandCounterIncrement();
             renew_snapshot(&claim->jobs);
         }
         if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
-            // If the claim was closed because of the queue's limit or a suspect, the key may still have a job. Move the
-            // position back, so that the next claim begins with this key.
+            // If the claim must not take any more jobs (Claim::closed), moves the position back, so that the next claim
+            // begins with this key, which might still have a job.
             if (claim->closed) move_round_robin(name, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
                 break;
@@ -323,8 +327,8 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
         if (lanes[i].skip_empty_ranges) refresh_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kRefreshPause);
 }
 
-// Adds a hint to serialization failures. In REPEATABLE READ, a claim usually fails because a job has changed since the
-// snapshot.
+// Adds a hint to serialization failures. If a claim fails in REPEATABLE READ, the usual cause is that a job has changed
+// since the snapshot was taken.
 void add_serialization_hint(void *) {
     if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
         errhint(
@@ -332,8 +336,8 @@ void add_serialization_hint(void *) {
             "the transaction.");
 }
 
-// Wakes the next worker if claimable jobs are left. Called when another claim has relied on this claim to check for
-// such jobs.
+// Wakes the next worker if there are claimable jobs left. Called when another claim has relied on this claim to check
+// for remaining jobs.
 void look_for_left_jobs(Claim *claim) {
     CommandCounterIncrement();
     open_for_claim(claim);
@@ -342,9 +346,10 @@ void look_for_left_jobs(Claim *claim) {
     wake_for_left_jobs(claim, lanes.items, lanes.count);
 }
 
-// Claims jobs under the settings in `found`, and sets *count. Returns false without taking a job if the settings have
-// changed in the meantime. `again` means that the settings were read after an earlier call had returned false. Then
-// they are current, because the transaction already held the table lock and had a transaction ID.
+// Claims jobs under the settings in `found`, and sets *count to the number of claimed jobs. Returns false, without
+// taking a job, if the settings have changed since they were read. `again` means that an earlier call returned false
+// and the settings were read again after that call. Such settings are current, because the transaction already held the
+// table lock and had a transaction ID when it read them.
 bool claim_under(const Queue &found, const ClaimRequest &request, std::string_view name, TimestampTz now,
                  ClaimSink *sink, bool again, int *count) {
     TimestampTz due;
@@ -354,13 +359,19 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
         end_claim(request.filter, 0);
         return true;
     }
-    // The claim needs a copy of the settings, because a user-defined trigger may make the session reload its queue
-    // directory, or look up so many queues that this queue is evicted.
+    // Copies the settings, because a user-defined trigger might make the session reload its queue directory, or look up
+    // so many queues that the directory evicts this queue.
     const Queue queue = kept_queue(found);
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     Limiter limiter;
-    Claim claim = {request, name, queue, now, sink, worker_hash_of(request.worker_id), trigger_epoch()};
+    Claim claim = {.request = request,
+                   .name = name,
+                   .queue = queue,
+                   .now = now,
+                   .sink = sink,
+                   .worker_hash = worker_hash_of(request.worker_id),
+                   .epoch = trigger_epoch()};
     if (again) claim.xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     LaneCursors lanes = find_cursors(&claim);
     if (lanes.count > 0) {
@@ -374,16 +385,16 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
             if (claim.count > 0) CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
         }
-        // In a queue with round_robin, this call takes the jobs that take_round_robin() has left: jobs without a
-        // round-robin key, because they were inserted with triggers disabled, and jobs that it did not reach
-        // (kMaxInVain).
+        // In a queue with round_robin, this call takes the jobs that take_round_robin() has left: jobs that have no
+        // round-robin key because they were inserted with triggers disabled, and jobs that take_round_robin() did not
+        // reach because of kMaxInVain.
         const bool noted =
             claim.count < request.batch && !claim.closed && take_across_lanes(&claim, lanes.items, lanes.count);
         if (noted && claim.count < request.batch && !claim.closed) {
-            // Skipped jobs may still be claimable, because notes about recent claims may be wrong. So scan again and
-            // ignore the notes. No range is recorded as empty because of a note.
+            // Skipped jobs might still be claimable, because notes about recent claims can be wrong. So the claim scans
+            // again and ignores the notes. A note never causes a range to be recorded as empty.
             claim.skip_recent_claims = false;
-            // The next scan must not see the jobs that this claim has taken.
+            // Takes a new snapshot, because the next scan must not see the jobs that this claim has taken.
             CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
             lanes = find_cursors(&claim);

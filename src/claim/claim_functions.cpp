@@ -21,7 +21,7 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
     if (batch < 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"batch\" must be at least 0, not %d", batch),
-                        errhint("It is the maximum number of jobs to claim; 0 claims none.")));
+                        errhint("Specify the maximum number of jobs to claim; 0 claims none.")));
     if (batch > core::kMaxBatch)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"batch\" is too large: %d", batch),
                         errhint("At most %d jobs can be claimed in one call.", core::kMaxBatch)));
@@ -86,9 +86,10 @@ core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
 void check_worker_id(std::string_view worker_id) {
     check_name(worker_id, "worker_id", core::kMaxWorkerBytes, false);
     if (worker_id.substr(0, sizeof(kBackendWorkerPrefix) - 1) == kBackendWorkerPrefix)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"worker_id\" must not begin with \"%s\"", kBackendWorkerPrefix),
-                        errhint("Names with this prefix stand for workers that claim without a name.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("argument \"worker_id\" must not begin with \"%s\"", kBackendWorkerPrefix),
+                 errhint("Choose another name. This prefix is reserved for workers that claim without a name.")));
 }
 
 text *worker_id_argument(FunctionCallInfo fcinfo, int n) {

@@ -6,16 +6,18 @@
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
 #include "limits/limiter.h"
-#include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
+#include "limits/unthrottle.h"
+#include "waiters/lookout.h"
 #include "waiters/waiters.h"
 
 namespace jobq {
 
 namespace {
 
-// Maximum number of lanes and of index entries that are checked for remaining jobs, so that the check costs less than
-// the claim. If a limit is reached, the next worker is woken without knowing whether a job is left.
+// Maximum numbers of lanes and of index entries that a claim checks for remaining jobs, so that the check costs less
+// than the claim. If one of these limits is reached, the next worker is woken even though it is unknown whether a job
+// is left.
 constexpr int kMaxLanes = 64;
 constexpr int kMaxEntries = 128;
 
@@ -38,15 +40,15 @@ bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entri
         [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
         [&](const core::ClaimKey &key) {
             found = is_left(claim, key);
-            // In a queue with limits, assume that no job is left, because a freed slot or a new token wakes the waiting
-            // workers anyway.
+            // The scan has reached its limit without finding a job. If the queue has limits, assumes that no job is
+            // left, because a freed slot or a new token wakes the waiting workers anyway.
             if (++*entries == kMaxEntries) found = found || claim->limiter == nullptr;
             return found || *entries == kMaxEntries ? Step::Stop : Step::Next;
         });
     return found;
 }
 
-// Returns whether the claim has taken all claimable jobs of each lane before the position of the lane's cursor.
+// Returns whether, in each lane, the claim has taken all claimable jobs before the position of the lane's cursor.
 bool cursors_are_exact(const Claim &claim) { return !claim.queue.round_robin && claim.queue.priority_ageing == 0; }
 
 }  // namespace
@@ -56,13 +58,17 @@ void wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count) {
     TimestampTz due;
     if (claim->limiter != nullptr && !queue_may_run(claim->queue, claim->name, claim->now, &due)) return;
     int entries = 0;
+    QueueName name;
+    copy_queue(name, claim->name);
     for (int i = 0; i < count && entries < kMaxEntries; i++) {
         const core::ClaimKey possible = first_possible_key(claim->epoch, lanes[i].lane);
         const core::ClaimKey from = cursors_are_exact(*claim) && possible < lanes[i].next ? lanes[i].next : possible;
         if (from == core::kLastKey) continue;
-        if (i < kMaxLanes && !leaves_job(claim, lanes[i].lane, from, &entries)) continue;
         core::LaneTraits traits;
-        if (traits_of_lane(claim->name, lanes[i].lane, &traits)) wake_next_waiter(claim->name, traits);
+        const bool known = traits_of_lane(claim->name, lanes[i].lane, &traits);
+        if (known && leave_to_lookout(name, traits, 1)) continue;
+        if (i < kMaxLanes && !leaves_job(claim, lanes[i].lane, from, &entries)) continue;
+        if (known) wake_next_waiter(claim->name, traits);
         return;
     }
 }

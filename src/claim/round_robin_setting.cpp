@@ -10,8 +10,9 @@ namespace {
 
 Statement lock_jobs = {"LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE", {}, Planning::Free};
 
-// SQL condition: j is a job of the queue whose round-robin key is missing or wrong. The condition checks for a lane
-// first, because an enqueue always creates a lane; a queue without a lane has no jobs, and the table is not searched.
+// SQL condition: j is a job of the queue, and its round-robin key is missing or wrong. The condition first checks
+// whether the queue has a lane. If it has none, the table need not be searched, because an enqueue always creates a
+// lane, so a queue without a lane has no jobs.
 #define LACKS_KEY                                                                     \
     "EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1 " \
     "AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key)"
@@ -38,12 +39,12 @@ void give_round_robin_keys(text *queue) {
         run(give, params);
         return;
     }
-    // The check must see what was committed while this transaction waited for the lock, hence the latest snapshot. Jobs
-    // restored from a dump already have their keys.
+    // Uses the latest snapshot, because the check must see what was committed while this transaction waited for the
+    // lock. Jobs restored from a dump pass the check, because they already have their keys.
     if (any_lacks_key(params))
         ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-                        errmsg("round_robin can only be switched on in a READ COMMITTED transaction"),
-                        errdetail("The jobs of the queue must be rewritten."),
+                        errmsg("\"round_robin\" can only be enabled in a READ COMMITTED transaction"),
+                        errdetail("Enabling \"round_robin\" rewrites the jobs of the queue."),
                         errhint("Run the statement outside a transaction block, or in a READ COMMITTED transaction.")));
 }
 

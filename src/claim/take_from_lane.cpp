@@ -9,6 +9,7 @@
 #include "lanes/ready_walk.h"
 #include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
+#include "limits/unthrottle.h"
 
 namespace jobq {
 
@@ -27,7 +28,8 @@ void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
     if (claim->limiter == nullptr || !anything_throttled()) return;
     gaps->throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
                                        claim->wanted - claim->count, claim->now);
-    // Many ranges mean that they have become fragmented, so make the claim determine them again.
+    // A large number of throttled ranges shows that the ranges have become fragmented, so the claim determines them
+    // again.
     if (gaps->throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
 }
 
@@ -39,13 +41,13 @@ ClaimKey skip_gaps(const Gaps &gaps, ClaimKey from) {
     }
 }
 
-// Returns whether the claim limits how far its scan reads ahead. Only claims of few jobs do so, because the guess is
-// made from such claims.
+// Returns whether the claim uses a guess (claim/read_ahead.h) to limit how far its scan reads ahead. Only a claim of a
+// few jobs uses the guess, because the guess is based on such claims.
 bool is_sparing(const Claim &claim, const LaneCursor &cursor) {
     return cursor.skip_empty_ranges && reads_ahead(claim) && claim.request.batch < kReadAhead / 2;
 }
 
-// Returns where a claim that begins at `from` is expected to end.
+// Returns the key at which a claim that begins at `from` is expected to end.
 ClaimKey expected_last(const Claim &claim, const LaneCursor &cursor, const ClaimKey &from) {
     if (!is_sparing(claim, cursor)) return core::kLastKey;
     const ClaimKey end = expected_end(cursor.lane);
@@ -61,7 +63,8 @@ void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &
         expect_claims(&claim->jobs.ready, cursor.lane);
 }
 
-// Tries to take the job at the scan's current entry. Returns false if no later entry can be taken either.
+// Tries to take the job at the scan's current entry. Returns false if the scan can end because the claim can take none
+// of the jobs at later entries.
 bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
     if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now)) {
         cursor->noted++;

@@ -1,5 +1,6 @@
-// The state of a claim, and how it takes one job: the row of an entry that a scan of the claim index has found.
-// Only claim.cpp and take_from_lane.cpp may call this.
+// The state of a claim, and the functions with which a claim takes one job. A scan of the claim index finds an entry,
+// and these functions take the job in the row to which the entry points. Only claim.cpp and take_from_lane.cpp may call
+// these functions.
 #pragma once
 
 #include "claim/claim.h"
@@ -9,7 +10,7 @@
 
 namespace jobq {
 
-// What a claim does with suspects, i.e. jobs that have already lost a worker.
+// What a claim does with suspects, which are jobs that have lost a worker before.
 enum class Suspects : uint8 { Unasked, OneAlone, PassedOver };
 
 struct Claim {
@@ -25,25 +26,25 @@ struct Claim {
     bool is_open = false;  // `jobs` is open
     Datum xid = Datum(0);
     int count = 0;
-    int wanted = 0;  // number of jobs at which the current scan ends, at most the batch
+    int wanted = 0;  // number of jobs after which the current scan ends; not more than the batch size
     core::Micros earliest_timeout = core::kLatest;
     bool skip_recent_claims = true;
     Limiter *limiter = nullptr;  // nullptr if the queue has no limits
-    bool closed =
-        false;  // takes no more jobs: the queue's limit is used up, the claim has met a suspect, or it is outdated
-    bool outdated = false;  // the settings changed before the claim took a job, so it must begin again
+    bool closed = false;    // takes no more jobs: the queue's limit is used up, the claim has found a suspect, or the
+                            // claim is outdated
+    bool outdated = false;  // the settings changed before the claim took a job, so the claim must start over
     Suspects suspects = Suspects::Unasked;
 };
 
-// Returns whether the job in table.row is a suspect that this worker must not get. Called before acquiring the permits
-// of a limit, because the check costs far less.
+// Returns whether the job in table.row is a suspect that this worker must not get. Must be called before the permits of
+// a limit are acquired, because this check costs far less.
 bool passes_over(Claim *claim);
 
-// Takes the job in table.row. Returns false if the job is not claimable or another claim was first.
+// Takes the job in table.row. Returns false if the job is not claimable or another claim has taken it first.
 bool take_job(Claim *claim);
 // Takes the job in table.row in a queue with limits. Returns Yes if the job was taken or is not claimable, NotForKey if
-// the limit of its key is used up (other keys may have room), or NotForQueue if the limit of the queue is used up,
-// which closes the claim.
+// the limit of the job's key is used up (other keys might have room), or NotForQueue if the limit of the queue is used
+// up, which closes the claim.
 Room take_limited_job(Claim *claim);
 
 }  // namespace jobq

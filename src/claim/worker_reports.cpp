@@ -1,5 +1,5 @@
-// The SQL functions with which a worker reports on the jobs it holds, one job or many: complete, fail, heartbeat,
-// release, and snooze.
+// The SQL functions with which a worker reports on one or more jobs that it holds: complete, fail, heartbeat, release,
+// and snooze.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
@@ -21,8 +21,8 @@ namespace jobq {
 
 namespace {
 
-// The jobs of a batch. While they are processed, they are sorted by (id, lease) and have no duplicates; for the result,
-// they are in the caller's order.
+// The jobs of a batch. While the batch is processed, its jobs are sorted by (id, lease) and have no duplicates. For the
+// result, they are in the caller's order.
 struct Batch {
     HeldJob *jobs;
     int count;
@@ -57,7 +57,7 @@ Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
     return batch;
 }
 
-// Reads a batch with an optional array of results or errors, which must be as long as job_ids.
+// Reads a batch with an optional array of results or errors, which must have the same length as job_ids.
 Batch read_batch_with(FunctionCallInfo fcinfo, int n, Oid type, const char *name) {
     if (!given(fcinfo, n)) return read_batch(fcinfo, nullptr);
     const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
@@ -79,20 +79,13 @@ void take_extra(HeldJob *job, FunctionCallInfo fcinfo, int n) {
 }
 
 const char *heartbeat_answer(const HeldJob &job) {
+    constexpr const char *kUnheld[] = {"lost", "finished", "gone"};
     if (job.held) return job.cancel ? "cancel" : "held";
-    switch (job.unheld) {
-        case core::Unheld::Finished:
-            return "finished";
-        case core::Unheld::Gone:
-            return "gone";
-        case core::Unheld::Lost:
-            break;
-    }
-    return "lost";
+    return kUnheld[static_cast<int>(job.unheld)];
 }
 
-// Runs the body and lets its transaction commit asynchronously, because losing a heartbeat in a crash is no worse than
-// receiving it late.
+// Runs the body of a heartbeat function and allows its transaction to commit asynchronously. This is safe, because
+// losing a heartbeat in a crash is no worse than receiving it late.
 template <typename Body>
 void may_be_lost(Body body) {
     const bool whole = settings.async_heartbeats && is_whole_transaction();
@@ -100,7 +93,7 @@ void may_be_lost(Body body) {
     if (whole) allow_async_commit();
 }
 
-// Returns argument "retry_in", or -1 if it is absent, which means that the queue's backoff is used.
+// Returns the argument "retry_in", or -1 if it is omitted, which means that the queue's backoff is used.
 core::Micros checked_retry_in(FunctionCallInfo fcinfo, int n) {
     return given(fcinfo, n) ? check_span(PG_GETARG_INTERVAL_P(n), "retry_in", Zero::Allowed) : -1;
 }
@@ -120,11 +113,12 @@ void report_lost_leases(int level, const Batch &batch) {
         appendStringInfo(&ids, "%s%lld", lost++ > 0 ? ", " : "", static_cast<long long>(batch.jobs[i].id));
     }
     if (lost > 0)
-        ereport(level, (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
-                        level < ERROR
-                            ? errdetail("These jobs were not completed: %s.", ids.data)
-                            : errdetail("The leases of these jobs were lost, so no job was completed: %s.", ids.data),
-                        level < ERROR ? 0 : errhint(JOBQ_LOST_HINT)));
+        ereport(level,
+                (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
+                 level < ERROR
+                     ? errdetail("These jobs were not completed: %s.", ids.data)
+                     : errdetail("No job was completed, because the leases of these jobs were lost: %s.", ids.data),
+                 level < ERROR ? 0 : errhint(JOBQ_LOST_HINT)));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "limits/throttled_ranges.h"
 #include "log/logged.h"
 #include "shmem/database_state.h"
-#include "shmem/memory.h"
 #include "wait/job_waiters.h"
 #include "wait/notices.h"
 #include "waiters/waiters.h"
@@ -22,8 +21,9 @@ namespace jobq {
 
 namespace {
 
-// Requests the unblocking of jobs that depend on or await the jobs that have finished. If a job has completed, these
-// are the jobs whose active edge leads to it; if it has ended in any other way, all jobs that depend on it.
+// Requests the unblocking of the jobs that wait for the finished jobs. A job that has completed matters only to jobs
+// with an active edge to it, so it is skipped if there are no such edges. A job that has finished in any other way
+// matters to all jobs that depend on it.
 void unblock_followers(const TransactionLog &log) {
     if (!any_job_awaited()) return;
     if (log.finished_unknown) {
@@ -55,7 +55,7 @@ void write_horizon(const LoggedRound &logged, DatabaseState *db) {
     if (logged.lease_deadline != kNothingDue) db->horizon_version = ++shared_state()->horizon_versions;
 }
 
-// Updates the parts of the database state that the lock of the database states protects.
+// Updates the parts of the database state that are protected by the lock of the database states.
 void publish_state(const LoggedRound &logged, DatabaseState *db) {
     if (!logged.extension && logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -66,14 +66,14 @@ void publish_state(const LoggedRound &logged, DatabaseState *db) {
     LWLockRelease(database_states_lock());
 }
 
-// Publishes when the worker of the database must run its next round.
+// Publishes the time at which the worker of the database must run its next round.
 void publish_round(const LoggedRound &logged) {
     if (!logged.any) return;
-    // While there are unfinished jobs, the worker runs a round every tick interval, even without deadlines.
+    // While there are unfinished jobs, the worker runs a round every tick interval, even if there are no deadlines.
     const TimestampTz now = end_of_transaction();
     const TimestampTz round = now + tick_interval();
-    // A deadline in the past, such as DT_NOBEGIN for "at once", counts as due now, so that the round does not seem to
-    // be late.
+    // A deadline in the past, such as DT_NOBEGIN for "immediately", counts as due now, so that the round does not seem
+    // to be late.
     const TimestampTz due = logged.extension ? now : Max(Min(logged.due, round), now);
     // No lock is needed, because the launcher checks next_due again after it has released a state.
     for_session_database([&](DatabaseState *db) {
@@ -89,7 +89,7 @@ void publish_databases() {
 
 bool notices_wanted() { return settings.notify && settings.enabled; }
 
-// Makes one sleeper scan the table, because one slot has become free.
+// Wakes one sleeper to scan the table. Called for each slot that becomes free.
 void let_one_look(const char *queue) { let_some_waiters_look(queue, 1); }
 
 void wake_anybody() {
@@ -131,9 +131,9 @@ void wake_for_claimable() {
     if (log.ready_unknown || log.queues_unknown) wake_anybody();
 }
 
-void wake_for_freed_slots() { publish_freed_slots({let_one_look, let_all_waiters_look}); }
+void wake_for_freed_slots() { publish_slots(true, {let_one_look, let_all_waiters_look}); }
 
-void wake_for_slots_not_taken() { publish_slots_not_taken({let_one_look, let_all_waiters_look}); }
+void wake_for_slots_not_taken() { publish_slots(false, {let_one_look, let_all_waiters_look}); }
 
 void wake_for_claims_undone() {
     const TransactionLog &log = transaction_log();
@@ -161,15 +161,14 @@ void forget_claims() {
 
 void publish_prepared(PreparedEffects effects) {
     const auto has = [effects](PreparedEffects wanted) { return (effects & wanted) != 0; };
-    LoggedRound round = {has(kDeadlines | kReadyJobs | kLooks | kExtensionChanged),
-                         has(kExtensionChanged),
-                         GetCurrentTimestamp(),
-                         // The transaction may have claimed jobs, whose leases the rescue must check.
-                         has(kDeadlines) ? DT_NOBEGIN : kNothingDue,
-                         {},
-                         0,
-                         InvalidSubTransactionId};
-    // A transaction with deadlines may have added keys of due jobs, running jobs, or schedules.
+    LoggedRound round = {};
+    round.any = has(kDeadlines | kReadyJobs | kLooks | kExtensionChanged);
+    round.extension = has(kExtensionChanged);
+    round.due = GetCurrentTimestamp();
+    // The transaction might have claimed jobs, and the rescue must check the leases of these jobs.
+    round.lease_deadline = has(kDeadlines) ? DT_NOBEGIN : kNothingDue;
+    // A transaction with deadlines might have added entries to the indexes of due jobs, running jobs, or schedules, so
+    // ranges of these indexes that were empty might now contain entries.
     if (has(kReadyJobs | kDeadlines)) forget_empty_ranges();
     if (has(kReadyJobs)) forget_recent_claims();
     publish_round(round);

@@ -6,7 +6,6 @@
 #include "compat/settings.h"
 #include "compat/transaction.h"
 #include "compat/transaction_fate.h"
-#include "core/counts.h"
 #include "core/wide_xid.h"
 #include "groups/line_start.h"
 #include "log/logged.h"
@@ -28,17 +27,18 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of queues whose counters an entry can store. If a prepared transaction changes more queues, the
-// counters become unknown.
+// Maximum number of queues for which an entry can store changes to the counters. If a prepared transaction changes more
+// queues, the counters become unknown.
 constexpr int kMaxQueues = 8;
-// Number of totals per queue and kind that an entry can store. The remaining totals are summed up without names.
+// Maximum number of series (each has the totals of one queue and kind) that an entry can store. If a transaction
+// changes more series, the last element combines the remaining series and has no name.
 constexpr int kMaxSeries = 3;
 
 struct Prepared {
     Oid database;  // InvalidOid: free
     FullTransactionId xid;
     PreparedEffects effects;
-    bool unknown;  // its changes of the counters are unknown
+    bool unknown;  // its changes to the counters are unknown
     int count;
     QueueChange changes[kMaxQueues];
     bool totals_unknown;
@@ -48,7 +48,7 @@ struct Prepared {
 
 struct PreparedTable {
     pg_atomic_uint32 count;
-    volatile bool adopted;  // the transactions that were prepared before the start have been added
+    volatile bool adopted;  // the transactions that were prepared before the server start have been added
     int capacity;
     Prepared items[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -62,9 +62,9 @@ Fate fate_of(const Prepared &item) { return jobq::fate_of(XidFromFullTransaction
 // Returns the number of entries in shared memory, or 0 if the server allows no prepared transactions.
 int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends; }
 
-// ---- The caller of each function up to the next "----" must hold the lock.
+// ---- Functions whose caller must hold the lock.
 
-// Returns a free entry. make_room() ensures that there is one for each session that prepares a transaction.
+// Returns a free entry. make_room() ensures that there is a free entry for each session that prepares a transaction.
 Prepared *find_place() {
     Prepared *end = shared->items + shared->capacity;
     Prepared *place = std::find_if(shared->items, end, [](const Prepared &item) { return !OidIsValid(item.database); });
@@ -102,7 +102,7 @@ PreparedEffects effects_of(const TransactionLog &log) {
 // Adds entries for the transactions that were prepared before the server was started or promoted. Finds them by the
 // dummy PGPROC that the server keeps for each prepared transaction and does not clear when the transaction ends. No
 // later prepared transaction can have reused such a PGPROC, because every session calls this function before it
-// prepares a transaction. So the search finds every such transaction, even if the transaction has just ended.
+// prepares a transaction. Therefore, the search finds every such transaction, even if it has just ended.
 void adopt() {
     if (shared == nullptr || shared->capacity == 0 || shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();
@@ -120,7 +120,7 @@ void adopt() {
     LWLockRelease(lock());
 }
 
-// Copies the next entry that `is_wanted` accepts, from item `*next` on. Returns false if there is none.
+// Copies the next entry, from index `*next` on, for which is_wanted() returns true. Returns false if there is none.
 template <typename IsWanted>
 bool next_entry(int *next, Prepared *copy, IsWanted is_wanted) {
     bool found = false;
@@ -142,7 +142,7 @@ bool is_same(const Prepared &copy, const Prepared &item) {
     return item.database == copy.database && FullTransactionIdEquals(item.xid, copy.xid);
 }
 
-// Applies the transaction's changes to the counters and totals, unless another session has done so.
+// Applies the transaction's changes to the counters and totals, unless another session has already applied them.
 void count_once(const Prepared &copy, Prepared *item) {
     const auto has_counts = [](const Prepared &one) { return one.count > 0 || one.unknown; };
     const auto has_totals = [](const Prepared &one) { return one.series_count > 0 || one.totals_unknown; };
@@ -157,8 +157,8 @@ void count_once(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
-// Stores the totals of the transaction. If there are too many, the last element holds the sum of the rest, without a
-// name.
+// Stores the totals of the transaction. If the transaction has changed too many series, the last element contains the
+// sum of the remaining series and has no name.
 void keep_series(const core::SeriesLog &log, Prepared *item) {
     item->totals_unknown = log.incomplete;
     const int count = log.changes.count;
@@ -180,7 +180,8 @@ void release(const Prepared &copy, Prepared *item) {
     LWLockRelease(lock());
 }
 
-// Returns whether the transaction may have committed, which is also true if the server no longer knows.
+// Returns false only if the transaction has definitely not committed. Returns true if the server no longer knows the
+// outcome of the transaction.
 bool has_committed(Fate fate) { return fate != Fate::Aborted; }
 
 PreparedEffects effects_of_end(const Prepared &ended, Fate fate) {
@@ -188,18 +189,18 @@ PreparedEffects effects_of_end(const Prepared &ended, Fate fate) {
 }
 
 // Publishes the effects of a transaction that has ended. Updates the counters first, so that they are correct for the
-// sessions that are woken up. Releases the entry last, because the session that has ended the transaction concludes
-// from a missing entry that the effects are published. Two sessions may publish the same transaction at the same time;
-// this does no harm, because count_once() updates the counters only once.
+// sessions that are woken up. Releases the entry last, because the session that ended the transaction concludes from a
+// missing entry that the effects have been published. Two sessions might publish the same transaction at the same time;
+// this is harmless, because count_once() updates the counters only once.
 void tell(const Prepared &ended, Fate fate, Prepared *item) {
     if (has_committed(fate)) count_once(ended, item);
     publish_prepared(effects_of_end(ended, fate));
     release(ended, item);
 }
 
-// Frees the entries of prepared transactions that have committed or rolled back, in all databases. The counters of
-// these databases are unknown until the jobs are counted again. The workers of these databases publish the other
-// effects.
+// Frees, in all databases, the entries of prepared transactions that have committed or rolled back. Does not apply
+// their changes to the counters, so the counters of these databases are unknown until the jobs are counted again. The
+// workers of these databases publish the effects of the transactions.
 void release_elsewhere() {
     Prepared copy;
     const auto any = [](const Prepared &) { return true; };
@@ -217,7 +218,7 @@ void release_elsewhere() {
     }
 }
 
-// Publishes the effects that release_elsewhere() in a session of another database has left to this database.
+// Publishes the effects that sessions of other databases have left for this database by calling release_elsewhere().
 void publish_what_is_left() {
     DatabaseState *db = find_database_state(MyDatabaseId);
     if (db == nullptr || pg_atomic_read_u32(&db->unpublished) == 0) return;
@@ -227,8 +228,8 @@ void publish_what_is_left() {
 bool has_room() { return shared->capacity - static_cast<int>(pg_atomic_read_u32(&shared->count)) >= MaxBackends; }
 
 // Makes sure that keep_log() finds a free entry. MaxBackends free entries are enough, because at most MaxBackends
-// sessions have called this function and not used their entry yet. That many entries are free when the entries of all
-// ended transactions have been released, because at most max_prepared_xacts transactions have not ended.
+// sessions have called this function and not used their entry yet. MaxBackends entries are free as soon as the entries
+// of all ended transactions have been released, because at most max_prepared_xacts transactions have not ended.
 void make_room() {
     while (!has_room()) {
         CHECK_FOR_INTERRUPTS();
@@ -237,7 +238,7 @@ void make_room() {
     }
 }
 
-// Returns whether the current transaction, which is ending, may have ended a prepared transaction.
+// Returns whether the current transaction, which is ending, might have ended a prepared transaction.
 bool may_have_ended_one() {
     return pg_atomic_read_u32(&shared->count) > 0 && !FullTransactionIdIsValid(GetTopFullTransactionIdIfAny());
 }
@@ -278,7 +279,7 @@ void keep_log() {
         item->count = item->unknown ? 0 : count;
         memcpy(static_cast<void *>(item->changes), log.changes.items, sizeof(QueueChange) * item->count);
         keep_series(log.series, item);
-        // Requests a round, in which the worker counts the table again.
+        // Requests a round, in which the worker recounts the jobs.
         if (item->unknown) item->effects |= kDeadlines;
     }
     LWLockRelease(lock());
@@ -301,7 +302,6 @@ Size prepared_size() { return add_size(offsetof(PreparedTable, items), mul_size(
 void make_prepared(void *memory, bool fresh) {
     shared = static_cast<PreparedTable *>(memory);
     if (!fresh) return;
-    memset(memory, 0, prepared_size());
     pg_atomic_init_u32(&shared->count, 0);
     shared->capacity = places();
 }

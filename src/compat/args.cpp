@@ -16,7 +16,7 @@ namespace jobq {
 
 void null_argument(const char *name) {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not be NULL", name),
-                    errhint("Pass a value, or leave the argument out where it has a default.")));
+                    errhint("Pass a value, or omit the argument if it has a default.")));
     pg_unreachable();
 }
 
@@ -36,19 +36,19 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
     return PG_GETARG_TEXT_PP(n);
 }
 
-const char *described(ArgumentName name) {
-    return name.element == 0 ? psprintf("argument \"%s\"", name.name)
-                             : psprintf("element %d of argument \"%s\"", name.element, name.name);
-}
-
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty) {
     if (value.empty() && !allow_empty)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("%s must not be empty", described(name)),
-                        errhint("Pass a name of 1 to %zu bytes.", limit)));
-    if (value.size() > limit)
         ereport(ERROR,
-                (errcode(ERRCODE_NAME_TOO_LONG), errmsg("%s is too long: %zu bytes", described(name), value.size()),
-                 errhint("At most %zu bytes are allowed.", limit)));
+                (errcode(ERRCODE_INVALID_NAME),
+                 name.element == 0 ? errmsg("argument \"%s\" must not be empty", name.name)
+                                   : errmsg("element %d of argument \"%s\" must not be empty", name.element, name.name),
+                 errhint("Pass a name of 1 to %zu bytes.", limit)));
+    if (value.size() > limit)
+        ereport(ERROR, (errcode(ERRCODE_NAME_TOO_LONG),
+                        name.element == 0 ? errmsg("argument \"%s\" is too long: %zu bytes", name.name, value.size())
+                                          : errmsg("element %d of argument \"%s\" is too long: %zu bytes", name.element,
+                                                   name.name, value.size()),
+                        errhint("At most %zu bytes are allowed.", limit)));
 }
 
 void check_queue_name(std::string_view queue, ArgumentName name) {
@@ -61,14 +61,11 @@ void refuse_choice(const char *name, std::string_view given, const std::string_v
     StringInfoData words;
     initStringInfo(&words);
     for (int i = 0; i < count; i++)
-        appendStringInfo(&words, "%s'%.*s'",
-                         i == 0          ? ""
-                         : i < count - 1 ? ", "
-                                         : " or ",
-                         static_cast<int>(choices[i].size()), choices[i].data());
+        appendStringInfo(&words, "%s'%.*s'", i == 0 ? "" : ", ", static_cast<int>(choices[i].size()),
+                         choices[i].data());
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("invalid value for argument \"%s\": \"%.*s\"", name, shown_bytes(given), given.data()),
-                    errhint("Use %s.", words.data)));
+                    errhint("Available values: %s.", words.data)));
     pg_unreachable();
 }
 
@@ -82,8 +79,8 @@ void refuse_key(const char *name, std::string_view key, const char *hint) {
 int16 check_priority(int32 priority, const char *name) {
     if (priority < PG_INT16_MIN || priority > PG_INT16_MAX)
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                        errmsg("argument \"%s\" is out of range: %d", name, priority),
-                        errhint("Priorities range from -32768 (first) to 32767 (last).")));
+                        errmsg("argument \"%s\" must be between -32768 and 32767, not %d", name, priority),
+                        errhint("Jobs with a lower number are claimed first.")));
     return static_cast<int16>(priority);
 }
 
@@ -91,14 +88,14 @@ int32 check_positive(int32 value, const char *name) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" must be at least 1, not %d", name, value),
-                        errhint("Leave it out to use the default.")));
+                        errhint("Omit the argument to use the default.")));
     return value;
 }
 
 TimestampTz check_finite(TimestampTz value, const char *name) {
     if (TIMESTAMP_NOT_FINITE(value))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
-                        errhint("'infinity' and '-infinity' are not accepted.")));
+                        errhint("Use a time other than 'infinity' or '-infinity'.")));
     return value;
 }
 
@@ -112,7 +109,7 @@ TimestampTz check_moment(TimestampTz value, const char *name) {
 core::Micros check_span(const Interval *value, const char *name, Zero zero) {
     if (INTERVAL_NOT_FINITE(value))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
-                        errhint("'infinity' and '-infinity' are not accepted.")));
+                        errhint("Use an interval such as '30 seconds'.")));
     const core::Micros span = span_of(value);
     if (span < 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name),
@@ -133,8 +130,8 @@ core::Micros span_of(const Interval *value) { return core::span_micros(value->mo
 
 text *truncated_error(Datum value, bool is_null) {
     if (is_null) return nullptr;
-    // Reads only the start of the value, because an error text can be 1 GB long. A character that starts within the
-    // limit ends at most 4 bytes after it.
+    // Reads only the start of the value, because an error text can be 1 GB long. The start includes a few bytes after
+    // the limit, because a character that begins within the limit can end after it.
     if (toast_raw_datum_size(value) <= core::kMaxErrorBytes + VARHDRSZ) return DatumGetTextPP(value);
     const text *head = DatumGetTextPSlice(value, 0, static_cast<int32>(core::kMaxErrorBytes + MAX_MULTIBYTE_CHAR_LEN));
     const int length = pg_mbcliplen(VARDATA_ANY(head), static_cast<int>(VARSIZE_ANY_EXHDR(head)),
@@ -144,18 +141,18 @@ text *truncated_error(Datum value, bool is_null) {
 
 Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls) {
     if (ARR_NDIM(array) > 1)
-        ereport(ERROR,
-                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-                 errmsg("argument \"%s\" must be a one-dimensional array", name), errhint("Pass one flat array.")));
+        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                        errmsg("argument \"%s\" must be a one-dimensional array", name),
+                        errhint("Flatten the array into one dimension.")));
     const int count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
     if (count > limit)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                         errmsg("argument \"%s\" has too many elements: %d", name, count),
-                        errhint("At most %d are allowed in one call.", limit)));
+                        errhint("At most %d elements are allowed in one call.", limit)));
     if (nulls == NullElements::Refused && array_contains_nulls(array))
-        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                        errmsg("argument \"%s\" must not contain NULL elements", name),
-                        errhint("Remove them from all arrays of the call.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                 errmsg("argument \"%s\" must not contain NULL elements", name), errhint("Remove the NULL elements.")));
     Elements found;
     int16 length;
     bool by_value;

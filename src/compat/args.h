@@ -1,5 +1,5 @@
-// Functions that read and check the arguments of SQL-callable functions. Every error names the argument. Errors about
-// an argument have SQLSTATE class 22, 42, or 54; errors about the transaction have class 25. The checks change nothing.
+// Functions that read and check the arguments of SQL-callable functions. Every error message names the argument. Errors
+// about an argument have SQLSTATE class 22, 42, or 54; errors about the transaction have class 25.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,16 +10,14 @@
 
 namespace jobq {
 
-// The subject of an error: an argument, or an element of an array argument.
+// What an error message is about: an argument, or an element of an array argument.
 struct ArgumentName {
     ArgumentName(const char *argument, int number = 0) : name(argument), element(number) {}
     const char *name;
     int element;  // number of the element, from 1; 0: the argument itself
 };
 
-// Returns a description such as 'argument "kind"' or 'element 2 of argument "kinds"'.
-const char *described(ArgumentName name);
-// Raises 22004 "argument must not be NULL".
+// Raises 22004, because the argument must not be NULL.
 [[noreturn]] void null_argument(const char *name);
 
 std::string_view view(const text *value);
@@ -28,7 +26,7 @@ text *make_text(std::string_view value);
 // Raises 25006 in a read-only transaction and on a standby, even if this particular call would not write anything.
 void require_writable(FunctionCallInfo fcinfo);
 
-// Returns whether an optional argument is present.
+// Returns whether an optional argument was given, which means that it is not NULL.
 inline bool given(FunctionCallInfo fcinfo, int n) { return !PG_ARGISNULL(n); }
 // Raises 22004 if the argument is NULL.
 inline void require(FunctionCallInfo fcinfo, int n, const char *name) {
@@ -44,7 +42,7 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name);
 void check_queue_name(std::string_view queue, ArgumentName name);
 // Raises 42622 if the value is longer than `limit` bytes, and 42602 if it is empty and `allow_empty` is false.
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty);
-// Returns how many bytes of a given value an error message shows, because the value may be long.
+// Returns how many bytes of a value an error message shows. The number is limited, because the value can be long.
 int shown_bytes(std::string_view given);
 // Raises 22023 because `given` is not one of the choices.
 [[noreturn]] void refuse_choice(const char *name, std::string_view given, const std::string_view *choices, int count);
@@ -66,32 +64,32 @@ TimestampTz check_finite(TimestampTz value, const char *name);
 TimestampTz check_moment(TimestampTz value, const char *name);
 
 enum class Zero { Allowed, Refused };
-// Returns the span in microseconds. Raises 22023 if it is negative or infinite, or if it is zero and zero is not
-// allowed.
+// Returns the interval in microseconds. Raises 22023 if the interval is negative or infinite, or if it is zero and zero
+// is not allowed.
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
-// Returns a palloc'd interval of this many microseconds.
+// Returns a palloc'd interval that contains the given number of microseconds.
 Interval *make_interval(core::Micros micros);
-// Returns the microseconds of an interval; a month counts as 30 days.
+// Returns the length of an interval in microseconds. A month counts as 30 days.
 core::Micros span_of(const Interval *value);
 
 // Returns an error text, truncated to core::kMaxErrorBytes at a character boundary. Returns nullptr for NULL.
 text *truncated_error(Datum value, bool is_null);
 
-// A one-dimensional array without NULL elements, unless `nulls` allows them.
+// The elements of a one-dimensional array. No element is NULL, unless NULL elements are allowed.
 struct Elements {
     Datum *values;
     bool *nulls;
     int count;
 };
 enum class NullElements { Refused, Allowed };
-// Raise 2202E for more than one dimension, 22004 for a NULL element unless allowed, and 54000 for more than `limit`
-// elements.
+// These functions return the elements of an array. They raise 2202E if the array has more than one dimension, 22004 if
+// it contains a NULL element that is not allowed, and 54000 if it contains more than `limit` elements.
 Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls);
 Elements require_elements(FunctionCallInfo fcinfo, int n, Oid element_type, const char *name, int limit);
 // Raises 2202E unless both arrays have the same length.
 void check_same_length(int a, const char *name_a, int b, const char *name_b);
 
-// The elements of a text[], as views into the array.
+// The elements of an array of type text[], as views into the array.
 struct Names {
     std::string_view *items;
     int count;
@@ -101,7 +99,7 @@ Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit
 Datum array_of(Datum *values, int count, Oid element_type);
 Datum array_of(Datum *values, bool *nulls, int count, Oid element_type);
 
-// The values of a column, to be passed as an array argument to unnest().
+// The values of a column, which are passed to unnest() as an array argument.
 struct ArrayColumn {
     Datum *values;
     bool *nulls;

@@ -23,8 +23,8 @@ namespace {
 
 bool is_enabled(const Trigger &trigger) { return trigger.tgenabled != TRIGGER_DISABLED; }
 
-// Returns whether the server attached this trigger to a referenced table for a foreign key that changes the referencing
-// rows.
+// Returns whether the trigger changes referencing rows (CASCADE, SET NULL, or SET DEFAULT) after this kind of change to
+// a referenced row.
 bool changes_followers(const Trigger &trigger, RowChange change) {
     if (!is_enabled(trigger) || !OidIsValid(trigger.tgconstrrelid)) return false;
     switch (trigger.tgfoid) {
@@ -47,8 +47,9 @@ bool changes_followers(const Trigger &trigger) {
 
 bool is_primary_key(Oid index) { return catalog_value(INDEXRELID, index, &FormData_pg_index::indisprimary, false); }
 
-// Does the same for a statement of jobq. Jobq never updates a primary key, so its updates change no rows that reference
-// a primary key.
+// Returns whether the trigger can change referencing rows when a statement of jobq makes this kind of change to a
+// referenced row. If the rows reference a primary key, only a deletion can change them, because jobq never updates
+// primary keys.
 bool changes_followers_of_ours(const Trigger &trigger, RowChange change) {
     return changes_followers(trigger, change) &&
            (change == RowChange::Delete || !is_primary_key(trigger.tgconstrindid));
@@ -64,8 +65,8 @@ Oid owner_of_function(Oid function) {
     return owner;
 }
 
-// Returns whether the trigger checks a deferrable unique constraint whose index has expressions or a predicate; the
-// check evaluates them after the change.
+// Returns whether the trigger checks a deferrable unique constraint whose index has expressions or a predicate. The
+// check evaluates these after the change.
 bool evaluates_after_change(const Trigger &trigger) {
     if (trigger.tgfoid != F_UNIQUE_KEY_RECHECK || !is_enabled(trigger)) return false;
     Relation index = index_open(trigger.tgconstrindid, AccessShareLock);
@@ -75,20 +76,24 @@ bool evaluates_after_change(const Trigger &trigger) {
 }
 
 [[noreturn]] void untrusted(Relation follower, const char *what) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("%s of table %s.%s would run with the rights of the owner of jobq.jobs", what,
-                           get_namespace_name(RelationGetNamespace(follower)), RelationGetRelationName(follower)),
-                    errdetail("The table has a foreign key to a table of jobq, and belongs to \"%s\".",
-                              GetUserNameFromId(follower->rd_rel->relowner, false)),
-                    errhint("Transfer the table and its functions to a role with the rights of the owner of jobq.jobs, "
-                            "or drop the foreign key."),
-                    errtable(follower)));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("%s of table \"%s.%s\" would run with the privileges of the owner of jobq.jobs", what,
+                get_namespace_name(RelationGetNamespace(follower)), RelationGetRelationName(follower)),
+         errdetail("The table is owned by role \"%s\" and has a foreign key to a table of jobq.",
+                   GetUserNameFromId(follower->rd_rel->relowner, false)),
+         errhint(
+             "Transfer the ownership of the table and of its functions to a role with the privileges of the owner of "
+             "jobq.jobs, or drop the foreign key."),
+         errtable(follower)));
     pg_unreachable();
 }
 
-// Raises an error if a role without the rights of `owner` controls code that runs after a change of this table. If the
-// owner of the table has these rights, only trigger functions of other roles must be rejected. If not, all triggers,
-// rules, and index expressions must be rejected, because the owner of the table controls them.
+// Raises an error if a change to `follower` can run code that is controlled by a role without the privileges of the
+// role `owner`. The owner of `follower` controls its triggers, rules, and index expressions. If this owner has the
+// privileges, rejects only triggers whose functions belong to a role without the privileges. Otherwise, rejects all
+// triggers, rules, and index expressions that run after the change.
 void require_trusted_table(Relation follower, const TriggerDesc *triggers, Oid owner) {
     const bool trusted = has_privs_of_role(follower->rd_rel->relowner, owner);
     if (!trusted && follower->rd_rules != nullptr) untrusted(follower, "a rule");
@@ -102,7 +107,7 @@ void require_trusted_table(Relation follower, const TriggerDesc *triggers, Oid o
     }
 }
 
-// Returns the table and its partitions. Foreign keys do not follow other inheritance children.
+// Returns the table and its partitions. Foreign keys do not apply to other inheritance children.
 List *partitions_of(Oid table) {
     if (get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE)
         return find_all_inheritors(table, RowExclusiveLock, nullptr);
@@ -111,7 +116,7 @@ List *partitions_of(Oid table) {
 
 void require_trusted(const TriggerDesc *triggers, Oid owner, List **seen);
 
-// Checks the table `table` and its partitions, with the locks that the change itself takes.
+// Checks `table` and its partitions, and locks them in the mode that a change to their rows requires.
 void require_trusted_follower(Oid table, Oid owner, List **seen) {
     ListCell *cell;
     foreach (cell, partitions_of(table)) {
@@ -126,8 +131,9 @@ void require_trusted_follower(Oid table, Oid owner, List **seen) {
     }
 }
 
-// `triggers` must be a copy, because a catalog lookup may rebuild the entry of the relation in the cache. `seen` lists
-// the tables that have been checked.
+// Checks the followers of a table, including followers of followers. `triggers` contains the triggers of the table. It
+// must be a copy, because a catalog lookup can rebuild the relation's cache entry, which contains the original. `seen`
+// lists the tables that have already been checked.
 void require_trusted(const TriggerDesc *triggers, Oid owner, List **seen) {
     check_stack_depth();
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++)

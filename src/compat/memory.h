@@ -1,4 +1,4 @@
-// Helpers for memory contexts. Everything above the core may use them.
+// Helpers that allocate memory in memory contexts.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,14 +8,15 @@
 
 namespace jobq {
 
-// Returns memory for this many items, at least one, in the current context. Works for batches that are too large for
-// palloc.
+// Returns memory for `count` items, or for one item if `count` is 0, in the current memory context. The size can exceed
+// the limit of palloc().
 template <typename Item>
 Item *allocate_array(uint64 count) {
     return static_cast<Item *>(palloc_extended(sizeof(Item) * Max(count, 1), MCXT_ALLOC_HUGE));
 }
 
-// A growing array in the memory context that is current when the first item is added. Must be zeroed first.
+// An array that grows. Its memory belongs to the memory context that is current when the first item is added. The
+// struct must be all zero at first.
 template <typename Item>
 struct Notes {
     Item *items;
@@ -23,17 +24,18 @@ struct Notes {
 
     void add(const Item &item) {
         if (count == room) {
-            room = Max(room * 2, 16);
-            const Size size = sizeof(Item) * room;
+            const int more = Max(room * 2, 16);
+            const Size size = sizeof(Item) * more;
             items = static_cast<Item *>(items == nullptr ? MemoryContextAllocHuge(CurrentMemoryContext, size)
                                                          : repalloc_huge(items, size));
+            room = more;  // after the allocation, because an error must not leave a static array with a wrong `room`
         }
         items[count++] = item;
     }
 };
 
-// Creates a hash table whose keys, the first `key` bytes of an entry, are compared as bytes. It is freed with the
-// context.
+// Creates a hash table in the memory context. The key of an entry is its first `key` bytes, and keys are compared as
+// bytes. The hash table is freed together with the context.
 inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryContext context) {
     constexpr long kExpected = 32;
     HASHCTL control = {};

@@ -3,6 +3,8 @@
 
 #include "compat/relation_changes.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -18,6 +20,7 @@ void call_listeners(Datum, Oid relation) {
 }  // namespace
 
 void on_relation_change(void (*callback)(Oid relation)) {
+    if (std::find(listeners, listeners + listener_count, callback) != listeners + listener_count) return;
     if (listener_count == kMaxListeners) elog(ERROR, "jobq: too many listeners for relation changes");
     if (listener_count == 0) CacheRegisterRelcacheCallback(call_listeners, Datum(0));
     listeners[listener_count++] = callback;

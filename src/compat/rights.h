@@ -1,16 +1,18 @@
-// Runs part of a function with the rights of a role. SECURITY DEFINER would be slower, because it costs time in every
-// call.
+// Runs part of a function with the privileges of a role. SECURITY DEFINER is not used, because it makes every call to a
+// function slower.
 #pragma once
 
+#include "compat/call_then.h"
 #include "compat/pg.h"
 
 namespace jobq {
 
-// Returns whether the session currently has the rights of the role: as the role itself, as a member, or as a superuser.
+// Returns whether the session currently has the privileges of the role, because its current user is the role, a member
+// of the role, or a superuser.
 bool has_rights_of(Oid role);
 
-// The state that as_role() saves and restores. After an error, the server restores it when it aborts the
-// (sub)transaction.
+// The state that as_role() saves and restores. After an error, the server restores this state when it aborts the
+// transaction or subtransaction.
 struct Rights {
     Oid user;
     int context;
@@ -19,12 +21,12 @@ struct Rights {
 Rights take_rights(Oid role);
 void give_back(const Rights &rights);
 
-// Runs body as the role, under search_path = pg_catalog, pg_temp, as SECURITY DEFINER and SET would.
+// Runs body() as the role and with search_path = pg_catalog, pg_temp, like a function with SECURITY DEFINER and SET.
+// Returns the result of body().
 template <typename Body>
-void as_role(Oid role, Body body) {
+auto as_role(Oid role, Body body) {
     const Rights rights = take_rights(role);
-    body();
-    give_back(rights);
+    return call_then(body, [&] { give_back(rights); });
 }
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
-// Defines the configuration parameters jobq.*: names, bounds, units, and contexts. See settings.h. Parameters that only
-// background workers use can only be changed with a reload (PGC_SIGHUP), because a value that is set in a session would
-// never reach the workers.
+// Defines the configuration parameters jobq.* with their bounds, units, and contexts. See settings.h. A parameter that
+// only background workers use can be changed only with a reload (PGC_SIGHUP), because a value that is set in a session
+// would never reach the workers.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -26,7 +26,7 @@ const config_enum_entry kAccess[] = {
 const config_enum_entry kAdopt[] = {
     {"manual", Adopt::Manual, false}, {"auto", Adopt::Auto, false}, {nullptr, 0, false}};
 
-// Splits a list of database names. The names are not converted to lower case, because names in pg_database are
+// Splits a list of database names. Does not convert the names to lower case, because names in pg_database are
 // case-sensitive.
 bool split_names(char *copy, List **names) { return SplitGUCList(copy, ',', names); }
 
@@ -53,14 +53,15 @@ void define_worker_settings() {
     DefineCustomStringVariable("jobq.databases", "Databases in which background workers run, separated by commas.",
                                "If empty, they run in every database that has the extension.", &settings.databases, "",
                                PGC_SIGHUP, GUC_LIST_INPUT, check_databases, nullptr, nullptr);
-    DefineCustomBoolVariable("jobq.notify",
-                             "Background workers send NOTIFY jobq with the name of a queue in which jobs "
-                             "became claimable.",
-                             "At most one notification per 10 ms. If off, only jobq_wait() learns of new jobs.",
-                             &settings.notify, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable(
+        "jobq.notify",
+        "Background workers send NOTIFY jobq with the name of a queue in which jobs "
+        "became claimable.",
+        "At most one notification per 10 ms. If off, only sessions in jobq_wait() are notified of new jobs.",
+        &settings.notify, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "jobq.schedules", "Schedules enqueue their jobs when they are due.",
-        "If off, all schedules wait, as while the server is down. jobq_run_schedule() still works.",
+        "If off, all schedules wait, as they do while the server is down. jobq_run_schedule() still works.",
         &settings.schedules, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.max_executors",
                             "Maximum number of processes that run handlers at the same time, in all databases.",
@@ -84,7 +85,7 @@ void define_duty_settings() {
     DefineCustomIntVariable("jobq.promote_batch", "Maximum number of jobs per transaction of the promotion.", nullptr,
                             &settings.promote_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
                             nullptr);
-    DefineCustomIntVariable("jobq.prune_batch", "Maximum number of jobs that one transaction of the prune looks at.",
+    DefineCustomIntVariable("jobq.prune_batch", "Maximum number of jobs that one transaction of the prune checks.",
                             nullptr, &settings.prune_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
                             nullptr);
     DefineCustomEnumVariable("jobq.log_duties", "Level at which rounds that changed something are logged.", nullptr,
@@ -94,7 +95,7 @@ void define_duty_settings() {
         "The time between two counts is also at least 100 times as long as a count takes.",
         &settings.reconcile_interval_s, 300, 1, 86400 * 24, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.keep_lanes", "How long the directory keeps lanes that have no claimable jobs.",
-                            "The next producer enters a lane again that is in use. If 0, lanes are kept forever.",
+                            "If a deleted lane is used again, the next producer adds it. If 0, lanes are kept forever.",
                             &settings.keep_lanes_s, 86400, 0, 86400 * 365, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr,
                             nullptr);
     DefineCustomIntVariable("jobq.keep_signals", "How long signals to a queue are kept.",
@@ -104,7 +105,7 @@ void define_duty_settings() {
     DefineCustomEnumVariable("jobq.adopt", "When the jobs of a copied database run.",
                              "manual: after jobq_adopt(). auto: without it.", &settings.adopt, Adopt::Manual, kAdopt,
                              PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.cancel_grace", "How long a running job can ignore that it was cancelled.",
+    DefineCustomIntVariable("jobq.cancel_grace", "How long a running job can ignore a cancellation.",
                             "After that time, its worker loses the job.", &settings.cancel_grace_ms, 60000, 0, INT_MAX,
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
 }
@@ -119,10 +120,10 @@ void define_memory_settings() {
                             "In other lanes, claims must skip the index entries of jobs that are gone.",
                             &settings.max_tracked_lanes, 1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr,
                             nullptr);
-    DefineCustomIntVariable("jobq.max_young_leases",
-                            "Maximum number of claims of the last second that shared memory tracks.",
-                            "Each further claim costs an additional index entry.", &settings.max_young_leases, 16384, 8,
-                            10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "jobq.max_young_leases", "Maximum number of claims from the last second that shared memory tracks.",
+        "Each claim beyond this number costs an additional index entry.", &settings.max_young_leases, 16384, 8,
+        10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.max_limits", "Maximum number of limits of queues and keys in use at the same time, in all databases.",
         "If more are in use, a rate may let fewer jobs start than it allows. Each takes about 0.3 kB of shared memory.",
@@ -165,15 +166,15 @@ void define_session_settings() {
                              "sql: with SQL. direct: without SQL, which is faster, but fails if something attached to "
                              "jobq.jobs requires SQL. auto: direct if possible.",
                              &settings.access, Access::Auto, kAccess, PGC_USERSET, 0, nullptr, nullptr, nullptr);
-    DefineCustomBoolVariable("jobq.track_metrics", "Counts what happens to jobs, for jobq_metrics().",
-                             "If off, the totals do not include what this session does to jobs.",
+    DefineCustomBoolVariable("jobq.track_metrics", "Counts job events for jobq_metrics().",
+                             "If off, the totals do not include events that this session causes.",
                              &settings.track_metrics, true, PGC_SUSET, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable("jobq.require_queues", "Rejects the names of queues that have not been created.", nullptr,
                              &settings.require_queues, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.max_queues",
-                            "Number of queues in a database from which on jobs for new queues are rejected.",
-                            "Limits the number of queues that a producer can create, for example with ALTER ROLE ... "
-                            "SET. -1 means no limit.",
+                            "Maximum number of queues in a database. Jobs for queues beyond this number are rejected.",
+                            "Use ALTER ROLE ... SET to limit the number of queues that a producer can create. "
+                            "-1 means no limit.",
                             &settings.max_queues, -1, -1, 10000, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 }
 

@@ -1,16 +1,17 @@
 // See spi.h.
 //
-// The plan of a claim must never depend on statistics: in production, whole queues have come to a halt because a table
-// had been analyzed while it was empty, or because a generic plan had been made while a table was small. So a Fixed
-// statement is planned with fixed values of enable_seqscan and the like, as if each table were large and had no
-// statistics. A planner hook does this, so that it also applies when the plan cache replans the statement (because of
-// an invalidation, another search_path, or plan_cache_mode), and so that it does not affect other statements, such as
-// the statements of a user's trigger. With statistics, an index that begins with another column could seem as cheap as
-// the right index if the table is small or the column has few distinct values. Each execution would then read that
-// whole index.
+// The plan of a claim must never depend on statistics. In production, whole queues have come to a halt because a table
+// had been analyzed while it was empty, or because a generic plan had been made while a table was small. The reason is
+// that if the table is small or a column has few distinct values, the planner can consider an index with the wrong
+// first column as cheap as the right index. Each execution of the plan then reads the whole wrong index.
 //
-// No statement of jobq is compiled (JIT), not even a Free one. The planner overestimates the cost of a search in a
-// large table, and would spend a second on compiling a query that takes 50 ms.
+// Therefore, a Fixed statement is planned with fixed values of enable_seqscan and similar settings, as if each table
+// were large and had no statistics. A planner hook sets these values. It also applies when the plan cache replans the
+// statement because of an invalidation, another search_path, or plan_cache_mode, and it does not affect other
+// statements, such as the statements of a user's trigger.
+//
+// JIT compilation is disabled for all statements of jobq, including Free statements, because the planner overestimates
+// the cost of a search in a large table, and would spend a second on compiling a query that takes 50 ms.
 #include "compat/pg.h"
 
 #include "compat/followers.h"
@@ -29,51 +30,26 @@ namespace jobq {
 
 namespace {
 
-struct PlannerSwitches {
-    bool seqscan, bitmapscan, sort, hashjoin, mergejoin, material, memoize, indexscan, indexonlyscan, tidscan, nestloop,
-        jit;
+// The planner settings that the planning of a Fixed statement replaces, with their values during this time.
+constexpr struct {
+    bool *setting;
+    bool fixed;
+} kSwitches[] = {{&enable_seqscan, false},  {&enable_bitmapscan, false},   {&enable_sort, false},
+                 {&enable_hashjoin, false}, {&enable_mergejoin, false},    {&enable_material, false},
+                 {&enable_memoize, false},  {&jit_enabled, false},         {&enable_indexscan, true},
+                 {&enable_tidscan, true},   {&enable_indexonlyscan, true}, {&enable_nestloop, true}};
+constexpr int kSwitchCount = lengthof(kSwitches);
+
+struct SavedSettings {
+    bool switches[kSwitchCount];
     int parallel;
 };
-
-constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
 
 // The sizes of tables and indexes that the planner assumes for a Fixed statement.
 constexpr double kRows = 1e6;
 constexpr BlockNumber kPages = 20000, kIndexPages = 4000;
 constexpr int kTreeHeight = 2;
 bool plans_fixed = false;
-
-PlannerSwitches current_switches() {
-    return {enable_seqscan,
-            enable_bitmapscan,
-            enable_sort,
-            enable_hashjoin,
-            enable_mergejoin,
-            enable_material,
-            enable_memoize,
-            enable_indexscan,
-            enable_indexonlyscan,
-            enable_tidscan,
-            enable_nestloop,
-            jit_enabled,
-            max_parallel_workers_per_gather};
-}
-
-void set_switches(const PlannerSwitches &to) {
-    enable_seqscan = to.seqscan;
-    enable_bitmapscan = to.bitmapscan;
-    enable_sort = to.sort;
-    enable_hashjoin = to.hashjoin;
-    enable_mergejoin = to.mergejoin;
-    enable_material = to.material;
-    enable_memoize = to.memoize;
-    enable_indexscan = to.indexscan;
-    enable_indexonlyscan = to.indexonlyscan;
-    enable_tidscan = to.tidscan;
-    enable_nestloop = to.nestloop;
-    jit_enabled = to.jit;
-    max_parallel_workers_per_gather = to.parallel;
-}
 
 void prepare(Statement &statement) {
     int count = 0;
@@ -84,8 +60,8 @@ void prepare(Statement &statement) {
     statement.plan = plan;
 }
 
-// Returns the text under which the server plans and runs the statement. It is the plan's own copy, so its address
-// identifies the statement.
+// Returns the text that the server passes to hooks when it plans and runs the statement. This text is the plan's own
+// copy, so its address identifies the statement.
 const char *text_of(const Statement &statement) {
     return static_cast<const CachedPlanSource *>(linitial(SPI_plan_get_plan_sources(statement.plan)))->query_string;
 }
@@ -98,9 +74,9 @@ void execute(Statement &statement, const Params &params, bool read_only, Snapsho
     if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
 }
 
-// The innermost statement of jobq that is currently running: its text and, once its execution has started, the memory
-// context of the execution. Both identify the statement, because triggers, index expressions, and constraints may
-// execute other statements in the meantime.
+// The innermost statement of jobq that is currently running, with its text and, once its execution has started, the
+// memory context of the execution. The text and the memory context identify the statement, because triggers, index
+// expressions, and constraints can execute other statements while this statement runs.
 struct OwnQuery {
     const char *text;
     MemoryContext memory;
@@ -115,34 +91,40 @@ ExecutorStart_hook_type next_start = nullptr;
 
 bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
 
-// Calls the next planner. PostgreSQL 19 and later also pass the state of an EXPLAIN to the planner.
+// Calls the planner hook of another extension, or else the standard planner. PostgreSQL 19 and later also pass the
+// state of an EXPLAIN to the planner.
 template <typename... Explain>
 PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params, Explain... explain) {
     return next_planner != nullptr ? next_planner(query, text, cursor_options, params, explain...)
                                    : standard_planner(query, text, cursor_options, params, explain...);
 }
 
-void plan_fixed_from_here() {
-    set_switches(kFixed);
-    plans_fixed = true;
-}
-
-void plan_as_before(const PlannerSwitches &saved) {
-    plans_fixed = false;
-    set_switches(saved);
-}
-
-// Plans the query with the fixed planner settings. `saved` contains the settings of the session, which are restored
-// after planning.
-template <typename... Explain>
-pg_noinline PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
-                                       ParamListInfo params, Explain... explain) {
-    PlannedStmt *volatile planned = nullptr;
-    PG_TRY();
-    {
-        plan_fixed_from_here();
-        planned = plan_next(query, text, cursor_options, params, explain...);
+SavedSettings plan_fixed_from_here() {
+    SavedSettings saved;
+    for (int i = 0; i < kSwitchCount; i++) {
+        saved.switches[i] = *kSwitches[i].setting;
+        *kSwitches[i].setting = kSwitches[i].fixed;
     }
+    saved.parallel = max_parallel_workers_per_gather;
+    max_parallel_workers_per_gather = 0;
+    plans_fixed = true;
+    return saved;
+}
+
+void plan_as_before(const SavedSettings &saved) {
+    plans_fixed = false;
+    for (int i = 0; i < kSwitchCount; i++) *kSwitches[i].setting = saved.switches[i];
+    max_parallel_workers_per_gather = saved.parallel;
+}
+
+// Plans the query with the fixed planner settings.
+template <typename... Explain>
+pg_noinline PlannedStmt *plan_switched(Query *query, const char *text, int cursor_options, ParamListInfo params,
+                                       Explain... explain) {
+    PlannedStmt *volatile planned = nullptr;
+    const SavedSettings saved = plan_fixed_from_here();
+    PG_TRY();
+    { planned = plan_next(query, text, cursor_options, params, explain...); }
     PG_CATCH();
     {
         plan_as_before(saved);
@@ -169,8 +151,8 @@ void take_for_large(PlannerInfo *root, Oid relation, bool inherits, RelOptInfo *
     }
 }
 
-// A get_relation_stats_hook. Returns true while a Fixed statement is planned, so that the planner uses the statistics
-// in `data`, which are empty.
+// Hides the statistics of a column while a Fixed statement is planned. Used as get_relation_stats_hook. Returns true,
+// so that the planner uses the statistics in `data`, which are empty.
 bool hide_statistics(PlannerInfo *root, RangeTblEntry *entry, AttrNumber column, VariableStatData *data) {
     if (!plans_fixed) return next_stats != nullptr && next_stats(root, entry, column, data);
     // Sets these fields because the cost estimate for BRIN indexes calls this hook without initializing them.
@@ -183,8 +165,7 @@ template <typename... Explain>
 PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params, Explain... explain) {
     if (own.planning != Planning::Fixed || !is_own_text(text))
         return plan_next(query, text, cursor_options, params, explain...);
-    const PlannerSwitches saved = current_switches();
-    return plan_switched(saved, query, text, cursor_options, params, explain...);
+    return plan_switched(query, text, cursor_options, params, explain...);
 }
 
 template <typename... Explain>
@@ -195,8 +176,9 @@ PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options,
     return planned;
 }
 
-// An ExecutorStart_hook. At this point the tables are locked and nothing has been changed yet. If a rule adds
-// statements, only jobq's own statement has canSetTag set.
+// Checks and records a statement of jobq when its execution starts. Used as ExecutorStart_hook, because at this point,
+// the tables are locked and nothing has been changed yet. If a rule adds statements, canSetTag is set only for jobq's
+// own statement.
 void note_start(QueryDesc *query, int flags) {
     if (next_start != nullptr)
         next_start(query, flags);

@@ -1,8 +1,9 @@
-// Runs SQL from C++: saved plans with typed parameters, and typed access to the rows that they return. No destructor in
-// this file calls the server: with_spi() closes SPI, and after an error the server closes it when it aborts the
-// transaction.
+// Runs SQL statements from C++ with saved plans and typed parameters, and gives typed access to the rows that they
+// return. No destructor in this file calls the server, because an error skips destructors. with_spi() closes SPI; after
+// an error, the server closes SPI when it aborts the transaction.
 #pragma once
 
+#include "compat/call_then.h"
 #include "compat/pg.h"
 
 #include <string_view>
@@ -16,7 +17,7 @@ enum class Planning : uint8 {
     Free,   // lets the planner choose; for statements that an operator runs occasionally
 };
 
-// A statement and, after its first use in a session, its saved plan. Define it as a static object.
+// A statement and, after its first use in a session, its saved plan. A Statement must be a static object.
 struct Statement {
     const char *sql;
     Oid types[kMaxParameters];  // parameter types, ended by InvalidOid
@@ -56,7 +57,7 @@ class Row {
         get(column, &null);
         return null;
     }
-    // The value of a column that cannot be NULL.
+    // Returns the value of a column that cannot be NULL.
     Datum get(int column) const {
         bool null;
         return get(column, &null);
@@ -74,12 +75,13 @@ class Row {
     TupleDesc desc_;
 };
 
-// The rows a statement returned. They live until SPI is closed.
+// The rows that a statement returned. They stay valid until SPI is closed.
 class Rows {
  public:
     Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
     uint64 size() const { return count_; }
-    // Frees the memory of the rows before SPI is closed. For statements that run in a loop.
+    // Frees the memory of the rows immediately instead of when SPI is closed. Use this function for statements that run
+    // in a loop.
     void free() { SPI_freetuptable(table_); }
     Row operator[](uint64 index) const { return {tuple(index), desc()}; }
     HeapTuple tuple(uint64 index) const { return table_->vals[index]; }
@@ -90,40 +92,34 @@ class Rows {
     uint64 count_;
 };
 
-// Runs a statement that may write, under a new snapshot in READ COMMITTED or else under the transaction's snapshot.
+// Runs a statement that may write. The statement uses a new snapshot in READ COMMITTED, and the transaction's snapshot
+// in REPEATABLE READ and above.
 Rows run(Statement &statement, const Params &params);
 
 // Runs a read-only statement under `snapshot`, which must be registered, or under the active snapshot if `snapshot` is
 // nullptr.
 Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
 
-// Returns whether run() or read() is currently executing this query. Returns false for a user's query
-// and for a query that a trigger, a constraint, or an index expression executes in the meantime. `query` is the memory
-// context in which the query is executed (es_query_cxt).
+// Returns whether a query is the statement that run() or read() is currently executing. `query` is the memory context
+// in which the query is executed (es_query_cxt). Returns false for a user's query, and for a query that a trigger, a
+// constraint, or an index expression executes while the statement runs.
 bool is_own_query(MemoryContext query);
 
 // Returns the number of rows that the last run() inserted, updated, or deleted.
 inline int64 affected() { return static_cast<int64>(SPI_processed); }
 
-// Runs SQL text that was built at run time (for example, GRANT, which takes no parameters).
+// Runs SQL text that was built at run time, such as a GRANT statement, which cannot have parameters.
 void run_text(const char *sql);
 
-// Installs hooks that plan Fixed statements, disable JIT for all of jobq's statements, and record which query execution
-// belongs to jobq. Called once by _PG_init.
+// Installs hooks that plan statements with Planning::Fixed, disable JIT for all of jobq's statements, and record which
+// query executions belong to jobq. Called once by _PG_init.
 void install_query_hooks();
 
-// Opens SPI, calls body, and closes SPI. The result of body must not point into SPI's memory.
+// Opens SPI, calls body(), and closes SPI. The result of body() must not point into SPI's memory.
 template <typename Body>
 auto with_spi(Body body) {
     SPI_connect();
-    if constexpr (std::is_void_v<decltype(body())>) {
-        body();
-        SPI_finish();
-    } else {
-        auto result = body();
-        SPI_finish();
-        return result;
-    }
+    return call_then(body, [] { SPI_finish(); });
 }
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// See subtransaction.h. The steps have the same order as in plpgsql's exec_stmt_block.
+// See subtransaction.h. The steps of a subtransaction have the same order as in exec_stmt_block() of plpgsql.
 #include "compat/pg.h"
 
 #include "compat/subtransaction.h"
@@ -7,8 +7,8 @@ namespace jobq {
 
 namespace {
 
-// Returns whether the error would also occur for other rows, so that it must be raised again. An error about a full
-// queue concerns only that queue.
+// Returns whether the error would also occur for other rows. In that case, the caller must rethrow the error instead of
+// skipping the row. Returns false if a queue is full, because this error concerns only rows of that queue.
 bool concerns_everybody(int sqlstate) {
     return sqlstate == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_OPERATOR_INTERVENTION ||
            ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK ||
@@ -16,26 +16,16 @@ bool concerns_everybody(int sqlstate) {
             sqlstate != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED);
 }
 
-ErrorData *roll_back_failed(MemoryContext context, ResourceOwner owner) {
+}  // namespace
+
+void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner) {
     MemoryContextSwitchTo(context);
     ErrorData *error = CopyErrorData();
     FlushErrorState();
     RollbackAndReleaseCurrentSubTransaction();
     MemoryContextSwitchTo(context);
     CurrentResourceOwner = owner;
-    return error;
-}
-
-}  // namespace
-
-void raise_from_attempt(MemoryContext context, ResourceOwner owner) {
-    ReThrowError(roll_back_failed(context, owner));
-    pg_unreachable();
-}
-
-void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner) {
-    ErrorData *error = roll_back_failed(context, owner);
-    if (concerns_everybody(error->sqlerrcode)) ReThrowError(error);
+    if (failure == nullptr || concerns_everybody(error->sqlerrcode)) ReThrowError(error);
     const char *message = error->message != nullptr ? error->message : "unknown error";
     const int length =
         pg_mbcliplen(message, static_cast<int>(strlen(message)), static_cast<int>(sizeof(failure->message)) - 1);

@@ -17,7 +17,7 @@ namespace {
 const TransactionPart *all_parts = nullptr;
 int first_part[kPhases + 1];
 
-// Whether the transaction or savepoint has ended but its locks have not all been released yet.
+// These variables are true from the end of a transaction or savepoint until all its locks have been released.
 bool committed = false, aborted = false, savepoint_aborted = false;
 
 void enter(Phase phase) {
@@ -25,7 +25,8 @@ void enter(Phase phase) {
     for (int i = first_part[number]; i < first_part[number + 1]; i++) all_parts[i].take_part();
 }
 
-// The server sends XACT_EVENT_COMMIT after ProcArrayEndTransaction().
+// The server sends XACT_EVENT_COMMIT after ProcArrayEndTransaction(), so at that point other sessions already see the
+// changes.
 void at_transaction_event(XactEvent event, void *) {
     switch (event) {
         case XACT_EVENT_PRE_COMMIT:
@@ -84,7 +85,22 @@ void refuse_parallel_operation() {
     if (!IsInParallelMode()) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_TRANSACTION_STATE),
                     errmsg("jobq's functions cannot be called during a parallel operation"),
-                    errhint("Mark the function that calls them PARALLEL UNSAFE.")));
+                    errhint("Declare the calling function as PARALLEL UNSAFE.")));
+}
+
+void check_deferred_constraints() {
+    Oid user;
+    int context;
+    GetUserIdAndSecContext(&user, &context);
+    // Inside a SECURITY DEFINER function or as_role(), switches to the role with whose privileges the commit would
+    // check the constraints. If a check fails, the server restores the previous role. Since PostgreSQL 18, the switch
+    // is not needed, because each constraint is checked as the role that changed the row.
+    const bool borrowed = kServerMajor < 18 && (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
+    if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
+    // Executes SET CONSTRAINTS ALL IMMEDIATE.
+    ConstraintsSetStmt *all = makeNode(ConstraintsSetStmt);
+    AfterTriggerSetState(all);
+    if (borrowed) SetUserIdAndSecContext(user, context);
 }
 
 void take_part_in_transactions(const TransactionPart *parts, int count) {

@@ -1,19 +1,19 @@
-// Calls functions of jobq's modules ("parts") at the end of a transaction. Each function is registered for a phase.
-// main/jobq.cpp defines the order of the functions within each phase.
+// Calls functions of jobq's modules at the end of a transaction. Each function is registered for one phase of the
+// transaction's end. main/jobq.cpp defines the order of the functions within each phase.
 //
 // In the phases BeforeCommit and BeforePrepare, a function may raise errors, write, and run SQL. In all later phases,
-// it must not raise errors, allocate memory, or read a catalog, because an error after the commit is a PANIC.
+// it must not raise errors, allocate memory, or read a catalog, because an error after the commit would be a PANIC.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// The phases, in the order in which the server reaches them. Functions are not called in parallel workers, because
-// these change nothing.
+// The phases, in the order in which the server reaches them. The functions are not called in parallel workers, because
+// parallel workers do not change anything.
 enum class Phase {
     BeforeCommit,   // data that is written in this phase belongs to the transaction
-    BeforePrepare,  // the same for PREPARE TRANSACTION
+    BeforePrepare,  // data that is written in this phase belongs to the transaction that is being prepared
     Prepare,        // until this phase is done, no session can commit or roll back the prepared transaction
     Commit,  // the changes are visible to all sessions, but locks are still held and invalidations have not been sent
     AfterCommit,  // locks have been released and invalidations sent, so a session that is woken now sees all changes
@@ -37,21 +37,28 @@ constexpr bool in_order(const TransactionPart (&parts)[Count]) {
     return true;
 }
 
-// Returns the time at which the transaction ends: from the phases Commit and Abort on, the time in its commit or abort
-// record; in earlier phases, the current time.
+// Returns the time at which the transaction ends. From the phase Commit or Abort on, this is the time in its commit or
+// abort record; in earlier phases, it is the current time.
 TimestampTz end_of_transaction();
 
-// Ends the transaction after an error that is not raised again. Call it in PG_CATCH, after you have copied the needed
-// parts of the error. It also releases all resources that PostgresMain() releases after an error, because user code may
-// have acquired them.
+// Ends the transaction after an error that is not rethrown. Call this function in PG_CATCH, after copying the parts of
+// the error that are still needed. Also releases all resources that PostgresMain() releases after an error, because
+// user code might have acquired them.
 void abort_after_error();
 
-// Raises 25000 in a parallel operation. This happens if a user's function calls jobq's functions but is not marked
-// PARALLEL UNSAFE.
+// Raises 25000 in a parallel operation. This happens if a user-defined function that calls jobq's functions is wrongly
+// marked PARALLEL SAFE or PARALLEL RESTRICTED.
 void refuse_parallel_operation();
 
-// Registers the functions, which must be sorted by phase; within a phase they are called in the order of the array.
-// Called once when the library is loaded. The array must stay valid.
+// Makes the transaction check deferred constraints at the end of each statement from now on. Immediately runs the
+// checks that are already queued. The checks run with the same privileges as at the commit. Since PostgreSQL 18, these
+// are the privileges of the role that changed the row, usually the owner of the extension. Background workers call this
+// function for two reasons. First, at the commit, they would no longer have the owner's privileges. Second, a violated
+// constraint must cause an error in the statement that changes the row, so that the worker can skip the row.
+void check_deferred_constraints();
+
+// Registers the functions in the array, which must be sorted by phase. Within a phase, the functions are called in the
+// order of the array. Called once, when the library is loaded. The array must stay valid.
 void take_part_in_transactions(const TransactionPart *parts, int count);
 
 }  // namespace jobq

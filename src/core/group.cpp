@@ -23,14 +23,8 @@ bool place_inserted(JobStatus status, bool restored, bool active, GroupPlace *pl
 }
 
 bool place_updated(GroupPlace before, JobStatus status, GroupPlace *place) noexcept {
-    if (status == JobStatus::Processing && before != GroupPlace::Active) return false;
-    if (is_finished(status))
-        *place = GroupPlace::None;
-    else if (status == JobStatus::Blocked)
-        *place = GroupPlace::Waiting;
-    else
-        *place = before == GroupPlace::Active ? GroupPlace::Active : GroupPlace::Waiting;
-    return true;
+    // The active job keeps its place, as a restored active job does. Any other job gets the place of a new job.
+    return place_inserted(status, before == GroupPlace::Active, true, place);
 }
 
 }  // namespace jobq::core

@@ -1,6 +1,5 @@
-// The only list of the statuses of a job. Everything that has one item per status is generated from it: the enums in
-// C++ and SQL, columns and comments in the catalog (scripts/install_script.awk), and lists in tests. Pure: calls no
-// server functions.
+// The only list of job statuses. Everything that has one item per status is generated from it: the enums in C++ and
+// SQL, columns and comments in the catalog (scripts/install_script.awk), and lists in tests.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,9 @@ namespace jobq::core {
 
 enum class Phase : std::uint8_t { Waiting, Running, Finished };
 
-// The statuses, ordered by phase so that SQL can write status < 'processing' for waiting jobs and status > 'processing'
-// for finished jobs. Columns: name, label in SQL, phase, and what a job in this status does.
+// The statuses are ordered by phase, so that an SQL query can use status < 'processing' for waiting jobs and status >
+// 'processing' for finished jobs. The columns of the table are the name of a status, its label in SQL, its phase, and a
+// description of a job in this status.
 // clang-format off
 #define JOBQ_JOB_STATUSES(STATUS)                                                                                   \
     STATUS(Scheduled, "scheduled", Waiting, "waits for its run_at")                                                 \
@@ -21,7 +21,7 @@ enum class Phase : std::uint8_t { Waiting, Running, Finished };
     STATUS(Processing, "processing", Running, "is held by a worker under a lease")                                  \
     STATUS(Completed, "completed", Finished, "has completed")                                                      \
     STATUS(Failed, "failed", Finished, "has failed permanently")                                                  \
-    STATUS(Cancelled, "cancelled", Finished, "has been cancelled")
+    STATUS(Cancelled, "cancelled", Finished, "has been canceled")
 // clang-format on
 
 enum class JobStatus : std::uint8_t {
@@ -59,7 +59,7 @@ constexpr const char *status_name(JobStatus status) noexcept {
     return static_cast<int>(status) < kJobStatusCount ? kJobStatuses[static_cast<int>(status)].label : "unknown";
 }
 
-// Returns false and does not set `*status` if `label` is not a status.
+// Sets `*status` to the status with this label. Returns false, without setting `*status`, if no status has this label.
 constexpr bool parse_status(std::string_view label, JobStatus *status) noexcept {
     for (const StatusRow &row : kJobStatuses) {
         if (label != row.label) continue;

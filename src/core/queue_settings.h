@@ -1,7 +1,7 @@
-// The table of all queue settings. Code that treats all settings alike is generated from this table: the struct below,
-// the bounds, and the code with which jobq_create_queue and jobq_alter_queue check, store, and read settings.
-// scripts/install_script.awk generates the columns of jobq.queue_settings with their CHECK constraints and comments,
-// the arguments of these functions, and the columns of the view jobq.queues. Pure.
+// The table of all queue settings. The following is generated from this table: struct QueueSettings, the bounds of the
+// settings, and the code with which jobq_create_queue and jobq_alter_queue check, store, and read settings.
+// scripts/install_script.awk also generates the columns of jobq.queue_settings with their CHECK constraints and
+// comments, the arguments of these two functions, and the columns of the view jobq.queues.
 #pragma once
 
 #include "core/backpressure.h"
@@ -14,19 +14,19 @@
 
 namespace jobq::core {
 
-// Bounds of settings without a maximum.
+// Values that stand for the upper bound of a setting that has no maximum.
 constexpr std::int32_t kAnyNumber = INT32_MAX;
 constexpr Micros kAnySpan = INT64_MAX;
 
-//   NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals, or kAnyNumber
-//   SPAN(name, default, lowest, highest, text):   an interval; 0, kDay, 14 * kDay and the like, or kAnySpan
-//   CHOICE(name, enum, default, words, text):     a text, one of the words; the enum has them in the same order
+//   NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals or kAnyNumber
+//   SPAN(name, default, lowest, highest, text):   an interval with bounds such as 0, kDay, 14 * kDay, or kAnySpan
+//   CHOICE(name, enum, default, words, text):     a text, which is one of the words; the enum has the same order
 //   QUEUE(name, text):                            the name of another queue; not set by default
 //   SWITCH(name, text):                           a boolean; false by default
 //
 // If the default is 0 and the lowest value is greater than 0, the default means "not set", as does NULL in
-// jobq.queue_settings. The argument 0, or '' for the name of a queue, then removes the setting. The settings have the
-// order of the arguments. An upgrade may add settings at the end.
+// jobq.queue_settings, and the argument 0 removes the setting. The argument '' removes the name of a queue. The
+// settings have the same order as the arguments of the functions. An upgrade may add settings at the end.
 // clang-format off
 #define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
     NUMBER(max_attempts, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \
@@ -35,18 +35,18 @@ constexpr Micros kAnySpan = INT64_MAX;
     SPAN(heartbeat_timeout, 60 * kSecond, 10 * kMillisecond, 365 * kDay, "time without a heartbeat after which a worker is presumed dead, unless the job or the claim has its own") \
     NUMBER(max_lost, 3, 1, kAnyNumber, "a job fails permanently after it has lost its worker this many times") \
     SPAN(keep_completed, kDay, 0, kAnySpan, "how long completed jobs are kept; 0 deletes them on completion") \
-    SPAN(keep_failed, 14 * kDay, 0, kAnySpan, "how long failed and cancelled jobs are kept") \
+    SPAN(keep_failed, 14 * kDay, 0, kAnySpan, "how long failed and canceled jobs are kept") \
     NUMBER(max_depth, 0, 1, kAnyNumber, "approximate maximum number of waiting jobs") \
-    CHOICE(on_full, FullPolicy, Reject, "reject drop_oldest", "what an enqueue beyond max_depth does: reject raises an error, drop_oldest cancels the oldest pending jobs") \
+    CHOICE(on_full, FullPolicy, Reject, "reject drop_oldest", "what happens if an enqueue exceeds max_depth: reject (raise an error) or drop_oldest (cancel the oldest pending jobs)") \
     QUEUE(dead_letter_queue, "queue to which permanently failed jobs are moved") \
     SPAN(max_runtime, 0, 10 * kMillisecond, 365 * kDay, "maximum time of one attempt, unless the job or the claim has its own") \
-    CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer than max_runtime: fail fails the attempt, cancel cancels the job") \
+    CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer than max_runtime: fail (the attempt fails) or cancel (the job is canceled)") \
     SPAN(priority_ageing, 0, kMillisecond, 365 * kDay, "each time a job has waited this long, it counts as one priority step higher") \
     SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
 // clang-format on
 
 // These macros convert rows of all kinds to the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING(...) per row;
-// define JOBQ_SETTING before you use it.
+// define JOBQ_SETTING before you use JOBQ_EACH_SETTING.
 #define JOBQ_NUMBER_SETTING(name, otherwise, lowest, highest, text) \
     JOBQ_SETTING(name, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
 #define JOBQ_SPAN_SETTING(name, otherwise, lowest, highest, text) \
@@ -59,7 +59,7 @@ constexpr Micros kAnySpan = INT64_MAX;
     JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_CHOICE_SETTING, JOBQ_QUEUE_SETTING, \
                         JOBQ_SWITCH_SETTING)
 
-// The settings in effect, including defaults.
+// The settings of a queue that are in effect, including defaults.
 struct QueueSettings {
 #define JOBQ_SETTING(name, kind, type, otherwise, ...) type name = otherwise;
     JOBQ_EACH_SETTING
@@ -105,10 +105,11 @@ constexpr QueueSetting kMaxRuntime = setting_of(SettingNumber::max_runtime);
 constexpr int kMostChoices = 8;
 // Splits the words and returns their number.
 int split_choices(std::string_view words, std::string_view (&choices)[kMostChoices]) noexcept;
-// Returns the index of the word, or -1.
+// Returns the index of `word` in `words`, or -1 if `words` does not contain it.
 int choice_of(std::string_view words, std::string_view word) noexcept;
 
-// Returns `span` clamped to the bounds of the setting, because an UPDATE with plain SQL may have stored any value.
+// Returns `span`, clamped to the bounds of the setting. An UPDATE with plain SQL might have stored a value outside
+// these bounds.
 Micros bounded(const QueueSetting &setting, Micros span) noexcept;
 
 }  // namespace jobq::core

@@ -27,29 +27,22 @@ SeriesName series_name(std::string_view queue, std::string_view kind) noexcept {
     return name;
 }
 
-std::uint64_t hash_of_series(std::string_view queue, std::string_view kind) noexcept {
-    StableHash hash;
-    hash.add_part(queue);
-    hash.add_part(kind);
-    return static_cast<std::uint64_t>(hash.value());
-}
-
 SeriesChange *SeriesLog::at(std::string_view queue, std::string_view kind, int level) noexcept {
-    // Usually, the series is the same as in the last call.
+    // Usually, the series is the same as in the previous call.
     if (changes.count > 0) {
         SeriesChange *last = changes.end() - 1;
         if (last->level == level && last->name.is(queue, kind)) return last;
     }
-    std::uint64_t hash = hash_of_series(queue, kind);
+    auto hash = static_cast<std::uint64_t>(stable_hash(queue, kind));
     SeriesChange *change = find(this, hash, queue, kind, level);
     if (change != nullptr) return change;
     const SeriesName name = changes.count < kNamed ? series_name(queue, kind) : kNoName;
     if (name.queue_bytes == 0) {
-        hash = hash_of_series({}, {});
+        hash = static_cast<std::uint64_t>(stable_hash({}, {}));
         change = find(this, hash, {}, {}, level);
         if (change != nullptr) return change;
     }
-    change = changes.add(hash, {name, hash, level, false, {}});
+    change = changes.add(hash, {.name = name, .hash = hash, .level = level, .dropped = false, .numbers = {}});
     if (change == nullptr) incomplete = true;
     return change;
 }
@@ -61,7 +54,7 @@ void SeriesLog::forget_level(int level) noexcept {
 void SeriesLog::hand_to_parent(int level) noexcept {
     const int end = changes.count;
     forget_level(level);
-    // An added entry can only overwrite entries that this loop has already read.
+    // An added entry can overwrite only entries that this loop has already read.
     for (int i = changes.count; i < end; i++) {
         const SeriesChange change = changes.items[i];
         SeriesChange *parent = at(change.name.queue(), change.name.kind(), level - 1);

@@ -1,7 +1,7 @@
 // A fast 64-bit hash that is the same on every machine: FNV-1a 64 (Fowler, Noll, Vo) over length-prefixed parts,
 // finished with the 64-bit mixer of MurmurHash3 (Appleby), because the low bits of FNV alone are weak for short keys. A
 // user can construct inputs that collide, so keyed_hash.h is used instead for numbers whose collision would affect jobs
-// of other queues. Pure.
+// of other queues.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace jobq::core {
 
-// Mixes the bits of a hash: fmix64, the finalizer of MurmurHash3.
+// Mixes the bits of a hash with fmix64, the finalizer of MurmurHash3.
 constexpr std::uint64_t mix64(std::uint64_t hash) noexcept {
     hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdU;
     hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53U;
@@ -18,12 +18,12 @@ constexpr std::uint64_t mix64(std::uint64_t hash) noexcept {
 
 class StableHash {
  public:
-    // Adds the bytes of a number, lowest first, so that the hash does not depend on the machine.
+    // Adds the bytes of a number, lowest byte first, so that the hash does not depend on the byte order of the machine.
     void add_number(std::uint64_t number, int bytes) noexcept {
         for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
     }
 
-    // Adds a string with its length, which keeps ("ab", "c") and ("a", "bc") apart.
+    // Adds the length and the bytes of a string, so that ("ab", "c") and ("a", "bc") are different inputs.
     void add_part(std::string_view part) noexcept {
         add_number(part.size(), 8);
         add_bytes(part);
@@ -44,10 +44,16 @@ class StableHash {
     std::uint64_t hash_ = 0xcbf29ce484222325;
 };
 
-// Returns the hash of one name.
+// These functions return the hash of one name or of two names.
 inline std::int64_t stable_hash(std::string_view name) noexcept {
     StableHash hash;
     hash.add_part(name);
+    return hash.value();
+}
+inline std::int64_t stable_hash(std::string_view first, std::string_view second) noexcept {
+    StableHash hash;
+    hash.add_part(first);
+    hash.add_part(second);
     return hash.value();
 }
 

@@ -1,4 +1,5 @@
-// The duty that deletes finished jobs, kept keys, and signals when their retention is over.
+// The duty "prune", which deletes the following rows when their retention period is over: finished jobs, kept keys, and
+// signals.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -15,22 +16,21 @@
 #include "lanes/empty_ranges_policy.h"
 #include "log/rows.h"
 #include "queues/directory.h"
-#include "row/jobs_table.h"
 #include "steps/signals.h"
 
 namespace jobq {
 
 namespace {
 
-// Selects a page of jobs in the order of the primary key. The prune does not use an index on finished_at, because such
-// an index would slow down every completion.
+// Selects a page of jobs in the order of the primary key. An index on finished_at would make this faster, but would
+// slow down every completion.
 Statement read_page = {
     R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
        FROM jobq.jobs j WHERE j.id > $1 AND j.id < $3 ORDER BY j.id LIMIT $2)",
     {INT8OID, INT8OID, INT8OID}};
 
-// Locks expired jobs before they are deleted. Skips a job that was retried in the meantime, which no longer has the
-// same finished_at.
+// Locks expired jobs before they are deleted. Skips a job whose finished_at has changed, because that job was retried
+// in the meantime.
 Statement lock_unkept = {
     R"(SELECT j.id FROM unnest($1, $2) AS u(id, finished_at),
             LATERAL (SELECT j.id FROM jobq.jobs j
@@ -38,7 +38,7 @@ Statement lock_unkept = {
                      FOR UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
 
-// Selects and locks the position of the prune. Returns no row while another tick prunes.
+// Selects and locks the position at which the prune continues. Returns no row if another tick is pruning.
 Statement get_prune_position = {
     "SELECT t.prune_after FROM jobq.tick_state t FOR UPDATE SKIP LOCKED", {}, Planning::Free};
 Statement set_prune_position = {
@@ -51,7 +51,7 @@ core::Micros keep_of(const Queue &queue, core::JobStatus status) {
     return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
 }
 
-// Selects the shortest retention of any queue. A job that is younger than this cannot have expired.
+// Selects the shortest retention period of all queues. A job that is younger than this period cannot have expired.
 Statement get_shortest_keep = {
     "SELECT least(min(s.keep_completed), min(s.keep_failed)) FROM jobq.queue_settings s", {}, Planning::Free};
 
@@ -65,17 +65,17 @@ core::Micros shortest_keep() {
 struct Page {
     int64 last_id;
     bool full;
-    bool all_young;  // no job of the page can have expired
+    bool all_young;  // no job in the page can have expired
     Datum *ids;
     Datum *finished;
-    int count;  // number of expired jobs
+    int count;  // number of expired jobs in the page
 };
 
-// Ranges of ids in which the last searches of this process have found no rows, so that the next searches skip them.
-// Without these ranges, each search would read the index entries that deleted jobs leave in the primary key while an
-// old snapshot exists. A transaction that commits late can insert a job into such a range. Therefore, the process
-// forgets the ranges from time to time and reads everything again; the time between is long compared to the longest
-// search.
+// Ranges of ids in which the latest searches of this process found no rows. The next searches skip these ranges;
+// otherwise, each search would read the index entries that deleted jobs leave in the primary key while an old snapshot
+// exists. However, a transaction that commits late can insert a job into such a range. Therefore, the process discards
+// the ranges from time to time and searches the whole table again. The time between two such searches is long compared
+// to the duration of the longest search.
 class Gaps {
  public:
     const core::EmptyRanges &begin(TimestampTz now) {
@@ -87,7 +87,7 @@ class Gaps {
         began_ = now;
         return ids_;
     }
-    // Records that no job has an id between `after` and `before`, both exclusive.
+    // Records that no job has an id greater than `after` and less than `before`.
     void add(int64 after, int64 before) {
         if (before - after > kWorthKeeping)
             core::add_empty(&ids_, {core::running_key(after + 1), core::running_key(before)}, before - after);
@@ -103,7 +103,7 @@ class Gaps {
 };
 Gaps gaps;
 
-// Adds the job to the page if its retention is over.
+// Adds the job in this row to the page if the job's retention period is over.
 void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz now) {
     page->last_id = row.int64_at(1);
     const Queue *queue = find_queue(row.text_at(2));
@@ -119,9 +119,11 @@ void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz 
 Page read_prune_page(int64 after, TimestampTz now, int batch) {
     const core::Micros shortest = shortest_keep();
     const core::EmptyRanges empty = gaps.begin(GetCurrentTimestamp());
-    // Must be read before the snapshot is taken, so that an id that is assigned later does not count as searched.
+    // Reads the last job id before the snapshot is taken, so that ids that are assigned later do not count as searched.
     const int64 last_given = last_job_id();
-    Page page = {after, false, true, nullptr, nullptr, 0};
+    Page page = {};
+    page.last_id = after;
+    page.all_young = true;
     page.ids = allocate_array<Datum>(static_cast<uint64>(batch));
     page.finished = allocate_array<Datum>(static_cast<uint64>(batch));
     int left = batch;
@@ -152,7 +154,8 @@ TimestampTz signals_kept_since(TimestampTz now) {
 void delete_page(const Page &page, DutyOutcome *outcome) {
     FailureText failure;
     if (page.count == 0) return;
-    // An error that prevents the deletion of all jobs is reported once, without trying to delete each job.
+    // If an error makes it impossible to delete any job, reports the error once and does not try to delete each job
+    // separately.
     if (!attempt([] { require_deletable_jobs(); }, &failure)) {
         leave_out(outcome, DatumGetInt64(page.ids[0]), failure);
         return;
@@ -170,7 +173,8 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
-    // An old snapshot does not show newer jobs that may depend on a finished job.
+    // Does nothing under an old snapshot, because such a snapshot does not show newer jobs, which might depend on a
+    // finished job.
     if (IsolationUsesXactSnapshot()) return outcome;
     bool more_keys = false;
     change_beside(
@@ -186,14 +190,15 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     if (state.size() == 0) return outcome;
     const Page page = read_prune_page(state[0].int64_at(1), now, batch);
     delete_page(page, &outcome);
-    // Ids are assigned in nearly chronological order, so the jobs after a page of young jobs are even younger.
+    // Ids are assigned in nearly chronological order. So if all jobs in a page are young, the jobs after this page are
+    // even younger, and the search ends.
     const bool ends = !page.full || page.all_young;
     outcome.unread = !ends;
     outcome.more = more_keys || (!ends && outcome.done * 4 >= batch);
     int64 lap_after = 0;
     if (ends && page.full) {
-        // Imported jobs may be old although their ids are high. A second, slower scan reads one page of the remaining
-        // ids per batch, so that it finds such jobs, too.
+        // Imported jobs can be old although their ids are high. To find such jobs, too, a second, slower scan reads one
+        // page of the remaining ids per batch.
         const Page lap = read_prune_page(Max(state[0].int64_at(2), page.last_id), now, batch);
         delete_page(lap, &outcome);
         lap_after = lap.full ? lap.last_id : 0;

@@ -1,4 +1,5 @@
-// The duty that repairs inconsistencies after manual changes, abrupt changes of the system clock, and restored dumps.
+// The duty "repair", which corrects inconsistencies after manual changes, abrupt changes of the system clock, and
+// restored dumps.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -28,36 +29,36 @@ Statement find_missing_lanes = {
        WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring) ORDER BY u.lane)",
     {INT8ARRAYOID}};
 constexpr int kLanesAtOnce = 1000;
-// Maximum number of index entries that one search reads in lanes without a directory row. It is limited because entries
-// of deleted jobs remain while an old snapshot exists.
+// Maximum number of index entries that one search reads in lanes that are missing from the directory. The number is
+// limited because the index entries of deleted jobs remain while an old snapshot exists.
 constexpr int kMissingPiece = 20000;
-// Position at which the next search for such lanes starts: lane and key.
+// Where the next search for lanes that are missing from the directory starts.
 struct {
     int64 lane;
     core::ClaimKey key;
 } missing_from = {PG_INT64_MIN, core::kFirstKey};
 
 // Selects the triggers that must be enabled as REPLICA but are enabled for normal sessions (ORIGIN). ALTER TABLE ...
-// ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers also executes, has this effect. A trigger that an
-// operator has disabled stays disabled.
+// ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers also executes, leaves them in this state. A trigger
+// that an operator has disabled stays disabled.
 Statement find_misplaced_triggers = {
     R"(SELECT t.tgname::text FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
        AND t.tgname IN ('tell_job', 'renumber_job') AND t.tgenabled = 'O')",
     {}};
-// Lock timeout for enabling the triggers. It is short because other transactions that write to the table must wait
-// while this session waits for the lock.
+// Lock timeout for enabling the triggers. The timeout is short because other transactions that write to the table must
+// wait while this session waits for its lock.
 constexpr const char *kLockTimeout = "50ms";
 
-// Locks running jobs without a heartbeat or with a heartbeat in the future. If the clock was set back, such a heartbeat
-// would keep the job of a dead worker from being rescued until the clock reaches that time again.
+// Locks running jobs without a heartbeat or with a heartbeat in the future. If the clock was set back, a heartbeat in
+// the future would prevent the rescue of a dead worker's job until the clock reaches that time again.
 Statement lock_unlikely_heartbeats = {
     "SELECT j.id FROM " RUNNING_JOBS(
         "$2", "$3", "j.id",
         "AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL) "
         "ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED"),
     {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
-// Reads the index entries of the lane `entries_of` from *key on, up to the first job, and adds the lane of this job to
-// the directory. Advances *key. Returns the number of the added lane.
+// Reads the index entries of the lane `entries_of`, from *key up to the first visible job, and adds the lane of this
+// job to the directory. Advances *key. Returns the number of the added lane, or 0 if it has added none.
 int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int *entries, DutyOutcome *outcome) {
     seek_ready(jobs, entries_of, *key);
     while (*entries > 0 && next_ready(jobs, key)) {
@@ -68,7 +69,7 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int 
             job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
         int64 lane = 0;
         FailureText failure;
-        // The row bypassed the triggers, so its names have not been checked.
+        // The row has bypassed the triggers, so its names have not been checked, and adding the lane can fail.
         const auto enter = [&] {
             lane = ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
                                view(DatumGetTextPP(job_value(*jobs, kJobKind))),
@@ -81,7 +82,7 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int 
 }
 
 // Adds lanes that have index entries but are missing from the directory. Skips from lane to lane in the claim index, so
-// the cost depends on the number of lanes. Reads all entries only of a lane that is missing.
+// the cost depends on the number of lanes. Reads all entries of a lane only if the lane is missing.
 void add_missing_lanes(DutyOutcome *outcome) {
     Datum lanes[kLanesAtOnce];
     int count = kLanesAtOnce;
@@ -95,8 +96,8 @@ void add_missing_lanes(DutyOutcome *outcome) {
         for (count = 0; count < kLanesAtOnce && next_lane(&jobs, &lane);) lanes[count++] = Int64GetDatum(lane);
         if (count == 0) break;
         Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
-        // The snapshot must be newer than the read of the directory, so that the jobs of a queue that was dropped
-        // before that read are not visible.
+        // Takes a new snapshot after the directory has been read. If a queue was dropped before the directory was read,
+        // the jobs of the queue are not visible under this snapshot.
         if (missing.size() > 0) renew_snapshot(&jobs);
         for (uint64 i = 0; i < missing.size() && entries > 0; i++) {
             const int64 id = missing[i].int64_at(1);
@@ -115,9 +116,11 @@ void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
     const RunningIds ids = running_ids();
     const Rows rows =
         run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)).add(ids.first).add(ids.last));
+    Notes<Datum> unlikely = {};
+    for (uint64 i = 0; i < rows.size(); i++) unlikely.add(rows[i].get(1));
     const int64 done_before = outcome->done;
-    apply_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
-    // Makes the rescue check the leases again, because the leases of these jobs now expire earlier.
+    apply_to_each(unlikely, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
+    // Makes the rescue check the leases again, because the leases of the changed jobs now expire earlier.
     if (outcome->done > done_before) log_lease_deadline(DT_NOBEGIN);
 }
 
@@ -128,7 +131,7 @@ void restore_triggers() {
     FailureText failure;
     const int nest_level = NewGUCNestLevel();
     set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-    // If this fails because another session holds a conflicting lock, the next repair tries again.
+    // If the triggers cannot be enabled because another session holds a conflicting lock, the next repair tries again.
     attempt(
         [&] {
             for (uint64 i = 0; i < misplaced.size(); i++)

@@ -1,6 +1,6 @@
-// The duties rescue and cancel, which end leases if the worker sends no heartbeats or its process has exited, if the
-// attempt takes too long, or if a job continues to run after its cancellation was requested. They skip jobs that other
-// transactions have locked.
+// The duties "rescue" and "cancel", which end an attempt in the following cases: the worker sends no heartbeats, the
+// executor process has exited, the attempt takes too long, or the job continues to run after its cancellation was
+// requested. The duties skip jobs that other transactions have locked.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -15,6 +15,7 @@
 #include "leases/rescue_index.h"
 #include "leases/running_ids.h"
 #include "leases/suspects.h"
+#include "leases/unindexed_search.h"
 #include "leases/young_leases.h"
 #include "log/rows.h"
 #include "log/transaction_log.h"
@@ -25,24 +26,24 @@ namespace jobq {
 
 namespace {
 
-// When a lease expires: one timeout after the last heartbeat. $2 is the start of the grace period, which is the last
-// server start, promotion, abrupt change of the system clock, or end of a lock on jobq.jobs. A lease from before $2
-// expires one timeout after $2 at the earliest, because its worker may have been unable to reach the server or the
-// table. The lease of an executor never expires (handlers/orphans.h).
+// The time at which a lease expires: one timeout after the last heartbeat. $2 is the start of the grace period, which
+// is the last server start, promotion, abrupt change of the system clock, or end of a lock on jobq.jobs. A lease that
+// began before $2 expires one timeout after $2 at the earliest, because its worker might have been unable to reach the
+// server or the table. The lease of an executor never expires (handlers/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
     "greatest(" BOUNDED_TIME("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
     "WHEN j.started_at < $2 THEN $2 END) + " LEASE_TIMEOUT " END"
 
-// When the attempt reaches its maximum runtime; NULL if the runtime is unlimited. The grace period applies here, too,
-// because the worker may have been unable to report the end of the job.
+// The time at which the attempt reaches its maximum runtime, or NULL if the runtime is unlimited. The grace period
+// applies here, too, because the worker might have been unable to report the end of the job.
 #define RUNTIME_DEADLINE                                                                                           \
     "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " LEASE_TIMEOUT \
     ") ELSE j._must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
-// Locks the jobs whose lease or maximum runtime has expired, and selects which of the two expired first.
+// Locks the jobs whose lease or maximum runtime has expired, and selects whether the maximum runtime expired first.
 Statement lock_expired = {"SELECT j.id, j.overran FROM " RUNNING_JOBS(
                               "$4", "$5", "j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE ", false) AS overran",
                               "AND " DEADLINE " < $1 ORDER BY j.id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $3",
@@ -53,13 +54,14 @@ Statement lock_overdue = {"SELECT j.id FROM " RUNNING_JOBS("$3", "$4", "j.id",
                                                            "FOR NO KEY UPDATE SKIP LOCKED") "LIMIT $2",
                           {TIMESTAMPTZOID, INT8OID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// $2 has the same meaning as in LEASE_DEADLINE.
+// Selects the earliest deadline of a running job, and the earliest time at which the cancellation of a running job was
+// requested. $2 is the start of the grace period, as in LEASE_DEADLINE.
 Statement get_horizon = {"SELECT min(j.deadline), min(j.cancel_requested_at) FROM " RUNNING_JOBS(
                              "$3", "$4", DEADLINE " AS deadline, j.cancel_requested_at", "ORDER BY j.id"),
                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// Maximum age of a horizon. After that, the rescue checks all running jobs again, because some changes are not
-// reported.
+// Maximum age of a horizon (the earliest deadline of the running jobs). If the horizon is older, the rescue checks all
+// running jobs again, because some changes are not reported.
 constexpr core::Micros kLongestHorizon = core::kMinute;
 
 Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
@@ -71,18 +73,12 @@ Horizon find_horizon(TimestampTz grace_start, const RunningIds &ids) {
     return {at(1), at(2)};
 }
 
-// Returns the start of the grace period, which is the end of the last long lock on jobq.jobs if that is later than
-// `grace_start`. Ignores an end in the future, which is possible if the clock has been set back.
+// Returns the start of the grace period: either `grace_start` or the end of the last long lock on jobq.jobs, whichever
+// is later. Ignores the end of the lock if it is in the future, which is possible if the clock has been set back.
 TimestampTz lease_grace(TimestampTz grace_start) {
     const TimestampTz unlocked = jobs_unlocked_at();
     return unlocked > GetCurrentTimestamp() ? grace_start : Max(grace_start, unlocked);
 }
-
-// A running job that the rescue has locked, and the reason why its attempt ends.
-struct Ended {
-    int64 id;
-    enum How { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
-};
 
 constexpr const char *kExecutorEnded = "the process that ran its handler has ended";
 
@@ -110,7 +106,8 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
     return end_attempt(jobs, before, after, {AttemptOutcome::Lost, error, false}, now, endings);
 }
 
-// Ends an attempt that does not count. The job becomes claimable again, or cancelled if its cancellation was requested.
+// Ends an attempt without counting it. The job becomes claimable again or, if its cancellation was requested, is
+// canceled.
 bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
     const core::Life after = core::after_event(before.life, {core::EventKind::Released, now});
     const bool cancelled = after.status == core::JobStatus::Cancelled;
@@ -126,61 +123,47 @@ bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Ending
                        {AttemptOutcome::Cancelled, error, false}, now, endings);
 }
 
-bool end_one(JobsTable *jobs, const Ended &ended, TimestampTz now, Endings *endings) {
+bool end_one(JobsTable *jobs, const RescuedAttempt &ended, TimestampTz now, Endings *endings) {
     const JobState before = state_of(*jobs);
     if (before.life.status != core::JobStatus::Processing) return true;
-    switch (ended.how) {
-        case Ended::Lost:
-        case Ended::LostInCompany:
-            return end_lost(jobs, before, ended.how == Ended::LostInCompany, now, endings);
-        case Ended::GivenBack:
+    switch (ended.end) {
+        case core::RescueEnd::Lost:
+        case core::RescueEnd::LostInCompany:
+            return end_lost(jobs, before, ended.end == core::RescueEnd::LostInCompany, now, endings);
+        case core::RescueEnd::GivenBack:
             return end_given_back(jobs, before, now, endings);
-        case Ended::Overran:
+        case core::RescueEnd::Overran:
             return end_overrun(jobs, before, now, endings);
-        case Ended::CancelForced:
+        case core::RescueEnd::CancelForced:
             break;
     }
     return end_forced(jobs, before, now, endings);
 }
 
-void end_all(const Ended *ended, int count, TimestampTz now, DutyOutcome *outcome) {
+void end_all(const RescuedAttempt *ended, int count, TimestampTz now, DutyOutcome *outcome) {
     change_jobs(
         count,
         [&](int first, int n) {
             Endings endings = {};
             change_locked_jobs(
-                n, [&](int i) { return ended[first + i].id; },
+                n, [&](int i) { return ended[first + i].job; },
                 [&](JobsTable *jobs, int i) { return end_one(jobs, ended[first + i], now, &endings); });
             settle_endings(endings, now);
         },
-        [&](int i) { return ended[i].id; }, outcome);
+        [&](int i) { return ended[i].job; }, outcome);
 }
 
-Ended::How how_ended(core::OrphanEnd end) {
-    switch (end) {
-        case core::OrphanEnd::Lost:
-            return Ended::Lost;
-        case core::OrphanEnd::LostInCompany:
-            return Ended::LostInCompany;
-        case core::OrphanEnd::Overran:
-            return Ended::Overran;
-        case core::OrphanEnd::GivenBack:
-            break;
-    }
-    return Ended::GivenBack;
-}
-
-// Ends the attempts whose executors have exited. Also searches the jobs in the rescue's index for such attempts, unless
-// `search` is nullptr.
+// Ends the attempts whose executors no longer exist. Searches for such attempts in the executors' slots and, unless
+// `search` is nullptr, also in the rescue's index.
 void end_orphans(TimestampTz now, const RunningIds *search, int batch, DutyOutcome *outcome) {
     const Orphans orphans = lock_orphans(search, batch);
-    auto *ended = allocate_array<Ended>(static_cast<uint64>(orphans.count));
-    for (int i = 0; i < orphans.count; i++) ended[i] = {orphans.items[i].job, how_ended(orphans.items[i].end)};
-    end_all(ended, orphans.count, now, outcome);
+    end_all(orphans.items, orphans.count, now, outcome);
     outcome->more |= orphans.count == batch;
 }
 
-// Returns which of the locked jobs were lost together with other jobs, and marks those other jobs, too.
+// Returns, for each of the locked jobs, whether it was lost together with other jobs of its worker. If one of these
+// other jobs is still running because its lease has not expired yet, marks this job, so that it counts as lost together
+// with the locked jobs when its lease expires.
 const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome) {
     const int count = static_cast<int>(rows.size());
     if (count == 0) return nullptr;
@@ -199,18 +182,17 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     return company.lost_together;
 }
 
-// Adds at most `batch` running jobs to the rescue's index: jobs that are not there yet because they were claimed
-// recently (leases/young_leases.h), and that must be checked from now on. A job that another transaction has locked
-// does not delay the others.
+// Adds at most `batch` running jobs to the rescue's index. These jobs are not in the index yet, because they were
+// claimed recently (leases/young_leases.h), but must be checked from now on. A job that another transaction has locked
+// does not delay the other jobs.
 void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
-    // An old snapshot would not show the leases that must be checked.
+    // Does nothing under an old snapshot, which would not show the leases that must be checked.
     if (IsolationUsesXactSnapshot()) return;
-    auto *due = allocate_array<YoungLease>(static_cast<uint64>(max_young_leases()));
-    const int count = due_leases(now, due, max_young_leases());
+    const Notes<YoungLease> due = due_leases(now);
     int settled = 0;
     change_jobs(
-        count, [&](int first, int n) { settled += index_leases(due + first, n, batch - settled); },
-        [&](int i) { return due[i].job; }, outcome);
+        due.count, [&](int first, int n) { settled += index_leases(due.items + first, n, batch - settled); },
+        [&](int i) { return due.items[i].job; }, outcome);
     outcome->more = settled == batch;
     outcome->done = 0;
 }
@@ -222,8 +204,8 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     const UnindexedSearch search = find_unindexed_jobs();
     if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
     index_due_leases(now, batch, &outcome);
-    // The due leases must be indexed first, because only the jobs in the rescue's index show which jobs were lost
-    // together.
+    // If some due leases have not been indexed yet, the rescue must wait, because only the jobs in the rescue's index
+    // show which jobs were lost together.
     if (outcome.more) return outcome;
     const Horizon known = horizon();
     const bool looks = search.looked || known.deadline <= now || known.cancel_asked < requested_before;
@@ -236,8 +218,9 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
         note_jobs_free();
     }
     grace_start = lease_grace(grace_start);
-    // A commit that publishes running jobs after this call invalidates the horizon, so the horizon includes every job
-    // that is not in `ids`.
+    // Begins the scan before the ids are read. If another session publishes an earlier deadline after this call, the
+    // horizon that the scan finds is not published. So a published horizon also takes into account the running jobs
+    // that are not in `ids`.
     const uint64 version = begin_horizon_scan();
     const RunningIds ids = running_ids();
     end_orphans(now, &ids, batch, &outcome);
@@ -250,11 +233,11 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
                                             .add(ids.last));
     const bool *lost_together = judge_losses(rows, before, &outcome);
     UnregisterSnapshot(before);
-    auto *ended = allocate_array<Ended>(rows.size());
+    auto *ended = allocate_array<RescuedAttempt>(rows.size());
     for (uint64 i = 0; i < rows.size(); i++)
-        ended[i] = {rows[i].int64_at(1), rows[i].bool_at(2) ? Ended::Overran
-                                         : lost_together[i] ? Ended::LostInCompany
-                                                            : Ended::Lost};
+        ended[i] = {rows[i].int64_at(1), rows[i].bool_at(2) ? core::RescueEnd::Overran
+                                         : lost_together[i] ? core::RescueEnd::LostInCompany
+                                                            : core::RescueEnd::Lost};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     if (rows.size() < static_cast<uint64>(batch) && version != 0) {
         const Horizon found = find_horizon(grace_start, ids);
@@ -271,8 +254,8 @@ DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int ba
     const Rows rows =
         run(lock_overdue,
             Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)).add(ids.first).add(ids.last));
-    auto *ended = allocate_array<Ended>(rows.size());
-    for (uint64 i = 0; i < rows.size(); i++) ended[i] = {rows[i].int64_at(1), Ended::CancelForced};
+    auto *ended = allocate_array<RescuedAttempt>(rows.size());
+    for (uint64 i = 0; i < rows.size(); i++) ended[i] = {rows[i].int64_at(1), core::RescueEnd::CancelForced};
     DutyOutcome outcome = {};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     outcome.more = rows.size() == static_cast<uint64>(batch) && outcome.done > 0;

@@ -1,18 +1,20 @@
-// See tick.h. The only caller of duties.h.
+// See tick.h. Only this file calls the functions in duties.h.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "core/job.h"
+#include "duties/change_jobs.h"
 #include "duties/dump_restore.h"
 #include "duties/duties.h"
 #include "duties/tick.h"
+#include "groups/groups.h"
 #include "groups/unblock.h"
 #include "identity/identity.h"
+#include "leases/young_leases.h"
 #include "log/transaction_log.h"
 #include "metrics/counters.h"
 #include "metrics/counts.h"
-#include "row/jobs_table.h"
 #include "schedules/firing.h"
 #include "shmem/database_state.h"
 
@@ -20,13 +22,22 @@ namespace jobq {
 
 namespace {
 
-// How often the worker visits a database without unfinished jobs to prune its finished jobs.
+// Interval at which the worker visits each database that has jobs, in order to prune finished jobs. The worker visits
+// the database even if all of its jobs have finished.
 constexpr core::Micros kPruneInterval = core::kMinute;
+
+Statement find_unfinished = {
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._rescue_indexed)
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE )" DUE R"()
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE j._ready))",
+    {}};
+
+Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};
 
 TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
 
-// Returns the start of the grace period, or the time when the copy was adopted if that is later, because workers may
-// have been unable to reach this database before.
+// Returns the start of the grace period. If the database is a copy that was adopted later, this is the time of the
+// adoption, because workers might have been unable to reach the database before the adoption.
 TimestampTz later_grace(TimestampTz grace_start) {
     const TimestampTz adopted = adopted_at();
     return adopted > GetCurrentTimestamp() ? grace_start : Max(grace_start, adopted);
@@ -34,7 +45,7 @@ TimestampTz later_grace(TimestampTz grace_start) {
 
 // Records whether another session holds a lock on jobq.jobs for which duties must wait. If there is no such lock, locks
 // the table, so that no other session can acquire such a lock until this transaction ends. Must be called before every
-// statement that may wait for a lock on jobq.jobs, so that every such wait is recorded.
+// statement that can wait for a lock on jobq.jobs, so that every wait is recorded.
 void note_locks() {
     if (try_lock_jobs_table())
         note_jobs_free();
@@ -49,7 +60,7 @@ struct DutyCall {
     int jobs(int batch) const { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); }
 };
 
-// The functions of the duties, in the order of Duty.
+// The functions that run the duties, in the order of the enum Duty.
 constexpr DutyOutcome (*kCalls[])(const DutyCall &) = {
     [](const DutyCall &call) {
         return rescue_expired(call.now, grace_over(call.now), call.grace_start, call.jobs(settings.rescue_batch));
@@ -65,6 +76,23 @@ constexpr DutyOutcome (*kCalls[])(const DutyCall &) = {
     [](const DutyCall &) { return reconcile_counters(); },
 };
 static_assert(lengthof(kCalls) == kDutyCount);
+
+// Returns whether any unfinished job exists.
+bool any_unfinished_job() {
+    bool any = false;
+    if (next_young_due() != DT_NOEND) return true;
+    if (trigger_epoch() != kNoEpoch &&
+        any_counted([](core::JobStatus status) { return !core::is_finished(status); }, &any))
+        return any;
+    return run(find_unfinished, Params())[0].bool_at(1) || any_group_waits();
+}
+
+// Returns whether any job exists.
+bool any_job() {
+    bool any = false;
+    if (trigger_epoch() != kNoEpoch && any_counted([](core::JobStatus) { return true; }, &any)) return any;
+    return run(find_any, Params()).size() > 0;
+}
 
 }  // namespace
 
@@ -94,8 +122,8 @@ TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
     grace_start = later_grace(grace_start);
     return with_spi([&] {
         note_locks();
-        // A recount is one of the deadlines, because while the counters are unknown, every session that reads them must
-        // count the rows.
+        // A recount also counts as a deadline, because as long as the counters are unknown, every session that reads
+        // them must count the rows.
         const TimestampTz earliest =
             Min(Min(earliest_deadline(grace_start, cancel_grace()), next_schedule_due()), recount_due(true));
         return any_job() ? Min(earliest, core::saturating_add(now, kPruneInterval)) : earliest;

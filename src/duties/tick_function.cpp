@@ -3,36 +3,35 @@
 
 #include "compat/args.h"
 #include "compat/result_set.h"
-#include "compat/spi.h"
+#include "compat/transaction.h"
 #include "duties/tick.h"
 #include "identity/identity.h"
-#include "queues/granted.h"
 #include "queues/scope.h"
 #include "row/owner.h"
 #include "shmem/wall_clock.h"
-#include "table/attached.h"
 
 namespace jobq {
 
 namespace {
 
-// How long one call to jobq_tick() reads jobs that it cannot delete yet before it leaves the rest to the next call.
+// Time after which jobq_tick() ends a duty whose last batch was not full, even if the duty's search for rows has not
+// reached the end. The next call continues the search.
 constexpr core::Micros kIdleTimeByHand = 5000;
-// Maximum number of batches in one step; each step does twice as many jobs as the previous one.
+// Maximum number of batches in one step. Each step handles twice as many jobs as the previous step.
 constexpr int kMostBatches = 1024;
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("%s skipped %lld rows that could not be changed", core::traits_of(duty).name,
+                      errmsg("duty \"%s\" skipped %lld rows that could not be changed", core::traits_of(duty).name,
                              static_cast<long long>(batch.failed)),
-                      errdetail("%s", batch.error)));
+                      errdetail("The first error was: %s", batch.error)));
 }
 
 void tick(ResultSet *results, TimestampTz now) {
     const Rest rest = rest_of_duties();
     if (rest == Rest::Restore)
         ereport(NOTICE, (errmsg("jobq_tick() did nothing because a dump is being restored"),
-                         errhint("Call it again after the restoring session has disconnected.")));
+                         errhint("Call jobq_tick() again after the restoring session has disconnected.")));
     if (rest == Rest::Copy)
         ereport(WARNING, (errcode(ERRCODE_WARNING), errmsg("jobq_tick() did nothing because the database is a copy"),
                           errdetail("%s", describe_origin()), errhint("%s", adoption_hint())));
@@ -66,8 +65,9 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
     check_all_queues(fcinfo);
     ResultSet results(fcinfo);
-    // Checks the deferred constraints that the caller's statements have left pending, with the caller's rights. Later,
-    // the duties skip a job that violates a deferred constraint.
+    // Immediately checks, with the privileges of the caller, the deferred constraints that the caller's statements have
+    // left pending. From now on, deferred constraints are checked at the end of each statement, so that the duties can
+    // skip a job that violates a deferred constraint.
     check_deferred_constraints();
     as_owner([&] { tick(&results, now); });
     return results.done();

@@ -1,5 +1,5 @@
-// See awaited_jobs.h. This is a hash table of fixed size. A session checks without a lock whether a bucket is empty, so
-// that nearly all completions of jobs that no other job awaits need no lock.
+// See awaited_jobs.h. The list is a hash table of fixed size. A session checks without a lock whether a bucket is
+// empty, so the completion of a job that no other job awaits rarely needs the lock.
 #include "compat/pg.h"
 
 #include "edges/awaited_jobs.h"
@@ -18,7 +18,7 @@ constexpr int kBucketBits = 14;
 constexpr int kBuckets = 1 << kBucketBits;
 constexpr int kEntries = 16384;
 constexpr int32 kNone = -1;
-// Job id of the entry for the database itself. No job has this id.
+// Reserved job id of the entry that stands for the whole database. No job has this id.
 constexpr int64 kDatabase = 0;
 
 struct Entry {
@@ -45,7 +45,7 @@ LWLock *lock() { return shared_lock(Part::AwaitedJobs); }
 
 int bucket_of(int64 job) { return static_cast<int>(spread(MyDatabaseId, job) >> (32 - kBucketBits)); }
 
-// ---- under the lock
+// The caller of each function below, up to and including remove(), must hold the lock.
 
 int32 first_of(int bucket) { return static_cast<int32>(pg_atomic_read_u32(&awaited->buckets[bucket])) - 1; }
 void set_first(int bucket, int32 entry) {
@@ -74,7 +74,8 @@ Added add(int64 job) {
     }
     const int bucket = bucket_of(job);
     awaited->free = awaited->entries[added].next;
-    awaited->entries[added] = {job, MyDatabaseId, false, first_of(bucket), awaited->searches};
+    awaited->entries[added] = {
+        .job = job, .database = MyDatabaseId, .all = false, .next = first_of(bucket), .search = awaited->searches};
     set_first(bucket, added);
     pg_atomic_fetch_add_u32(&awaited->count, 1);
     return Added::New;
@@ -102,8 +103,6 @@ void remove(int bucket, Fits fits) {
         i = next;
     }
 }
-
-// ----
 
 bool usable() { return shared_memory_ready() && IsUnderPostmaster; }
 
@@ -188,7 +187,8 @@ bool any_job_awaited() {
 }
 
 bool job_is_awaited(int64 job) {
-    // A false positive is harmless, because the promoter then finds that no job waits for this one.
+    // The bucket might contain only jobs other than this one. The end of this job is then published unnecessarily,
+    // which is harmless, because the promoter finds that no job waits for it.
     if (pg_atomic_read_u32(&awaited->buckets[bucket_of(job)]) != 0) return true;
     if (awaited->no_room) return true;
     if (pg_atomic_read_u32(&awaited->all_count) == 0) return false;
@@ -208,7 +208,6 @@ Size awaited_jobs_size() { return sizeof(AwaitedJobs); }
 void make_awaited_jobs(void *memory, bool fresh) {
     awaited = static_cast<AwaitedJobs *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(AwaitedJobs));
     pg_atomic_init_u32(&awaited->count, 0);
     pg_atomic_init_u32(&awaited->all_count, 0);
     for (pg_atomic_uint32 &bucket : awaited->buckets) pg_atomic_init_u32(&bucket, 0);

@@ -19,8 +19,8 @@ Statement add = {
        FROM unnest($1, $2, $3, $4) AS u(job_id, target, on_failure, active))",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID}};
 
-// Locks a job against deletion. Waits only for sessions that are deleting the job. Returns no row if the job is
-// deleted.
+// Locks a job against deletion. Waits only for sessions that are deleting the job. Returns no row if the job no longer
+// exists.
 Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", {INT8OID}};
 
 Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
@@ -38,7 +38,7 @@ Statement get_results = {
        ORDER BY d.target)",
     {INT8OID}};
 
-// Selects jobs that are connected with a job. UNION finds each job only once, and LIMIT ends the search.
+// Selects jobs that are connected to a job by dependencies. UNION finds each job only once, and LIMIT ends the search.
 Statement get_graph = {
     R"(WITH RECURSIVE connected(id) AS (
            SELECT j.id FROM jobq.jobs j WHERE j.id = $1
@@ -66,18 +66,18 @@ Statement get_edges = {
 [[noreturn]] void unknown_dependency(int64 id) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"depends_on\" names job %lld, which does not exist", static_cast<long long>(id)),
-                    errhint("Name jobs that are committed or were enqueued by the same transaction.")));
+                    errhint("Specify only jobs that have been committed or that the same transaction has enqueued.")));
     pg_unreachable();
 }
 
-// Raises the error for a dependency whose id is not below the id of the new job. Most likely, no job with this id
-// exists.
+// Raises the error for a dependency whose id is not lower than the id of the new job. Most likely, no job with
+// the id of the dependency exists.
 [[noreturn]] void not_older(int64 id, int64 job, const QueueScope *scope) {
     if (!home_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"depends_on\" names job %lld, which is not older than the new job %lld",
                            static_cast<long long>(id), static_cast<long long>(job)),
-                    errhint("A job can only depend on jobs with lower ids, which prevents cycles.")));
+                    errhint("Specify only jobs with lower ids. This rule prevents cycles.")));
     pg_unreachable();
 }
 
@@ -100,8 +100,12 @@ int64 edge_count(const NewDependent *dependents, int count) {
 
 EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
     const int64 room = edge_count(dependents, count);
-    EdgeColumns columns = {allocate_array<Datum>(room), allocate_array<Datum>(room), allocate_array<Datum>(room),
-                           allocate_array<Datum>(room), allocate_array<bool>(room),  0};
+    EdgeColumns columns = {.jobs = allocate_array<Datum>(room),
+                           .depends_on = allocate_array<Datum>(room),
+                           .on_failure = allocate_array<Datum>(room),
+                           .active = allocate_array<Datum>(room),
+                           .not_active = allocate_array<bool>(room),
+                           .count = 0};
     const Datum cancel = CStringGetTextDatum("cancel"), run_anyway = CStringGetTextDatum("run");
     for (int i = 0; i < count; i++) {
         const NewDependent &one = dependents[i];
@@ -113,8 +117,8 @@ EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueSco
             columns.depends_on[at] = Int64GetDatum(one.depends_on[k]);
             columns.on_failure[at] = one.on_failure == core::OnDependencyFailure::Run ? run_anyway : cancel;
             columns.active[at] = BoolGetDatum(true);
-            // Only the edge to the last dependency is active, because the other dependencies have most likely finished
-            // before it.
+            // Activates only the edge to the dependency with the highest id, because the other dependencies will most
+            // likely finish earlier.
             columns.not_active[at] = k < one.count - 1;
         }
     }
@@ -131,16 +135,16 @@ int number_of(const NewDependent *dependents, int count, int64 id) {
 
 enum class Existence { Exists, Missing, Doubtful };
 
-// Checks the home queue of a dead letter, because it may be moved back and complete there, and its result must only be
-// visible to callers that may use that queue.
+// Returns whether the job exists and is in scope. A dead letter must be in scope in its home queue, because the job can
+// be moved back and complete there, and its result must be visible only to callers that are allowed to use that queue.
 Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
     if (!find_job(jobs, id) || !home_is_in_scope(scope, *jobs)) return Existence::Missing;
     return change_of_row(jobs->table) == Changing::No ? Existence::Exists : Existence::Doubtful;
 }
 
-// Checks that the dependencies exist. The edges have been added already, so a session that deletes one of these jobs
-// from now on finds them. A session that is deleting a job at this moment may have looked for edges before they were
-// added. Therefore, jobs that another session may be deleting are locked.
+// Checks that the dependencies exist. Their edges have already been added, so a session that begins to delete one of
+// these jobs now finds the edges. A session that is already deleting a job might have looked for edges before these
+// edges were added. Therefore, the function locks the jobs that another session might be deleting.
 void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
                      int *number) {
     Datum *doubtful = allocate_array<Datum>(columns.count);
@@ -152,7 +156,7 @@ void check_existence(const NewDependent *dependents, int count, const EdgeColumn
     renew_snapshot(&jobs);
     for (int i = 0; i < columns.count && !any_missing; i++) {
         const int64 id = DatumGetInt64(columns.depends_on[i]);
-        // Check each dependency only once, because thousands of jobs may depend on the same job.
+        // Checks each dependency only once, because thousands of jobs might depend on the same job.
         if (i > 0 && id == last) continue;
         last = id;
         const Existence found = existence_of(&jobs, id, scope);
@@ -174,19 +178,18 @@ void check_existence(const NewDependent *dependents, int count, const EdgeColumn
 
 void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
     if (count == 0) return;
-    as_owner([&] {
-        with_spi([&] {
-            const EdgeColumns columns = columns_of(dependents, count, scope, number);
-            run(add, Params()
-                         .add(array_of(columns.jobs, columns.count, INT8OID))
-                         .add(array_of(columns.depends_on, columns.count, INT8OID))
-                         .add(array_of(columns.on_failure, columns.count, TEXTOID))
-                         .add(array_of(columns.active, columns.not_active, columns.count, BOOLOID)));
-            check_existence(dependents, count, columns, scope, number);
-        });
+    with_owner_spi([&] {
+        const EdgeColumns columns = columns_of(dependents, count, scope, number);
+        run(add, Params()
+                     .add(array_of(columns.jobs, columns.count, INT8OID))
+                     .add(array_of(columns.depends_on, columns.count, INT8OID))
+                     .add(array_of(columns.on_failure, columns.count, TEXTOID))
+                     .add(array_of(columns.active, columns.not_active, columns.count, BOOLOID)));
+        check_existence(dependents, count, columns, scope, number);
     });
-    // Publish each dependent for a check. If it has one dependency, its edge is active, so publishing the dependency is
-    // enough. If it has several, one without an active edge may have failed before the edges were added.
+    // Makes the promoter check each dependent, because a dependency without an active edge might have failed before the
+    // edges were added. If a dependent has only one dependency, its edge is active, so it is enough to publish the
+    // dependency.
     for (int i = 0; i < count; i++)
         log_unblocked(Blocker::Edge, dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
 }

@@ -1,4 +1,4 @@
-// jobq_dependency_results and jobq_dot.
+// The SQL functions jobq_dependency_results and jobq_dot.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -25,7 +25,7 @@ void append_label(StringInfo text, std::string_view label) {
     pfree(escaped);
 }
 
-// Appends a node whose label has the id, the kind (unless it is empty), and the status, each on a line of its own.
+// Appends a node whose label contains the id, the kind (unless it is empty), and the status, each on a separate line.
 void append_job(StringInfo text, const Row &row) {
     const auto id = static_cast<long long>(row.int64_at(1));
     appendStringInfo(text, "  %lld [label=\"%lld", id, id);
@@ -43,7 +43,7 @@ void append_job(StringInfo text, const Row &row) {
 
 // Returns the graph of a job in Graphviz's language, or nullptr if the job does not exist.
 char *dot_of(int64 job, const QueueScope *scope, int32 max_jobs) {
-    // Read one more job than allowed, to find out whether the graph is larger.
+    // Reads one job more than max_jobs, to determine whether the graph has more than max_jobs jobs.
     const Rows jobs = read_graph(job, scope, static_cast<int64>(max_jobs) + 1);
     if (jobs.size() == 0) return nullptr;
     const bool cut = jobs.size() > static_cast<uint64>(max_jobs);
@@ -94,7 +94,7 @@ PGDLLEXPORT Datum jobq_dot(PG_FUNCTION_ARGS) {
     if (max_jobs > kMaxDotJobs)
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"max_jobs\" is too large: %d", max_jobs),
-                 errhint("At most %d are allowed.", kMaxDotJobs)));
+                 errhint("At most %d jobs are allowed.", kMaxDotJobs)));
     MemoryContext context = CurrentMemoryContext;
     const QueueScope *scope = scope_of(fcinfo);
     text *graph = nullptr;

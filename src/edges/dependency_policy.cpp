@@ -10,16 +10,8 @@ DependencyState dependency_state(JobStatus status) noexcept {
 }
 
 const char *ended_how(DependencyState state) noexcept {
-    switch (state) {
-        case DependencyState::Failed:
-            return "failed";
-        case DependencyState::Cancelled:
-            return "was cancelled";
-        case DependencyState::Deleted:
-            return "was deleted";
-        default:
-            return "has not ended";
-    }
+    constexpr const char *kHow[] = {"has not ended", "has not ended", "failed", "was cancelled", "was deleted"};
+    return kHow[static_cast<int>(state)];
 }
 
 std::string_view first_cause(std::string_view error) noexcept {

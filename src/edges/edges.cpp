@@ -35,8 +35,8 @@ Statement move_all_of = {"UPDATE jobq.edges e SET job_id = $2 WHERE e.job_id = $
 Statement delete_all_edges = {"DELETE FROM jobq.edges", {}, Planning::Free};
 Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
 
-// Selects the positions in $1 of the jobs that an unfinished job needs. OFFSET 0 makes the planner read the edges of
-// each job by index and check for each whether the other job is unfinished.
+// Selects the positions, in the array $1, of the jobs that an unfinished job needs. OFFSET 0 makes the planner read the
+// edges of each job by index and check for each edge whether the other job is unfinished.
 Statement find_needed = {
     R"(SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n)
        WHERE EXISTS (SELECT FROM jobq.edges e, LATERAL (SELECT FROM jobq.jobs j
@@ -54,14 +54,8 @@ Statement find_unneeded_results = {
 Statement delete_results = {"DELETE FROM jobq.deleted_dependencies g WHERE g.job_id = ANY ($1)", {INT8ARRAYOID}};
 
 const char *kind_name(EdgeKind kind) {
-    switch (kind) {
-        case EdgeKind::Depends:
-            return "depends";
-        case EdgeKind::Awaits:
-            return "awaits";
-        default:
-            return "child";
-    }
+    constexpr const char *kNames[] = {"depends", "awaits", "child"};
+    return kNames[static_cast<int>(kind)];
 }
 
 Oid relation_of(const char *name) { return get_relname_relid(name, get_namespace_oid("jobq", false)); }
@@ -73,11 +67,11 @@ bool any_edge(Edges *edges) {
 
 enum class Which { Any, Uncommitted };
 
-// Returns whether there is an edge with these values in the first columns of an index.
+// Returns whether the index contains an edge with these values in its first columns.
 bool found_in(Edges *edges, Relation *index, const char *index_name, ScanKeyData *keys, int count, Which which) {
     if (edges->row == nullptr) edges->row = table_slot_create(edges->table, nullptr);
     if (*index == nullptr) *index = open_whole_index(relation_of(index_name));
-    // The index has been dropped, so assume that there is an edge.
+    // If the index has been dropped, assumes that there is an edge.
     if (*index == nullptr) return true;
     SnapshotData any;
     InitDirtySnapshot(any);
@@ -99,8 +93,9 @@ bool has_edges_to(Edges *edges, int64 job, Which which) {
     return found_in(edges, &edges->to_index, "edges_target_idx", &key, 1, which);
 }
 
-// Moves the ids of the jobs to which no session is adding an edge to the front, and returns their number. In REPEATABLE
-// READ and above, where the snapshot may not show edges that were added later, keeps only jobs to which no edge leads.
+// Moves to the front the ids of the jobs to which no session is adding an edge, and returns the number of these jobs.
+// In REPEATABLE READ and above, where the snapshot might not show edges that were added later, moves only the ids of
+// jobs to which no edge leads at all.
 int without_uncommitted(Edges *edges, Datum *ids, Datum *others, int count) {
     const Which which = IsolationUsesXactSnapshot() ? Which::Any : Which::Uncommitted;
     int left = 0;
@@ -145,7 +140,7 @@ bool any_active(EdgeKind kind) {
     if (!any_edge()) return false;
     Relation index =
         open_whole_index(relation_of(kind == EdgeKind::Depends ? "edges_depends_idx" : "edges_awaits_idx"));
-    // The index has been dropped, so an edge must be assumed.
+    // If the index has been dropped, assumes that there is an active edge.
     if (index == nullptr) return true;
     // The first page of the index is its metapage.
     const bool any = RelationGetNumberOfBlocks(index) > 1;
@@ -157,7 +152,7 @@ int without_needed(Datum *ids, Datum *others, int count) {
     if (count == 0) return 0;
     Edges edges = {};
     const bool any = any_edge(&edges);
-    // Check for uncommitted edges first. If a session that is adding an edge commits after this check, the statement
+    // Checks for uncommitted edges first. If a session that is adding an edge commits after this check, the statement
     // below sees the edge. In the opposite order, both checks could miss the edge.
     if (any) count = without_uncommitted(&edges, ids, others, count);
     close_edges(&edges);
@@ -215,7 +210,7 @@ void move_edges(int64 from, int64 to) {
                                static_cast<long long>(to)),
                         errdetail("The job depends on job %lld, and a job can only depend on jobs with lower ids.",
                                   static_cast<long long>(last[0].int64_at(1))),
-                        errhint("Give it a higher id, or delete its rows in jobq.dependencies first.")));
+                        errhint("Specify a higher id, or first delete the rows of the job from jobq.dependencies.")));
     run(move_all_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
 }
 

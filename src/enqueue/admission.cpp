@@ -17,7 +17,7 @@ namespace {
 
 bool same_key(const Newcomer &a, const Newcomer &b) { return view(a.unique_key) == view(b.unique_key); }
 
-// Orders the jobs by queue and, within a queue, by unique key, with the jobs without a key first.
+// Orders the jobs by queue and, within a queue, by unique key. Jobs without a key come first.
 bool comes_first(const Newcomer &a, const Newcomer &b) {
     const int order = view(a.queue).compare(view(b.queue));
     if (order != 0) return order < 0;
@@ -25,7 +25,7 @@ bool comes_first(const Newcomer &a, const Newcomer &b) {
     return view(a.unique_key) < view(b.unique_key);
 }
 
-// Sets `keys`, which must have room for one key per job, to the distinct keys of these sorted jobs, and finds the
+// Writes the distinct keys of these sorted jobs to `keys`, which must have room for one key per job, and looks up the
 // holder of each key. Returns the number of distinct keys.
 int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *keys) {
     int distinct = 0;
@@ -46,7 +46,7 @@ bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end)
     for (const Newcomer *job = first; job < end && same_key(*first, *job); job++) {
         const core::Conflict conflict = core::resolve_conflict(job->on_conflict, key.status);
         if (conflict == core::Conflict::TakeKey) return true;
-        // A holder that is waiting and has not begun is changed; no job is inserted.
+        // If the holder is waiting and has not begun to run, the enqueue changes the holder and inserts no job.
         if (conflict == core::Conflict::Change) return has_steps(key.holder);
     }
     return false;
@@ -79,13 +79,11 @@ void admit_into_queue(const Newcomer *jobs, int count, TimestampTz now, const Sp
 void admit_jobs(Newcomer *jobs, int count, TimestampTz now, const SparedJobs &needed) {
     if (count == 0) return;
     std::sort(jobs, jobs + count, comes_first);
-    as_owner([&] {
-        with_spi([&] {
-            for (int first = 0, end = 0; first < count; first = end) {
-                while (end < count && view(jobs[end].queue) == view(jobs[first].queue)) end++;
-                admit_into_queue(jobs + first, end - first, now, needed);
-            }
-        });
+    with_owner_spi([&] {
+        for (int first = 0, end = 0; first < count; first = end) {
+            while (end < count && view(jobs[end].queue) == view(jobs[first].queue)) end++;
+            admit_into_queue(jobs + first, end - first, now, needed);
+        }
     });
 }
 

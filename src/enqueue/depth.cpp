@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/memory.h"
 #include "compat/spi.h"
 #include "core/backpressure.h"
 #include "enqueue/depth.h"
@@ -25,8 +26,9 @@ namespace {
 
 using core::ClaimKey;
 
-// Counts the pending, scheduled, and blocked jobs of a queue, but at most $2 of each. Uses the indexes that contain
-// only such jobs, and the active edges of jobs that wait for dependencies.
+// Counts the pending, scheduled, and blocked jobs of a queue. Each subquery stops at $2 jobs. The last subquery uses
+// active edges to find the jobs that wait for dependencies; the other subqueries use indexes that contain only jobs in
+// these states.
 Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
@@ -43,7 +45,8 @@ Statement count_waiting = {
                                      LIMIT $2) b))",
     {TEXTOID, INT8OID}};
 
-// A copy of the queue's settings, because the session may reload its queue directory in the meantime.
+// A copy of the queue's settings. The copy is needed because the session might reload its queue directory while it
+// counts or drops jobs.
 struct Limit {
     int64 max_depth;
     core::FullPolicy policy;
@@ -51,8 +54,8 @@ struct Limit {
 
 Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full}; }
 
-// Counts jobs that await something without a timeout. The statement above already counts jobs with a timeout as
-// scheduled.
+// Counts jobs that await something without a timeout. Jobs that await something with a timeout are already counted by
+// count_waiting, because the column _due is true for them.
 Statement count_awaiting = {
     R"(SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) s,
                                          LATERAL (SELECT FROM jobq.jobs j
@@ -62,15 +65,12 @@ Statement count_awaiting = {
     {TEXTOID, INT8OID}};
 
 int64 count_rows(std::string_view name, int64 at_most) {
-    int64 count = 0;
-    as_owner([&] {
-        with_spi([&] {
-            const Params params = Params().add(PointerGetDatum(make_text(name))).add(Int64GetDatum(at_most));
-            count = run(count_waiting, params)[0].int64_at(1);
-            if (any_step()) count += run(count_awaiting, params)[0].int64_at(1);
-        });
+    return with_owner_spi([&] {
+        const Params params = Params().add(PointerGetDatum(make_text(name))).add(Int64GetDatum(at_most));
+        int64 count = run(count_waiting, params)[0].int64_at(1);
+        if (any_step()) count += run(count_awaiting, params)[0].int64_at(1);
+        return count;
     });
-    return count;
 }
 
 int64 depth_of(std::string_view name, int64 at_most) {
@@ -89,42 +89,29 @@ bool younger(const Stream &a, const Stream &b) {
     return a.head.run_at != b.head.run_at ? a.head.run_at > b.head.run_at : a.head.id > b.head.id;
 }
 
-// A heap of streams, with the stream of the oldest job on top.
-struct Streams {
-    Stream *items;
-    int count;
-    int room;
-};
-
-void push_stream(Streams *streams, const Stream &added) {
-    if (streams->count == streams->room) {
-        streams->room = Max(streams->room * 2, 16);
-        const Size size = sizeof(Stream) * streams->room;
-        streams->items =
-            static_cast<Stream *>(streams->items == nullptr ? palloc(size) : repalloc(streams->items, size));
-    }
-    streams->items[streams->count++] = added;
+void push_stream(Notes<Stream> *streams, const Stream &added) {
+    streams->add(added);
     std::push_heap(streams->items, streams->items + streams->count, younger);
 }
 
 // Adds a stream for each priority of a lane.
-void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
+void add_streams(JobsTable *jobs, int64 lane, Notes<Stream> *streams) {
     const bool skip_empty_ranges = may_skip_empty_ranges(lane);
     const int passed = walk_priorities(jobs, lane, skip_empty_ranges, [&](const ClaimKey &key) {
         push_stream(streams, {lane, key});
     });
-    // Record the empty range here, because the index entries of dropped jobs stay while an old transaction is open, and
-    // a claim that would record it may never come.
+    // Records the empty range here, because the index entries of dropped jobs remain while an old transaction is open,
+    // and there might never be a claim that would record the range.
     if (!skip_empty_ranges || passed < kWorthRefreshing) return;
     refresh_lane(jobs, lane, core::kLastKey, kRefreshPause);
     renew_snapshot(jobs);
 }
 
-// The state of one call of drop_oldest().
+// The state of one call to drop_oldest().
 struct Drop {
     std::string_view queue;
     JobsTable jobs;
-    Streams streams;
+    Notes<Stream> streams;  // a heap, with the stream of the oldest job on top
     TimestampTz now;
     SparedJobs spared;
     text *error;
@@ -132,7 +119,8 @@ struct Drop {
     Endings endings;
 };
 
-// Cancels the job that the scan has found, unless the job must be spared, has begun, or is locked by another session.
+// Cancels the job that the scan has found, unless the job must not be dropped, has already begun to run, or is locked
+// by another session.
 void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
@@ -149,9 +137,9 @@ void drop_found(Drop *drop) {
     drop->count++;
 }
 
-// Cancels the oldest job, and moves its stream to the next job.
+// Cancels the oldest job, and advances its stream to the next job.
 void drop_first(Drop *drop) {
-    Streams *streams = &drop->streams;
+    Notes<Stream> *streams = &drop->streams;
     std::pop_heap(streams->items, streams->items + streams->count, younger);
     const Stream oldest = streams->items[--streams->count];
     ClaimKey key;
@@ -169,8 +157,8 @@ void drop_first(Drop *drop) {
     }
 }
 
-// Cancels the pending jobs that have waited longest, whatever their priority, but at most `count`. Skips jobs in
-// `spared` and jobs that other sessions have locked. Returns the number of cancelled jobs.
+// Cancels the pending jobs that have waited longest, regardless of their priority, but at most `count` jobs. Skips jobs
+// in `spared` and jobs that other sessions have locked. Returns the number of canceled jobs.
 int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now, const SparedJobs &spared) {
     Drop drop = {};
     drop.queue = name;
@@ -193,13 +181,13 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
 
 [[noreturn]] void queue_full(std::string_view name, const Limit &limit, int64 depth, int64 added) {
     const char *remedy =
-        added > limit.max_depth ? "Enqueue fewer jobs per call, or raise max_depth with jobq_alter_queue()."
+        added > limit.max_depth ? "Enqueue fewer jobs per call, or increase \"max_depth\" with jobq_alter_queue()."
         : limit.policy == core::FullPolicy::DropOldest
-            ? "Too few pending jobs can be dropped. Try again later, or raise max_depth with jobq_alter_queue()."
-            : "Try again later, or raise max_depth with jobq_alter_queue().";
+            ? "Too few pending jobs can be dropped. Try again later, or increase \"max_depth\" with jobq_alter_queue()."
+            : "Try again later, or increase \"max_depth\" with jobq_alter_queue().";
     ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
                     errmsg("queue \"%.*s\" is full", static_cast<int>(name.size()), name.data()),
-                    errdetail("The queue has %lld waiting jobs, the call adds %lld, and max_depth is %lld.",
+                    errdetail("The queue has %lld waiting jobs, the call adds %lld, and \"max_depth\" is %lld.",
                               static_cast<long long>(depth), static_cast<long long>(added),
                               static_cast<long long>(limit.max_depth)),
                     errhint("%s", remedy)));

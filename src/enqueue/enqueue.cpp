@@ -12,7 +12,7 @@ namespace jobq {
 
 namespace {
 
-// Values of columns that all jobs of a call share.
+// Column values that are the same for all jobs of a call.
 struct SharedColumns {
     const JobSpec &spec;
     int64 lane;
@@ -20,7 +20,7 @@ struct SharedColumns {
     bool round_robin;
 };
 
-// Adds the next row to insert.
+// Adds a row for a job to the rows that the next call to insert_rows() inserts.
 void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, TimestampTz run_at, int16 priority,
              text *concurrency_key, text *group_key) {
     const JobSpec &spec = shared.spec;
@@ -33,16 +33,13 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
     set_column(row, kJobQueue, PointerGetDatum(spec.queue));
     set_column(row, kJobKind, PointerGetDatum(spec.kind));
     set_column(row, kJobPayload, payload);
-    if (spec.has_metadata) set_column(row, kJobMetadata, spec.metadata);
-    if (spec.required != nullptr) set_column(row, kJobRequires, PointerGetDatum(spec.required));
-    if (spec.heartbeat_timeout != nullptr)
-        set_column(row, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout));
+    for (int i = 0; i < kOptionalAttributes; i++)
+        if (spec.optional[i] != Datum(0)) set_column(row, kAttributes[i].column, spec.optional[i]);
     if (shared.round_robin) {
         const int64 round_robin_key =
             round_robin_key_of(concurrency_key == nullptr ? std::string_view() : view(concurrency_key));
         set_column(row, kJobRoundRobinKey, Int64GetDatum(round_robin_key));
     }
-    if (spec.max_runtime != nullptr) set_column(row, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime));
     if (concurrency_key != nullptr) set_column(row, kJobConcurrencyKey, PointerGetDatum(concurrency_key));
     if (group_key != nullptr) set_column(row, kJobGroupKey, PointerGetDatum(group_key));
     fill_life(row, life_of_new_job(spec, run_at, nullptr, group_key, shared.now));
@@ -63,7 +60,7 @@ core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *
 
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids) {
-    const SharedColumns shared = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required),
+    const SharedColumns shared = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, required_by(spec)),
                                   now, find_queue(view(spec.queue))->round_robin};
     for (int first = 0; first < count; first += kMaxAdded) {
         const int end = Min(first + kMaxAdded, count);
@@ -76,7 +73,7 @@ void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns
                     text_in(columns.group_keys, spec.group_key, i));
         insert_rows(&jobs->table);
         for (int i = first; i < end; i++) {
-            // Log the row as it was inserted, because a user-defined trigger may have changed it.
+            // Logs the inserted version of the row, because a user-defined trigger might have changed the row.
             const JobState added = state_of_row(jobs->table.added[i - first]);
             log_new_job(added, true);
             ids[i] = added.id;

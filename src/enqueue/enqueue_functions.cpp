@@ -1,4 +1,5 @@
-// jobq_enqueue, jobq_enqueue_many, and jobq_enqueue_jobs: the functions check their arguments and enqueue the jobs.
+// The SQL functions jobq_enqueue, jobq_enqueue_many, and jobq_enqueue_jobs, which check their arguments and enqueue
+// jobs.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -18,7 +19,7 @@ namespace jobq {
 
 namespace {
 
-// The numbers of the arguments of jobq_enqueue and jobq_enqueue_many.
+// Positions of the arguments of jobq_enqueue and jobq_enqueue_many.
 namespace single {
 enum {
     Queue,
@@ -59,7 +60,7 @@ TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
 
-// Returns the dependencies of the job. They must not be dropped to make room for it.
+// Returns the dependencies of the new job. admit_jobs() must not drop them to make room for the new job.
 SparedJobs needed_by(const JobSpec &spec) { return {spec.depends_on, spec.depends_on_count}; }
 
 void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
@@ -75,24 +76,24 @@ KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
         Newcomer newcomer = newcomer_of(spec, spec.unique_key);
         admit_jobs(&newcomer, 1, now, needed_by(spec));
     }
-    KeyedJob job = {spec.unique_key, spec.payload, spec.run_at, spec.priority, spec.concurrency_key, spec.group_key, 0};
+    KeyedJob job = keyed_job(spec, 0);
     enqueue_keyed(spec, &job, 1, now);
     return job;
 }
 
-// Returns the jobs of a call to jobq_enqueue_many in which some jobs have unique keys. `keys` is a text[] with NULL for
-// jobs that have no key.
+// Returns the jobs of a call to jobq_enqueue_many in which some jobs have unique keys. `keys` contains one unique key
+// (text) per job, or NULL for a job without a key.
 KeyedJob *keyed_jobs(const JobSpec &shared, const JobColumns &columns, const Elements &keys) {
     auto *jobs = static_cast<KeyedJob *>(palloc_extended(sizeof(KeyedJob) * keys.count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < keys.count; i++)
-        jobs[i] = {
-            keys.nulls[i] ? nullptr : DatumGetTextPP(keys.values[i]),
-            columns.payloads[i],
-            columns.run_ats == nullptr ? shared.run_at : DatumGetTimestampTz(columns.run_ats[i]),
-            columns.priorities == nullptr ? shared.priority : static_cast<int16>(DatumGetInt32(columns.priorities[i])),
-            text_in(columns.concurrency_keys, shared.concurrency_key, i),
-            text_in(columns.group_keys, shared.group_key, i),
-            next_job_id()};
+        jobs[i] = {.unique_key = keys.nulls[i] ? nullptr : DatumGetTextPP(keys.values[i]),
+                   .payload = columns.payloads[i],
+                   .run_at = columns.run_ats == nullptr ? shared.run_at : DatumGetTimestampTz(columns.run_ats[i]),
+                   .priority = columns.priorities == nullptr ? shared.priority
+                                                             : static_cast<int16>(DatumGetInt32(columns.priorities[i])),
+                   .concurrency_key = text_in(columns.concurrency_keys, shared.concurrency_key, i),
+                   .group_key = text_in(columns.group_keys, shared.group_key, i),
+                   .new_id = next_job_id()};
     return jobs;
 }
 
@@ -113,7 +114,7 @@ TextColumn read_keys(ArrayType *array, const Elements &payloads, const char *nam
     return {keys.values, keys.nulls};
 }
 
-// Reads the arguments of jobq_enqueue. Does not check whether they contradict each other.
+// Reads the arguments of jobq_enqueue. Does not check whether the arguments contradict each other.
 JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
     const core::OnConflict on_conflict = check_on_conflict(require_text(fcinfo, single::OnConflict, "on_conflict"));
     const core::OnDependencyFailure on_dependency_failure =
@@ -136,11 +137,10 @@ JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
     spec.run_at = run_at_or(now, given(fcinfo, single::RunAt), PG_GETARG_TIMESTAMPTZ(single::RunAt));
     if (given(fcinfo, single::MaxAttempts)) spec.max_attempts = PG_GETARG_INT32(single::MaxAttempts);
     if (given(fcinfo, single::UniqueKey)) spec.unique_key = PG_GETARG_TEXT_PP(single::UniqueKey);
-    if (given(fcinfo, single::UniqueFor)) spec.unique_for = PG_GETARG_INTERVAL_P(single::UniqueFor);
+    if (given(fcinfo, single::UniqueFor)) spec.optional[kUniqueFor] = PG_GETARG_DATUM(single::UniqueFor);
     if (given(fcinfo, single::ConcurrencyKey)) spec.concurrency_key = PG_GETARG_TEXT_PP(single::ConcurrencyKey);
     if (given(fcinfo, single::GroupKey)) spec.group_key = PG_GETARG_TEXT_PP(single::GroupKey);
-    spec.has_metadata = given(fcinfo, single::Metadata);
-    if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(single::Metadata);
+    if (given(fcinfo, single::Metadata)) spec.optional[kMetadata] = PG_GETARG_DATUM(single::Metadata);
     if (given(fcinfo, single::Options)) read_options(PG_GETARG_JSONB_P(single::Options), KeysOf::Enqueue, &spec);
     return spec;
 }
@@ -161,9 +161,9 @@ int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now)
     return id;
 }
 
-// Reads the array arguments of jobq_enqueue_many, which have one element per job, except the unique keys.
+// Reads the array arguments of jobq_enqueue_many other than `unique_keys`. Each array has one element per job.
 JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payloads) {
-    JobColumns columns = {payloads.values, nullptr, nullptr, {}, {}};
+    JobColumns columns = {payloads.values};
     if (given(fcinfo, many::RunAts)) {
         const Elements run_ats = require_elements(fcinfo, many::RunAts, TIMESTAMPTZOID, "run_ats", core::kMaxEnqueue);
         check_same_length(payloads.count, "payloads", run_ats.count, "run_ats");
@@ -185,7 +185,7 @@ JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payload
     return columns;
 }
 
-// Returns the unique keys of jobq_enqueue_many, or no elements if the argument is absent.
+// Returns the elements of the argument `unique_keys` of jobq_enqueue_many, or no elements if the argument is omitted.
 Elements unique_keys_argument(FunctionCallInfo fcinfo, const Elements &payloads) {
     if (!given(fcinfo, many::UniqueKeys)) return {};
     const Elements keys = elements_of(PG_GETARG_ARRAYTYPE_P(many::UniqueKeys), TEXTOID, "unique_keys",

@@ -1,13 +1,14 @@
 // See enqueue_keyed.h.
 //
-// An enqueue first looks up the job that holds the key. If a committed job holds it, that job decides the outcome at
-// once, even if its worker is about to finish it; then the enqueue counts as earlier than the end of the job. A job
-// whose key is free is inserted by INSERT ... ON CONFLICT DO NOTHING, which waits for a transaction that has just taken
-// the key. If the INSERT does not insert a job, the holder of its key is looked up again. In REPEATABLE READ and above,
-// the INSERT comes first, because the snapshot may be old.
+// An enqueue first looks up the job that holds the key. If a committed job holds it, that job immediately determines
+// the outcome, even if its worker is about to finish it; the enqueue then counts as having happened before the job
+// ended. A job whose key is free is inserted by INSERT ... ON CONFLICT DO NOTHING, which waits for a transaction that
+// has just taken the key. If the INSERT does not insert a job, the holder of its key is looked up again. In REPEATABLE
+// READ and above, the INSERT comes first, because the snapshot might be old.
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/memory.h"
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "core/unique_key.h"
@@ -41,15 +42,17 @@ Statement lock_one = {
     {TEXTOID, TEXTOID}};
 
 Statement insert = {
-    R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata,
-                                   requires, heartbeat_timeout, unique_key, unique_for, _holds_key, run_at, _ready,
-                                   _due, status, max_runtime, concurrency_key, group_key, _group_waiting, _round_robin_key)
+    R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload,
+                                   unique_key, _holds_key, run_at, _ready, _due, status, concurrency_key, group_key,
+                                   _group_waiting, _round_robin_key,
+                                   metadata, requires, heartbeat_timeout, max_runtime, unique_for)
        SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
-              CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END,
-              CASE WHEN $24 THEN jobq.apart($20) ELSE $20 END, $21, $22, u.unique_key,
-              CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.holds_key, u.run_at, u.ready, u.due,
-              u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.round_robin_key
-       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $25, $11, $12)
+              CASE WHEN $20 THEN jobq.apart(u.payload) ELSE u.payload END,
+              u.unique_key, u.holds_key, u.run_at, u.ready, u.due, u.status::jobq.job_status, u.concurrency_key,
+              u.group_key, u.group_waiting, u.round_robin_key,
+              CASE WHEN $20 THEN jobq.apart($21) ELSE $21 END, $22, $23, $24,
+              CASE WHEN u.unique_key IS NOT NULL THEN $25 END
+       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
             AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
                  group_waiting, round_robin_key)
        ON CONFLICT (unique_key, queue) WHERE _holds_key DO NOTHING
@@ -57,12 +60,12 @@ Statement insert = {
     {INT8ARRAYOID, JSONBARRAYOID,  TIMESTAMPTZARRAYOID,
      INT2ARRAYOID, TEXTARRAYOID,   TEXTARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID,   BOOLARRAYOID,
-     BOOLARRAYOID, INT8ARRAYOID,   INT8ARRAYOID,
-     INTERVALOID,  TIMESTAMPTZOID, INT8OID,
+     BOOLARRAYOID, BOOLARRAYOID,   INT8ARRAYOID,
+     INT8ARRAYOID, TIMESTAMPTZOID, INT8OID,
      INT4OID,      INT4OID,        TEXTOID,
-     TEXTOID,      JSONBOID,       TEXTARRAYOID,
-     INTERVALOID,  INTERVALOID,    BOOLOID,
-     BOOLARRAYOID}};
+     TEXTOID,      BOOLOID,        JSONBOID,
+     TEXTARRAYOID, INTERVALOID,    INTERVALOID,
+     INTERVALOID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
 
@@ -70,14 +73,15 @@ struct Call {
     const JobSpec &spec;
     int64 lane;
     TimestampTz now;
-    bool unseen;  // no trigger sees the rows as they are inserted, so wide payloads may be moved out of them
-                  // (table/early_toast.h)
+    // No trigger sees the rows during the INSERT, so wide payloads can be moved out of the rows (table/early_toast.h).
+    bool unseen;
 };
 
 [[noreturn]] void suppressed() {
-    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
-                    errmsg("a trigger on table \"jobs\" suppressed a change that jobq made"),
-                    errhint("A BEFORE trigger on this table must not return NULL or change the id of a job.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+             errmsg("a trigger on table \"jobq.jobs\" suppressed a change that jobq made"),
+             errhint("Make sure that no BEFORE trigger on this table returns NULL or changes the id of a job.")));
     pg_unreachable();
 }
 
@@ -108,14 +112,11 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
         .set(kJobLane, Int64GetDatum(call.lane))
         .set(kJobKind, PointerGetDatum(spec.kind))
         .set(kJobVersion, Int32GetDatum(spec.version))
-        .set_if(spec.required != nullptr, kJobRequires, PointerGetDatum(spec.required))
-        .set_if(spec.has_metadata, kJobMetadata, spec.metadata)
-        .set_if(spec.heartbeat_timeout != nullptr, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout))
-        .set_if(spec.max_runtime != nullptr, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime))
         .set_if(job.concurrency_key != nullptr, kJobConcurrencyKey, PointerGetDatum(job.concurrency_key))
-        .set_if(spec.unique_for != nullptr, kJobUniqueFor, IntervalPGetDatum(spec.unique_for))
         .clear(kJobWorkerId)
         .clear(kJobProgress);
+    for (int i = 0; i < kOptionalAttributes; i++)
+        columns.set_if(spec.optional[i] != Datum(0), kAttributes[i].column, spec.optional[i]);
     const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
     return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobRoundRobinKey,
                           Int64GetDatum(round_robin_key_of(key)));
@@ -123,10 +124,12 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
 
 // Creates the lane if it does not exist. Called only before a row is written, so that an enqueue whose key is taken
 // needs no transaction ID.
-void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
+void enter_lane(const JobSpec &spec) {
+    ensure_lane(view(spec.queue), view(spec.kind), spec.version, required_by(spec));
+}
 
-// Writes the new attributes to the job that has the key or, if that job has begun, takes the key away from it. Returns
-// false if the key is then free.
+// Writes the new attributes to the job that holds the key or, if that job has already begun to run, takes the key away
+// from it. Returns false if the key is free afterward. In this case, the new job must be inserted.
 bool replace_holder(const Call &call, KeyedJob *job) {
     const Rows locked =
         run(lock_one, Params().add(PointerGetDatum(job->unique_key)).add(PointerGetDatum(call.spec.queue)));
@@ -140,7 +143,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     const bool started = has_steps(id);
     if (core::resolve_conflict(core::OnConflict::Replace, before, started) == core::Conflict::TakeKey) {
         OtherColumns lost = {};
-        // A job that is running or has begun loses the key permanently.
+        // A job that is running or has saved steps loses the key permanently.
         if (before == core::JobStatus::Processing || started) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
         change({core::EventKind::KeyTaken, call.now}, lost);
         return false;
@@ -157,7 +160,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
 // Handles a new job whose key is held by another job. Returns false if the key turns out to be free.
 bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     const core::OnConflict choice = call.spec.on_conflict;
-    // The holder has finished, so it cannot be replaced.
+    // If the holder has finished, it cannot be replaced.
     if (key.until != 0) {
         if (choice == core::OnConflict::Error) refuse(key);
         give_existing(job, key.holder, true);
@@ -176,8 +179,9 @@ bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     return replace_holder(call, job);
 }
 
-// Handles the jobs whose keys are taken. Moves the jobs that must still be inserted to the front, in their order, and
-// returns their number. `look`: look up unfinished holders, too.
+// Handles the jobs whose keys are taken. Jobs that are not settled by this call must still be inserted. Moves these
+// jobs to the front of `jobs` without changing their order, and returns their number. If `look` is false, looks up only
+// finished holders.
 int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
     // Jobs without a key come first in the array.
@@ -198,91 +202,60 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     return left;
 }
 
-// The columns that differ between the rows of an INSERT.
-struct InsertedColumns {
-    ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready, due,
-        holds_key, waiting, round_robin_keys;
-
-    explicit InsertedColumns(int room)
-        : ids(room),
-          payloads(room),
-          run_ats(room),
-          priorities(room),
-          unique_keys(room),
-          concurrency_keys(room),
-          group_keys(room),
-          statuses(room),
-          ready(room),
-          due(room),
-          holds_key(room),
-          waiting(room),
-          round_robin_keys(room) {}
-};
+// Types of the columns that differ between the rows of an INSERT, in the order of the statement's parameters.
+constexpr Oid kInserted[] = {INT8OID, JSONBOID, TIMESTAMPTZOID, INT2OID, TEXTOID, TEXTOID, TEXTOID,
+                             TEXTOID, BOOLOID,  BOOLOID,        BOOLOID, INT8OID, INT8OID};
 
 void add_text(ArrayColumn *column, const text *value) { column->add_if(value != nullptr, PointerGetDatum(value)); }
 void add_number(ArrayColumn *column, const core::OptInt64 &value) {
     column->add_if(value.has_value(), Int64GetDatum(value.value_or(0)));
 }
 
-void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bool round_robin) {
+// Adds the job's values to the columns, in the order of kInserted.
+void add_row(ArrayColumn *column, const Call &call, const KeyedJob &job, bool round_robin) {
     const core::Life life = life_of_new_job(call.spec, job.run_at, job.unique_key, job.group_key, call.now);
     const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
-    columns->ids.add(Int64GetDatum(job.new_id));
-    columns->payloads.add(job.payload);
-    columns->run_ats.add(TimestampTzGetDatum(job.run_at));
-    columns->priorities.add(Int16GetDatum(job.priority));
-    add_text(&columns->unique_keys, job.unique_key);
-    add_text(&columns->concurrency_keys, job.concurrency_key);
-    add_text(&columns->group_keys, job.group_key);
-    columns->statuses.add(CStringGetTextDatum(core::status_name(life.status)));
-    columns->ready.add_if(life.ready, BoolGetDatum(true));
-    columns->due.add_if(life.due, BoolGetDatum(true));
-    columns->holds_key.add_if(life.holds_key, BoolGetDatum(true));
-    add_number(&columns->waiting, life.group_waiting);
-    columns->round_robin_keys.add_if(round_robin, Int64GetDatum(round_robin_key_of(key)));
+    column++->add(Int64GetDatum(job.new_id));
+    column++->add(job.payload);
+    column++->add(TimestampTzGetDatum(job.run_at));
+    column++->add(Int16GetDatum(job.priority));
+    add_text(column++, job.unique_key);
+    add_text(column++, job.concurrency_key);
+    add_text(column++, job.group_key);
+    column++->add(CStringGetTextDatum(core::status_name(life.status)));
+    column++->add_if(life.ready, BoolGetDatum(true));
+    column++->add_if(life.due, BoolGetDatum(true));
+    column++->add_if(life.holds_key, BoolGetDatum(true));
+    add_number(column++, life.group_waiting);
+    column->add_if(round_robin, Int64GetDatum(round_robin_key_of(key)));
 }
 
 Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
     const JobSpec &spec = call.spec;
     enter_lane(spec);
     const bool round_robin = find_queue(view(spec.queue))->round_robin;
-    InsertedColumns columns(count);
+    auto *columns = allocate_array<ArrayColumn>(lengthof(kInserted));
+    for (size_t c = 0; c < lengthof(kInserted); c++) columns[c] = ArrayColumn(count);
     for (int i = 0; i < count; i++) {
         if (jobs[i]->new_id == 0) jobs[i]->new_id = next_job_id();
-        add_row(&columns, call, *jobs[i], round_robin);
+        add_row(columns, call, *jobs[i], round_robin);
     }
     Params params;
-    params.add(columns.ids.array(INT8OID))
-        .add(columns.payloads.array(JSONBOID))
-        .add(columns.run_ats.array(TIMESTAMPTZOID))
-        .add(columns.priorities.array(INT2OID))
-        .add(columns.unique_keys.array(TEXTOID))
-        .add(columns.concurrency_keys.array(TEXTOID))
-        .add(columns.group_keys.array(TEXTOID))
-        .add(columns.statuses.array(TEXTOID))
-        .add(columns.ready.array(BOOLOID))
-        .add(columns.due.array(BOOLOID))
-        .add(columns.waiting.array(INT8OID))
-        .add(columns.round_robin_keys.array(INT8OID))
-        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
-        .add(TimestampTzGetDatum(call.now))
+    for (size_t c = 0; c < lengthof(kInserted); c++) params.add(columns[c].array(kInserted[c]));
+    params.add(TimestampTzGetDatum(call.now))
         .add(Int64GetDatum(call.lane))
         .add(Int32GetDatum(spec.max_attempts))
         .add(Int32GetDatum(spec.version))
         .add(PointerGetDatum(spec.queue))
         .add(PointerGetDatum(spec.kind))
-        .add_if(spec.has_metadata, spec.metadata)
-        .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
-        .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
-        .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
-        .add(BoolGetDatum(call.unseen))
-        .add(columns.holds_key.array(BOOLOID));
+        .add(BoolGetDatum(call.unseen));
+    for (const Datum value : spec.optional) params.add_if(value != Datum(0), value);
     return with_values_apart(call.unseen, [&] { return run(insert, params); });
 }
 
-// Deletes the inserted jobs whose keys are kept by finished jobs, and sets their elements of `stays` to false. While
-// the INSERT waited, a job that keeps its key may have finished; the snapshot of the INSERT does not show this, so this
-// function checks under a later snapshot.
+// Deletes the inserted jobs whose keys are still held by finished jobs, and sets the corresponding elements of `stays`
+// to false. A job that keeps its key after finishing might have finished while the INSERT waited. The snapshot of the
+// INSERT does not show this, so this function checks under a later snapshot.
 void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
     if (count == 0 || !any_kept_key()) return;
     auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
@@ -309,11 +282,15 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
     require_changed(affected(), removed);
 }
 
-// Logs the row as it was inserted, because a user-defined trigger may have changed it.
+// Logs the inserted version of the row, because a user-defined trigger might have changed the row.
 void log_inserted_row(const Row &row) {
     const auto flag = [&](int column) { return !row.is_null(column) && DatumGetBool(row.get(column)); };
-    JobState job = {
-        row.int64_at(1), row.text_at(2), row.text_at(10), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
+    JobState job = {};
+    job.id = row.int64_at(1);
+    job.queue = row.text_at(2);
+    job.kind = row.text_at(10);
+    job.lane = row.int64_at(3);
+    job.priority = DatumGetInt16(row.get(4));
     job.life.run_at = row.int64_at(5);
     job.life.ready = flag(6);
     job.life.due = flag(7);
@@ -322,8 +299,8 @@ void log_inserted_row(const Row &row) {
     log_new_job(job, true);
 }
 
-// Inserts the jobs whose keys are free. Moves the jobs that were not inserted to the front, in their order, and returns
-// their number.
+// Inserts the jobs whose keys are free. Moves the other jobs to the front of `jobs` without changing their order, and
+// returns their number.
 int insert_free(const Call &call, KeyedJob **jobs, int count) {
     const Rows rows = run_insert(call, jobs, count);
     auto **inserted = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
@@ -349,8 +326,8 @@ int insert_free(const Call &call, KeyedJob **jobs, int count) {
 }
 
 // Inserts the jobs or finds the holders of their keys. Returns false if the INSERT found a key taken, but the key
-// became free before its holder could be looked up. In this case the caller must roll back and start again, because the
-// INSERT has already taken later keys, and keys must be taken in their order.
+// became free before its holder could be looked up. In this case, the caller must roll back and start over, because the
+// INSERT has already taken later keys, and keys must be taken in order.
 bool enqueue_in_order(const Call &call, KeyedJob **jobs, int count) {
     bool look = !IsolationUsesXactSnapshot();
     bool inserted = false;
@@ -390,22 +367,16 @@ bool comes_first(const KeyedJob *a, const KeyedJob *b) {
     return key_a == key_b ? a < b : core::key_before({}, key_a, {}, key_b);
 }
 
-// Fills in the defaults of columns that the INSERT names, because the server does not apply them.
+// Fills in the defaults of columns that the INSERT names, because the server applies defaults only to other columns.
 JobSpec with_defaults(JobSpec spec, Table *table) {
     require_known_defaults(table->relation, table->attached);
     if (!table->attached.has_defaults) return spec;
-    bool none;
-    if (!spec.has_metadata) {
-        spec.metadata = column_default(table, kJobMetadata, &none);
-        spec.has_metadata = !none;
+    for (int i = 0; i < kOptionalAttributes; i++) {
+        if (spec.optional[i] != Datum(0)) continue;
+        bool none;
+        const Datum by_default = column_default(table, kAttributes[i].column, &none);
+        if (!none) spec.optional[i] = by_default;
     }
-    const auto fill = [&](JobColumn column, Interval **value) {
-        if (*value != nullptr) return;
-        const Datum by_default = column_default(table, column, &none);
-        if (!none) *value = DatumGetIntervalP(by_default);
-    };
-    fill(kJobHeartbeatTimeout, &spec.heartbeat_timeout);
-    fill(kJobMaxRuntime, &spec.max_runtime);
     return spec;
 }
 
@@ -421,8 +392,8 @@ bool has_steps(int64 id) {
 }
 
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
-    // Opens the table to acquire a lock on it until the end of the transaction, which protects the setting round_robin
-    // that is read below (claim/round_robin_setting.h).
+    // Opens the table to lock it until the end of the transaction. The lock protects the setting round_robin, which is
+    // read below (claim/round_robin_setting.h).
     JobsTable table;
     open_jobs(&table);
     require_no_rules(table.table.relation, table.table.attached);
@@ -430,12 +401,13 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     const JobSpec filled = with_defaults(spec, &table.table);
     const bool unseen = !is_seen_at_insert(table.table);
     close_jobs(&table);
-    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now, unseen};
+    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec)), now,
+                       unseen};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);
     as_owner([&] {
-        // Each chunk has its own with_spi(), which frees the memory of the chunk.
+        // Each chunk has a separate with_spi(), which frees the memory of the chunk.
         for (int first = 0; first < count; first += kChunk)
             with_spi([&] { enqueue_chunk(call, order + first, Min(kChunk, count - first)); });
     });

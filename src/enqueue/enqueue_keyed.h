@@ -18,18 +18,30 @@ struct KeyedJob {
 
     int64 id = 0;          // out: new_id, or the id of the job that has the key
     bool is_new = false;   // out
-    bool is_over = false;  // out, if not new: the job has finished and keeps the key; its row may no longer exist
+    bool is_over = false;  // out, if not new: the job has finished and keeps the key; its row might no longer exist
 };
 
-// Enqueues jobs by SQL, in the order of their keys, so that two calls cannot deadlock. If another job has a key,
-// spec.on_conflict decides what happens. Waits for open transactions that have enqueued a job with one of the keys.
-// Takes attributes that differ between the jobs from `jobs`, not from `spec`. The caller has checked that the queue has
-// room (enqueue/admission.h). Raises 40001 in REPEATABLE READ and above if INSERT ... ON CONFLICT DO NOTHING would, or
-// if a job with one of the keys has finished since the snapshot and keeps its key.
+// Returns the job that a spec describes.
+inline KeyedJob keyed_job(const JobSpec &spec, int64 new_id) {
+    return {.unique_key = spec.unique_key,
+            .payload = spec.payload,
+            .run_at = spec.run_at,
+            .priority = spec.priority,
+            .concurrency_key = spec.concurrency_key,
+            .group_key = spec.group_key,
+            .new_id = new_id};
+}
+
+// Enqueues jobs with SQL, in the order of their keys, so that two calls cannot deadlock. If another job has one of the
+// keys, spec.on_conflict decides what happens. Waits for open transactions that have enqueued a job with one of the
+// keys. Attributes that differ between the jobs are taken from `jobs`, not from `spec`. The caller must have checked
+// that the queue has room (enqueue/admission.h). In REPEATABLE READ and above, raises 40001 if INSERT ... ON CONFLICT
+// DO NOTHING would raise it, or if a job with one of the keys has finished since the snapshot was taken and keeps its
+// key.
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now);
 
-// Returns whether the job has steps, which means that it has begun to run. on_conflict = 'replace' takes the key from
-// such a job, as from a running job, instead of changing the job.
+// Returns whether the job has steps, which means that it has begun to run. on_conflict = 'replace' does not change a
+// job that has steps; instead, such a job loses its key, as a running job does.
 bool has_steps(int64 id);
 
 }  // namespace jobq

@@ -18,13 +18,13 @@ namespace jobq {
 
 namespace {
 
-// Rejects on_conflict for a job without a unique key, except 'ignore'. 'ignore' is the default, so it is unknown
-// whether the caller has passed it.
+// Rejects on_conflict for a job without a unique key. Accepts 'ignore', because it is the default, so the caller might
+// not have specified it.
 void check_conflict_has_key(core::OnConflict on_conflict, bool has_key) {
     if (on_conflict == core::OnConflict::Ignore || has_key) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"on_conflict\" requires argument \"unique_key\""),
-                    errhint("Pass a unique_key, or leave on_conflict out.")));
+                    errhint("Specify \"unique_key\" or omit \"on_conflict\".")));
 }
 
 // One of the jobs of the call. Jobs with a unique key are inserted last, in the order of their keys.
@@ -34,37 +34,31 @@ struct Element {
     int64 id;    // set only if the job has a unique key
 };
 
-// The new jobs of the call that depend on others.
-struct Dependents {
-    NewDependent *items;
-    int count;
-};
-
-void add_dependent(Dependents *dependents, const JobSpec &spec, int64 id, int number, int room) {
-    if (spec.depends_on_count == 0) return;
-    if (dependents->items == nullptr)
-        dependents->items = static_cast<NewDependent *>(palloc_extended(sizeof(NewDependent) * room, MCXT_ALLOC_HUGE));
-    dependents->items[dependents->count++] = dependent_of(spec, id, number);
+// Adds the new job to *dependents if it depends on other jobs.
+void add_dependent(Notes<NewDependent> *dependents, const JobSpec &spec, int64 id, int number) {
+    if (spec.depends_on_count > 0) dependents->add(dependent_of(spec, id, number));
 }
 
-// Raises an error if the existing job with the key of an element has a higher id than the jobs of this call that depend
-// on the element, because it was inserted while this call waited for the key. The error asks the client to repeat the
-// call, which then gets higher ids. Returns if the id is above the sequence, because it was set with plain SQL.
+// Raises an error if the existing job with the key of an element was inserted while this call waited for the key. The
+// id of the existing job is then higher than the ids of the jobs that depend on the element, but a job must have a
+// higher id than its dependencies, so that no cycle is possible. The error asks the client to retry the transaction, so
+// that the dependent jobs get higher ids. Raises no error if the id of the existing job exceeds the last value of the
+// sequence, because such an id was set with plain SQL.
 void refuse_newcomer(int64 id) {
     if (next_job_id() <= id) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-             errmsg("job %lld, which has the unique key of an element, was enqueued concurrently",
-                    static_cast<long long>(id)),
-             errdetail("An element depends on this job but has a lower id."), errhint("Retry the transaction.")));
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("job %lld, which has the unique key of an element, was enqueued concurrently",
+                           static_cast<long long>(id)),
+                    errdetail("Another element depends on this job but has a lower id than the job."),
+                    errhint("Retry the transaction.")));
 }
 
 const Enqueued &element_at(const Enqueued *enqueued, int64 dependency) {
     return enqueued[dependency - dependency_on_element(1)];
 }
 
-// Returns the elements that other elements depend on and for which a job already exists.
-Notes<Enqueued> known_elements(const Dependents &dependents, const Enqueued *enqueued) {
+// Returns the elements on which other elements depend and for which a job already exists.
+Notes<Enqueued> known_elements(const Notes<NewDependent> &dependents, const Enqueued *enqueued) {
     Notes<Enqueued> known = {};
     for (const NewDependent *one = dependents.items; one < dependents.items + dependents.count; one++)
         for (int i = 0; i < one->count && one->depends_on[i] < kLowestDependency; i++) {
@@ -85,8 +79,8 @@ bool is_among(const OverJobs &jobs, int64 id) {
                               [](Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); });
 }
 
-// Replaces the numbers of elements in the job's dependencies by job ids. Removes dependencies on finished jobs that no
-// longer exist. `over` has the finished jobs that exist.
+// Replaces the numbers of elements in the job's dependencies with job ids. Removes dependencies on finished jobs that
+// no longer exist. `over` contains the finished jobs that still exist.
 void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const OverJobs &over) {
     int64 *ids = dependent->depends_on;
     int count = 0;
@@ -105,8 +99,9 @@ void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const O
     dependent->count = static_cast<int>(std::unique(ids, ids + count) - ids);
 }
 
-// Does the same for all dependents. Unblocks jobs that have no dependencies left, and removes them from *dependents.
-void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, TimestampTz now, int *number) {
+// Calls resolve_elements() for all dependents. Unblocks jobs that have no dependencies left, and removes them from
+// *dependents.
+void resolve_dependents(Notes<NewDependent> *dependents, const Enqueued *enqueued, TimestampTz now, int *number) {
     const Notes<Enqueued> known = known_elements(*dependents, enqueued);
     OverJobs over = {allocate_array<Datum>(static_cast<uint64>(known.count)), 0};
     *number = 0;
@@ -127,8 +122,8 @@ void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, Timest
         with_owner_spi([&] { apply_event(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
 }
 
-// Makes room under max_depth for all jobs of the call before the first one is enqueued. Otherwise, a job of this call,
-// or a job that it depends on, could be dropped to make room for the next job of the call.
+// Makes room under max_depth for all jobs of the call before the first job is enqueued. Otherwise, a job of this call,
+// or a job on which it depends, could be dropped to make room for the next job of the call.
 void admit_elements(const Element *elements, int count, TimestampTz now) {
     auto *newcomers = static_cast<Newcomer *>(palloc_extended(sizeof(Newcomer) * count, MCXT_ALLOC_HUGE));
     int limited = 0;
@@ -150,36 +145,37 @@ bool key_comes_first(const Element &a, const Element &b) {
     return queue_a == queue_b && key_a == key_b && a.number < b.number;
 }
 
-bool same_interval(const Interval *a, const Interval *b) {
-    if (a == nullptr || b == nullptr) return a == b;
-    return a->month == b->month && a->day == b->day && a->time == b->time;
+// Returns whether this attribute allows the jobs to be enqueued together in one statement: either neither job
+// has a value, or their values can be compared and are equal.
+bool same_attribute(const JobSpec &a, const JobSpec &b, int attribute) {
+    const Datum one = a.optional[attribute], other = b.optional[attribute];
+    if (one == Datum(0) || other == Datum(0)) return one == other;
+    return kAttributes[attribute].equal != nullptr && kAttributes[attribute].equal(one, other);
 }
 
-// Returns whether two jobs can be enqueued with one call to enqueue_keyed(), because they differ only in members of
-// KeyedJob. A job with metadata, requirements, or dependencies is enqueued alone.
+// Returns whether two jobs can be enqueued with one call to enqueue_keyed(), that is, whether they differ only in
+// members of KeyedJob. A job with metadata, requirements, or dependencies is enqueued alone.
 bool go_together(const JobSpec &a, const JobSpec &b) {
+    for (int i = 0; i < kOptionalAttributes; i++)
+        if (!same_attribute(a, b, i)) return false;
     return view(a.queue) == view(b.queue) && view(a.kind) == view(b.kind) && a.version == b.version &&
-           a.max_attempts == b.max_attempts && a.on_conflict == b.on_conflict && !a.has_metadata && !b.has_metadata &&
-           a.required == nullptr && b.required == nullptr && a.depends_on_count == 0 && b.depends_on_count == 0 &&
-           same_interval(a.heartbeat_timeout, b.heartbeat_timeout) && same_interval(a.max_runtime, b.max_runtime) &&
-           same_interval(a.unique_for, b.unique_for);
+           a.max_attempts == b.max_attempts && a.on_conflict == b.on_conflict && a.depends_on_count == 0 &&
+           b.depends_on_count == 0;
 }
 
 // Maximum number of elements in one call to enqueue_keyed().
 constexpr int kTogether = 1000;
 
 // Enqueues the elements with unique keys. Sets *number to the number of the element that is being enqueued, or to 0 if
-// several are.
+// several elements are enqueued together.
 void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *number, Enqueued *enqueued,
-                            Dependents *dependents, int room) {
+                            Notes<NewDependent> *dependents) {
     std::sort(elements, elements + count, key_comes_first);
     auto *jobs = static_cast<KeyedJob *>(palloc(sizeof(KeyedJob) * kTogether));
     for (int first = 0, end = 0; first < count; first = end) {
         const JobSpec &spec = *elements[first].spec;
         while (end < count && end - first < kTogether && (end == first || go_together(spec, *elements[end].spec))) {
-            const JobSpec &own = *elements[end].spec;
-            jobs[end - first] = {own.unique_key,      own.payload,   own.run_at,      own.priority,
-                                 own.concurrency_key, own.group_key, elements[end].id};
+            jobs[end - first] = keyed_job(*elements[end].spec, elements[end].id);
             end++;
         }
         *number = end - first == 1 ? elements[first].number : 0;
@@ -187,7 +183,7 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
         for (int i = first; i < end; i++) {
             const KeyedJob &job = jobs[i - first];
             enqueued[elements[i].number - 1] = {job.id, job.is_new, job.is_over};
-            if (job.is_new) add_dependent(dependents, *elements[i].spec, job.id, elements[i].number, room);
+            if (job.is_new) add_dependent(dependents, *elements[i].spec, job.id, elements[i].number);
         }
     }
     pfree(jobs);
@@ -196,11 +192,12 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
 [[noreturn]] void specs_not_objects() {
     ereport(ERROR,
             (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
-             errhint("For example '[{\"queue\": \"emails\", \"payload\": {}}]'.")));
+             errhint("Use an array such as '[{\"queue\": \"emails\", \"payload\": {}}]'.")));
     pg_unreachable();
 }
 
-// Error context callback that adds the number of the element to errors; 0: the error is not about a single element.
+// Error context callback that adds the number of the element to errors. If the number is 0, an error is not about a
+// single element, so nothing is added.
 void add_element_context(void *number) {
     const int element = *static_cast<int *>(number);
     if (element > 0) errcontext("element %d of argument \"specs\"", element);
@@ -232,18 +229,18 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, b
     check_queue_name(view(spec->queue), "queue");
     check_scope(scope, view(spec->queue));
     check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
-    if (spec->has_metadata) check_json_size(spec->metadata, "metadata");
-    if (spec->required != nullptr) {
-        names_of(spec->required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
-        if (ARR_NDIM(spec->required) == 0) spec->required = nullptr;
+    if (spec->optional[kMetadata] != Datum(0)) check_json_size(spec->optional[kMetadata], "metadata");
+    if (ArrayType *required = required_by(*spec); required != nullptr) {
+        names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
+        if (ARR_NDIM(required) == 0) spec->optional[kRequires] = Datum(0);
     }
-    if (spec->heartbeat_timeout != nullptr) check_heartbeat_timeout(spec->heartbeat_timeout);
-    if (spec->max_runtime != nullptr) check_max_runtime(spec->max_runtime);
     if (has_max_attempts) check_positive(spec->max_attempts, "max_attempts");
     if (spec->unique_key != nullptr) check_unique_key(view(spec->unique_key), "unique_key");
     const bool has_key = has_keys || spec->unique_key != nullptr;
     check_conflict_has_key(spec->on_conflict, has_key);
-    if (spec->unique_for != nullptr) check_unique_for(spec->unique_for, has_key);
+    for (int i = 0; i < kOptionalAttributes; i++)
+        if (spec->optional[i] != Datum(0) && kAttributes[i].check != nullptr)
+            kAttributes[i].check(spec->optional[i], has_key);
     if (spec->concurrency_key != nullptr) check_concurrency_key(view(spec->concurrency_key), "concurrency_key");
     if (spec->group_key != nullptr) check_group_key(view(spec->group_key), "group_key");
 }
@@ -257,12 +254,16 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
 
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {
     int64 id;
-    insert_jobs(jobs, spec, {&spec.payload, nullptr, nullptr, {}, {}}, 1, now, &id);
+    insert_jobs(jobs, spec, {&spec.payload}, 1, now, &id);
     return id;
 }
 
 NewDependent dependent_of(const JobSpec &spec, int64 id, int number) {
-    return {id, spec.depends_on, spec.depends_on_count, spec.on_dependency_failure, number};
+    return {.job = id,
+            .depends_on = spec.depends_on,
+            .count = spec.depends_on_count,
+            .on_failure = spec.on_dependency_failure,
+            .number = number};
 }
 
 Newcomer newcomer_of(const JobSpec &spec, text *unique_key) { return {spec.queue, unique_key, spec.on_conflict}; }
@@ -282,7 +283,7 @@ int hold_known(const Enqueued *enqueued, int count, Datum *over) {
     const int64 gone = hold_jobs(known, known_count + over_count);
     if (gone == 0) return over_count;
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("job %lld, which had the unique key of an element, was deleted concurrently",
+                    errmsg("job %lld, which has the unique key of an element, was deleted concurrently",
                            static_cast<long long>(gone)),
                     errhint("Retry the transaction.")));
     pg_unreachable();
@@ -292,7 +293,7 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
     auto *enqueued = allocate_array<Enqueued>(static_cast<uint64>(count));
     auto *elements = allocate_array<Element>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) elements[i] = {specs + i, i + 1, 0};
-    Dependents dependents = {};
+    Notes<NewDependent> dependents = {};
     *number = 0;
     admit_elements(elements, count, now);
     JobsTable jobs;
@@ -307,12 +308,12 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
         }
         const int64 id = insert_one(&jobs, *elements[i].spec, now);
         enqueued[i] = {id, true, false};
-        add_dependent(&dependents, *elements[i].spec, id, *number, count);
-        // Makes this row visible to user-defined triggers on the next row.
+        add_dependent(&dependents, *elements[i].spec, id, *number);
+        // Makes this row visible to user-defined triggers that are fired for the next row.
         CommandCounterIncrement();
     }
     close_jobs(&jobs);
-    if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, number, enqueued, &dependents, count);
+    if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, number, enqueued, &dependents);
     resolve_dependents(&dependents, enqueued, now, number);
     add_dependencies(dependents.items, dependents.count, scope, number);
     return enqueued;
@@ -323,7 +324,7 @@ Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, T
     if (JB_ROOT_COUNT(specs) > static_cast<uint32>(limit))
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                         errmsg("argument \"specs\" has too many elements: %u", JB_ROOT_COUNT(specs)),
-                        errhint("At most %d are allowed in one call.", limit)));
+                        errhint("At most %d elements are allowed in one call.", limit)));
     *count = static_cast<int>(JB_ROOT_COUNT(specs));
     if (*count == 0) return nullptr;
     int number = 0;

@@ -14,7 +14,7 @@ namespace jobq {
 
 namespace {
 
-// The input and output of a key's reader.
+// The input and output of the function that reads the value of a key.
 struct Reading {
     const char *key;
     JsonbValue value;
@@ -38,11 +38,9 @@ Datum read_with(const Reading &reading, PGFunction input, const char *wanted) {
     return DirectFunctionCall3(input, CStringGetDatum(words), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
 }
 
-Interval *read_interval(const Reading &reading) {
-    return DatumGetIntervalP(read_with(reading, interval_in, "a string with an interval"));
-}
+Datum read_interval(const Reading &reading) { return read_with(reading, interval_in, "a string with an interval"); }
 
-ArrayType *read_names(const Reading &reading) {
+Datum read_names(const Reading &reading) {
     if (reading.value.type != jbvBinary || !JsonContainerIsArray(reading.value.val.binary.data))
         wrong_json_type(reading.key, "an array of strings");
     JsonbContainer *array = reading.value.val.binary.data;
@@ -55,7 +53,7 @@ ArrayType *read_names(const Reading &reading) {
         if (value.type != jbvString) wrong_json_type(reading.key, "an array of strings");
         names[count++] = PointerGetDatum(cstring_to_text_with_len(value.val.string.val, value.val.string.len));
     }
-    return DatumGetArrayTypeP(array_of(names, count, TEXTOID));
+    return array_of(names, count, TEXTOID);
 }
 
 Datum read_json(const Reading &reading) {
@@ -72,9 +70,9 @@ int64 element_of_ref(const Refs &refs, std::string_view name) {
                             : static_cast<Ref *>(hash_search(refs.table, wanted.name, HASH_FIND, nullptr));
     if (found != nullptr) return dependency_on_element(found->number);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"depends_on\" names \"@%.*s\", which is not the ref of an earlier element",
+                    errmsg("argument \"depends_on\" names \"@%.*s\", which is not the \"ref\" of an earlier element",
                            shown_bytes(name), name.data()),
-                    errhint("An element can only depend on elements before it in the array.")));
+                    errhint("Place each element after the elements that it depends on.")));
     pg_unreachable();
 }
 
@@ -85,7 +83,7 @@ void read_dependencies(const Reading &reading) {
     if (JsonContainerSize(array) > static_cast<uint32>(core::kMaxBatch))
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                         errmsg("argument \"%s\" has too many elements: %u", reading.key, JsonContainerSize(array)),
-                        errhint("At most %d are allowed in one call.", core::kMaxBatch)));
+                        errhint("At most %d elements are allowed in one call.", core::kMaxBatch)));
     auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(JsonContainerSize(array), 1)));
     int count = 0;
     JsonbIterator *iterator = JsonbIteratorInit(array);
@@ -95,7 +93,7 @@ void read_dependencies(const Reading &reading) {
         if (value.type == jbvNull)
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                             errmsg("argument \"%s\" must not contain NULL elements", reading.key),
-                            errhint("Name jobs by their ids.")));
+                            errhint("Specify each job by its id.")));
         if (value.type == jbvString && value.val.string.len > 0 && value.val.string.val[0] == '@') {
             const size_t length = static_cast<size_t>(value.val.string.len) - 1;
             ids[count++] = Int64GetDatum(element_of_ref(*reading.refs, {value.val.string.val + 1, length}));
@@ -107,8 +105,8 @@ void read_dependencies(const Reading &reading) {
     take_dependencies(&reading.spec->job, ids, count);
 }
 
-// How a call takes an attribute of its jobs: as an argument, as a key of its options, or not at all, because only the
-// elements of jobq_enqueue_jobs have it (kSpecOnly).
+// How a call takes an attribute of its jobs: as an argument, or as a key of its options. kSpecOnly means that the call
+// takes the attribute in neither way; only the array elements that are passed to jobq_enqueue_jobs can have it.
 enum Way { kArgument, kOption, kSpecOnly };
 
 struct Key {
@@ -118,11 +116,11 @@ struct Key {
     const char *argument_of_many = nullptr;  // if it differs from the key's name
 };
 
-// Returns whether JSON null is a valid value of the key. For other keys, null means that the key is missing.
+// Returns whether JSON null is a valid value of the key. For other keys, null means that the key is absent.
 bool null_is_value(const Key &key) { return std::string_view(key.name) == "payload"; }
 
-// Keys that determine the queue or the shard of a job are arguments, because the grants and the router only read
-// arguments.
+// All keys, and how each call takes them. Keys that determine the queue or the shard of a job are arguments, because
+// the privilege checks and the router read only arguments.
 constexpr Key kKeys[] = {
     {"queue", kArgument, kArgument, kArgument,
      [](const Reading &r) { r.spec->job.queue = text_of_key(r.key, r.value); }},
@@ -142,18 +140,16 @@ constexpr Key kKeys[] = {
          r.spec->has_max_attempts = true;
      }},
     {"version", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.version = int_of_key(r.key, r.value); }},
-    {"requires", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.required = read_names(r); }},
+    {"requires", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.optional[kRequires] = read_names(r); }},
     {"heartbeat_timeout", kOption, kOption, kOption,
-     [](const Reading &r) { r.spec->job.heartbeat_timeout = read_interval(r); }},
-    {"max_runtime", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.max_runtime = read_interval(r); }},
-    {"metadata", kArgument, kOption, kOption,
-     [](const Reading &r) {
-         r.spec->job.metadata = read_json(r);
-         r.spec->job.has_metadata = true;
-     }},
+     [](const Reading &r) { r.spec->job.optional[kHeartbeatTimeout] = read_interval(r); }},
+    {"max_runtime", kOption, kOption, kOption,
+     [](const Reading &r) { r.spec->job.optional[kMaxRuntime] = read_interval(r); }},
+    {"metadata", kArgument, kOption, kOption, [](const Reading &r) { r.spec->job.optional[kMetadata] = read_json(r); }},
     {"unique_key", kArgument, kArgument, kOption,
      [](const Reading &r) { r.spec->job.unique_key = text_of_key(r.key, r.value); }, "unique_keys"},
-    {"unique_for", kArgument, kOption, kOption, [](const Reading &r) { r.spec->job.unique_for = read_interval(r); }},
+    {"unique_for", kArgument, kOption, kOption,
+     [](const Reading &r) { r.spec->job.optional[kUniqueFor] = read_interval(r); }},
     {"on_conflict", kArgument, kOption, kOption,
      [](const Reading &r) { r.spec->job.on_conflict = check_on_conflict(text_of_key(r.key, r.value)); }},
     {"on_dependency_failure", kArgument, kSpecOnly, kOption,
@@ -173,17 +169,8 @@ constexpr Key kKeys[] = {
 };
 
 Way way_of(const Key &key, KeysOf call) {
-    switch (call) {
-        case KeysOf::Enqueue:
-            return key.enqueue;
-        case KeysOf::EnqueueMany:
-            return key.many;
-        case KeysOf::Schedule:
-            return key.schedule;
-        case KeysOf::Specs:
-            break;
-    }
-    return kOption;
+    const Way ways[] = {kOption, key.enqueue, key.many, key.schedule};
+    return ways[static_cast<int>(call)];
 }
 
 // Raises the error for a key that is an attribute of a job but not an option of this call.
@@ -192,11 +179,14 @@ Way way_of(const Key &key, KeysOf call) {
         refuse_typed_key(
             "options", key.name,
             call == KeysOf::EnqueueMany && key.argument_of_many != nullptr ? key.argument_of_many : key.name);
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"options\" must not have the key \"%s\"", key.name),
-                    call == KeysOf::Schedule
-                        ? errhint("Each run of a schedule has its own time, and its job cannot depend on other jobs.")
-                        : errhint("Use jobq_enqueue_jobs(), whose elements can have this key.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+         errmsg("argument \"options\" must not have the key \"%s\"", key.name),
+         call == KeysOf::Schedule
+             ? errhint(
+                   "Remove the key. A schedule sets the time of each run, and its jobs cannot depend on other jobs.")
+             : errhint("Use jobq_enqueue_jobs(), which accepts this key in its elements.")));
     pg_unreachable();
 }
 
@@ -246,9 +236,10 @@ void add_ref(Refs *refs, const text *ref, int number) {
     bool found;
     auto *entry = static_cast<Ref *>(hash_search(refs->table, added.name, HASH_ENTER, &found));
     if (found)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"ref\" is already used by element %d: \"%s\"", entry->number, added.name),
-                        errhint("Give each element that others depend on its own ref.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("value \"%s\" of argument \"ref\" is already used by element %d", added.name, entry->number),
+                 errhint("Specify a unique \"ref\" for each element that other elements depend on.")));
     entry->number = number;
 }
 
@@ -263,7 +254,7 @@ ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs,
 }
 
 void read_options(const Jsonb *options, KeysOf call, JobSpec *job) {
-    require_object(options, "options", "For example '{\"max_runtime\": \"5 min\"}'.");
+    require_object(options, "options", "Use an object such as '{\"max_runtime\": \"5 min\"}'.");
     ParsedSpec spec = {*job, false, nullptr};
     for_each_key(const_cast<JsonbContainer *>(&options->root),
                  [&](const JsonKey &key) { read_key(key, call, &spec, Refs{}); });

@@ -41,7 +41,7 @@ Statement delete_all_of = {
     "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
     "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind",
     {INT8ARRAYOID}};
-// Maximum number of jobs per DELETE. The limit exists because the rows that DELETE returns need memory.
+// Maximum number of jobs per DELETE, because the rows that DELETE returns are kept in memory.
 constexpr int kDeletedAtOnce = 10000;
 
 Statement move_attempts_of = {"UPDATE jobq.attempts a SET job_id = $2 WHERE a.job_id = $1", {INT8OID, INT8OID}};
@@ -88,7 +88,8 @@ void count_event(std::string_view queue, AttemptOutcome outcome) {
     if (outcome == AttemptOutcome::Lost) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
-// Deletes the edges that begin at deleted jobs, and stores the results of these jobs that other jobs still need.
+// Deletes the edges that begin at deleted jobs. If other jobs still need the result of a deleted job, stores this
+// result.
 void forget_edges_of(const Rows &gone) {
     if (!any_edge()) return;
     for (uint64 i = 0; i < gone.size(); i++) {
@@ -125,9 +126,14 @@ bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &afte
     if (!write_life(jobs, before, after, others, &left)) return false;
     bool anonymous;
     const Datum worker_id = job_value(*jobs, kJobWorkerId, &anonymous);
-    endings->attempts.add({before.id, before.life.lease.value_or(0), before.life.attempts, end.outcome,
-                           anonymous ? nullptr : make_text(view(DatumGetTextPP(worker_id))), end.error,
-                           before.life.started_at, end.reported});
+    endings->attempts.add({.job = before.id,
+                           .lease = before.life.lease.value_or(0),
+                           .attempt = before.life.attempts,
+                           .outcome = end.outcome,
+                           .worker_id = anonymous ? nullptr : make_text(view(DatumGetTextPP(worker_id))),
+                           .error = end.error,
+                           .started_at = before.life.started_at,
+                           .reported = end.reported});
     count_event(before.queue, end.outcome);
     note_end(*jobs, before, left, now, endings);
     return true;
@@ -139,8 +145,8 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
     if (keeps_key(jobs)) endings->keys.add(kept_key(jobs, now));
     const Queue *queue = find_queue(before.queue);
     const bool completed = after.status == core::JobStatus::Completed;
-    // The worker may have left a wait of the job without an outcome. In a completed job, usually all waits have an
-    // outcome.
+    // A job can end while one of its waits is still open. This is rare for a completed job, so a completed job is added
+    // to `waited` only if it was waiting or if any job in the database awaits other jobs.
     if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
         endings->waited.add(Int64GetDatum(before.id));
     if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())
@@ -160,18 +166,20 @@ void settle_endings(const Endings &endings, TimestampTz now) {
 
 void settle_endings_as_owner(const Endings &endings, TimestampTz now) {
     if (is_empty(endings)) return;
-    as_owner([&] { with_spi([&] { settle_endings(endings, now); }); });
+    with_owner_spi([&] { settle_endings(endings, now); });
 }
 
-Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings) {
+Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings, const Datum *errors) {
     Operated operated = {0, core::JobStatus::Pending};
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
-        [&](JobsTable *jobs, int) {
+        [&](JobsTable *jobs, int i) {
             const JobState before = state_of(*jobs);
             if (!core::applies(event.kind, before.life)) return true;
             core::Life after = core::after_event(before.life, event);
-            if (!write_life(jobs, before, after, {}, &after)) return false;
+            OtherColumns others = {};
+            if (errors != nullptr) others.set(kJobError, errors[i]);
+            if (!write_life(jobs, before, after, others, &after)) return false;
             operated = {operated.count + 1, after.status};
             note_end(*jobs, before, after, event.now, endings);
             return true;
@@ -179,9 +187,9 @@ Operated apply_and_note(const Datum *ids, int count, const core::Event &event, E
     return operated;
 }
 
-Operated apply_and_end(const Datum *ids, int count, const core::Event &event) {
+Operated apply_and_end(const Datum *ids, int count, const core::Event &event, const Datum *errors) {
     Endings endings = {};
-    const Operated operated = apply_and_note(ids, count, event, &endings);
+    const Operated operated = apply_and_note(ids, count, event, &endings, errors);
     settle_endings(endings, event.now);
     return operated;
 }

@@ -1,6 +1,6 @@
-// What follows when an attempt ends or a job finishes: the attempt is recorded, the unique key is kept (unique_for),
-// and the job is deleted if its queue does not keep it, or moved to the dead letter queue. These actions are collected
-// while rows are written, and then carried out together by SQL.
+// Carries out the actions that follow when an attempt ends or a job finishes: the attempt is recorded, the unique key
+// is kept (unique_for), and the job is deleted if its queue does not keep it, or is moved to the dead letter queue. The
+// actions are collected while rows are written, and are then carried out together, with SQL.
 #pragma once
 
 #include "compat/memory.h"
@@ -28,48 +28,50 @@ struct EndedAttempt {
 struct Endings {
     Notes<EndedAttempt> attempts;
     Notes<KeptKey> keys;
-    // Ids of jobs to delete, of jobs to move to the dead letter queue, and of jobs whose waits are over.
+    // Ids of jobs to delete, of jobs to move to the dead letter queue, and of jobs whose waits have ended.
     Notes<Datum> unkept, buried, waited;
 };
 
 // Returns the delay before the next attempt of a failed job, according to the backoff settings of its queue.
 core::Micros retry_delay(const Queue &queue, int attempts);
 
-// How an attempt ends without completing.
+// The end of an attempt that does not complete its job.
 struct AttemptEnd {
     AttemptOutcome outcome;
     text *error;  // nullptr if none
     bool reported;
 };
 
-// Ends the attempt of the running job in table.row, whose state is `before`. Returns false if the caller must read the
-// job again, as write_life() does.
+// Ends the attempt of the running job in table.row, whose state is `before`. Like write_life(), returns false if the
+// caller must read the job again.
 bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
                  TimestampTz now, Endings *endings);
 
-// Adds the actions to *endings that follow from the change of the job in table.row to `after`. The job need not have
-// finished.
+// Adds to *endings the actions that are necessary because the job in table.row changes from `before` to `after`. The
+// job need not have finished.
 void note_end(const JobsTable &jobs, const JobState &before, const core::Life &after, TimestampTz now,
               Endings *endings);
 
-// Carry out the collected actions. Call them after closing the table. Call the first function inside with_spi(); the
-// second one switches to the owner's rights itself.
+// These functions carry out the collected actions. Call them after the table has been closed. Call settle_endings()
+// inside with_spi(). settle_endings_as_owner() itself opens SPI, with the owner's privileges.
 void settle_endings(const Endings &endings, TimestampTz now);
 void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 
-// Apply an event that may end jobs to these locked jobs, except jobs to which the event does not apply.
-// apply_and_note() adds the resulting actions to *endings, and apply_and_end() carries them out. Call both inside
-// with_spi().
-Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
-Operated apply_and_end(const Datum *ids, int count, const core::Event &event);
+// These functions apply an event to the given locked jobs. The event may end the jobs. The functions skip jobs to
+// which the event does not apply. apply_and_note() adds the resulting actions to *endings, and apply_and_end() carries
+// them out. If `errors` is given, it contains the error (text) of each job. Call both functions inside with_spi().
+Operated apply_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings,
+                        const Datum *errors = nullptr);
+Operated apply_and_end(const Datum *ids, int count, const core::Event &event, const Datum *errors = nullptr);
 
-// Delete the attempts of jobs that were deleted with plain SQL, delete all attempts, or move the attempts of a job that
-// gets another id.
+// delete_attempts() deletes the attempts of jobs that were deleted with plain SQL, delete_all_attempts() deletes all
+// attempts, and move_attempts() moves the attempts of a job to the job's new id.
 void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
 void move_attempts(int64 from, int64 to);
 
-// Deletes these jobs, in any status, and their attempts, except jobs that unfinished jobs need. Changes `ids`.
+// Deletes these jobs and their attempts, regardless of the status of the jobs, but keeps jobs that unfinished jobs
+// need. Modifies the array `ids`.
 void delete_jobs_and_attempts(Datum *ids, int count);
 // Deletes locked jobs even if other jobs need them. Returns the number of deleted jobs.
 int64 delete_jobs(Datum *ids, int count);

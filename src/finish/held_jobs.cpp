@@ -10,8 +10,7 @@
 #include "finish/held_jobs.h"
 #include "finish/overrun.h"
 #include "job/change_job.h"
-#include "leases/rescue_index.h"
-#include "log/transaction_log.h"
+#include "leases/young_leases.h"
 #include "queues/directory.h"
 #include "row/owner.h"
 #include "steps/steps.h"
@@ -22,8 +21,8 @@ namespace jobq {
 
 namespace {
 
-// Selects the jobs of a worker: the jobs in the rescue's index, and the jobs in $2, which were claimed a moment ago and
-// are not in that index yet. Avoids UNION, because UNION might sort.
+// Selects the jobs that a worker holds: the jobs in the rescue index, and the jobs with the ids in $2, which were
+// claimed a moment ago and are not in that index yet. Avoids UNION, because UNION might sort.
 Statement find_jobs_of_worker = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($2 || ARRAY (SELECT w.id FROM jobq.jobs w
@@ -32,11 +31,11 @@ Statement find_jobs_of_worker = {
        ORDER BY j.id)",
     {TEXTOID, INT8ARRAYOID, TEXTARRAYOID}};
 
-// Selects, for each id and lease, whether the job no longer exists, and whether the lease ended with a report of its
-// worker. A completed job has the lease in _completed_lease; other attempts are in jobq.attempts. About a deleted job,
-// nothing more is known. The condition is "= ANY (ARRAY[u.id])" instead of "= u.id", so that the planner cannot use a
-// merge join, which would scan the whole primary key if the statistics say that the table is small. This way, each id
-// is looked up separately, in order.
+// Selects, for each id and lease, whether the job no longer exists, and whether the lease ended because its worker
+// reported the outcome. The lease of a completed job is in _completed_lease; the leases of other ended attempts are in
+// jobq.attempts. Nothing more is known about a deleted job. The condition is "= ANY (ARRAY[u.id])" instead of "= u.id"
+// so that each id is looked up separately, in order. Otherwise, the planner could use a merge join, which would scan
+// the whole primary key if the statistics say that the table is small.
 Statement find_ended = {
     R"(SELECT u.id, u.lease, j.id IS NULL,
               coalesce(j._completed_lease = u.lease, false)
@@ -53,8 +52,8 @@ struct Deleted {
     Notes<Datum> with_attempts, with_steps;
 };
 
-// Keeps only the jobs in gone->jobs to or from which edges lead. Another session may have added an edge to a job
-// shortly before the job was deleted.
+// Keeps in gone->jobs only the jobs at which an edge begins or ends. The check is necessary because another session
+// might have added an edge to a job shortly before the job was deleted.
 void leave_needed(Deleted *gone) {
     const int count = gone->jobs.count;
     gone->jobs.count = 0;
@@ -69,7 +68,7 @@ void forget_job(const HeldJob &job) { forget_edges(job.id, true, job.has_extra ?
 
 // Deletes a completed job whose queue does not keep completed jobs, without first updating its row. The caller must not
 // use this function if a user-defined trigger or a constraint must see the completed row, or if other jobs need the job
-// and its result.
+// or its result.
 bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life &after, Deleted *gone) {
     if (!delete_row(&jobs->table)) return false;
     JobState completed = before;
@@ -81,7 +80,7 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     return true;
 }
 
-// What a worker's report does: the event that is applied to the job, and the end of the attempt that is recorded.
+// The effect of a worker's report: the event that is applied to the job, and the end of its attempt, which is recorded.
 struct Report {
     core::Event event;
     AttemptEnd end;
@@ -106,8 +105,7 @@ bool is_of_worker(const JobsTable &jobs, const text *worker_id) {
     return has_status(jobs, core::JobStatus::Processing) && !none && view(DatumGetTextPP(worker)) == view(worker_id);
 }
 
-// Extends the lease of a job. The extension is counted from the time at which the row is locked, not from the start of
-// the call.
+// Extends the lease of a job. The extension begins at the time when the row is locked, not at the start of the call.
 bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
     OtherColumns others = {};
     if (job->has_extra) others.set(kJobProgress, job->extra);
@@ -116,7 +114,7 @@ bool beat(JobsTable *jobs, const JobState &before, HeldJob *job) {
                       others);
 }
 
-// Returns the job that a row (id, lease, ...) belongs to; `held` is sorted.
+// Returns the job in `held` that has the id and lease of the row. `held` must be sorted.
 HeldJob *job_of(HeldJob *held, int count, const Row &row) {
     HeldJob key = {};
     key.id = row.int64_at(1);
@@ -128,8 +126,8 @@ HeldJob *job_of(HeldJob *held, int count, const Row &row) {
     return found;
 }
 
-// Sets `unheld` of the jobs that the worker does not hold. A job out of scope counts as nonexistent. Call it inside
-// with_spi().
+// For each job that the worker does not hold, sets `unheld` to the reason. A job out of scope counts as nonexistent.
+// Call it inside with_spi().
 void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
     auto *ids = allocate_array<Datum>(count), *leases = allocate_array<Datum>(count);
     int unheld = 0;
@@ -175,9 +173,8 @@ int64 lease_claimed_here(int64 job_id) {
 void add_report_hint(void *) {
     if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE && IsolationUsesXactSnapshot())
         errhint(
-            "The claim, a heartbeat, or the server (a second after the claim) may have changed the job after the "
-            "snapshot of this transaction was taken. Report in a READ COMMITTED transaction, or retry this "
-            "transaction.");
+            "Report on the job in a READ COMMITTED transaction, or retry the transaction. The job may have been "
+            "changed after the snapshot of the transaction was taken.");
 }
 
 HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument) {
@@ -188,8 +185,9 @@ HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument) {
 }
 
 void lease_is_lost(int64 job) {
-    ereport(ERROR, (errcode(kErrcodeLeaseLost), errmsg("the lease on job %lld is lost", static_cast<long long>(job)),
-                    errhint(JOBQ_LOST_HINT)));
+    ereport(ERROR,
+            (errcode(kErrcodeLeaseLost), errmsg("the lease on job %lld has been lost", static_cast<long long>(job)),
+             errhint(JOBQ_LOST_HINT)));
     pg_unreachable();
 }
 
@@ -215,12 +213,10 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     });
     leave_needed(&gone);
     if (gone.jobs.count > 0 || gone.with_attempts.count > 0 || gone.with_steps.count > 0)
-        as_owner([&] {
-            with_spi([&] {
-                for (int i = 0; i < gone.jobs.count; i++) forget_job(gone.jobs.items[i]);
-                delete_attempts(gone.with_attempts.items, gone.with_attempts.count);
-                delete_steps(gone.with_steps.items, gone.with_steps.count);
-            });
+        with_owner_spi([&] {
+            for (int i = 0; i < gone.jobs.count; i++) forget_job(gone.jobs.items[i]);
+            delete_attempts(gone.with_attempts.items, gone.with_attempts.count);
+            delete_steps(gone.with_steps.items, gone.with_steps.count);
         });
     settle_endings_as_owner(endings, now);
 }
@@ -263,7 +259,7 @@ void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope) {
     const bool all = change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
         return beat(jobs, before, job);
     });
-    if (!all) as_owner([&] { with_spi([&] { explain_unheld(held, count, scope); }); });
+    if (!all) with_owner_spi([&] { explain_unheld(held, count, scope); });
 }
 
 int heartbeat_worker(text *worker_id, const QueueScope *scope, HeldJob **held) {

@@ -28,7 +28,8 @@ Statement find_first = {
     "SELECT k.kept_until FROM jobq.kept_keys k WHERE k.kept_until >= $1 ORDER BY k.kept_until LIMIT 1",
     {TIMESTAMPTZOID}};
 
-// Deletes the kept keys of these jobs. Uses "= ANY (ARRAY[...])" for the reason given at find_ended in held_jobs.cpp.
+// Deletes the kept keys of these jobs. Uses "= ANY (ARRAY[...])" so that each key is looked up separately, as explained
+// at find_ended in held_jobs.cpp.
 Statement drop_own = {
     R"(DELETE FROM jobq.kept_keys k
        WHERE k.ctid = ANY (ARRAY (SELECT d.ctid
@@ -84,9 +85,12 @@ bool any_kept_key() { return is_in_use("kept_keys"); }
 bool prune_kept_keys(TimestampTz now, int batch) {
     static core::SearchStart start;
     if (!any_kept_key()) return false;
-    const TimestampTz from = start.begin(MyBackendType == B_BG_WORKER, GetCurrentTimestamp());
+    const TimestampTz begun = GetCurrentTimestamp();
+    const TimestampTz from = start.begin(MyBackendType == B_BG_WORKER, begun);
     const Rows first = read(find_first, Params().add(TimestampTzGetDatum(from)));
-    const TimestampTz first_until = first.size() == 0 ? from : DatumGetTimestampTz(first[0].get(1));
+    // If no key is found, the next search begins with keys that expire at the current time, because keys that are added
+    // from now on usually expire later.
+    const TimestampTz first_until = first.size() == 0 ? begun : DatumGetTimestampTz(first[0].get(1));
     start.end(first_until, GetCurrentTimestamp());
     if (first.size() == 0 || first_until > now) return false;
     run(prune, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)).add(TimestampTzGetDatum(first_until)));

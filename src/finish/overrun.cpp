@@ -1,7 +1,6 @@
 // See overrun.h.
 #include "compat/pg.h"
 
-#include "compat/args.h"
 #include "core/clock.h"
 #include "finish/overrun.h"
 

@@ -17,8 +17,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of jobs that one transaction unblocks because of one target or event. The first unblocked job becomes
-// visible only when the transaction commits, so it must not wait long for the last one.
+// Maximum number of jobs that one transaction unblocks because one awaited job has ended or one signal has arrived. The
+// number is limited because the unblocked jobs become visible only when the transaction commits.
 constexpr int kAwaitersAtOnce = 1000;
 
 Statement find_signalled = {
@@ -30,12 +30,15 @@ Statement find_signalled = {
           OR EXISTS (SELECT FROM jobq.signals g WHERE g.queue = j.queue COLLATE "C" AND g.event = s.event))",
     {INT8ARRAYOID}};
 
-// This statement and find_by_target begin at a given job for each event or target. Otherwise they would read jobs again
-// that have been unblocked but whose workers have not checked the wait yet.
-Statement find_by_event = {
-    R"(SELECT u.event, s.job_id
-       FROM unnest($1, $2) AS u(event, first),
-            LATERAL (SELECT s.job_id FROM jobq.steps s WHERE s._awaited = u.event AND s.job_id >= u.first
+// Selects the jobs that await the given signals. For each signal, starts at a given job id; otherwise, the statement
+// would reread jobs that have been unblocked but whose workers have not yet checked whether the wait is over. In the
+// same way, find_by_target starts at a given job id for each target.
+Statement find_by_signal = {
+    R"(SELECT u.id, s.job_id
+       FROM unnest($1, $2) AS u(id, first),
+            LATERAL (SELECT g.queue, g.event FROM jobq.signals g WHERE g.id = ANY (ARRAY[u.id]) OFFSET 0) g,
+            LATERAL (SELECT s.job_id FROM jobq.steps s
+                     WHERE s.event = g.event AND s._awaited = g.queue AND s.job_id >= u.first
                      ORDER BY s.job_id LIMIT $3) s)",
     {INT8ARRAYOID, INT8ARRAYOID, INT8OID}};
 Statement find_by_target = {
@@ -52,9 +55,9 @@ Statement lock_awaiting = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID}};
 
-// Selects, for each of these jobs that awaits other jobs, whether its wait is over and, if it is not over, also the
-// target whose edge must become active, or NULL if the target of the active edge has not ended. A deleted job counts as
-// ended.
+// For each of the given jobs that awaits other jobs, selects whether its wait is over, and the target to which its
+// active edge must lead from now on. The target is NULL if the active edge need not change, for example because the
+// current target has not ended. A deleted job counts as ended.
 #define UNFINISHED_AWAITED \
     "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.target]) AND o.status <= 'processing') o"
 Statement look = {
@@ -74,12 +77,12 @@ Statement look = {
                            AND w.target <= coalesce(a.watched, 9223372036854775807)
                          ORDER BY w.target DESC LIMIT 1) END AS next
              FROM (SELECT DISTINCT v.id FROM unnest($1) AS v(id)) u,
-                  LATERAL (SELECT s.kind FROM jobq.steps s WHERE s.job_id = u.id AND s._awaited = $2 LIMIT 1) s,
+                  LATERAL (SELECT s.kind FROM jobq.steps s WHERE s.job_id = u.id AND s._awaited = '' LIMIT 1) s,
                   LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" AWAITS_SOMETHING R"() j,
                   LATERAL (SELECT max(w.target) AS watched FROM jobq.edges w
                            WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.active AND s.kind = 'all') a) x
        ORDER BY x.id)",
-    {INT8ARRAYOID, INT8OID}};
+    {INT8ARRAYOID}};
 
 Statement unwatch = {
     "UPDATE jobq.edges w SET active = NULL FROM unnest($1) AS u(id) "
@@ -90,8 +93,8 @@ Statement watch = {
     "WHERE w.job_id = u.id AND w.kind = 'awaits' AND w.target = u.next",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Adds the jobs in these rows (event or target, job) to `jobs`. Publishes an event or target again if more jobs await
-// it than one transaction handles.
+// Adds to `jobs` the jobs in the second column of these rows. The first column is the signal or target that the job
+// awaits. If more jobs await a signal or target than one transaction handles, publishes the signal or target again.
 void add_awaiters(const Rows &rows, Blocker blocker, Notes<Datum> *jobs) {
     int of_same = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -102,9 +105,10 @@ void add_awaiters(const Rows &rows, Blocker blocker, Notes<Datum> *jobs) {
     }
 }
 
-// Locks the jobs that still await something, moves their ids to the front, and returns their number. The ids must be
-// sorted. Skips jobs that other transactions have locked, and schedules another check of these jobs. Reorders `next` in
-// the same way.
+// Locks the given jobs, except jobs that no longer await anything. Moves the ids of the locked jobs to the front of
+// `ids`, and returns their number. `ids` must be sorted. Schedules another check of the jobs that it did not lock,
+// because other transactions might have locked them. If `next` is not nullptr, reorders `next` in the same way as
+// `ids`.
 int lock_those_awaiting(Datum *ids, Datum *next, int count) {
     if (count == 0) return 0;
     const Rows locked = run(lock_awaiting, Params().add(array_of(ids, count, INT8OID)));
@@ -121,8 +125,9 @@ int lock_those_awaiting(Datum *ids, Datum *next, int count) {
     return left;
 }
 
-// Makes the edges from these jobs to `next` active, and their other edges inactive. Skips jobs that other transactions
-// have locked. Moves the ids of the changed jobs to the front and returns their number.
+// Activates the edges from these jobs to their targets in `next`, and deactivates the other edges of these jobs. Skips
+// jobs that other transactions have locked. Moves the ids of the changed jobs to the front of `jobs` and returns their
+// number.
 int watch_next(Datum *jobs, Datum *next, int count) {
     count = lock_those_awaiting(jobs, next, count);
     if (count == 0) return 0;
@@ -133,11 +138,11 @@ int watch_next(Datum *jobs, Datum *next, int count) {
     return count;
 }
 
-// Adds those jobs to `over` whose wait for other jobs may be over.
+// Adds to `over` each of the given jobs whose wait for other jobs might be over.
 void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
     while (count > 0) {
         CHECK_FOR_INTERRUPTS();
-        const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(Int64GetDatum(core::kAwaitsJobs)));
+        const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)));
         auto *moved = allocate_array<Datum>(rows.size()), *next = allocate_array<Datum>(rows.size());
         count = 0;
         for (uint64 i = 0; i < rows.size(); i++) {
@@ -147,15 +152,16 @@ void find_ended_waits(Datum *jobs, int count, Notes<Datum> *over) {
             moved[count] = row.get(1);
             next[count++] = row.get(3);
         }
-        // Commits did not publish the end of a new target before its edge became active, so check whether it has
-        // already ended.
+        // The loop checks the changed jobs again, because the new target of an edge might have ended before the edge
+        // became active. In this case, the commit that ended the target might not have published the end.
         count = watch_next(moved, next, count);
         jobs = moved;
     }
 }
 
-// Adds one job of a deadlock ring to `over`, and schedules another check of the other jobs. If all jobs were unblocked
-// at the same time, all of them could begin to wait again at the same time.
+// Adds only one job of a deadlock cycle to `over`, and schedules another check of the other jobs in cycles. If all of
+// these jobs were unblocked at the same time, all of them could begin to wait again at the same time and close the
+// cycle again.
 void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
     const Rows rings = find_rings(jobs, count);
     for (uint64 i = 0; i < rings.size(); i++) {
@@ -188,15 +194,16 @@ void find_awaiters(const Ended &ended, Notes<Datum> *jobs) {
                  Blocker::Edge, jobs);
 }
 
-void find_awaiters_of_events(const Unblocked *published, int count, Notes<Datum> *jobs) {
-    ArrayColumn events(count), first(count);
+void find_awaiters_of_signals(const Unblocked *published, int count, Notes<Datum> *jobs) {
+    ArrayColumn signals(count), first(count);
     for (int i = 0; i < count; i++) {
-        events.add(Int64GetDatum(published[i].key));
+        signals.add(Int64GetDatum(published[i].key));
         first.add(Int64GetDatum(published[i].job));
     }
-    add_awaiters(run(find_by_event,
-                     Params().add(events.array(INT8OID)).add(first.array(INT8OID)).add(Int64GetDatum(kAwaitersAtOnce))),
-                 Blocker::Event, jobs);
+    add_awaiters(
+        run(find_by_signal,
+            Params().add(signals.array(INT8OID)).add(first.array(INT8OID)).add(Int64GetDatum(kAwaitersAtOnce))),
+        Blocker::Signal, jobs);
 }
 
 void look_at_awaiters(Datum *jobs, int count, Unblocking *done) {

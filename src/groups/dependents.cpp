@@ -7,10 +7,8 @@
 #include "compat/subtransaction.h"
 #include "edges/awaited_jobs.h"
 #include "edges/dependency_policy.h"
-#include "edges/edges.h"
 #include "finish/ending.h"
 #include "groups/dependents.h"
-#include "groups/groups.h"
 #include "job/change_job.h"
 #include "log/rows.h"
 
@@ -20,28 +18,30 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of edges that one transaction handles, so that the jobs that it unblocks become visible soon.
+// Maximum number of edges that one transaction handles. The limit lets the unblocked jobs become visible soon.
 constexpr int kBatch = 1000;
 
-// Selects the state of the job `id`: one row (status, error), or none if the job was deleted before it completed.
+// Selects the state of the job `id` as one row (status, error). Selects no row if the job was deleted before it
+// completed.
 #define STATE_OF(id)                                                                                      \
     "(SELECT s.status, left(s.error, 1000) AS error FROM jobq.jobs s WHERE s.id = ANY (ARRAY[" id         \
     "]) "                                                                                                 \
     "UNION ALL SELECT 'completed', NULL FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[" id \
     "]) "                                                                                                 \
     "LIMIT 1)"
-// SQL condition: the job j waits for dependencies. The dependencies of a blocked job in the line of its group
-// (groups/groups.h) have ended, and a job that awaits something (groups/awaiters.h) has a time in _must_end_at.
+// SQL condition: the job j is blocked because of its dependencies. The condition excludes jobs in the line of their
+// group (groups/groups.h), because the dependencies of these jobs have ended. It also excludes jobs that await
+// something (groups/awaiters.h); these jobs have a time in _must_end_at.
 #define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL AND j._must_end_at IS NULL"
-// SQL condition about STATE_OF: the job may still complete.
+// SQL condition on the row that STATE_OF selects: the job can still complete.
 #define UNFINISHED "s.status <= 'processing'"
 
 Statement get_states = {
     "SELECT u.id, s.status::text FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true",
     {INT8ARRAYOID}};
 
-// Selects the dependents of these finished jobs: blocked jobs whose active dependency is one of them, or that must be
-// cancelled because one of them has failed.
+// Selects the dependents of these finished jobs: blocked jobs whose active dependency is one of the finished jobs, and
+// blocked jobs that must be canceled because one of the finished jobs has failed.
 Statement find_dependents = {
     R"(SELECT d.job_id, d.target, u.failed AND d.on_failure = 'cancel',
               (SELECT max(w.target) FROM jobq.edges w WHERE w.kind = 'depends' AND w.job_id = d.job_id AND w.active)
@@ -53,9 +53,10 @@ Statement find_dependents = {
        LIMIT $3)",
     {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
 
-// Selects, for each of these jobs that is blocked and has dependencies, the first dependency whose failure must cancel
-// the job, and the job's active dependency if it has not finished. Leaves out jobs without dependencies, which wait for
-// something else, or are being restored from a dump and get their edges later.
+// For each of the given jobs that is blocked and has dependencies, selects the first failed dependency because of which
+// the job must be canceled. Also selects the active dependency, but only if the active dependency has not finished.
+// Omits jobs without dependencies: they wait for something else, or they are being restored from a dump and get their
+// edges later.
 Statement find_failed = {
     R"(SELECT u.id, f.target,
               (SELECT max(d.target)
@@ -78,10 +79,12 @@ Statement lock_blocked = {
                      FOR NO KEY UPDATE SKIP LOCKED) x)",
     {INT8ARRAYOID}};
 
-// Selects, for each of these jobs, the highest dependency below a given id that has not finished or must cancel the
-// job; NULL if there is none. The last column is the dependency that is active now. This statement is separate from the
-// statement that locks the jobs, because the snapshot of that statement is older than the locks and may not show an
-// edge that another session has added with plain SQL while it held the lock.
+// For each of the given jobs, looks at the dependencies whose ids are below the given id, and selects a dependency that
+// has not finished or because of which the job must be canceled. If there are several such dependencies, selects the
+// one with the highest id; if there is none, selects NULL. The last column is the currently active dependency. A
+// separate statement locks the jobs, because the snapshot of a locking statement is older than the locks that the
+// statement takes. Such a snapshot might not show an edge that another session added with plain SQL while that session
+// held the lock.
 Statement look = {
     R"(SELECT u.id, f.target, f.status::text, f.error, w.target
        FROM unnest($1, $2) AS u(id, below)
@@ -95,8 +98,8 @@ Statement look = {
                                WHERE d.job_id = u.id AND d.kind = 'depends' AND d.active LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// SQL condition: the edge d is a dependency of one of these jobs, fulfills `condition`, and is not locked by another
-// session.
+// SQL condition: the edge d leads from one of the given jobs to a dependency, satisfies `condition`, and is not locked
+// by another session.
 #define EDGES_BY_PLACE(condition)                                                                          \
     "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, target), "                            \
     "LATERAL (SELECT l.ctid FROM jobq.edges l WHERE l.kind = 'depends' AND l.job_id = u.id AND " condition \
@@ -105,7 +108,8 @@ Statement activate = {
     "UPDATE jobq.edges d SET active = true "
     "WHERE " EDGES_BY_PLACE("l.target = u.target") " RETURNING d.job_id",
     {INT8ARRAYOID, INT8ARRAYOID}};
-// Deactivates all dependencies of each job except the dependency that is active from now on; 0 deactivates all.
+// Deactivates all dependencies of each job except the given target. If the target is 0, deactivates all dependencies of
+// the job.
 Statement deactivate = {
     "UPDATE jobq.edges d SET active = NULL "
     "WHERE " EDGES_BY_PLACE("l.active AND l.target <> u.target"),
@@ -129,15 +133,17 @@ Statement find_not_blocked = {
        WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
     {INT8ARRAYOID}};
 
-// SQL condition: the job `id` has a dependency that has not finished, or whose failure must cancel the job.
+// SQL condition: the job `id` has a dependency that has not finished, or a failed dependency because of which the job
+// must be canceled.
 #define REASON_TO_WAIT(id)                                                   \
     "EXISTS (SELECT FROM jobq.edges d LEFT JOIN LATERAL " STATE_OF(          \
         "d.target") " s ON true WHERE d.kind = 'depends' AND d.job_id = " id \
                     " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
 Statement find_reason_to_wait = {"SELECT " REASON_TO_WAIT("$1"), {INT8OID}};
 
-// Selects blocked jobs, with their highest dependency and their active one. Leaves out jobs that stay in the line of
-// their group because their dependencies have ended.
+// Selects the given jobs that are blocked, each with the highest id of its dependencies and the id of its active
+// dependency. Omits a job in the line of its group if the dependencies of the job have ended, because such a job stays
+// in line.
 Statement find_blocked = {
     R"(SELECT u.id, (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id),
               (SELECT max(d.target) FROM jobq.edges d WHERE d.kind = 'depends' AND d.job_id = u.id AND d.active)
@@ -167,16 +173,17 @@ Statement find_all_blocked = {"SELECT j.id FROM jobq.jobs j WHERE j.status = 'bl
 struct Candidate {
     int64 job;
     int64 below;
-    bool fails;       // the dependency with the id below - 1 cancels the job
-    int64 published;  // the published key by which it was found
+    bool fails;       // the dependency with the id `below` - 1 has failed, so the job must be canceled
+    int64 published;  // the published key that led to the job
 };
 
-// The jobs to promote, the jobs to cancel with the reasons, and the jobs with the dependencies that become active.
+// The jobs to promote; the jobs to cancel, with the reasons; and the jobs whose active dependency must change, with the
+// new active dependencies (moved_to).
 struct Results {
     Notes<Datum> promoted;
     Notes<Datum> cancelled, reasons;
     Notes<Datum> moved, moved_to;
-    Datum *settled;  // the promoted and the cancelled jobs
+    Datum *settled;  // the promoted and the canceled jobs
     int settled_count;
 };
 
@@ -194,29 +201,13 @@ text *reason_of(const Row &row) {
 }
 
 void promote_jobs(const Datum *ids, int count, TimestampTz now) {
-    // `now` is the time at which the duty began, but jobs may have been enqueued later.
+    // Jobs might have been enqueued after `now`, which is the time at which the duty began. So the event gets the
+    // current time if the current time is later than `now`.
     apply_event(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
 }
 
-void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz now) {
-    Endings endings = {};
-    change_locked_jobs(
-        count, [&](int i) { return DatumGetInt64(ids[i]); },
-        [&](JobsTable *jobs, int i) {
-            const JobState before = state_of(*jobs);
-            if (!core::applies(core::EventKind::Dropped, before.life)) return true;
-            core::Life after = core::after_event(before.life, {core::EventKind::Dropped, now});
-            OtherColumns others = {};
-            others.set(kJobError, reasons[i]);
-            if (!write_life(jobs, before, after, others, &after)) return false;
-            note_end(*jobs, before, after, now, &endings);
-            return true;
-        });
-    settle_endings(endings, now);
-}
-
-// Removes jobs from the line of their group, because they have new dependencies, and a job in line must not wait for a
-// dependency.
+// Removes jobs that have new dependencies from the line of their group, because a job in line must not wait for
+// dependencies.
 void leave_lines(Datum *ids, int count) {
     if (count == 0) return;
     const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));
@@ -224,13 +215,11 @@ void leave_lines(Datum *ids, int count) {
     apply_event(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
-// Raises 40001 if the transaction's snapshot and the latest snapshot differ in which of these jobs have dependencies.
-// Locking the rows of the jobs does not raise this error, because a session that adds an edge locks the job but need
-// not change its row.
+// Raises 40001 if, for any of these jobs, the transaction's snapshot and the latest snapshot disagree about whether the
+// job has dependencies. The statement that locks the rows of the jobs does not always raise this error, because a
+// session that adds an edge locks the job but need not change its row.
 void require_known_dependents(const Rows &locked) {
-    auto *jobs = allocate_array<Datum>(locked.size());
-    for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);
-    const Params params = Params().add(array_of(jobs, static_cast<int>(locked.size()), INT8OID));
+    const Params params = Params().add(array_of(first_column(locked), static_cast<int>(locked.size()), INT8OID));
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     const Rows now = read(find_dependent_ones, params, latest);
     UnregisterSnapshot(latest);
@@ -244,7 +233,7 @@ void require_known_dependents(const Rows &locked) {
              errhint("Retry the transaction.")));
 }
 
-// Calls change() for these jobs, and adds the jobs for which it succeeds to results->settled.
+// Calls change() for the given jobs, and adds the jobs for which change() succeeds to results->settled.
 template <typename Change>
 void change_each(const Notes<Datum> &jobs, Change change, Results *results, DutyOutcome *outcome) {
     change_all_or_each(
@@ -256,8 +245,8 @@ void change_each(const Notes<Datum> &jobs, Change change, Results *results, Duty
         [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(jobs.items[i]), failure); });
 }
 
-// Makes commits publish the end of a dependency that had not finished when it was checked. If commits did not publish
-// its end before, the end may have been missed, so this schedules another check of the dependency.
+// Makes commits publish the end of this dependency. If they did not do this before the call, the dependency might have
+// ended unnoticed since it was checked, so the function schedules another check of it.
 void look_later(int64 job) {
     if (await_job(job)) log_unblocked(Blocker::Edge, job);
 }
@@ -269,8 +258,9 @@ void activate_next(const Results &results, Unblocking *done) {
     const Datum to = array_of(moved_to.items, moved_to.count, INT8OID);
     run(activate, Params().add(jobs).add(to));
     if (affected() != moved.count)
-        // Another session has locked an edge. A job with two active edges would be checked too often, and a job without
-        // an active edge too late.
+        // Another session has locked an edge, so this branch schedules another check and deactivates no edge. A job
+        // with two active edges is only checked more often than necessary, but a job without an active edge would be
+        // checked too late.
         for (int i = 0; i < moved.count; i++) look_again({-DatumGetInt64(moved.items[i]), kNoJob, Blocker::Edge});
     else {
         run(deactivate, Params().add(jobs).add(to));
@@ -313,8 +303,9 @@ int distinct(Candidate *candidates, int count) {
                             candidates);
 }
 
-// Locks the candidates that are blocked, moves them to the front in their order, and returns their number. Each job
-// must occur only once. Schedules another check of jobs that other sessions have locked.
+// Locks the candidates that are blocked, moves them to the front of the array without changing their order, and returns
+// their number. Each job must occur only once. Schedules another check of the candidates that it did not lock, because
+// other sessions might have locked them.
 int lock_candidates(Candidate *candidates, int count) {
     Datum *jobs = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) jobs[i] = Int64GetDatum(candidates[i].job);
@@ -329,7 +320,8 @@ int lock_candidates(Candidate *candidates, int count) {
     return left;
 }
 
-// Decides what must happen to these locked jobs.
+// Decides which of these locked jobs must be promoted, which must be canceled, and which need a different active
+// dependency.
 Results look_at(const Candidate *candidates, int count) {
     Datum *jobs = allocate_array<Datum>(count), *below = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
@@ -341,7 +333,7 @@ Results look_at(const Candidate *candidates, int count) {
     results.settled = allocate_array<Datum>(count);
     for (int i = 0; i < count; i++) {
         const Row row = rows[i];
-        // If the failed dependency has been retried in the meantime, publish the job for a new check, because its
+        // If the failed dependency has been retried in the meantime, schedules another check of the job, because its
         // dependencies with higher ids have not been checked.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
             log_unblocked(Blocker::Edge, -candidates[i].job);
@@ -351,24 +343,26 @@ Results look_at(const Candidate *candidates, int count) {
     return results;
 }
 
-// Cancels the jobs that must be cancelled. Returns the number of cancelled jobs.
+// Cancels the jobs that must be canceled. Returns the number of canceled jobs.
 int64 cancel_found(Results *results, Unblocking *done) {
     const int64 done_before = done->outcome.done;
     change_each(
         results->cancelled,
         [&](int first, int n) {
-            cancel_jobs(results->cancelled.items + first, results->reasons.items + first, n, done->now);
+            apply_and_end(results->cancelled.items + first, n, {core::EventKind::Dropped, done->now},
+                          results->reasons.items + first);
         },
         results, &done->outcome);
     if (done->outcome.done == done_before) return 0;
-    // A job that a user-defined trigger keeps unchanged does not count, because the caller's loop would never end.
+    // A job that a user-defined trigger keeps unchanged does not count as canceled. Otherwise, the caller's loop would
+    // never end.
     const int64 cancelled = count_finished(results->cancelled);
     done->outcome.done = done_before + cancelled;
     return cancelled;
 }
 
 // Unblocks each candidate, cancels it, or activates its edge to the next dependency. The candidates were blocked when
-// they were found. Returns the number of cancelled jobs.
+// they were found, but might have changed since then. Returns the number of canceled jobs.
 int64 settle(Candidate *candidates, int count, Unblocking *done) {
     if (count == 0) return 0;
     count = lock_candidates(candidates, distinct(candidates, count));
@@ -407,14 +401,14 @@ void look_at_dependents_of(const Ended &ended, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 dependency = rows[i].int64_at(2);
         const bool fails = rows[i].bool_at(3);
-        // If edges were changed with plain SQL, a dependency with a higher id may be active as well.
+        // If edges were changed with plain SQL, the job might have another active dependency, with a higher id.
         const int64 highest = fails || rows[i].is_null(4) ? dependency : Max(dependency, rows[i].int64_at(4));
         candidates[i] = {rows[i].int64_at(1), highest + 1, fails, dependency};
     }
     const int64 before = done->outcome.done + done->moved, failed_before = done->outcome.failed;
     settle(candidates, static_cast<int>(rows.size()), done);
-    // If no job was changed, all of them are locked by other sessions or cannot be changed, and another check is
-    // already scheduled.
+    // If no job was changed, all jobs are locked by other sessions or cannot be changed, and another check is already
+    // scheduled.
     const bool full = rows.size() == static_cast<uint64>(kBatch);
     const bool more = full && done->outcome.done + done->moved > before;
     for (int i = 0; i < ended.count; i++) {
@@ -434,7 +428,7 @@ int64 look_at_dependents(Datum *jobs, int count, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const bool fails = !rows[i].is_null(2);
         const int64 job = rows[i].int64_at(1);
-        // Most jobs that a search finds have the correct active edge; their rows are not locked.
+        // Most jobs that a search finds already have the correct active edge, so their rows are not locked.
         if (fails || rows[i].is_null(3))
             candidates[candidate_count++] = {job, fails ? rows[i].int64_at(2) + 1 : PG_INT64_MAX, fails, -job};
     }
@@ -489,16 +483,12 @@ void settle_dependents(Datum jobs) {
 void free_dependents(Datum jobs, TimestampTz now) {
     const Rows blocked = run(lock_free, Params().add(jobs));
     const int count = static_cast<int>(blocked.size());
-    Datum *free = allocate_array<Datum>(count);
-    for (int i = 0; i < count; i++) free[i] = blocked[i].get(1);
-    if (count > 0) promote_jobs(free, count, now);
+    if (count > 0) promote_jobs(first_column(blocked), count, now);
 }
 
 void settle_all_dependents(TimestampTz now) {
     const Rows blocked = run(find_all_blocked, Params());
-    Datum *jobs = allocate_array<Datum>(blocked.size());
-    for (uint64 i = 0; i < blocked.size(); i++) jobs[i] = blocked[i].get(1);
-    const Datum all = array_of(jobs, static_cast<int>(blocked.size()), INT8OID);
+    const Datum all = array_of(first_column(blocked), static_cast<int>(blocked.size()), INT8OID);
     settle_dependents(all);
     free_dependents(all, now);
 }

@@ -29,9 +29,10 @@ Statement find_watched = {
                      SELECT e.target FROM jobq.edges e WHERE e.job_id = u.id AND e.kind = 'awaits' AND e.active) w)",
     {INT8ARRAYOID}};
 
-// Selects jobs with a wait in jobq.steps (which includes all waits for other jobs) and jobs with an active dependency,
-// and whether the job is blocked, or NULL if the job does not exist. For each job, the wait comes before the
-// dependency, because the next part of the search begins after the last job.
+// Selects a row for each job that has a wait in jobq.steps (which contains all waits for other jobs), and a row for
+// each job that has an active dependency. The third column says whether the job is blocked by dependencies, or is NULL
+// if the job does not exist. If a job has both rows, the row for the wait comes first. If the limit cuts off the second
+// row, that row is not read later, because the next part of the search begins after this job.
 Statement find_waiting = {
     R"(SELECT w.job_id, w.depends, x.blocked
        FROM ((SELECT e.job_id, true AS depends FROM jobq.edges e
@@ -46,7 +47,8 @@ Statement find_waiting = {
 
 bool any_active() { return any_active(EdgeKind::Depends) || any_active(EdgeKind::Awaits); }
 
-// Checks everything that these jobs wait for, and unblocks or cancels them. Returns the number of cancelled jobs.
+// Checks everything that these jobs wait for, and unblocks or cancels the jobs if necessary. Returns the number of
+// canceled jobs.
 int64 look_at_whole_jobs(Datum *jobs, int count, Unblocking *done) {
     if (count == 0) return 0;
     if (any_active()) watch_targets(array_of(jobs, count, INT8OID));
@@ -64,7 +66,8 @@ void watch_targets(Datum jobs) {
 void look_at_edges(const Unblocked *published, int count, Unblocking *done) {
     Ended ended = {allocate_array<Datum>(count), allocate_array<Datum>(count), allocate_array<Datum>(count), 0};
     Notes<Datum> whole = {};
-    // This must precede all checks, because a dependency to which no active edge leads may fail at any time.
+    // Calls note_awaiting() first, so that commits publish every job that fails from now on. This is needed because a
+    // dependency can fail at any time, even if no active edge leads to it.
     if (any_active()) note_awaiting();
     for (int i = 0; i < count; i++) {
         if (published[i].key < 0) {
@@ -76,17 +79,17 @@ void look_at_edges(const Unblocked *published, int count, Unblocking *done) {
         ended.jobs[ended.count++] = Int64GetDatum(published[i].key);
     }
     keep_ended(&ended);
-    // This must precede the check of the dependents, which adds a job to the list again if it was retried and is
-    // unfinished.
+    // Removes the ended jobs from the list of awaited jobs before the dependents are checked. If an ended job was
+    // retried and has not finished again, this check adds the job back to the list.
     for (int i = 0; i < ended.count; i++) stop_awaiting_job(DatumGetInt64(ended.jobs[i]));
     look_at_dependents_of(ended, done);
     find_awaiters(ended, &whole);
     look_at_whole_jobs(whole.items, whole.count, done);
 }
 
-void look_at_events(const Unblocked *published, int count, Unblocking *done) {
+void look_at_signals(const Unblocked *published, int count, Unblocking *done) {
     Notes<Datum> jobs = {};
-    find_awaiters_of_events(published, count, &jobs);
+    find_awaiters_of_signals(published, count, &jobs);
     look_at_awaiters(jobs.items, jobs.count, done);
 }
 
@@ -98,8 +101,8 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
         note_awaiting();
     }
     if (place->behind == PG_INT64_MIN) place->began = begin_awaited_search();
-    // Check fewer jobs per transaction if they have many edges, because unblocked jobs are not visible before the
-    // commit.
+    // Checks fewer jobs per transaction if they have many edges, because unblocked jobs become visible only when the
+    // transaction commits.
     static int at_once = kSearchBatch;
     const TimestampTz begun = GetCurrentTimestamp();
     limit = Min(limit, at_once);
@@ -110,14 +113,15 @@ bool search_edges(SearchPlace *place, int limit, Unblocking *done) {
         const Row row = waiting[i];
         place->behind = row.int64_at(1);
         const bool depends = row.bool_at(2);
-        // Skip edges without a job, because a restore may insert the edges of a job before its row.
+        // Skips the edges of a job that does not exist, because a restore can insert the edges of a job before the row
+        // of the job.
         if (depends && row.is_null(3)) continue;
         if (depends && !row.bool_at(3))
             left[left_count++] = row.get(1);
         else if (count == 0 || jobs[count - 1] != row.get(1))
             jobs[count++] = row.get(1);
     }
-    // Repeat until no job is cancelled, because a cancelled job may have dependents among these jobs.
+    // Repeats the checks until no job is canceled, because a canceled job might have dependents among these jobs.
     while (look_at_whole_jobs(jobs, count, done) > 0) CHECK_FOR_INTERRUPTS();
     deactivate_dependencies(left, left_count);
     at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);

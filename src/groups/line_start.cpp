@@ -22,13 +22,13 @@ constexpr int kUnknowns = 64;
 struct Place {
     slock_t lock;
     uint32 looks;     // number of scans in progress
-    int64 published;  // the lowest id that has entered a line since the first of these scans began
+    int64 published;  // the lowest id of a job that has entered a line since the first of these scans began
     Oid database;
     int32 saved;  // number of entries that scans have passed; halved when another group finds the slot taken
     int64 group;
     int64 first;
     uint64 epoch;    // kNoEpoch: nothing is known
-    uint64 unknown;  // times_unknown_here() at that time
+    uint64 unknown;  // times_unknown_here() when the scan that found `first` began
 };
 
 struct Places {
@@ -37,25 +37,25 @@ struct Places {
 };
 Places *places = nullptr;
 
-// A scan ("look") of this transaction.
+// A scan ("look") in which this transaction searches the line of a group.
 struct Look {
     int64 group;
-    int64 first;   // the lowest id that it has found in line
-    uint64 epoch;  // kNoEpoch: it has found nothing
+    int64 first;   // the lowest id that the scan has found in line
+    uint64 epoch;  // kNoEpoch: the scan has no result
     uint64 unknown;
     int32 passed;
-    int level;   // nesting level of the transaction; its snapshot shows changes of that level
-    bool whole;  // it has read the line from its first entry
+    int level;   // nesting level of the transaction; the snapshot shows changes of this level
+    bool whole;  // the scan has read the line from its first entry
 };
 constexpr int kMaxLooks = 2048;
 constexpr int kNoLook = -1;
-constexpr int kRolledBack = -1;  // a value of Look::level
+constexpr int kRolledBack = -1;  // value of Look::level after a rollback of the savepoint
 Look looks[kMaxLooks];
 int look_count = 0;
 
 Place *place_of(int64 group) { return &places->items[spread(MyDatabaseId, group) % kPlaces]; }
 
-// Calls body(place) while it holds the spinlock of the group's slot. The body must only run a few instructions.
+// Calls body(place) while holding the spinlock of the group's slot. The body must run only a few instructions.
 template <typename Body>
 auto with_place(int64 group, Body body) {
     Place *place = place_of(group);
@@ -69,8 +69,8 @@ bool is_of(const Place &place, int64 group) {
     return place.epoch != kNoEpoch && place.group == group && place.database == MyDatabaseId;
 }
 
-// Returns the counter that forget_lines() increments, because it has become unknown which jobs have entered the lines
-// of the database. Databases may share a counter.
+// Returns the counter of a database. forget_lines() increments the counter when it is no longer known which jobs have
+// entered the lines in the database. Several databases can share a counter.
 pg_atomic_uint64 *times_unknown(Oid database) { return &places->unknown[database % kUnknowns]; }
 
 uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabaseId)); }
@@ -81,7 +81,8 @@ void keep(const Look &look) {
         const bool current =
             place->database != MyDatabaseId || (place->epoch == look.epoch && place->unknown == look.unknown);
         if (place->epoch != kNoEpoch && current && !is_of(*place, look.group) && place->saved > look.passed) {
-            // So the slot of a group that is no longer used eventually becomes free for another group.
+            // Halves the count of the group that has the slot. If that group is no longer used, the slot thus
+            // eventually becomes free for another group.
             place->saved /= 2;
             return false;
         }
@@ -103,10 +104,15 @@ void keep(const Look &look) {
 }  // namespace
 
 int begin_line_look(int64 group) {
-    // In single-user mode, sessions do not publish jobs that enter a line.
+    // In single-user mode, sessions do not publish the jobs that enter a line, so no beginnings are recorded.
     if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks) return kNoLook;
-    looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), 0, GetCurrentTransactionNestLevel(),
-                         false};
+    looks[look_count] = {.group = group,
+                         .first = PG_INT64_MIN,
+                         .epoch = kNoEpoch,
+                         .unknown = times_unknown_here(),
+                         .passed = 0,
+                         .level = GetCurrentTransactionNestLevel(),
+                         .whole = false};
     with_place(group, [](Place *place) {
         if (place->looks++ == 0) place->published = PG_INT64_MAX;
         return true;
@@ -195,7 +201,6 @@ Size line_starts_size() { return sizeof(Places); }
 void make_line_starts(void *memory, bool fresh) {
     places = static_cast<Places *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(Places));
     for (pg_atomic_uint64 &unknown : places->unknown) pg_atomic_init_u64(&unknown, 0);
     for (Place &place : places->items) SpinLockInit(&place.lock);
 }

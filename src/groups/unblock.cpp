@@ -20,11 +20,11 @@ namespace {
 
 constexpr UnblockingKind kKinds[] = {{look_at_groups, search_groups, forget_groups},
                                      {look_at_edges, search_edges, nullptr},
-                                     {look_at_events, nullptr, nullptr}};
+                                     {look_at_signals, nullptr, nullptr}};
 static_assert(lengthof(kKinds) > kSearched);
 
-// Maximum number of published entries that one transaction handles. Unblocked jobs become visible when it commits, so
-// it must not take long.
+// Maximum number of published entries that one transaction handles. The transaction must be short, because unblocked
+// jobs become visible only when it commits.
 constexpr int kTakeAtOnce = 256;
 constexpr int kMaxAgain = 1024;
 // Maximum number of keys that a search checks per transaction, so that entries that commits publish in the meantime do
@@ -33,10 +33,10 @@ constexpr int kSearchAtOnce = 200;
 // Minimum and maximum pause before the process tries again to change jobs that other sessions have locked.
 constexpr core::Micros kShortestPause = 2000;
 constexpr core::Micros kLongestPause = core::kSecond;
-// After a search, the repair does not start another search for this many times the duration of the search.
+// Minimum pause between two searches by the repair, as a multiple of the duration of the last search.
 constexpr int kSearchRest = 50;
-// jobq_tick() waits up to 3 s for the background worker, whose transactions take about a millisecond on an idle
-// machine.
+// jobq_tick() waits up to 3 s for the background worker to release the promoter's lock. The worker's transactions take
+// about a millisecond on an idle machine.
 constexpr int kLockTries = 3000;
 constexpr long kLockPause = 1000;
 
@@ -51,11 +51,11 @@ struct Search {
     TimestampTz begun;
 };
 
-// State of the promoter in the background worker. In other processes, db is nullptr, and the other members are not
+// The state of the promoter in the background worker. In other processes, db is nullptr, and the other members are not
 // used.
 struct State {
-    const DatabaseState *db;  // nullptr: jobq_tick() is running
-    bool looked;              // this process has read the list
+    const DatabaseState *db;  // nullptr in a session that runs jobq_tick()
+    bool looked;              // this process has read the list of published entries
     bool careful;             // a transaction has failed, and no search has succeeded since then
     bool failing;             // a job could not be changed, and no search has succeeded since then
     Search searches[kSearched];
@@ -63,12 +63,13 @@ struct State {
     int again_count;
     TimestampTz again_at;
     core::Micros again_pause;
-    TimestampTz locked_until;  // another session is expected to hold the promoter's lock until then
-    core::Micros lock_pause;   // 0: no other session held the lock the last time
+    TimestampTz locked_until;  // until then, another session is expected to hold the promoter's lock
+    core::Micros lock_pause;   // 0: the last attempt to acquire the promoter's lock succeeded
 };
 State state = {};
 
-// Returns the index of the search that finds the same jobs as the published entries of this kind of blocker.
+// Returns the index of the search that finds the jobs blocked by this kind of blocker. Edges and events share one
+// search.
 int search_of(Blocker blocker) { return blocker == Blocker::Group ? 0 : 1; }
 
 void forget_kind(int kind) {
@@ -110,7 +111,7 @@ bool comes_first(const Unblocked &a, const Unblocked &b) {
     return a.key != b.key ? a.key < b.key : a.job < b.job;
 }
 
-// Sorts the entries and keeps one entry per key, which is the entry with the lowest job id.
+// Sorts the entries and keeps the entry with the lowest job id for each key. Returns the number of remaining entries.
 int in_order(Unblocked *published, int count) {
     std::sort(published, published + count, comes_first);
     const auto same = [](const Unblocked &a, const Unblocked &b) { return a.blocker == b.blocker && a.key == b.key; };
@@ -154,7 +155,7 @@ bool search_failed() {
     return std::any_of(state.searches, state.searches + kSearched, [](const Search &search) { return search.failed; });
 }
 
-// Searches edges before groups, because a job whose dependencies have ended may then enter the line of its group.
+// Searches edges before groups, because a job whose dependencies have ended might then enter the line of its group.
 void search_everything(int limit, Unblocking *done) {
     for (int i = kSearched - 1; i >= 0; i--) {
         SearchPlace place = kBeginning;
@@ -174,8 +175,8 @@ void go_on_with_searches() {
     }
 }
 
-// Takes entries that commits have published, and entries whose jobs were locked the last time. Sets *held to the number
-// of the latter.
+// Takes entries that commits have published, and entries whose jobs were locked during the last attempt. Sets *held to
+// the number of entries whose jobs were locked.
 int take_published(Unblocked *published, TimestampTz now, int *held) {
     Blockers anything = 0;
     if (!state.looked) go_on_with_searches();
@@ -228,12 +229,13 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
         begin_promoting();
         unblocking_until_commit(true);
         search_everything(batch, &done);
-        // The list of awaited jobs is complete now, and is correct even if this transaction is rolled back.
+        // The list of awaited jobs is complete now, and is correct even if this transaction is rolled back, so a
+        // rollback need not request a search.
         unblocking_until_commit(false);
         return done.outcome;
     }
-    // The commit can be asynchronous: a promotion that is lost in a crash is repeated, because changes that depend on
-    // it cannot be on disk without it.
+    // The commit can be asynchronous, because a promotion that is lost in a crash is repeated, and changes that depend
+    // on the promotion cannot be on disk without it.
     const bool may_be_lost = is_whole_transaction();
     if (!try_lock()) {
         state.lock_pause = longer(state.lock_pause);
@@ -281,12 +283,13 @@ TimestampTz next_unblocking(TimestampTz now) {
 
 void undo_unblocking() {
     if (!transaction_log().unblocking) return;
-    // The list of awaited jobs may be incomplete now.
+    // The list of awaited jobs might be incomplete now, so the table must be searched.
     if (state.db == nullptr) {
         unblock_anything();
         return;
     }
-    // The entries that this process has taken from the list are lost, and what it has cached may be wrong.
+    // The entries that this process has taken from the list are lost, and the facts that it has cached might be wrong,
+    // so it searches the table from the beginning.
     state.careful = true;
     for (int kind = 0; kind < kSearched; kind++) {
         forget_kind(kind);

@@ -1,5 +1,5 @@
 // See unblocked_list.h. There is one list per DatabaseState, and all lists take their entries from a common pool. If
-// the pool has no free entry, a bit in the list asks for a search instead.
+// the pool has no free entry, a bit in the list requests a search instead.
 #include "compat/pg.h"
 
 #include "groups/line_start.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32 kNone = -1;
 constexpr int kEntries = 32768;
-// Maximum number of entries of one database, so that a database whose worker is switched off does not use the whole
+// Maximum number of entries for one database, so that a database whose worker is switched off does not use the whole
 // pool.
 constexpr int kMaxListed = kEntries / 4;
 
@@ -46,22 +46,27 @@ List *list_of(const DatabaseState *db) { return &lists->lists[db - shared_state(
 
 LWLock *unblock_lock() { return shared_lock(Part::Unblocked); }
 
-// ---- under the lock
+// ---- The caller of each function up to the next "----" must hold the lock.
 
-void empty_list(List *list) {
-    while (list->first != kNone) {
-        Entry *entry = &lists->entries[list->first];
-        const int32 next = entry->next;
-        entry->next = lists->free;
-        lists->free = list->first;
-        list->first = next;
-    }
-    list->last = kNone;
-    list->count = 0;
+bool take_entry(List *list, Unblocked *taken) {
+    const int32 first = list->first;
+    if (first == kNone) return false;
+    Entry *entry = &lists->entries[first];
+    *taken = entry->unblocked;
+    list->first = entry->next;
+    if (list->first == kNone) list->last = kNone;
+    list->count--;
+    entry->next = lists->free;
+    lists->free = first;
+    return true;
 }
 
-// Initializes the list of a DatabaseState that belonged to another database or to none. What was committed before is
-// unknown.
+void empty_list(List *list) {
+    for (Unblocked taken; take_entry(list, &taken);) continue;
+}
+
+// Initializes the list of a DatabaseState that belonged to another database or to none. Requests a search for all kinds
+// of blockers, because it is unknown what earlier commits have changed.
 void start_list(List *list) {
     empty_list(list);
     list->database = MyDatabaseId;
@@ -72,8 +77,8 @@ void start_list(List *list) {
     pg_atomic_write_u64(&list->promoter, 0);
 }
 
-// Adds an entry, even if a search for its kind has been asked for, so that the entry is handled before the search
-// reaches it.
+// Adds an entry even if a search for this kind of blocker has been requested, because the search might take longer to
+// find the unblocked jobs.
 void add_entry(List *list, const Unblocked &unblocked) {
     const int32 added = lists->free;
     if (added == kNone || list->count == kMaxListed) {
@@ -92,20 +97,7 @@ void add_entry(List *list, const Unblocked &unblocked) {
     list->last = added;
 }
 
-bool take_entry(List *list, Unblocked *taken) {
-    const int32 first = list->first;
-    if (first == kNone) return false;
-    Entry *entry = &lists->entries[first];
-    *taken = entry->unblocked;
-    list->first = entry->next;
-    if (list->first == kNone) list->last = kNone;
-    list->count--;
-    entry->next = lists->free;
-    lists->free = first;
-    return true;
-}
-
-// ----
+// ---- The caller of the functions below must not hold the lock.
 
 void post(const DatabaseState *db, Blockers anything, const Unblocked *entries, int count) {
     List *list = list_of(db);
@@ -118,11 +110,12 @@ void post(const DatabaseState *db, Blockers anything, const Unblocked *entries, 
 }
 
 void tell(Blockers anything, const Unblocked *entries, int count) {
-    // Without a DatabaseState, the database has no worker, and jobq_tick() searches the table.
+    // If the database has no DatabaseState, it has no worker that could read the list, and jobq_tick() searches the
+    // table.
     for_session_database([&](DatabaseState *db) {
         post(db, anything, entries, count);
-        // The worker may have just emptied the list, so wake it even if another session has already done so. Setting a
-        // latch that is already set costs next to nothing.
+        // Wakes the worker even if another session has already woken it, because the worker might have just emptied the
+        // list. Setting a latch that is already set costs almost nothing.
         call_worker(db);
     });
 }
@@ -229,7 +222,6 @@ Size unblocked_list_size() { return sizeof(Lists); }
 void make_unblocked_list(void *memory, bool fresh) {
     lists = static_cast<Lists *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(Lists));
     for (int32 i = 0; i < kEntries; i++) lists->entries[i].next = i + 1 < kEntries ? i + 1 : kNone;
     for (List &list : lists->lists) {
         list.first = list.last = kNone;

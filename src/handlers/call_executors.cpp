@@ -2,15 +2,15 @@
 #include "compat/pg.h"
 
 #include "handlers/call_executors.h"
+#include "handlers/executor_slots.h"
 #include "log/logged.h"
-#include "shmem/executors.h"
 
 namespace jobq {
 
 namespace {
 
-// Wakes executors if the database has handlers and is_about() returns true for the bit set of their queues
-// (handler_bit()).
+// Wakes executors if any queue of the database has handlers and is_about(queues) returns true. `queues` is a bit set of
+// the queues that have handlers (see handler_bit()).
 template <typename IsAbout>
 void call_if(IsAbout is_about) {
     DatabaseState *db = known_session_database();

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/memory.h"
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
 #include "handlers/handler.h"
 #include "row/owner.h"
 
@@ -33,8 +33,8 @@ constexpr const char *kNotForHandlers[] = {"role",
                                            "default_transaction_read_only",
                                            "default_transaction_deferrable"};
 
-// No limit for the length of a capability: rows written with plain SQL may have long ones, which do no harm because no
-// job requires them.
+// The length of a capability is not limited here, because rows that were written with plain SQL can contain long
+// capabilities. Long capabilities do no harm, because no job requires them.
 constexpr size_t kAnyLength = SIZE_MAX;
 
 Handler handler_of(const Row &row, MemoryContext context) {
@@ -101,7 +101,7 @@ void read_settings_of(Handler *handler, const Elements &texts) {
         char *name = TextDatumGetCString(texts.values[i]);
         char *equals = strchr(name, '=');
         if (equals == nullptr || equals == name) {
-            handler->bad_setting = psprintf("\"%s\" is not a setting", name);
+            handler->bad_setting = psprintf("invalid handler setting \"%s\"", name);
             return;
         }
         *equals = '\0';

@@ -1,15 +1,14 @@
-// The SQL functions jobq_set_handler and jobq_drop_handler, and the function that the view jobq.handlers calls. The
-// first two check arguments and rights and write the rows. They are not SECURITY DEFINER, because the caller must be
-// allowed to become the role that runs the handler.
+// The SQL functions jobq_set_handler and jobq_drop_handler, and the function that the view jobq.handlers calls.
+// jobq_set_handler and jobq_drop_handler check the arguments and the privileges of the caller, and write the rows. They
+// are not SECURITY DEFINER, because they must check whether the caller is allowed to become the role that runs the
+// handler.
 #include "compat/pg.h"
 
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/settings.h"
-#include "core/executor.h"
 #include "handlers/handler.h"
 #include "handlers/handler_state.h"
-#include "log/transaction_log.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
@@ -23,8 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Inserts or updates a handler. Compares the rows as text, so that an identical handler is not written again, which
-// would make all executors reload it.
+// Inserts or updates a handler. Compares the rows as text and does not write an identical handler again, because every
+// write makes all executors reload the handlers.
 Statement put = {
     R"(INSERT INTO jobq.handler_settings AS h (queue, kind, handler, run_as, max_executors, versions, capabilities, settings)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -46,23 +45,23 @@ text *kind_argument(FunctionCallInfo fcinfo) {
     return kind;
 }
 
-// Returns the role that runs the handler. NULL stands for the caller.
+// Returns the role that runs the handler, which is the caller if the argument is NULL.
 Oid role_argument(FunctionCallInfo fcinfo) {
     const Oid role = given(fcinfo, kRunAs) ? PG_GETARG_OID(kRunAs) : GetUserId();
     const char *name = GetUserNameFromId(role, true);
     if (name == nullptr)
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
                         errmsg("role with OID %u, given as argument \"run_as\", does not exist", role),
-                        errhint("Name a role that pg_roles lists.")));
+                        errhint("Specify an existing role.")));
     if (!may_set_role(GetUserId(), role))
         ereport(ERROR,
                 (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to run as role \"%s\"", name),
-                 errdetail("You can only name roles that you can SET ROLE to."),
-                 errhint("Have the role granted to you, or name another role.")));
+                 errdetail("You must be able to SET ROLE to this role."),
+                 errhint("Ask an administrator to grant you the role, or specify another role.")));
     return role;
 }
 
-// Returns the quoted name with its schema, which does not depend on search_path.
+// Returns the quoted, schema-qualified name of the function, so that the result does not depend on search_path.
 const char *handler_argument(FunctionCallInfo fcinfo) {
     require(fcinfo, kHandler, "handler");
     const Oid function = PG_GETARG_OID(kHandler);
@@ -81,7 +80,8 @@ const char *handler_argument(FunctionCallInfo fcinfo) {
     get_func_signature(function, &types, &count);
     if (count != 1 || types[0] != JSONBOID)
         ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("function %s cannot be a handler", name),
-                        errhint("A handler takes one argument of type jsonb, which is the job.")));
+                        errhint("A handler must be a function that takes one jsonb argument and returns jsonb or void, "
+                                "or a procedure that takes one jsonb argument.")));
     return quote_qualified_identifier(get_namespace_name(schema), name);
 }
 
@@ -91,7 +91,7 @@ int max_executors_argument(FunctionCallInfo fcinfo) {
     if (most > kMaxExecutors)
         ereport(ERROR,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_executors\" is too large: %d", most),
-                 errhint("A server has at most %d executors.", kMaxExecutors)));
+                 errhint("At most %d executors are allowed.", kMaxExecutors)));
     return most;
 }
 
@@ -161,7 +161,7 @@ PGDLLEXPORT Datum jobq_drop_handler(PG_FUNCTION_ARGS) {
     if (!dropped)
         ereport(NOTICE,
                 (errmsg("queue \"%s\" has no handler for kind \"%s\"", text_to_cstring(queue), text_to_cstring(kind)),
-                 errhint("The view jobq.handlers lists the existing handlers.")));
+                 errhint("Query the view jobq.handlers to list the existing handlers.")));
     PG_RETURN_BOOL(dropped);
 }
 

@@ -7,24 +7,24 @@
 #include "compat/transaction_fate.h"
 #include "core/retry.h"
 #include "finish/held_jobs.h"
+#include "handlers/executor_slots.h"
 #include "handlers/handler_job.h"
 #include "metrics/recent_filters.h"
 #include "row/owner.h"
 #include "row/payload.h"
-#include "shmem/executors.h"
 
 namespace jobq {
 
 namespace {
 
-// The lease of the job that the handler works on. `ended` is true if a committed transaction of the handler has ended
-// the job. `ended_by` is a transaction that has ended the job and may not have committed.
+// `own_lease` is the lease of the job on which the handler is working. `ended` is true if a committed transaction of
+// the handler has ended the job. `ended_by` is a transaction that has ended the job but might not have committed yet.
 int64 own_lease = 0;
 bool ended = false;
 TransactionId ended_by = InvalidTransactionId;
 
-// Returns whether the handler has ended the job itself. A rolled-back savepoint does not count; a transaction that the
-// procedure has committed does.
+// Returns whether the handler itself has ended the job, either in the current transaction or in a transaction that the
+// procedure has committed. Returns false if the savepoint in which the handler ended the job was rolled back.
 bool ended_itself() {
     if (TransactionIdIsValid(ended_by) && TransactionIdIsCurrentTransactionId(ended_by)) return true;
     ended |= fate_of(ended_by) == Fate::Committed;
@@ -32,7 +32,7 @@ bool ended_itself() {
     return ended;
 }
 
-// Returns the columns of the claimed job in the current memory context.
+// Returns the columns of the claimed job. The result is allocated in the current memory context.
 HandlerJobRow row_of(const JobsTable &jobs) {
     bool none;
     const auto number = [&](JobColumn which) { return DatumGetInt32(job_value(jobs, which)); };
@@ -93,15 +93,15 @@ bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJ
     request.batch = 1;
     request.filter = handler.filter;
     request.heartbeat_timeout = core::kEndlessLease;
-    // Nothing else writes the row of the job while a procedure runs, because a procedure may set the isolation level of
-    // its transactions, which would then fail with a serialization error.
+    // While a procedure runs, its job's row must not be updated. Otherwise, a procedure that sets the isolation level
+    // of its transactions would fail with a serialization error.
     request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
     job->has_settings = handler.setting_count > 0;
     return claim_jobs(request, handler.queue, now, &sink) > 0;
 }
 
-// Returns an object whose keys are the columns of jobq_claim.
+// Returns a JSON object whose keys are the names of the columns that jobq_claim returns.
 Datum argument_of(const HandlerJob &job) {
     const HandlerJobRow &row = job.row;
     JsonObject argument;
@@ -118,7 +118,7 @@ Datum argument_of(const HandlerJob &job) {
     argument.moment("created_at", row.created_at);
     argument.json("progress", row.progress);
     argument.json("metadata", row.metadata);
-    // NULL, because the job needs no heartbeats.
+    // The value is NULL, because a job that runs in an executor needs no heartbeats.
     argument.json("heartbeat_seconds", nullptr);
     return argument.made();
 }

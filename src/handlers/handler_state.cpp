@@ -3,11 +3,11 @@
 
 #include "compat/served.h"
 #include "compat/settings.h"
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
+#include "handlers/executor_slots.h"
 #include "handlers/handler_state.h"
 #include "identity/identity.h"
 #include "row/owner.h"
-#include "shmem/executors.h"
 #include "shmem/memory.h"
 
 extern "C" {
@@ -18,7 +18,7 @@ namespace jobq {
 
 namespace {
 
-// Returns why no handler of this database can run, or nullptr if handlers can run.
+// Returns the reason why no handler in this database can run, or nullptr if handlers can run.
 const char *why_off() {
     if (RecoveryInProgress()) return "handlers do not run on a standby";
     if (!shared_memory_ready()) return "background workers run handlers; add jobq to shared_preload_libraries";
@@ -29,7 +29,7 @@ const char *why_off() {
     return nullptr;
 }
 
-// Returns why no executor can be started, or nullptr if one can be started.
+// Returns the reason why no executor can be started, or nullptr if an executor can be started.
 const char *why_waiting(ExecutorWait wait) {
     if (wait == ExecutorWait::NoPlace) return "all executors are busy with other handlers; increase jobq.max_executors";
     if (wait == ExecutorWait::NoProcess) return "no executor can be started; increase max_worker_processes";
@@ -42,7 +42,7 @@ struct Counted {
     bool failed;  // an executor failed to start
 };
 
-// Selects whether there is a claimable job for the handler.
+// Checks whether there is a claimable job for the handler.
 Statement find_claimable = {
     R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d,
                           LATERAL (SELECT FROM jobq.jobs j
@@ -108,6 +108,20 @@ HandlerState state_of_handler(const Handler &handler) {
         state.reason = "the executors of its role are busy with other handlers";
     }
     return state;
+}
+
+void collect_executors(Samples *samples) {
+    auto *slots = static_cast<ExecutorSlot *>(palloc(sizeof(ExecutorSlot) * kMaxExecutors));
+    read_executors(slots);
+    int idle = 0, busy = 0;
+    for (const ExecutorSlot *slot = slots; slot < slots + kMaxExecutors; slot++) {
+        if (slot->database != MyDatabaseId) continue;
+        idle += slot->state == ExecutorState::Idle || slot->state == ExecutorState::Starting;
+        busy += slot->state == ExecutorState::Busy;
+    }
+    samples->add(sample_of(core::Family::Executors, idle).with("state", "idle"));
+    samples->add(sample_of(core::Family::Executors, busy).with("state", "busy"));
+    samples->gauge(core::Family::ExecutorsMax, settings.max_executors);
 }
 
 }  // namespace jobq

@@ -4,9 +4,9 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/spi.h"
+#include "handlers/executor_slots.h"
 #include "handlers/orphans.h"
 #include "leases/lease_sql.h"
-#include "shmem/executors.h"
 
 #include <algorithm>
 
@@ -14,21 +14,23 @@ namespace jobq {
 
 namespace {
 
-// Selects the running jobs with leases of executors. The rows are read before the slots: a lease that is visible here
-// was written to the slot of its executor before it was committed, and stays there until its end has committed.
+// Selects the running jobs that have the lease of an executor. The rows must be read before the slots, because a lease
+// that is visible in the rows was written to its executor's slot before it was committed, and it stays in the slot
+// until the transaction that ends it has committed.
 Statement read_endless = {"SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM " RUNNING_JOBS(
                               "$2", "$3", "j.id, j.lease, j.started_at",
                               "AND j.lease IS NOT NULL AND j._lease_timeout >= " ENDLESS_LEASE " ORDER BY j.id"),
                           {TIMESTAMPTZOID, INT8ARRAYOID, INT8ARRAYOID}};
 
-// Selects which of these leases have not ended.
+// Selects the given leases that have not ended.
 Statement read_running = {
     R"(SELECT j.id, j.lease FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease FROM jobq.jobs j
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Locks the jobs and selects whether they have lost a worker before and when their maximum runtime ends.
+// Locks the jobs with the given leases. Also selects whether each job is a suspect (a job that has lost a worker
+// before) and when its maximum runtime ends.
 Statement lock_running = {
     R"(SELECT j.id, j.lease, j.suspect, j._must_end_at FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease, )" IS_SUSPECT R"( AS suspect, j._must_end_at
@@ -37,10 +39,10 @@ Statement lock_running = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Stands for the slot of a lease that was found only in the row of its job.
+// Stands for the slot number if a lease was found only in the row of its job, not in a slot.
 constexpr int kNoSlot = -1;
 
-// The leases of executors that no longer exist, sorted by job id, because the jobs are locked in this order.
+// The leases of executors that no longer exist. They are sorted by job id, because the jobs are locked in this order.
 struct Leases {
     Notes<EndedLease> found;
 
@@ -68,7 +70,8 @@ Params params_of(const EndedLease *leases, int count) {
     return Params().add(array_of(jobs, count, INT8OID)).add(array_of(numbers, count, INT8OID));
 }
 
-// Adds the leases of executors that have exited. Frees a slot when the committed rows show that its lease has ended.
+// Adds the leases of executors that have exited. If the committed rows show that a lease has ended, frees its slot
+// instead.
 void add_of_ended_executors(Leases *leases) {
     EndedLease ended[2 * kMaxExecutors];
     const int count = ended_executors(ended);
@@ -91,9 +94,13 @@ void add_of_index(Leases *leases, const RunningIds &ids) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
         if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
-        // If the server was shut down and the attempt began before that, the job itself is not suspected of having
-        // ended its process.
-        leases->add({{job, lease}, terminated && rows[i].bool_at(3), kNoSlot, 0, 0});
+        // If the attempt began before a clean shutdown of the server, the job is not suspected of having caused its
+        // executor to exit.
+        leases->add({.lease = {job, lease},
+                     .blameless = terminated && rows[i].bool_at(3),
+                     .slot = kNoSlot,
+                     .generation = 0,
+                     .ended_at = 0});
     }
 }
 
@@ -101,7 +108,7 @@ void add_of_index(Leases *leases, const RunningIds &ids) {
 
 Orphans lock_orphans(const RunningIds *search, int at_most) {
     Leases leases = {};
-    // An old snapshot may show leases that ended long ago.
+    // Does nothing under an old snapshot, which might show leases that ended long ago.
     if (IsolationUsesXactSnapshot()) return {};
     add_of_ended_executors(&leases);
     if (search != nullptr) add_of_index(&leases, *search);
@@ -109,7 +116,7 @@ Orphans lock_orphans(const RunningIds *search, int at_most) {
     leases.sort();
     const Rows locked = run(lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)));
     const int count = static_cast<int>(locked.size());
-    Orphans orphans = {allocate_array<Orphan>(static_cast<uint64>(count)), count};
+    Orphans orphans = {allocate_array<RescuedAttempt>(static_cast<uint64>(count)), count};
     const auto lease_of = [&](const Row &row) { return leases.find(row.int64_at(1), row.int64_at(2)); };
     const auto is_blameless = [](const EndedLease *lease) { return lease != nullptr && lease->blameless; };
     int lost = 0;
@@ -117,9 +124,10 @@ Orphans lock_orphans(const RunningIds *search, int at_most) {
     for (int i = 0; i < count; i++) {
         const Row row = locked[i];
         const EndedLease *lease = lease_of(row);
-        // The attempt has exceeded its maximum runtime if this ended before the executor exited. Not compared with now,
-        // because another transaction may have held the row since then. A lease that was found only in the row ended
-        // when the server stopped.
+        // The attempt has exceeded its maximum runtime if the maximum runtime ended before the executor exited. The
+        // current time does not matter, because another transaction might have kept the row locked since the executor
+        // exited. If the lease was found only in the row, the attempt ended when the server stopped and is assumed not
+        // to have exceeded its maximum runtime.
         const bool overran = lease != nullptr && lease->slot != kNoSlot && !row.is_null(4) &&
                              DatumGetTimestampTz(row.get(4)) <= lease->ended_at;
         orphans.items[i] = {row.int64_at(1), core::end_of_orphan(lost, row.bool_at(3), is_blameless(lease), overran)};

@@ -1,20 +1,21 @@
-// Finds orphans: jobs in status "processing" with the lease of an executor (shmem/executors.h) that no longer exists,
-// because the process has exited, because the server has crashed or was restarted or promoted, or because the rows come
-// from another server. Only rescue.cpp may call this.
+// Finds orphans, which are jobs in status "processing" with the lease of an executor (handlers/executor_slots.h) that
+// no longer exists: the process has exited, the server has crashed or was restarted or promoted, or the rows come from
+// another server. Only rescue.cpp may call this function.
 #pragma once
 
 #include "compat/pg.h"
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
 #include "leases/running_ids.h"
 
 namespace jobq {
 
-struct Orphan {
+// A running job whose row is locked, and how its attempt ends.
+struct RescuedAttempt {
     int64 job;
-    core::OrphanEnd end;
+    core::RescueEnd end;
 };
 struct Orphans {
-    Orphan *items;
+    RescuedAttempt *items;
     int count;
 };
 

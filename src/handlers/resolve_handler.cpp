@@ -1,5 +1,6 @@
-// Checks whether a handler can run with the current function, role, rights, and settings. jobq_set_handler rejects a
-// handler that cannot run, the view jobq.handlers shows the reason, and executors claim no jobs for it.
+// Checks whether a handler can run with its current function, role, privileges, and settings. If it cannot run,
+// jobq_set_handler rejects the handler, the view jobq.handlers shows the reason, and executors claim no jobs for the
+// handler.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -25,7 +26,7 @@ constexpr Problem kNone = {0, nullptr, nullptr};
 
 Problem problem(int sqlstate, const char *message, const char *hint) { return {sqlstate, message, hint}; }
 
-// Returns the function with this name and one jsonb argument, or InvalidOid.
+// Returns the function that has this name and one jsonb argument, or InvalidOid if there is none.
 Oid find_function(const char *name) {
     List *names = NIL;
     if (!SplitIdentifierString(pstrdup(name), '.', &names) || list_length(names) != 2) return InvalidOid;
@@ -40,18 +41,18 @@ Problem check_role(const char *name, Oid *role) {
     *role = get_role_oid(name, true);
     if (!OidIsValid(*role))
         return problem(ERRCODE_UNDEFINED_OBJECT, psprintf("role \"%s\" does not exist", name),
-                       "Create it, or set the handler again with another role.");
+                       "Create the role, or specify another role with jobq_set_handler().");
     if (superuser_arg(*role) && !settings.superuser_handlers)
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE, psprintf("role \"%s\" is a superuser", name),
-                       "Use a role with fewer rights, or set \"jobq.superuser_handlers\".");
+                       "Use a role that is not a superuser, or enable \"jobq.superuser_handlers\".");
     if (!kRunsWithoutLogin && !catalog_value(AUTHOID, *role, &FormData_pg_authid::rolcanlogin, false))
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE, psprintf("role \"%s\" is not permitted to log in", name),
-                       "Run ALTER ROLE ... LOGIN. PostgreSQL 17 and newer run handlers without it.");
+                       "Run ALTER ROLE ... LOGIN, which PostgreSQL 17 and newer do not require.");
     if (pg_database_aclcheck(MyDatabaseId, *role, ACL_CONNECT) != ACLCHECK_OK)
-        return problem(
-            ERRCODE_INSUFFICIENT_PRIVILEGE,
-            psprintf("role \"%s\" may not connect to database \"%s\"", name, get_database_name(MyDatabaseId)),
-            "Run GRANT CONNECT ON DATABASE ... for the role.");
+        return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
+                       psprintf("role \"%s\" is not permitted to connect to database \"%s\"", name,
+                                get_database_name(MyDatabaseId)),
+                       "Run GRANT CONNECT ON DATABASE ... for the role.");
     return kNone;
 }
 
@@ -59,7 +60,7 @@ Problem check_kind(const char *name, Oid function, HandlerTarget *target) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(tuple))
         return problem(ERRCODE_UNDEFINED_FUNCTION, psprintf("function %s(jsonb) does not exist", name),
-                       "Create it, or set another handler.");
+                       "Create the function, or specify another one with jobq_set_handler().");
     const auto *form = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple));
     const bool takes_json = form->pronargs == 1 && form->proargtypes.values[0] == JSONBOID;
     target->is_procedure = form->prokind == PROKIND_PROCEDURE;
@@ -69,25 +70,27 @@ Problem check_kind(const char *name, Oid function, HandlerTarget *target) {
                       (form->prokind == PROKIND_FUNCTION || form->prokind == PROKIND_PROCEDURE);
     ReleaseSysCache(tuple);
     if (fits) return kNone;
-    return problem(ERRCODE_INVALID_FUNCTION_DEFINITION, psprintf("%s cannot be a handler", format_procedure(function)),
-                   "A handler is a function that takes one jsonb and returns jsonb or void, or a procedure that takes "
-                   "one jsonb.");
+    return problem(ERRCODE_INVALID_FUNCTION_DEFINITION,
+                   psprintf("function %s cannot be a handler", format_procedure(function)),
+                   "A handler must be a function that takes one jsonb argument and returns jsonb or void, or a "
+                   "procedure that takes one jsonb argument.");
 }
 
 Problem check_rights(const char *name, const char *role_name, Oid function, Oid role) {
     const Oid schema = get_func_namespace(function);
     if (pg_namespace_aclcheck(schema, role, ACL_USAGE) != ACLCHECK_OK)
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
-                       psprintf("role \"%s\" has no USAGE on schema \"%s\"", role_name, get_namespace_name(schema)),
+                       psprintf("role \"%s\" does not have the USAGE privilege on schema \"%s\"", role_name,
+                                get_namespace_name(schema)),
                        "Run GRANT USAGE ON SCHEMA ... for the role.");
     if (pg_proc_aclcheck(function, role, ACL_EXECUTE) != ACLCHECK_OK)
         return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
-                       psprintf("role \"%s\" has no EXECUTE on %s(jsonb)", role_name, name),
+                       psprintf("role \"%s\" does not have the EXECUTE privilege on %s(jsonb)", role_name, name),
                        "Run GRANT EXECUTE ON ROUTINE ... for the role.");
     return kNone;
 }
 
-// Checks whether the role has the right to set the settings of the handler.
+// Checks whether the role is allowed to set the settings of the handler.
 Problem check_settings(const Handler &handler, Oid role) {
     Problem found = kNone;
     if (handler.bad_setting != nullptr)

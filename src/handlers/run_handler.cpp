@@ -1,20 +1,22 @@
-// See run_handler.h. These steps apply the effects of a handler in this database exactly once:
+// See run_handler.h. An executor runs each job in these steps, so that the changes that a handler makes in this
+// database are applied exactly once:
 //
-//   1. The claim commits; its lease is in the executor's slot.
-//   2. One transaction runs the handler, completes the job, and claims the next job. Either all of it
-//      commits or nothing.
-//   3. After an error, another transaction records the error, and the job is retried by the rules of its queue.
+//   1. A claim commits. The lease is in the executor's slot.
+//   2. One transaction runs the handler, completes the job, and claims the next job. Either all of this
+//      commits or none of it.
+//   3. If the transaction fails, another transaction records the error, and the job is retried according to the
+//      settings of its queue.
 #include "compat/pg.h"
 
+#include "compat/call_then.h"
 #include "compat/latch.h"
 #include "compat/transaction.h"
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
+#include "handlers/executor_slots.h"
 #include "handlers/handler_job.h"
 #include "handlers/handler_session.h"
 #include "handlers/known_handlers.h"
 #include "handlers/run_handler.h"
-#include "shmem/executors.h"
-#include "table/attached.h"
 
 #include <utility>
 
@@ -33,11 +35,11 @@ namespace jobq {
 
 namespace {
 
-// The stage that a transaction has reached, for errors.
+// The stage that a transaction has reached. It determines how an error is handled.
 enum class Stage : uint8 { Handler, Claim, Commit };
 
-// A job in progress. Two such objects alternate: one for the current job, and one for the job that is claimed when the
-// current job completes.
+// A job in progress. There are two of these objects, which alternate: one holds the current job, and the other holds
+// the job that is claimed when the current job completes.
 struct Turn {
     MemoryContext memory;
     HandlerJob job;
@@ -45,27 +47,27 @@ struct Turn {
 Turn turns[2];
 
 int next_handler = 0;
-TimestampTz turn_began = 0;  // when the handler whose jobs run now got its turn
-// Set when a claim has failed in a transaction in which the handler had succeeded. From then on, each claim runs in a
-// separate transaction.
+TimestampTz turn_began = 0;  // when the turn of the current handler began
+// Becomes true when a claim fails in a transaction in which the handler has succeeded. From then on, each claim runs in
+// a separate transaction, so that a failed claim does not roll back the work of a handler.
 bool claims_apart = false;
 // Maximum number of attempts to record an error.
 constexpr int kTries = 3;
 
-// The state of a transaction. The caller owns the object, because a longjmp leaves the values of local variables
+// The state of a transaction. The caller owns the object, because a longjmp in the transaction leaves local variables
 // undefined.
 struct Work {
-    Turn *turn, *next;  // `next` is nullptr if no other job may be claimed
-    bool claimed;       // the next job was claimed
-    bool unable;        // the handler is broken or gone, so it was not called
-    volatile Stage stage;
+    Turn *turn, *next;     // `next` is nullptr if no other job may be claimed
+    bool claimed = false;  // the next job was claimed
+    bool unable = false;   // the handler is broken or gone, so it was not called
+    volatile Stage stage = Stage::Handler;
 };
 
 const KnownHandler *handler_of(const Turn &turn) {
     return known_handler(view(turn.job.row.queue), view(turn.job.row.kind));
 }
 
-// Returns whether the handler exists and nothing is known that prevents calling it.
+// Returns whether the handler exists and has no known problem that prevents calling it.
 bool is_good(const KnownHandler *known) { return known != nullptr && known->problem.sqlstate == 0; }
 
 bool turn_is_over() {
@@ -78,7 +80,8 @@ void begin_transaction() {
     StartTransactionCommand();
 }
 
-// Runs body in a transaction. Returns nullptr if it committed; otherwise the error, allocated in `memory`.
+// Runs body() in a transaction. Returns nullptr if the transaction has committed; otherwise, returns the error,
+// allocated in `memory`.
 template <typename Body>
 pg_noinline ErrorData *in_transaction(MemoryContext memory, Body body) {
     ErrorData *volatile error = nullptr;
@@ -105,29 +108,23 @@ pg_noinline ErrorData *in_transaction(MemoryContext memory, Body body) {
     return error;
 }
 
-// Runs jobq's own work under a snapshot. A procedure is called without one, because it may commit.
+// Runs jobq's own work under a snapshot. A procedure, in contrast, is called without a snapshot, because it might
+// commit.
 template <typename Body>
 auto under_snapshot(Body body) {
     PushActiveSnapshot(GetTransactionSnapshot());
-    if constexpr (std::is_void_v<decltype(body())>) {
-        body();
-        PopActiveSnapshot();
-    } else {
-        const auto result = body();
-        PopActiveSnapshot();
-        return result;
-    }
+    return call_then(body, [] { PopActiveSnapshot(); });
 }
 
-// Detoasts the result of a function. A TOAST pointer would refer to a row that another session may delete after the
-// snapshot of the function is released and before the job is completed.
+// Detoasts the result of a function. A TOAST pointer would refer to a row that another session could delete after the
+// function's snapshot is released and before the job is completed.
 Datum out_of_table(Datum json) {
     auto *value = reinterpret_cast<varlena *>(DatumGetPointer(json));
     return VARATT_IS_EXTERNAL(value) ? PointerGetDatum(detoast_external_attr(value)) : json;
 }
 
-// Calls a function with one argument, as the executor of a query does. Sets *none if the function returned NULL or does
-// not return jsonb.
+// Calls a function with one argument in the same way as a query calls it. Sets *none if the function returned NULL or
+// does not return jsonb.
 Datum call_function(Oid function, Datum argument, bool returns_json, bool *none) {
     FmgrInfo info;
     PgStat_FunctionCallUsage usage;
@@ -147,8 +144,8 @@ Datum call_function(Oid function, Datum argument, bool returns_json, bool *none)
     return result;
 }
 
-// Executes CALL like a top-level statement of a client, because the procedure may commit. The parse tree and the plan
-// are allocated in the memory of the job.
+// Executes CALL as if a client had sent it as a top-level statement, because the procedure might commit. The parse tree
+// and the plan are allocated in the memory of the job, which outlives the transactions of the procedure.
 void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const char *sql = psprintf("CALL %s($1)", name);
@@ -166,7 +163,8 @@ void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     PortalStart(portal, params, 0, InvalidSnapshot);
     run_portal(portal);
     PortalDrop(portal, false);
-    // The previous memory context may no longer exist, because the procedure may have ended its transaction.
+    // Switches to a memory context that still exists. The previous memory context might be gone, because the procedure
+    // might have ended its transaction.
     MemoryContextSwitchTo(CurTransactionContext);
 }
 
@@ -178,11 +176,12 @@ void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
         call_procedure(known.handler.function, argument, turn.memory);
     else
         result = call_function(known.target.function, argument, known.target.returns_json, &none);
-    // The handler may have changed the setting, so StatementTimeout does not tell whether the timeout is active.
+    // The handler might have changed statement_timeout, so StatementTimeout does not show whether the timeout is
+    // active.
     if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
-    // A procedure may have made its last transaction read-only, but completing the job must write. A serializable
-    // transaction stays read-only, because its serialization checks rely on that.
+    // A procedure might have made its last transaction read-only, but completing the job requires a write. A
+    // serializable transaction stays read-only, because the server's serialization checks rely on this.
     if (known.target.is_procedure && !IsolationIsSerializable()) XactReadOnly = false;
     PreventCommandIfReadOnly("the completion of a job");
     under_snapshot([&] { complete_handled(turn.job, !none, result); });
@@ -195,18 +194,18 @@ void show_activity(const Handler &handler, const HandlerJob &job) {
 }
 
 void claim_next(Work *work) {
-    // Checks the deferred constraints of this job now, so that they cannot fail at the commit together with the claim
-    // of the next job.
+    // Checks the deferred constraints now, before the claim of the next job. Otherwise, a constraint that this job
+    // violates would fail at the commit, together with that claim.
     check_deferred_constraints();
     work->stage = Stage::Claim;
     work->claimed = under_snapshot([&] {
-        // Looks up the handler again, because handlers may have changed while this one ran.
+        // Looks up the handler again, because it might have been changed while it was running.
         const KnownHandler *again = handler_of(*work->turn);
         return is_good(again) && claim_for_handler(*again, work->next->memory, &work->next->job);
     });
 }
 
-// Runs step 2 of the comment at the top of this file: the handler, the completion, and the next claim.
+// Runs step 2 of the list at the top of this file: calls the handler, completes the job, and claims the next job.
 void handle(Work *work) {
     work->stage = Stage::Handler;
     const KnownHandler *known = under_snapshot([&] { return handler_of(*work->turn); });
@@ -215,18 +214,18 @@ void handle(Work *work) {
         under_snapshot([&] { give_back_handled(work->turn->job); });
         return;
     }
-    // If the executor was told to exit in the meantime, it exits here, where it has done nothing for the job yet.
+    // If the executor was asked to exit in the meantime, it exits here, before it has done anything for the job.
     CHECK_FOR_INTERRUPTS();
     lease_has_begun();
     begin_handled(&work->turn->job);
     show_activity(known->handler, work->turn->job);
-    // The argument must outlive the transactions of a procedure.
+    // The argument must outlive the transactions of a procedure, so it is allocated in the memory of the job.
     MemoryContext outer = MemoryContextSwitchTo(work->turn->memory);
     const Datum argument = argument_of(work->turn->job);
     MemoryContextSwitchTo(outer);
     call_handler(*known, *work->turn, argument);
-    // No claim is made here after a procedure, because an error in the claim would roll back the completion, and the
-    // retried job would repeat what the procedure has committed.
+    // Does not claim another job in the transaction that completes the job of a procedure, because an error in the
+    // claim would roll back the completion, and the retried job would repeat what the procedure has committed.
     if (work->next != nullptr && !known->target.is_procedure && !turn_is_over()) claim_next(work);
     work->stage = Stage::Commit;
 }
@@ -237,10 +236,12 @@ char *describe(const ErrorData *error) {
     return error->context == nullptr ? pstrdup(lead) : psprintf("%s\nCONTEXT:  %s", lead, error->context);
 }
 
-// Records the error of the attempt. Returns false if that is impossible; the lease then ends with the process.
+// Records the error of the attempt. Returns false if the error cannot be recorded; the lease then ends with the
+// process.
 bool record_failure(const Turn &turn, const ErrorData *error) {
     const char *text = describe(error);
-    // The handler may have caught or replaced the original error, so the executor's slot is checked too.
+    // Also checks the executor's slot for an interrupt, because the handler might have caught or replaced the original
+    // error.
     const bool stopped =
         error->sqlerrcode == ERRCODE_QUERY_CANCELED || own_executor_slot()->interrupted == turn.job.lease;
     ereport(DEBUG1,
@@ -248,7 +249,8 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
     for (int tries = 1; tries <= kTries; tries++) {
         const ErrorData *failure = in_transaction(turn.memory, [&] {
             under_snapshot([&] {
-                // If the handler cannot be called now, this may have caused the error, so the attempt does not count.
+                // If the handler cannot be called now, the attempt does not count, because the reason why it cannot be
+                // called might have caused the error.
                 if (!is_good(handler_of(turn)))
                     give_back_handled(turn.job);
                 else if (!fail_handled(turn.job, text, stopped))
@@ -266,7 +268,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
     return false;
 }
 
-// Applies the settings of the handler, if it has any. Returns false if that fails.
+// Applies the settings of the handler, if it has any. Returns false if the settings cannot be applied.
 bool prepare_session(const Turn &turn) {
     if (!turn.job.has_settings) return true;
     const ErrorData *error = in_transaction(turn.memory, [&] {
@@ -278,7 +280,8 @@ bool prepare_session(const Turn &turn) {
     return false;
 }
 
-// Resets what the job has left in the session. Returns false if that fails; the session must not run further jobs then.
+// Resets everything that the job has left in the session. Returns false if that fails; the session must then not run
+// any other job.
 bool clear_session(const Turn &turn) {
     const ErrorData *error = in_transaction(turn.memory, [] { discard_session(); });
     if (error == nullptr) return true;
@@ -298,10 +301,10 @@ void clear(Turn *turn) {
     turn->job = {};
 }
 
-// Runs the handler and completes the job in one transaction; if that fails, records the error in another one. Sets
-// *claimed if `other` now holds the next job. Returns false if the session must end.
+// Runs the handler and completes the job in one transaction. If the transaction fails, records the error in another
+// transaction. Sets *claimed if `other` now holds the next job. Returns false if the session must end.
 bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
-    Work work = {turn, claims_next && !claims_apart ? other : nullptr, false, false, Stage::Handler};
+    Work work = {.turn = turn, .next = claims_next && !claims_apart ? other : nullptr};
     clear(other);
     const ErrorData *error = in_transaction(turn->memory, [&] { handle(&work); });
     begin_handled(nullptr);
@@ -312,16 +315,17 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     }
     drop_next_lease();
     if (work.stage == Stage::Claim && error->sqlerrcode != ERRCODE_QUERY_CANCELED) {
-        // The transaction was rolled back and the executor still holds the job, so it runs again without a claim.
+        // The transaction was rolled back, but the executor still holds the job, so it can run the job again without a
+        // new claim.
         claims_apart = true;
         return run_and_end(turn, other, false, claimed);
     }
-    // Settings that a procedure has committed must not prevent the error from being recorded. If they cannot be reset,
-    // the error is recorded under these settings.
+    // Resets the settings that a procedure has committed, because they must not prevent the error from being recorded.
+    // If the reset fails, the settings are still in effect when the error is recorded.
     const ErrorData *failure = in_transaction(turn->memory, [] { reset_settings(); });
     if (failure != nullptr)
-        ereport(LOG, (errmsg("jobq executor: could not reset the settings that a handler has changed: %s",
-                             failure->message)));
+        ereport(LOG,
+                (errmsg("jobq executor: could not reset the settings that a handler changed: %s", failure->message)));
     if (!record_failure(*turn, error)) return false;
     end_lease_of_executor();
     return true;
@@ -339,7 +343,7 @@ bool run_claimed(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     return false;
 }
 
-// Logs a failed claim, unless the last one failed with the same SQLSTATE.
+// Logs a failed claim, unless the previous failed claim had the same SQLSTATE.
 void report_failed_claim(const ErrorData *error) {
     static int last_reported = 0;
     if (error->sqlerrcode == last_reported) return;
@@ -347,7 +351,8 @@ void report_failed_claim(const ErrorData *error) {
     ereport(LOG, (errmsg("jobq executor: could not claim a job: %s", error->message)));
 }
 
-// Claims a job for the handler whose turn it is, or for the next handler that has a claimable job and may run one more.
+// Claims a job for the handler whose turn it is, or for the next handler that has a claimable job and is allowed to run
+// one more job.
 bool claim_one(Turn *turn, bool *leave) {
     const KnownHandlers known = known_handlers();
     *leave = known.count == 0;
@@ -355,7 +360,7 @@ bool claim_one(Turn *turn, bool *leave) {
     for (int i = 0; i < known.count && !claimed; i++) {
         const KnownHandler &one = known.items[next_handler % known.count];
         // Advances to the next handler even if the claim fails, so that a handler whose claims fail does not block the
-        // others.
+        // other handlers.
         next_handler = (next_handler + 1) % known.count;
         if (one.problem.sqlstate != 0 || !take_handler_place(one.handler.hash, one.handler.max_executors)) continue;
         claimed = claim_for_handler(one, turn->memory, &turn->job);
@@ -382,7 +387,8 @@ Served serve_handlers(bool (*may_go_on)()) {
     if (claimed) {
         turn_began = GetCurrentTimestamp();
         begin_next_lease();
-        // Requests a supervision, because there may be more jobs than one executor can run.
+        // Makes the background worker supervise the executors, because there might be more jobs than one executor can
+        // run.
         call_supervisor_if_wanted();
     }
     while (claimed && !served.leave) {

@@ -1,6 +1,6 @@
 // See identity.h. The rows of jobq.identity come from CREATE EXTENSION in this database, from a dump, from a template
 // database, or from copied database files. A trigger on the table sends a relation cache invalidation message for each
-// change, as for jobq.queue_settings.
+// change, as the trigger on jobq.queue_settings does.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
@@ -22,7 +22,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of rows that are read. Copying databases never creates more rows; only plain SQL can insert more.
+// Maximum number of rows of jobq.identity that are read. Copying databases never creates more rows; only plain SQL can
+// insert more.
 constexpr int kMaxOrigins = 100;
 
 Statement read_origins = {
@@ -38,18 +39,17 @@ Statement add_origin = {
     Planning::Free};
 Statement mark_copied = {"UPDATE jobq.identity i SET copied = true WHERE NOT i.copied", {}, Planning::Free};
 
-// What is known about this database from the rows.
+// What the rows of jobq.identity show about this database.
 struct Known {
     core::Identity identity;
     bool noted;          // whether all rows are marked as copied
-    core::Place origin;  // if this database is a copy: the place to which its jobs belong
+    core::Place origin;  // if this database is a copy: the location of the database to which its jobs belong
     TimestampTz adopted_at;
 };
 Known known = {core::Identity::Own, false, {}, 0};
-// The cache is valid while known_generation equals current_generation.
+// The cached value in `known` is valid while known_generation equals current_generation.
 uint64 known_generation = 0;
 uint64 current_generation = 1;
-bool listens = false;
 Oid identity_table = InvalidOid;
 
 void on_relcache_invalidation(Oid relation) {
@@ -83,17 +83,13 @@ Known judge(const Rows &rows) {
 
 const Known &know() {
     if (known_generation == current_generation) return known;
-    if (!listens) on_relation_change(on_relcache_invalidation);
-    listens = true;
-    // Reads the generation first, so that an invalidation message that arrives during the read makes the result stale
-    // again.
+    on_relation_change(on_relcache_invalidation);
+    // Reads the generation before the rows, so that an invalidation message that arrives while the rows are read makes
+    // the result stale.
     const uint64 generation = current_generation;
     identity_table = get_relname_relid("identity", get_namespace_oid("jobq", false));
-    as_owner_now([&] {
-        with_spi([&] {
-            known = judge(read(read_origins, Params().add(Int32GetDatum(kMaxOrigins + 1)), GetActiveSnapshot()));
-        });
-    });
+    with_owner_spi_now(
+        [&] { known = judge(read(read_origins, Params().add(Int32GetDatum(kMaxOrigins + 1)), GetActiveSnapshot())); });
     known_generation = generation;
     return known;
 }
@@ -109,16 +105,16 @@ void write_origin(TimestampTz adopted_at) {
                         .add(TimestampTzGetDatum(adopted_at)));
 }
 
-// Locks the table and returns the identity. Without the lock, two sessions could insert two rows. The lock also waits
-// for the commit of a dump that is being restored.
+// Locks jobq.identity and returns the identity of this database. Without the lock, two sessions could both insert a
+// row. Acquiring the lock also waits until a dump that is being restored is committed.
 core::Identity lock_identity() {
     run(lock_origins, Params());
     AcceptInvalidationMessages();
-    return identity();
+    return know().identity;
 }
 
-// Marks the rows as copied. Does nothing if another session has locked the table, because that session may be adopting
-// the jobs; a later tick tries again.
+// Marks the rows as copied. Does nothing if another session has locked the table, because that session might be
+// adopting the jobs; a later tick tries again.
 void note_copy() {
     if (!ConditionalLockRelationOid(identity_table, ShareRowExclusiveLock)) return;
     AcceptInvalidationMessages();
@@ -127,9 +123,7 @@ void note_copy() {
 
 }  // namespace
 
-core::Identity identity() { return know().identity; }
-
-bool leaves_jobs_alone() { return identity() == core::Identity::Copy && settings.adopt != Adopt::Auto; }
+bool leaves_jobs_alone() { return know().identity == core::Identity::Copy && settings.adopt != Adopt::Auto; }
 
 void require_own_jobs() {
     if (!leaves_jobs_alone()) return;
@@ -160,11 +154,11 @@ TimestampTz adopted_at() { return know().adopted_at; }
 
 bool adopt() {
     AcceptInvalidationMessages();
-    if (identity() == core::Identity::Own) return false;
+    if (know().identity == core::Identity::Own) return false;
     const core::Identity was = lock_identity();
     if (was == core::Identity::Own) return false;
     // If the identity was Inherited, the jobs have always belonged to this database, so `adopted_at` stays the same.
-    // Their leases get only the grace period after a server start.
+    // The only grace period that these leases get is the period after a server start.
     const bool copy = was == core::Identity::Copy;
     write_origin(copy ? GetCurrentTimestamp() : adopted_at());
     return copy;
@@ -180,7 +174,7 @@ bool settle_identity() {
     }
     const char *from = copy ? describe_origin() : nullptr;
     if (!adopt()) return false;
-    ereport(LOG, (errmsg("jobq: adopted the jobs of another database because jobq.adopt is \"auto\""),
+    ereport(LOG, (errmsg("jobq: adopted the jobs of another database because \"jobq.adopt\" is \"auto\""),
                   errdetail("%s", from)));
     return true;
 }

@@ -13,7 +13,7 @@ namespace {
 
 const ChangeCallbacks *readers = nullptr;
 
-// ---- Columns of a life: one read function and one write function for each column type in core/life.h.
+// ---- Functions that read and write the columns of core::Life: one pair for each column type in core/life.h.
 
 using core::OptInt64;
 
@@ -44,22 +44,7 @@ bool read_Kept(Column column) {
     return !column.none;
 }
 
-// Columns of the row and their new values.
-struct Written {
-    int count;
-    AttrNumber columns[core::kLifeColumns + lengthof(OtherColumns::items)];
-    Datum values[lengthof(columns)];
-    bool nulls[lengthof(columns)];
-
-    void add(AttrNumber column, Datum value, bool none) {
-        columns[count] = column;
-        values[count] = value;
-        nulls[count++] = none;
-    }
-    void set_if(bool present, JobAttribute column, Datum value) {
-        if (column.exists()) add(column.number, value, !present);
-    }
-};
+using Written = ColumnValues<core::kLifeColumns + lengthof(OtherColumns::columns)>;
 
 void write_Status(Written *to, JobAttribute column, core::JobStatus status) {
     to->set_if(true, column, ObjectIdGetDatum(stored_status(status)));
@@ -72,28 +57,27 @@ void write_Number(Written *to, JobAttribute column, const OptInt64 &number) {
 void write_Span(Written *to, JobAttribute column, const OptInt64 &span) {
     to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
 }
-// Writes true or NULL, never false, because a partial index contains only the rows with true.
+// Writes true or NULL, never false, because a partial index contains only the rows in which the column is true.
 void write_Flag(Written *to, JobAttribute column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
-// Clears the column unless `kept` is true. A new value is passed in OtherColumns instead.
+// Clears the column unless `kept` is true. To set a new value, a caller passes the value in OtherColumns.
 void write_Kept(Written *to, JobAttribute column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
 }
 
-// Collects the columns that differ between the two lives.
-void collect(Written *written, const core::Life &before, const core::Life &after) {
-    const uint32 mask = core::differing(before, after);
+// Collects the columns of the life whose bits are set in the mask (core::differing()).
+void collect(Written *written, uint32 mask, const core::Life &life) {
 #define JOBQ_WRITE(name, member, type) \
-    if ((mask & 1U << core::kLife##name) != 0) write_##type(written, kJob##name, after.member);
+    if ((mask & 1U << core::kLife##name) != 0) write_##type(written, kJob##name, life.member);
     JOBQ_LIFE_COLUMNS(JOBQ_WRITE)
 #undef JOBQ_WRITE
 }
 
-// Collects all columns of the life, regardless of the values in the row.
-void collect_all(Written *written, const core::Life &life) {
-    written->count = 0;
-#define JOBQ_FILL(name, member, type) write_##type(written, kJob##name, life.member);
-    JOBQ_LIFE_COLUMNS(JOBQ_FILL)
-#undef JOBQ_FILL
+// Returns all columns of the life.
+Written all_columns_of(const core::Life &life) {
+    Written written;
+    written.count = 0;
+    collect(&written, UINT32_MAX, life);
+    return written;
 }
 
 HeapTuple with_written(HeapTuple row, TupleDesc desc, Written *written) {
@@ -103,8 +87,7 @@ HeapTuple with_written(HeapTuple row, TupleDesc desc, Written *written) {
 }
 
 void collect(Written *written, const OtherColumns &others) {
-    for (int i = 0; i < others.count; i++)
-        written->add(others.items[i].column, others.items[i].value, others.items[i].none);
+    for (int i = 0; i < others.count; i++) written->add(others.columns[i], others.values[i], others.nulls[i]);
 }
 
 OptInt64 group_of(TupleTableSlot *row, const core::Life &life) {
@@ -129,8 +112,8 @@ core::Life life_of(TupleTableSlot *row) {
 
 // ---- Notifications about a change.
 
-// Returns whether the change may make the job claimable, or claimable in another lane, with another claim key, or at
-// another time.
+// Returns whether the change might make the job claimable, or might change the lane, claim key, or run_at of a
+// claimable job.
 bool may_become_claimable(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
@@ -162,8 +145,9 @@ void log_wait(const JobState &before, const JobState &after) {
         log_due_job(is.run_at, after.id);
 }
 
-// Logs when the lease of a rescue-indexed job expires, so that the rescue checks it at this time. After a cancellation
-// request, the rescue itself computes when the grace period ends.
+// Logs the time at which the lease of a job in the rescue's index expires, so that the rescue checks the job at this
+// time. After a cancellation request, makes the rescue check the job immediately. The rescue then computes when the
+// grace period of the cancellation ends.
 void tell_of_running(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.lease && was.lease != is.lease) readers->lease_ended(before.id, *was.lease);
@@ -181,17 +165,17 @@ void tell_of_running(const JobState &before, const JobState &after) {
 void set_change_callbacks(const ChangeCallbacks *all) { readers = all; }
 
 JobState state_of_row(TupleTableSlot *row) {
-    // Deforms the whole row at once, which is faster than once per column.
+    // Deforms the whole row at once, which is faster than deforming it separately for each column.
     slot_getallattrs(row);
     bool none;
     const auto at = [&](JobColumn column) { return slot_getattr(row, column, &none); };
-    JobState state = {DatumGetInt64(at(kJobId)),
-                      view(DatumGetTextPP(at(kJobQueue))),
-                      view(DatumGetTextPP(at(kJobKind))),
-                      {},
-                      DatumGetInt64(at(kJobLane)),
-                      DatumGetInt16(at(kJobPriority)),
-                      life_of(row)};
+    JobState state = {.id = DatumGetInt64(at(kJobId)),
+                      .queue = view(DatumGetTextPP(at(kJobQueue))),
+                      .kind = view(DatumGetTextPP(at(kJobKind))),
+                      .concurrency_key = {},
+                      .lane = DatumGetInt64(at(kJobLane)),
+                      .priority = DatumGetInt16(at(kJobPriority)),
+                      .life = life_of(row)};
     const Datum key = at(kJobConcurrencyKey);
     if (!none) state.concurrency_key = view(DatumGetTextPP(key));
     return state;
@@ -216,7 +200,7 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
     Table *table = &jobs->table;
     Written written;
     written.count = 0;
-    collect(&written, before.life, after);
+    collect(&written, core::differing(before.life, after), after);
     collect(&written, others);
     if (written.count == 0) return true;
     begin_change(table);
@@ -233,15 +217,13 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
 }
 
 void fill_life(TupleTableSlot *row, const core::Life &life) {
-    Written written;
-    collect_all(&written, life);
+    const Written written = all_columns_of(life);
     for (int i = 0; i < written.count; i++)
         if (!written.nulls[i]) set_column(row, written.columns[i], written.values[i]);
 }
 
 HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life) {
-    Written written;
-    collect_all(&written, life);
+    Written written = all_columns_of(life);
     return with_written(row, desc, &written);
 }
 
@@ -296,8 +278,8 @@ void log_change(const JobState &before, const JobState &after) {
     else if (was != is)
         count_at_commit(after.queue, was, is, 1);
     tally_at_commit(after.queue, after.kind, core::what_happened(before.life, after.life));
-    // This call is not in hint_at_change(), because it must be exact, and the change is known to be based on the newest
-    // version of the row.
+    // log_head_ended() is called here and not in hint_at_change(), because it must be called only if the change is
+    // certain. Here, the change is known to be based on the newest version of the row.
     const core::OptInt64 &headed = before.life.group_active;
     if (headed && headed != after.life.group_active) log_head_ended(*headed, before.id);
     hint_at_change(before, after);

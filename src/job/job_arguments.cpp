@@ -28,7 +28,7 @@ core::Micros check_span_within(const core::QueueSetting &bounds, const Interval 
                                            described_span(bounds.lowest), described_span(bounds.highest))
                                   : errmsg("argument \"%s\" must be between %s and %s", bounds.name,
                                            described_span(bounds.lowest), described_span(bounds.highest)),
-                 errhint("Leave it out to use the default, or to keep the current value.")));
+                 errhint("Omit the argument to use the default or to keep the current value.")));
     return span;
 }
 
@@ -36,7 +36,7 @@ core::Micros check_heartbeat_timeout(const Interval *value) {
     return check_span_within(core::kHeartbeatTimeout, value);
 }
 
-// Rejects 0, because a caller omits the argument if a job has no maximum run time of its own.
+// Rejects 0, because a caller must omit the argument if the job has no maximum run time of its own.
 core::Micros check_max_runtime(const Interval *value) {
     core::QueueSetting bounds = core::kMaxRuntime;
     bounds.removable = false;
@@ -50,8 +50,11 @@ void check_unique_key(std::string_view key, ArgumentName name) {
 void check_concurrency_key(std::string_view key, ArgumentName name) {
     check_name(key, name, core::kMaxConcurrencyKeyBytes, false);
     if (key == core::kEachKey)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be \"*\"", described(name)),
-                        errhint("In jobq_set_limit(), \"*\" stands for each key of a queue.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 name.element == 0 ? errmsg("argument \"%s\" must not be \"*\"", name.name)
+                                   : errmsg("element %d of argument \"%s\" must not be \"*\"", name.element, name.name),
+                 errhint("Choose another key. In jobq_set_limit(), \"*\" stands for each key of a queue.")));
 }
 
 void check_group_key(std::string_view key, ArgumentName name) { check_name(key, name, core::kMaxGroupKeyBytes, false); }
@@ -65,7 +68,7 @@ void check_unique_for(const Interval *value, bool has_key) {
     if (!has_key)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"unique_for\" requires argument \"unique_key\""),
-                        errhint("Pass a unique_key, or leave unique_for out.")));
+                        errhint("Specify \"unique_key\" or omit \"unique_for\".")));
 }
 
 }  // namespace jobq

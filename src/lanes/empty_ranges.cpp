@@ -1,5 +1,5 @@
-// See empty_ranges.h. If a set of the hash table is full, a new lane evicts a lane of the database that has the most
-// lanes in the set: the lane that was scanned least recently.
+// See empty_ranges.h. If a set of the hash table is full, a new lane evicts an existing lane. The evicted lane is the
+// least recently scanned lane of the database that has the most lanes in the set.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -17,7 +17,7 @@ using core::EmptyRanges;
 // Maximum number of published key ranges that are stored separately for a running scan. Further publications extend the
 // last of these ranges.
 constexpr int kMaxPublished = 4;
-// A scan that takes longer is assumed to have ended without finish_refresh(), for example because of an error.
+// Time after which a scan is assumed to have ended without a call to finish_refresh(), for example because of an error.
 constexpr core::Micros kLongestRefresh = core::kSecond;
 
 struct Published {
@@ -42,7 +42,8 @@ using Set = EntrySet<Entry, Part::EmptyRanges>;
 using Table = SetTable<Set>;
 
 struct LaneRanges {
-    // never repeats, so that a scan notices if its lane was evicted and added again in the meantime
+    // the next ticket; tickets never repeat, so that a scan notices if its lane was evicted and added again in the
+    // meantime
     pg_atomic_uint64 next_ticket;
     Set sets[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -60,14 +61,15 @@ Entry *find_entry(Set *set, RangesOf lane) {
     });
 }
 
-// Returns the hash key of a lane. It is different for each key space of the lane, so that these belong to different
-// sets.
+// Returns the hash key of a lane. Each key space of the lane has a different hash key, so that the key spaces are
+// spread over different sets.
 int64 place_of(RangesOf lane) {
     return static_cast<int64>(static_cast<uint64>(lane.lane) +
                               static_cast<uint64>(lane.space) * UINT64CONST(0x9e3779b97f4a7c15));
 }
 
-// Clears and returns the entry of the lane, whose empty ranges belong to another epoch, or creates an entry.
+// Returns an empty entry for the lane. If the lane already has an entry, this entry contains the empty ranges of
+// another epoch; the function then clears and returns this entry. Otherwise, the function returns a new entry.
 Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
@@ -82,7 +84,8 @@ Entry *make_entry(Set *set, RangesOf lane, uint64 epoch) {
     return place;
 }
 
-// Calls body(entry, set) under the lock of the set to which the lane belongs. `entry` is nullptr if the lane has none.
+// Calls body(entry, set) under the lock of the set to which the lane belongs. `entry` is nullptr if the lane has no
+// entry.
 template <typename Body>
 auto with_entry(RangesOf lane, LWLockMode mode, Body body) {
     return table.with_set(place_of(lane), mode, [&](Set *set) { return body(find_entry(set, lane), set); });
@@ -209,24 +212,6 @@ int tracked_lanes(uint64 epoch, TrackedLane *held, int room) {
 
 int max_tracked_lanes() { return table.room(); }
 
-RepairPlace take_repair_place() {
-    DatabaseState *db = known_session_database();
-    if (db == nullptr) return kRepairBegins;
-    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-    const RepairPlace place = db->repaired_to;
-    db->repaired_to = kRepairBegins;
-    LWLockRelease(database_states_lock());
-    return place;
-}
-
-void leave_repair_place(const RepairPlace &place) {
-    DatabaseState *db = known_session_database();
-    if (db == nullptr) return;
-    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-    db->repaired_to = place;
-    LWLockRelease(database_states_lock());
-}
-
 SharedUsage empty_ranges_usage() { return table.usage(); }
 
 Size empty_ranges_size() { return offsetof(LaneRanges, sets) + sizeof(Set) * set_count(); }
@@ -235,7 +220,6 @@ void make_empty_ranges(void *memory, bool fresh) {
     known = static_cast<LaneRanges *>(memory);
     table = {set_count(), known->sets};
     if (!fresh) return;
-    memset(memory, 0, empty_ranges_size());
     pg_atomic_init_u64(&known->next_ticket, 0);
 }
 

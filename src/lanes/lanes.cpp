@@ -1,7 +1,7 @@
 // See lanes.h.
 //
-// The cache is filled under new snapshots instead of the snapshot of the transaction: see queues/directory.cpp. Lanes
-// that this transaction inserts are added to the cache immediately. After a rollback, including a rollback to a
+// The cache is filled under new snapshots, not under the snapshot of the transaction (see queues/directory.cpp). Lanes
+// that the current transaction inserts are added to the cache immediately. After a rollback, including a rollback to a
 // savepoint, the session reads everything again.
 #include "compat/pg.h"
 
@@ -26,8 +26,8 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of new ids that are inserted into the sorted array one by one. If there are more, the whole array is
-// sorted.
+// Maximum number of new lane ids that are inserted into the sorted array one by one. If there are more new ids, the
+// whole array is sorted.
 constexpr int kFewNew = 64;
 
 // The cache entry for which the session is reading jobq.lane_directory. Code that runs during the read must not free
@@ -37,12 +37,12 @@ uint64 changes_of_all = 1;
 uint64 changes = 1;
 Oid directory = InvalidOid;
 // OID of the view jobq.lanes. An invalidation message for the view means that jobq.lane_directory has new rows.
-// Messages for the view are cheap, because no statement of a hot path reads the view, so they invalidate no plans of
-// such statements. The OID is looked up again after each message, because the message may also mean that the view was
+// Messages for the view are cheap: they invalidate no plans of statements on a hot path, because no such statement
+// reads the view. The OID is looked up again after each message, because the message may also mean that the view was
 // dropped.
 Oid news = InvalidOid;
 
-// The last lane that was found in jobq.lane_directory, and the id of the transaction that found it.
+// The last lane that was found in jobq.lane_directory, and the ID of the transaction that found it.
 struct {
     FullTransactionId xid;
     int64 lane;
@@ -52,9 +52,9 @@ struct {
 
 Statement read_all = {LANE_COLUMNS "WHERE d.queue = $1", {TEXTOID}};
 Statement read_kind = {LANE_COLUMNS "WHERE d.queue = $1 AND d.kind = $2", {TEXTOID, TEXTOID}};
-// Selects the lanes that were changed since the last read. Excludes rows with transaction ids that are not assigned
-// yet, which come from a dump of another cluster. Every session reads all lanes again after a restore, so this
-// statement need not select them.
+// Selects the lanes that were changed since the last read. Excludes rows with transaction IDs that are not assigned
+// yet. Such rows come from a dump of another cluster, and this statement need not select them, because every session
+// reads all lanes again after a restore.
 Statement read_new = {LANE_COLUMNS
                       "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
                       "AND d.changed_xid <> $4",
@@ -69,19 +69,13 @@ Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.j
 
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == directory) changes_of_all++;
-    // Any message may be for the view while its OID is unknown.
+    // While the OID of the view is unknown, any invalidation message might be about the view.
     if (relation != news && OidIsValid(news)) return;
     changes++;
     news = InvalidOid;
 }
 
-void listen_for_changes() {
-    static bool registered = false;
-    if (!registered) on_relation_change(on_relcache_invalidation);
-    registered = true;
-}
-
-// Looks up the OIDs, which are invalid if the extension was dropped.
+// Looks up the OIDs of the table and the view. The OIDs are invalid if the extension was dropped.
 void find_relations() {
     const Oid schema = get_namespace_oid("jobq", true);
     directory = get_relname_relid("lane_directory", schema);
@@ -95,8 +89,9 @@ void send_news() {
     if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
 }
 
-// Adds rows with LANE_COLUMNS to the cache. A lane is leaving only if all of its rows are retiring. `met` restricts the
-// rows to lanes that the cache must contain (is_met()).
+// Adds to the cache the lanes in these rows, which were selected with LANE_COLUMNS. Marks a lane in the cache as
+// leaving only if all rows of the lane are marked as retiring. If `met` is true, adds only lanes that the cache must
+// contain (is_met()).
 void add_rows(KnownLanes *known, const Rows &rows, bool met) {
     for (const bool leaving : {true, false}) {
         for (uint64 i = 0; i < rows.size(); i++) {
@@ -134,8 +129,8 @@ void remember_seen(KnownLanes *known, Snapshot snapshot) {
     seen->valid = true;
 }
 
-// Returns whether all lanes must be read again because deleted rows may still be in the cache, or because so many rows
-// were deleted that this is cheaper.
+// Returns whether all lanes must be read again because deleted rows might still be in the cache, or because so many
+// lanes were deleted that reading all lanes is cheaper.
 bool missed_deletions(KnownLanes *known, Snapshot snapshot) {
     const Seen &seen = known->seen;
     const Rows rows = read(read_deleted, Params(), snapshot);
@@ -173,20 +168,18 @@ bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
     return true;
 }
 
-// Calls body(queue, snapshot) with a new snapshot and the privileges of the owner, because the caller may have no
-// privileges on jobq.lane_directory.
+// Calls body(queue, snapshot) with a new snapshot. body() runs with the privileges of the owner, because the current
+// user might have no privileges on jobq.lane_directory.
 template <typename Body>
 pg_noinline void read_directory(const KnownLanes &known, Body body) {
     const KnownLanes *outer = being_read;
     PG_TRY();
     {
         being_read = &known;
-        as_owner([&] {
-            with_spi([&] {
-                Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-                body(PointerGetDatum(make_text(queue_view(known.queue))), snapshot);
-                UnregisterSnapshot(snapshot);
-            });
+        with_owner_spi([&] {
+            Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+            body(PointerGetDatum(make_text(queue_view(known.queue))), snapshot);
+            UnregisterSnapshot(snapshot);
         });
     }
     PG_FINALLY();
@@ -194,11 +187,11 @@ pg_noinline void read_directory(const KnownLanes &known, Body body) {
     PG_END_TRY();
 }
 
-// Processes pending invalidation messages and returns the cache entry of the queue.
+// Processes pending invalidation messages, and returns the cache entry of the queue.
 KnownLanes *heard_of(std::string_view queue) {
-    listen_for_changes();
+    on_relation_change(on_relcache_invalidation);
     // Without this call, the session would receive messages only when it takes a new lock, so a long transaction would
-    // never notice a new kind.
+    // never notice a lane that was added for a new kind.
     AcceptInvalidationMessages();
     KnownLanes *known = entry_of(queue);
     // The cache cannot be emptied while an entry is being filled.
@@ -216,8 +209,8 @@ bool is_up_to_date(const KnownLanes &known) {
 // Returns the cache entry of the queue after bringing it up to date.
 KnownLanes *known_of(std::string_view queue) {
     KnownLanes *known = heard_of(queue);
-    // The counters are read first, so that a message that arrives during the following read makes the entry stale
-    // again.
+    // Reads changes_of_all and changes first, so that an invalidation message that arrives during the following read
+    // makes the entry stale again.
     const uint64 all = changes_of_all, latest = changes;
     if (!OidIsValid(news) || known->all_read != all) find_relations();
     if (is_up_to_date(*known)) return known;
@@ -235,8 +228,8 @@ void complete_kind(KnownLanes *known, std::string_view kind) {
     if (known->whole || kind_of(known, kind)->complete) return;
     read_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_kind, Params().add(queue).add(PointerGetDatum(make_text(kind))), snapshot), false);
-        // If other kinds were read earlier, `seen` must still describe the snapshot of that read. The next read may
-        // then read new rows of this kind again, which does no harm.
+        // If other kinds were read earlier, `seen` must still describe the snapshot of that earlier read. The next read
+        // may then read new rows of this kind again, which is harmless.
         if (known->seen.open == nullptr) remember_seen(known, snapshot);
         kind_of(known, kind)->complete = true;
     });
@@ -290,25 +283,21 @@ LaneIds lanes_of_kinds(KnownLanes *known, const core::WorkerFilter &filter) {
     for (int i = 0; i < filter.kind_count; i++)
         for (const KnownLane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
             if (matches(filter, *lane)) ids.items[ids.count++] = lane->key.number;
-    // A filter may contain a kind twice.
+    // Removes duplicates, because a filter can contain a kind twice.
     std::sort(ids.items, ids.items + ids.count);
     ids.count = static_cast<int>(std::unique(ids.items, ids.items + ids.count) - ids.items);
     return ids;
 }
 
-// Inserts the lane of a job that this transaction has made claimable, using the texts in the row of the job. Returns
-// false if the row belongs to another lane.
+// Reads the row of a job that this transaction has made claimable, computes the job's lane from the texts in the row,
+// and inserts the lane if it is missing. Returns false if this lane is not the lane with the number `lane`.
 bool ensure_lane_of_job(int64 lane, int64 job) {
-    int64 entered = 0;
-    as_owner([&] {
-        with_spi([&] {
-            const Rows rows = run(read_job, Params().add(Int64GetDatum(job)));
-            if (rows.size() == 0) return;
-            entered = ensure_lane(rows[0].text_at(1), rows[0].text_at(2), rows[0].int32_at(3),
-                                  rows[0].is_null(4) ? nullptr : DatumGetArrayTypeP(rows[0].get(4)));
-        });
+    return with_owner_spi([&] {
+        const Rows rows = run(read_job, Params().add(Int64GetDatum(job)));
+        return rows.size() > 0 &&
+               ensure_lane(rows[0].text_at(1), rows[0].text_at(2), rows[0].int32_at(3),
+                           rows[0].is_null(4) ? nullptr : DatumGetArrayTypeP(rows[0].get(4))) == lane;
     });
-    return entered == lane;
 }
 
 bool stays(const KnownLane *lane) { return lane != nullptr && !lane->leaving; }
@@ -333,22 +322,20 @@ int64 lane_id(std::string_view queue, std::string_view kind, int32 version, Arra
 
 int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
     const int64 id = lane_id(queue, kind, version, required);
-    // Assigns the id before looking up the lane, because the retirement of lanes waits for transactions by their ids
+    // Assigns the transaction ID before looking up the lane, because lane retirement waits for transactions by ID
     // (lanes/retire.cpp).
     GetTopTransactionId();
     if (!lane_stays(queue, kind, id)) {
-        as_owner([&] {
-            with_spi([&] {
-                check_room_for_queue(queue);
-                run(insert_lane, Params()
-                                     .add(PointerGetDatum(make_text(queue)))
-                                     .add(PointerGetDatum(make_text(kind)))
-                                     .add(Int32GetDatum(version))
-                                     .add_if(required != nullptr, PointerGetDatum(required)));
-            });
+        with_owner_spi([&] {
+            check_room_for_queue(queue);
+            run(insert_lane, Params()
+                                 .add(PointerGetDatum(make_text(queue)))
+                                 .add(PointerGetDatum(make_text(kind)))
+                                 .add(Int32GetDatum(version))
+                                 .add_if(required != nullptr, PointerGetDatum(required)));
         });
         lanes_changed_at_commit();
-        // Looks up the entry again, because a user's trigger may have changed the cache.
+        // Looks up the cache entry again, because a user's trigger might have changed the cache.
         add_lane(known_of(queue), id, kind, version, canonical_requires(required), false);
     }
     settle(id);
@@ -401,7 +388,7 @@ LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
 }
 
 bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter) {
-    // Does not process messages, so that a claim uses the same state of the cache from beginning to end.
+    // Does not process invalidation messages, so that a claim uses the same state of the cache from beginning to end.
     KnownLanes *known = entry_of(queue);
     if (known->context == nullptr || !known->whole) complete_queue(known = known_of(queue));
     const KnownLane *found = lane_of(known, lane);
@@ -415,21 +402,22 @@ LaneIds all_lanes(std::string_view queue) {
 }
 
 void lanes_changed_at_commit() {
-    listen_for_changes();
+    on_relation_change(on_relcache_invalidation);
     if (!OidIsValid(news)) find_relations();
-    // Sends the message at the end of the transaction if possible, because deferred triggers may insert more lanes.
+    // Sends the invalidation message at the end of the transaction if possible, because deferred triggers might insert
+    // more lanes.
     if (log_lanes()) send_news();
 }
 
 void invalidate_lanes() {
-    listen_for_changes();
+    on_relation_change(on_relcache_invalidation);
     find_relations();
     CacheInvalidateRelcacheByRelid(directory);
 }
 
 void send_news_of_lanes() {
-    // Sends only one message for all new lanes, because very many messages would make every session discard all its
-    // caches.
+    // Sends only one invalidation message for all new lanes, because very many messages would make every session
+    // discard all its caches.
     if (begin_sending_news()) send_news();
 }
 

@@ -4,6 +4,7 @@
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "log/logged.h"
+#include "shmem/database_state.h"
 
 #include <algorithm>
 
@@ -18,8 +19,9 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// Maximum number of index entries that a repair reads per round (about 10 ms). The number is limited because the other
-// duties of the round wait for the repair, and an old snapshot can prevent the removal of millions of dead entries.
+// Maximum number of index entries that a repair reads per round, which takes about 10 ms. The number is limited because
+// the other duties of the round wait for the repair, and the index can contain millions of dead entries that cannot be
+// removed because of an old snapshot.
 constexpr int kRepairPiece = 20000;
 
 // Moves to the first entry at or after `from` in the index of the key space.
@@ -34,14 +36,14 @@ void seek(JobsTable *jobs, RangesOf lane, const ClaimKey &from, const ClaimKey &
     }
 }
 
-// Returns whether a visible row in the index of the key space means that an empty range that contains its key is wrong.
+// Returns whether an empty range in this key space is certainly wrong if it contains the key of a visible row.
 bool is_refuted_by_rows(core::KeySpace space) {
     return space == core::KeySpace::Claimable || space == core::KeySpace::Due || space == core::KeySpace::Running;
 }
 
 // Searches a range for a job, beginning at *key, and reads at most *entries index entries. Sets *key to the key at
-// which the next call continues. If it finds a job, publishes all remaining keys of the range, because there may be
-// thousands of unpublished jobs, and finding only one job per round would take hours.
+// which the next call continues. If the search finds a job, publishes all remaining keys of the range, because there
+// might be thousands of unpublished jobs, and finding them at a rate of one job per round would take hours.
 bool publish_stranded(JobsTable *jobs, RangesOf lane, const core::KeyRange &keys, ClaimKey *key, int *entries) {
     if (*key < keys.from) *key = keys.from;
     if (keys.to <= *key) return false;
@@ -64,8 +66,9 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
     if (ticket == 0) return;
     const EmptyRanges known = read_empty_ranges(epoch, lane);
     renew_snapshot(jobs);
-    // With the id of the first command, the snapshot does not see changes of this transaction. So a job that this
-    // transaction has claimed still counts as pending, because the claim may be rolled back.
+    // With the command ID of the first command, the snapshot does not see changes that this transaction has made, so a
+    // job that this transaction has claimed still counts as pending. This is necessary because the claim might be
+    // rolled back.
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
@@ -95,6 +98,27 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
     finish_refresh(lane, ticket, found);
 }
 
+// Returns the position at which repair_empty_ranges() continues, and resets it. If another background worker starts a
+// repair before leave_repair_place() is called, that repair begins with the first lane. Several background workers may
+// take turns in one repair.
+RepairPlace take_repair_place() {
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return kRepairBegins;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const RepairPlace place = db->repaired_to;
+    db->repaired_to = kRepairBegins;
+    LWLockRelease(database_states_lock());
+    return place;
+}
+
+void leave_repair_place(const RepairPlace &place) {
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->repaired_to = place;
+    LWLockRelease(database_states_lock());
+}
+
 }  // namespace
 
 void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
@@ -102,15 +126,17 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
 }
 
 EmptyRanges refreshed_ranges(core::KeySpace space, const ClaimKey &end) {
-    // Does not wait for a lock on the table, because a duty without work must not wait.
+    // Does not wait for a lock on the table, because a duty that has nothing to do must not wait.
     if (IsolationUsesXactSnapshot() || !try_lock_jobs_table()) return {};
     JobsTable jobs;
     open_jobs(&jobs);
-    // The rescue reads all running jobs, but the promotion reads only the first due jobs.
+    // The rescue reads all running jobs, so this scan must read all of them. The promotion reads only the first due
+    // jobs, so this scan need not read the others.
     refresh(&jobs, space, core::kFirstKey, end, 0, space == core::KeySpace::Running ? PG_INT32_MAX : kMaxJobsSeen);
     EmptyRanges empty = has_new_files(jobs.table.relation) ? EmptyRanges{} : read_empty_ranges(trigger_epoch(), space);
     close_jobs(&jobs);
-    // Removes the keys that this transaction has logged, because they will be published only at its commit.
+    // Removes from the ranges the keys that this transaction has logged, because these keys will be published only when
+    // the transaction commits.
     const LoggedKeys &own = transaction_log().places[static_cast<int>(space)];
     if (own.any) core::forget_empty(&empty, own.first, own.last);
     return empty;

@@ -9,8 +9,8 @@
 #include "core/stable_hash.h"
 #include "job/change_job.h"
 #include "leases/lease_sql.h"
-#include "leases/rescue_index.h"
 #include "leases/suspects.h"
+#include "leases/young_leases.h"
 #include "row/owner.h"
 
 #include <algorithm>
@@ -19,13 +19,15 @@ namespace jobq {
 
 namespace {
 
-// Returns whether any of these jobs is not marked as lost together with others. If the rescue handles the jobs of a
-// worker in several batches, the first batch marks the jobs of the other batches.
+// Returns whether at least one of the jobs $1 is not yet marked as lost together with other jobs. If the rescue handles
+// the jobs of a worker in several batches, the first batch also marks the jobs of the later batches, so the later
+// batches need not search for the jobs that were lost together with their own jobs.
 Statement find_unmarked = {
     R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY ($1) AND j._company_lease IS DISTINCT FROM j.lease))",
     {INT8ARRAYOID}};
 
-// Selects all running jobs of the workers of the jobs $1. $2: ids of running jobs that are not rescue-indexed yet.
+// Selects all running jobs of the workers that run the jobs $1. $2 contains the ids of running jobs that are not
+// rescue-indexed yet.
 Statement read_held = {
     R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
               h._company_lease = h.lease
@@ -41,8 +43,8 @@ Statement read_held = {
     {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
 
-// Selects the suspects that a worker runs. Excludes a job that was marked under its current lease, because it may not
-// have been a suspect when it was claimed.
+// Selects the suspects that a worker is running. Excludes a job that was marked as lost together with other jobs
+// (mark_company) under its current lease, because the job might not have been a suspect when it was claimed.
 Statement read_suspects = {
     R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.worker_id = $1 AND j.status = 'processing'
@@ -60,11 +62,11 @@ struct LockedJob {
     int position;
 };
 
-// A running job of a worker that has lost a job.
+// A running job of a worker that runs at least one of the given jobs. This job can be one of the given jobs.
 struct Held {
     core::LastSign sign;
     int row;
-    int locked;  // position among the given jobs; -1 if the job is not among them and keeps running
+    int locked;  // index of the job among the given jobs; -1 if it is not one of them and keeps running
 };
 
 Held held_of(const Row &row, int number, const LockedJob *locked, int count, const bool *lost) {
@@ -147,14 +149,8 @@ bool is_on_trial(text *worker_id, TimestampTz *until) {
 bool may_take_suspect(text *worker_id) {
     const LOCKTAG tag = own_lock(OwnLock::Trial, core::stable_hash(view(worker_id)));
     if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
-    bool on_trial = false;
-    as_owner([&] {
-        with_spi([&] {
-            TimestampTz until;
-            on_trial = is_on_trial(worker_id, &until);
-        });
-    });
-    return !on_trial;
+    TimestampTz until;
+    return !with_owner_spi([&] { return is_on_trial(worker_id, &until); });
 }
 
 }  // namespace jobq

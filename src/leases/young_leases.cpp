@@ -1,10 +1,11 @@
 // See young_leases.h. If a set of the hash table is full, a new entry can only replace an entry that has ended.
 //
-// Looking up the outcome of a transaction in the commit log may read from disk or raise an error, so it must not happen
-// under an LWLock. So the code copies entries, looks up their transactions without a lock, and then changes the entries
-// under the lock if they are still the same.
+// Looking up the outcome of a transaction in the commit log can read from disk or raise an error, so it must not happen
+// under an LWLock. Therefore, the code copies entries, looks up their transactions without a lock, and then changes the
+// entries under the lock if they are still the same.
 #include "compat/pg.h"
 
+#include "compat/args.h"
 #include "compat/settings.h"
 #include "compat/transaction_fate.h"
 #include "core/ablation.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct Entry {
     Oid database;         // InvalidOid if the entry is free
-    TransactionId made;   // the (sub)transaction that claimed the job; FrozenTransactionId if it is old
+    TransactionId made;   // the (sub)transaction that claimed the job; FrozenTransactionId if that was long ago
     TransactionId ended;  // the (sub)transaction that completed the job or entered it into the rescue index
     uint32 worker_hash;
     int64 job;
@@ -42,8 +43,9 @@ bool is_over(const Entry &entry) {
     return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
 }
 
-// Cache of outcomes that the current transaction has looked up, which is useful because thousands of entries come from
-// few transactions. It is valid only until the end of the transaction, because ids cannot be reused while it runs.
+// Cache of outcomes that the current transaction has looked up, which is useful because thousands of entries can come
+// from only a few transactions. The cache is valid only until the end of the current transaction: while the transaction
+// runs, no transaction ID can be reused, but later, a cached transaction ID might be reused.
 struct CachedFate {
     TransactionId xid;
     Fate fate;
@@ -61,8 +63,8 @@ Fate cached_fate(TransactionId xid) {
     return fate;
 }
 
-// Returns whether transaction `xid` may replace the entry, because it is free or has ended. Differs from is_over() in
-// that it uses the cache and handles entries of `xid` itself.
+// Returns whether transaction `xid` can replace the entry, because the entry is free or has ended. Unlike is_over(),
+// uses the cache, and keeps entries that transaction `xid` has created or ended.
 bool can_replace(const Entry &entry, TransactionId xid) {
     if (entry.database == InvalidOid) return true;
     if (entry.ended == xid) return false;
@@ -70,8 +72,8 @@ bool can_replace(const Entry &entry, TransactionId xid) {
     return entry.made != xid && cached_fate(entry.made) == Fate::Aborted;
 }
 
-// Returns whether this session may see the claim in the table. If the server no longer knows the outcome of the
-// transaction, returns true, because the caller reads the row in any case.
+// Returns whether the claim might be visible to this session in the table. If the server no longer knows the outcome of
+// the transaction, returns true, because the caller reads the row in any case.
 bool is_visible(const Entry &entry) {
     if (TransactionIdIsCurrentTransactionId(entry.made)) return true;
     const Fate fate = fate_of(entry.made);
@@ -93,7 +95,14 @@ auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
     });
 }
 
-bool enter(const Entry &entry) {
+bool enter(int64 job, int64 lease, uint32 worker_hash, TransactionId made, TimestampTz due) {
+    const Entry entry = {.database = MyDatabaseId,
+                         .made = made,
+                         .ended = InvalidTransactionId,
+                         .worker_hash = worker_hash,
+                         .job = job,
+                         .lease = lease,
+                         .due = due};
     const TransactionId own = GetTopTransactionIdIfAny();
     if (fates_cached_by != own || own == InvalidTransactionId) {
         memset(cached_fates, 0, sizeof(cached_fates));
@@ -101,7 +110,7 @@ bool enter(const Entry &entry) {
     }
     Set *set = &table.sets[table.set_of(entry.job)];
     for (;;) {
-        // Reads without the lock. An inconsistent copy does no harm, because it is compared with the entry again under
+        // Reads without the lock. An inconsistent copy is harmless, because it is compared with the entry again under
         // the lock.
         Set copy = *set;
         const Entry *found = copy.find([&](const Entry &known) { return can_replace(known, entry.made); });
@@ -119,31 +128,26 @@ bool enter(const Entry &entry) {
     }
 }
 
-// The set in which the next search starts. Each search starts in another set, so that entries that cannot be removed do
-// not prevent a search from reaching other entries.
-int search_from = 0;
-
 bool is_of_this_database(const Entry &entry) { return entry.database == MyDatabaseId; }
 
-// Calls body(copy) with a copy of each entry of this session's database until it returns false. Frees the entries whose
-// copies body() has marked as free.
+// Calls body(copy) with a copy of each entry of this session's database. Frees the entries whose copies body() has
+// marked as free.
 template <typename Body>
 void each_entry(Body body) {
-    bool go_on = true;
-    for (int n = 0; n < table.count && go_on; n++) {
-        Set *set = &table.sets[search_from];
-        LWLock *lock = table.lock_of(search_from);
-        search_from = (search_from + 1) % table.count;
-        // Reads without the lock. The next search finds entries that another session is creating now.
+    for (int n = 0; n < table.count; n++) {
+        Set *set = &table.sets[n];
+        LWLock *lock = table.lock_of(n);
+        // Reads without the lock and might therefore miss entries that other sessions are creating now. The next search
+        // finds them.
         if (set->find(is_of_this_database) == nullptr) continue;
         LWLockAcquire(lock, LW_SHARED);
         const Set read = *set;
         LWLockRelease(lock);
         Set judged = read;
         bool any_over = false;
-        for (Entry *entry = judged.begin(); entry < judged.end() && go_on; entry++) {
+        for (Entry *entry = judged.begin(); entry < judged.end(); entry++) {
             if (!is_of_this_database(*entry)) continue;
-            go_on = body(entry);
+            body(entry);
             any_over |= entry->database == InvalidOid;
         }
         if (!any_over) continue;
@@ -155,34 +159,34 @@ void each_entry(Body body) {
     }
 }
 
+// Returns the job ids (bigint[]) of the entries for which wanted(entry) is true. Omits entries that have ended and
+// entries whose claims are not visible to the current transaction.
 template <typename Wanted>
-int list_leases(YoungLease *young, int room, Wanted wanted) {
-    int count = 0;
-    if (!table.exists()) return count;
+Datum ids_of(Wanted wanted) {
+    Notes<Datum> ids = {};
     each_entry([&](const Entry *entry) {
-        if (wanted(*entry) && is_visible(*entry) && !is_over(*entry)) young[count++] = {entry->job, entry->lease};
-        return count < room;
+        if (wanted(*entry) && is_visible(*entry) && !is_over(*entry)) ids.add(Int64GetDatum(entry->job));
     });
-    return count;
+    return array_of(ids.items, ids.count, INT8OID);
 }
 
 }  // namespace
 
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
     if (!table.exists() || !indexing_is_lazy()) return false;
-    return enter({MyDatabaseId, GetCurrentTransactionId(), InvalidTransactionId, worker_hash, job, lease, due});
+    return enter(job, lease, worker_hash, GetCurrentTransactionId(), due);
 }
 
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
     if (!table.exists()) return false;
     const Entry known = with_entry(job, lease, LW_SHARED, [](const Entry *e) { return e != nullptr ? *e : Entry{}; });
     if (is_of_this_database(known) && !is_over(known)) return true;
-    return enter({MyDatabaseId, FrozenTransactionId, InvalidTransactionId, worker_hash, job, lease, DT_NOBEGIN});
+    return enter(job, lease, worker_hash, FrozenTransactionId, DT_NOBEGIN);
 }
 
 void end_lease(int64 job, int64 lease) {
     if (!table.exists()) return;
-    // may raise an error or take locks, so call it before taking the LWLock
+    // Assigns the transaction ID before taking the LWLock, because the assignment can raise an error or take locks.
     const TransactionId xid = GetCurrentTransactionId();
     with_entry(job, lease, LW_EXCLUSIVE, [xid](Entry *entry) {
         if (entry != nullptr) entry->ended = xid;
@@ -198,44 +202,39 @@ void drop_lease(int64 job, int64 lease) {
     });
 }
 
-int due_leases(TimestampTz now, YoungLease *young, int room) {
-    int count = 0;
-    if (!table.exists()) return count;
+Notes<YoungLease> due_leases(TimestampTz now) {
+    Notes<YoungLease> due = {};
     each_entry([&](Entry *entry) {
         if (is_over(*entry))
             entry->database = InvalidOid;
         else if (entry->due <= now && is_visible(*entry) && !TransactionIdIsCurrentTransactionId(entry->ended))
-            young[count++] = {entry->job, entry->lease};
-        return count < room;
+            due.add({entry->job, entry->lease});
     });
-    return count;
+    return due;
 }
 
-int visible_leases(YoungLease *young, int room) {
-    return list_leases(young, room, [](const Entry &) { return true; });
+Datum unindexed_jobs() {
+    return ids_of([](const Entry &) { return true; });
 }
 
-int leases_of_worker(uint32 worker_hash, YoungLease *young, int room) {
-    return list_leases(young, room, [&](const Entry &entry) { return entry.worker_hash == worker_hash; });
+Datum unindexed_jobs_of_worker(const text *worker_id) {
+    const uint32 hash = worker_hash_of(worker_id);
+    return ids_of([hash](const Entry &entry) { return entry.worker_hash == hash; });
 }
 
-int leases_of_this_transaction(YoungLease *young, int room) {
-    int count = 0;
-    if (!table.exists()) return count;
+Notes<YoungLease> leases_of_this_transaction() {
+    Notes<YoungLease> own = {};
     each_entry([&](const Entry *entry) {
         if (TransactionIdIsCurrentTransactionId(entry->made) && !TransactionIdIsCurrentTransactionId(entry->ended))
-            young[count++] = {entry->job, entry->lease};
-        return count < room;
+            own.add({entry->job, entry->lease});
     });
-    return count;
+    return own;
 }
 
 TimestampTz next_young_due() {
     TimestampTz earliest = DT_NOEND;
-    if (!table.exists()) return earliest;
     each_entry([&](const Entry *entry) {
         if (!is_over(*entry)) earliest = Min(earliest, entry->due);
-        return true;
     });
     return earliest;
 }
@@ -245,8 +244,8 @@ void forget_leases_of(Oid database) {
     for (int n = 0; n < table.count; n++) {
         Set *set = &table.sets[n];
         const auto is_its = [database](const Entry &entry) { return entry.database == database; };
-        // Reads without the lock. This misses no entry, because claims in that database enter no leases until its
-        // background worker runs its first round again.
+        // Reads without the lock. This misses no entry, because claims in the database do not enter leases at present
+        // and will not do so until another background worker has run its first round in the database.
         if (set->find(is_its) == nullptr) continue;
         LWLockAcquire(table.lock_of(n), LW_EXCLUSIVE);
         while (Entry *entry = set->find(is_its)) *entry = {};
@@ -259,16 +258,13 @@ uint32 worker_hash_of(const text *worker_id) {
                       static_cast<int>(VARSIZE_ANY_EXHDR(worker_id)));
 }
 
-int max_young_leases() { return table.room(); }
-
 SharedUsage young_leases_usage() { return table.usage(); }
 
 Size young_leases_size() { return sizeof(Set) * set_count(); }
 
-void make_young_leases(void *memory, bool fresh) {
+void make_young_leases(void *memory, bool) {
     if constexpr (!core::built_with(core::Mechanism::YoungLeases)) return;
     table = {set_count(), static_cast<Set *>(memory)};
-    if (fresh) memset(memory, 0, young_leases_size());
 }
 
 }  // namespace jobq

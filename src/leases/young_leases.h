@@ -12,6 +12,7 @@
 // background worker finds their jobs in the table.
 #pragma once
 
+#include "compat/memory.h"
 #include "compat/pg.h"
 #include "core/job.h"
 #include "shmem/memory.h"
@@ -24,41 +25,38 @@ struct YoungLease {
 };
 
 // Creates an entry for the lease of a job that the current transaction claims. `due` is the time at which due_leases()
-// returns it if it has not ended. Returns false if there is no free entry or no background worker would read it; in
-// this case, the claim must mark the job as rescue-indexed.
+// returns the lease if it has not ended. Returns false if there is no free entry or no background worker would read the
+// entry; in this case, the claim must mark the job as rescue-indexed.
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due);
-// Creates an entry for the lease of a running job that was found in the table, unless the lease has an entry. The
-// transaction that claimed the job is unknown. Returns false like enter_lease().
+// Creates an entry for the lease of a running job that was found in the table, unless the lease already has an entry.
+// The transaction that claimed the job is unknown. Returns false in the same cases as enter_lease().
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash);
 
-// Makes the entry of the lease, if there is one, end when the current transaction commits. This only saves work;
-// correctness does not depend on it.
+// If the lease has an entry, makes the entry end when the current transaction commits. Ending the entry only saves
+// work; correctness does not depend on it.
 void end_lease(int64 job, int64 lease);
-// Removes the entry immediately, because the transaction that ended the job has already committed.
+// Removes the entry of the lease immediately. The transaction that ended the job must already have committed.
 void drop_lease(int64 job, int64 lease);
 
-// Returns at most `room` leases of this session's database that are due and whose claims have committed. Also removes
-// ended entries.
-int due_leases(TimestampTz now, YoungLease *young, int room);
-// Return the leases whose claims are visible to this transaction, even if they are not due: all such leases, or the
-// leases of one worker.
-int visible_leases(YoungLease *young, int room);
-int leases_of_worker(uint32 worker_hash, YoungLease *young, int room);
+// Returns the leases of this session's database that are due and whose claims have committed. Also removes ended
+// entries.
+Notes<YoungLease> due_leases(TimestampTz now);
+// These functions return the ids (bigint[]) of running jobs with young leases that are not rescue-indexed yet and whose
+// claims are visible to the current transaction: all such jobs, or only the jobs of one worker.
+Datum unindexed_jobs();
+Datum unindexed_jobs_of_worker(const text *worker_id);
 // Returns the leases that the current transaction has entered and has not ended.
-int leases_of_this_transaction(YoungLease *young, int room);
+Notes<YoungLease> leases_of_this_transaction();
 // Returns the earliest time at which due_leases() can return a lease, or DT_NOEND if there are no leases.
 TimestampTz next_young_due();
 
-// Removes the entries of a database that was dropped or no longer has jobs. Called by the launcher.
+// Removes the entries of a database that was dropped or no longer has jobs. The launcher calls this function.
 void forget_leases_of(Oid database);
 
 // Returns the hash that stands for the name of a worker in the entries.
 uint32 worker_hash_of(const text *worker_id);
 
-// Returns the maximum number of entries, which is 0 if the library is not preloaded.
-int max_young_leases();
-
-// main/jobq.cpp calls these functions for this part of the shared memory.
+// main/jobq.cpp calls these functions to set up the young leases in shared memory and to report their usage.
 Size young_leases_size();
 void make_young_leases(void *memory, bool fresh);
 SharedUsage young_leases_usage();

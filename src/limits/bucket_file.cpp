@@ -1,4 +1,4 @@
-// See bucket_file.h. No function raises an error, because the postmaster calls them.
+// See bucket_file.h. These functions do not raise errors, because the postmaster calls them.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char kFile[] = PG_STAT_TMP_DIR "/jobq.buckets";
 constexpr const char kNewFile[] = PG_STAT_TMP_DIR "/jobq.buckets.tmp";
-// Version of the file. Change it when the layout of the file changes or limits are assigned to sets in a different way.
+// Version of the file format. Change it when the layout changes or limits are assigned to sets in a different way.
 constexpr uint64 kFormat = 0x6a6f627101;
 constexpr int32 kNoMoreSets = -1;
 
@@ -55,8 +55,9 @@ Header header_of(FILE *file) {
     return header;
 }
 
-// Returns whether the server starts as a standby or from a backup. The buckets are then not valid, because a standby
-// does not see the tokens that its primary spends.
+// Returns whether the server is starting as a standby or from a backup. In either case, the buckets in the file are not
+// valid: a standby does not see the tokens that its primary spends, and a backup does not contain the tokens that were
+// spent after it was taken.
 bool will_recover() { return exists(STANDBY_SIGNAL_FILE) || exists(RECOVERY_SIGNAL_FILE) || exists(BACKUP_LABEL_FILE); }
 
 bool is_valid(const Header &read, const Header &now) {
@@ -101,7 +102,7 @@ void write_bucket_file(TimestampTz since, bool (*write)(FILE *file)) {
     }
     if (written && durable_rename(kNewFile, kFile, LOG) == 0) return;
     ereport(LOG, (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", kFile),
-                  errdetail("All limits with a rate begin without tokens at the next start.")));
+                  errdetail("After the next start of the server, all rate limits begin without tokens.")));
 }
 
 bool write_kept_set(FILE *file, const KeptSet &set) { return write_record(file, set); }

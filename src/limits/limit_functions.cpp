@@ -1,4 +1,4 @@
-// jobq_set_limit, and the functions that the view jobq.limits calls.
+// The SQL function jobq_set_limit, and the functions that the view jobq.limits calls.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -24,7 +24,7 @@ int32 checked_max_running(int32 value) {
     if (value < 0 || value > core::kMaxRunning)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"max_running\" must be between 0 and %d, not %d", core::kMaxRunning, value),
-                        errhint("With 0, no job is claimed. With NULL, any number of jobs can run.")));
+                        errhint("Specify 0 to stop claims, or NULL to let any number of jobs run.")));
     return value;
 }
 
@@ -32,7 +32,7 @@ int32 checked_rate(int32 value) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"rate\" must be at least 1, not %d", value),
-                        errhint("Leave it out to set no rate. To stop claims, set max_running to 0.")));
+                        errhint("Omit the argument to set no rate. To stop claims, set \"max_running\" to 0.")));
     return value;
 }
 
@@ -44,7 +44,7 @@ Interval *checked_per(Interval *per, int32 rate) {
     if (core::make_rate(rate, span).interval == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"rate\" is too high for argument \"per\": %d", rate),
-                        errhint("At most one job per microsecond can start.")));
+                        errhint("Specify a rate of at most one job per microsecond.")));
     return per;
 }
 
@@ -61,10 +61,10 @@ LimitValues limit_arguments(FunctionCallInfo fcinfo) {
         if (!shared_memory_ready())
             ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                             errmsg("argument \"rate\" requires the jobq library to be preloaded"),
-                            errhint("Set shared_preload_libraries = 'jobq' and restart the server.")));
+                            errhint("Add jobq to \"shared_preload_libraries\", and restart the server.")));
     } else if (given(fcinfo, Per)) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"per\" requires argument \"rate\""),
-                        errhint("Pass a rate, or leave per out.")));
+                        errhint("Specify \"rate\" or omit \"per\".")));
     }
     return values;
 }

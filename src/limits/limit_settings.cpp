@@ -4,7 +4,7 @@
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "job/change_job.h"
-#include "leases/rescue_index.h"
+#include "leases/young_leases.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_slots.h"
 #include "limits/limiter.h"
@@ -17,8 +17,8 @@ namespace jobq {
 
 namespace {
 
-// Inserts or updates a limit. Resets highest_slot to its default, because until a tick has checked the running jobs,
-// they may hold slots with any number.
+// Inserts or updates a limit. Resets highest_slot to its default, because running jobs might hold slots with any number
+// until a tick has checked them.
 Statement set = {
     R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per) VALUES ($1, $2, $3, $4, $5)
        ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = DEFAULT)",
@@ -27,8 +27,8 @@ Statement set = {
 Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
-// Used when the limit of a key is removed. The limit "*" then applies to the jobs of this key, which may hold slots
-// with any number or no slot.
+// Resets highest_slot of the limit "*" when the limit of a key is removed. The limit "*" then applies to the jobs of
+// this key, which might hold slots with any number, or no slot at all.
 Statement distrust_each_key = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*'",
     {TEXTOID},
@@ -36,9 +36,10 @@ Statement distrust_each_key = {
 
 Statement ask = {"INSERT INTO jobq.unslotted DEFAULT VALUES", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
-// Selects the requests whose transactions have released their locks, because every session can then receive the change
-// of the settings. A before_xid above the next transaction id comes from another cluster, for example through logical
-// replication, and is replaced.
+// Selects the requests in jobq.unslotted that have no valid before_xid and whose transactions have released their
+// locks. Once the transaction of a request has released its locks, every session can learn that the settings have
+// changed. A before_xid above the next transaction ID is not valid, because it comes from another cluster, for example
+// through logical replication.
 Statement find_committed = {
     R"(SELECT u.ctid FROM jobq.unslotted u
        WHERE (u.before_xid IS NULL OR u.before_xid > $1)
@@ -59,11 +60,11 @@ Statement find_raised = {
        WHERE l.max_running IS NOT NULL AND l.highest_slot > l.max_running FOR NO KEY UPDATE SKIP LOCKED)",
     {},
     Planning::Free};
-// Resets highest_slot if no job holds a slot with a number above max_running. The caller must lock the row before the
-// snapshot is taken. Otherwise, the UPDATE could wait for a concurrent change of the limit and then compare the new
-// limit with old versions of the jobs and of the requests in jobq.unslotted. For a limit of a key, the UPDATE checks
-// the jobs of all keys of the queue, so a job to which the limit does not apply can delay the reset, which does no
-// harm.
+// Resets highest_slot of a limit if no job holds a slot with a number above max_running. The caller must lock the row
+// of the limit before the snapshot is taken. Otherwise, the UPDATE could wait for a concurrent change of the limit and
+// then compare the new limit with old versions of the jobs and of the requests in jobq.unslotted. For a limit of a key,
+// the UPDATE checks the jobs of all keys of the queue, so a job to which the limit does not apply can delay the reset,
+// which is harmless.
 Statement lower_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = 0
        WHERE l.ctid = $1
@@ -82,7 +83,7 @@ Statement lock_missing = {
     Planning::Free};
 Statement end_missing = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.ctid = $1", {TIDOID}, Planning::Free};
-// Raises highest_slot of one limit. Skips the limit if another transaction is changing it.
+// Raises highest_slot of one limit. Does nothing if another transaction is changing the limit.
 Statement raise_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = $3
        WHERE l.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.limit_settings s
@@ -91,9 +92,9 @@ Statement raise_highest = {
     {TEXTOID, TEXTOID, INT4OID},
     Planning::Free};
 
-// Raises highest_slot of all limits. Updates the limits "*" even if highest_slot does not change, so that the UPDATE
-// conflicts with a concurrent tick that is lowering highest_slot and does not see yet that the limit applies to another
-// key.
+// Raises highest_slot of all limits. Updates the limits "*" even if their highest_slot does not change, so that the
+// UPDATE conflicts with a concurrent tick that is lowering highest_slot and cannot yet see that the limit applies to
+// another key.
 Statement distrust = {"UPDATE jobq.limit_settings l SET highest_slot = $1 WHERE l.highest_slot < $1 OR l.key = '*'",
                       {INT4OID},
                       Planning::Free};
@@ -107,8 +108,8 @@ Statement count_of_other_keys = {
          AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
     {TEXTOID}};
 
-// Selects the running jobs that need a slot and do not hold it. $1: ids of the running jobs that are not rescue-indexed
-// yet. $2: queue, or NULL for all queues.
+// Selects the running jobs that need a slot and do not hold it. $1 contains the ids of the running jobs that are not
+// rescue-indexed yet. $2 is the queue, or NULL for all queues.
 Statement find_unslotted = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) AND j.status = 'processing'
@@ -131,8 +132,8 @@ bool raise_to(std::string_view queue, const QueueLimit &limit, int32 highest) {
     return affected() > 0;
 }
 
-// Raises highest_slot, if necessary, so that claims count a job that holds the slot with this number. Returns false if
-// another transaction is changing the limit.
+// Raises highest_slot of the limit if this is necessary for claims to count a job that holds the slot with this number.
+// Returns false if another transaction is changing the limit.
 bool reach_number(std::string_view queue, const QueueLimit &limit, int32 number) {
     return number <= limit.max_running || number <= limit.highest_slot || raise_to(queue, limit, core::kHighestNumber);
 }
@@ -142,8 +143,8 @@ void note_missing(std::string_view queue, const QueueLimit *limit) {
     raise_to(queue, *limit, core::kSlotsMissing);
 }
 
-// Makes claims count the job in table.row as a job without a slot, because it gets no slots now. Claims count such jobs
-// until a tick has given slots to all jobs.
+// Causes claims to count the job in table.row as a job without a slot until a tick has given slots to all jobs. Call
+// this function if the job does not get its slots now.
 void let_claims_count(const JobsTable &jobs) {
     const std::string_view name = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
     note_missing(name, limit_of_queue(*find_queue(name)));
@@ -151,7 +152,7 @@ void let_claims_count(const JobsTable &jobs) {
     note_missing(name, limit_of_key(*find_queue(name), view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)))));
 }
 
-// Takes a slot of the limit if the job in table.row needs one and does not hold it, and adds the slot to `permits`.
+// If the job in table.row needs a slot of the limit and does not hold one, takes a slot and adds it to `permits`.
 // Returns false if another transaction is changing the limit.
 bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
                Permit *permits, int *count) {
@@ -201,13 +202,13 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     return may;
 }
 
-// Returns the running jobs of the queue that need a slot and do not hold one. If `queue` is nullptr, returns such jobs
-// of all queues.
+// Returns the running jobs in the queue that need a slot and do not hold it. If `queue` is nullptr, returns such jobs
+// in all queues.
 Rows unslotted_jobs(text *queue) {
     return run(find_unslotted, Params().add(unindexed_jobs()).add_if(queue != nullptr, PointerGetDatum(queue)));
 }
 
-// Gives slots to all running jobs of the queue that need them. Returns false if some jobs or limits were locked.
+// Gives slots to all of the queue's running jobs that need them. Returns false if some jobs or limits were locked.
 bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     const Rows rows = unslotted_jobs(queue);
     bool all = true;
@@ -223,8 +224,8 @@ bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     return all;
 }
 
-// Gives slots to the running jobs of all queues that need them, in one subtransaction or, if that fails, in one
-// subtransaction per job.
+// Gives slots to the running jobs that need them, in all queues. Does this in one subtransaction or, if that fails, in
+// one subtransaction per job.
 bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcome) {
     FailureText failure;
     bool all = true;
@@ -249,8 +250,22 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
     return all;
 }
 
-// Gives slots to the running jobs of a queue that has a new limit. Leaves jobs of other queues to the tick, because
-// they would stay locked until the end of this transaction.
+// The transaction and subtransaction in which look_for_unslotted() was last called.
+TransactionId asked_in = InvalidTransactionId;
+SubTransactionId asked_in_sub = InvalidSubTransactionId;
+
+// Makes the next tick search for running jobs that need slots and do not hold them.
+void look_for_unslotted() {
+    const TransactionId xid = GetTopTransactionId();
+    if (asked_in == xid && asked_in_sub == GetCurrentSubTransactionId()) return;
+    run(ask, Params());
+    asked_in = xid;
+    asked_in_sub = GetCurrentSubTransactionId();
+    log_due(GetCurrentTimestamp());
+}
+
+// Gives slots to the running jobs in a queue that has a new limit. Leaves the jobs in other queues to the tick, because
+// the jobs that this function handles stay locked until the end of the transaction.
 void give_slots_of_queue(text *queue) {
     int64 given = 0;
     look_for_unslotted();
@@ -258,7 +273,7 @@ void give_slots_of_queue(text *queue) {
     give_all_slots(queue, GetCurrentTimestamp(), &given);
 }
 
-// Returns the number of jobs without a slot that claims count for the limit.
+// Returns the number of jobs that run without a slot and that a claim must count as running under the limit.
 int64 missing_under(std::string_view queue, std::string_view key) {
     const Queue *found = find_queue(queue);
     const QueueLimit *limit = key.empty() ? limit_of_queue(*found) : limit_of_key(*found, key);
@@ -285,18 +300,14 @@ bool should_hold(const SlotRow &job) {
 
 Datum next_xid() { return FullTransactionIdGetDatum(ReadNextFullTransactionId()); }
 
-// Stores the next transaction id in each committed request. The request stays until all transactions with lower ids
-// have ended, because these may be claims that used the old settings. A claim gets its transaction id before it reads
-// the settings for the last time, so claims with later ids have read the changed settings.
+// Stores the next transaction ID in each committed request. The request must stay until all transactions with lower IDs
+// have ended, because such transactions might be claims that used the old settings. A claim gets its transaction ID
+// before it reads the settings for the last time, so claims with higher IDs have read the changed settings.
 void date_requests() {
     const Rows committed = run(find_committed, Params().add(next_xid()));
     const Datum before = next_xid();
     for (uint64 i = 0; i < committed.size(); i++) run(date_request, Params().add(committed[i].get(1)).add(before));
 }
-
-// The transaction and subtransaction that called look_for_unslotted() last.
-TransactionId asked_in = InvalidTransactionId;
-SubTransactionId asked_in_sub = InvalidSubTransactionId;
 
 }  // namespace
 
@@ -343,19 +354,11 @@ int64 running_under(text *queue, text *key) {
     return slots_held(queue, key) + missing_under(view(queue), key == nullptr ? std::string_view() : view(key));
 }
 
-void look_for_unslotted() {
-    const TransactionId xid = GetTopTransactionId();
-    if (asked_in == xid && asked_in_sub == GetCurrentSubTransactionId()) return;
-    run(ask, Params());
-    asked_in = xid;
-    asked_in_sub = GetCurrentSubTransactionId();
-    log_due(GetCurrentTimestamp());
-}
-
 void settle_slots(TimestampTz now, DutyOutcome *outcome) {
-    // The following checks need the newest rows, but a transaction in REPEATABLE READ keeps its first snapshot.
+    // Does nothing at isolation level REPEATABLE READ or higher, because the following checks need the newest rows, but
+    // such a transaction continues to use its first snapshot.
     if (IsolationUsesXactSnapshot()) return;
-    // Locks the limits before the search for jobs, because the search ignores limits that are added while it runs.
+    // Locks the limits before the search for jobs, because the search ignores limits that are added during the search.
     const Rows missing = run(lock_missing, Params().add(Int32GetDatum(core::kSlotsMissing)));
     const auto all_given = [&] {
         for (uint64 i = 0; i < missing.size(); i++) run(end_missing, Params().add(missing[i].get(1)));

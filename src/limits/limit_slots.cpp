@@ -1,13 +1,13 @@
 // See limit_slots.h.
 //
-// Two scans are needed to find out whether a slot is free.
+// Two scans are needed to determine whether a slot is free.
 //  - The first scan uses SnapshotDirty, so it also finds claims that have not committed. It can miss a job that gets a
-//    new row version during the scan, for example because of a heartbeat. The scan reads the index and the table at
-//    different times, and it may read the old version too late and the new version too early.
+//    new row version during the scan, for example because of a heartbeat, because it reads the index and the table at
+//    different times: it can reach the old version after the change and look for the new version before the change.
 //  - The second scan uses an MVCC snapshot taken after the first scan. It finds every job whose claim has committed,
 //    whichever row version is current. The first scan cannot have missed a job whose claim has not committed, because
-//    its index entry was made before this session locked the slot, and its row gets no new version before its
-//    transaction ends.
+//    the job's index entry was made before this session locked the slot, and the job's row gets no new version before
+//    the claim's transaction ends.
 //
 // Both scans bypass SQL, even where jobq otherwise uses SQL to access rows, because SQL cannot see uncommitted rows.
 #include "compat/pg.h"
@@ -15,7 +15,7 @@
 #include "compat/args.h"
 #include "compat/own_locks.h"
 #include "compat/spi.h"
-#include "leases/rescue_index.h"
+#include "leases/young_leases.h"
 #include "limits/limit_slots.h"
 #include "limits/limit_state.h"
 
@@ -32,7 +32,8 @@ namespace {
 
 constexpr AttrNumber kSlot = 1, kSeq = 2;
 
-// Selects the same running jobs as find_unslotted in limits/limit_settings.cpp. Change both together.
+// Counts the running jobs that find_unslotted in limits/limit_settings.cpp would select. If you change the conditions
+// here, also change them there.
 #define RUNNING_IN_QUEUE                                                                     \
     "SELECT count(*) FROM jobq.jobs j "                                                      \
     "WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) " \
@@ -44,7 +45,8 @@ Statement without_slot[] = {
      "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.concurrency_key))",
      {INT8ARRAYOID, TEXTOID, TEXTOID}}};
 
-// Returns the index, or nullptr if it cannot be used (table/attached.h). In this case, scan() reads the table.
+// Returns the index, or nullptr if the index cannot be used (table/attached.h). If it cannot be used, scan() reads the
+// table.
 Relation index_of(Slots *slots, SlotOf of) {
     Relation *index = &slots->indexes[static_cast<int>(of)];
     if (*index == nullptr)
@@ -98,15 +100,7 @@ bool is_free(Slots *slots, SlotOf of, int64 slot) {
     return !held;
 }
 
-void add_number(Numbers *numbers, int *room, int64 slot) {
-    if (numbers->count == *room) {
-        *room *= 2;
-        numbers->items = static_cast<int32 *>(repalloc_huge(numbers->items, sizeof(int32) * static_cast<Size>(*room)));
-    }
-    numbers->items[numbers->count++] = core::number_of_slot(slot);
-}
-
-void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
+void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Notes<int32> *numbers) {
     ScanKeyData keys[2];
     ScanKeyInit(&keys[0], kSlot, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(limit));
     ScanKeyInit(&keys[1], kSlot, BTLessStrategyNumber, F_INT8LT,
@@ -114,7 +108,7 @@ void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Number
     scan(slots, of, snapshot, keys, 2, [&] {
         bool is_null;
         const Datum slot = slot_getattr(slots->found, column_of_slot(of), &is_null);
-        if (!is_null) add_number(numbers, room, DatumGetInt64(slot));
+        if (!is_null) numbers->add(core::number_of_slot(DatumGetInt64(slot)));
         return true;
     });
 }
@@ -142,8 +136,8 @@ bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string
         slot_taken(queue, key, slot, next_slot_seq(slot, now));
         return true;
     }
-    // If this session already holds the lock, this claim runs in a trigger that was fired by another claim of the
-    // session.
+    // If this session already held the lock, this claim runs in a trigger that was fired by another claim in the same
+    // session, and that other claim is taking the slot.
     if (locked != LOCKACQUIRE_NOT_AVAIL) LockRelease(&tag, ExclusiveLock, false);
     return false;
 }
@@ -153,14 +147,13 @@ void unlock_slot(int64 slot) {
     LockRelease(&tag, ExclusiveLock, false);
 }
 
-Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
-    int room = 256;
-    Numbers numbers = {static_cast<int32 *>(palloc(sizeof(int32) * room)), 0};
+Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit) {
+    Notes<int32> numbers = {};
     SnapshotData dirty;
     InitDirtySnapshot(dirty);
-    add_numbers(slots, of, &dirty, limit, &numbers, &room);
+    add_numbers(slots, of, &dirty, limit, &numbers);
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    add_numbers(slots, of, latest, limit, &numbers, &room);
+    add_numbers(slots, of, latest, limit, &numbers);
     UnregisterSnapshot(latest);
     std::sort(numbers.items, numbers.items + numbers.count);
     numbers.count = static_cast<int>(std::unique(numbers.items, numbers.items + numbers.count) - numbers.items);
@@ -168,8 +161,8 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
 }
 
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key) {
-    // Reads the list of jobs that are not rescue-indexed yet before it takes the snapshot, so that each running job is
-    // on the list or is rescue-indexed under the snapshot.
+    // Reads the list of jobs that are not rescue-indexed yet before taking the snapshot, so that each running job is in
+    // the list or is rescue-indexed under the snapshot.
     const Params params =
         Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(key)));
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());

@@ -1,16 +1,18 @@
-// Finds out which running jobs hold the slots of limits. A job stores its slots in jobs._queue_slot and jobs._key_slot.
+// Determines which running jobs hold the slots of limits. A job stores its slots in jobs._queue_slot and
+// jobs._key_slot.
 //
-// A claim locks a slot, checks that the slot is free, writes it into the row of the claimed job, and unlocks the slot.
-// From then on, other sessions find the index entry of the row. A claim never waits for the lock.
+// A claim locks a slot, checks that the slot is free, writes the slot into the row of the claimed job, and unlocks the
+// slot. From then on, other sessions find the slot in the index. A claim never waits for the lock.
 #pragma once
 
+#include "compat/memory.h"
 #include "compat/pg.h"
 #include "core/limit.h"
 #include "row/jobs_table.h"
 
 namespace jobq {
 
-// Whether a slot belongs to the limit of a queue or of a key. This determines the column and the index that store it.
+// Whether a slot belongs to the limit of a queue or of a key. This determines which column and index contain the slot.
 enum class SlotOf { Queue, Key };
 constexpr JobColumn column_of_slot(SlotOf of) { return of == SlotOf::Queue ? kJobQueueSlot : kJobKeySlot; }
 
@@ -25,21 +27,19 @@ void close_slots(Slots *slots);
 // Locks the slot if it is free, and records that the current transaction has taken it. Returns false if the slot is not
 // free or another session is taking it.
 bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot, TimestampTz now);
-// Unlocks the slot after the job that has taken it has been written, or if it will not be written.
+// Unlocks the slot. Call it after the row of the job that takes the slot has been written, or if the row will not be
+// written.
 void unlock_slot(int64 slot);
 
 // Returns whether a job seems to hold the slot. The result is only a hint, because the function does not lock the slot.
 bool seems_held(Slots *slots, SlotOf of, int64 slot);
 
 // Returns the numbers of the limit's slots that jobs hold, sorted and without duplicates.
-struct Numbers {
-    int32 *items;
-    int count;
-};
-Numbers held_numbers(Slots *slots, SlotOf of, int64 limit);
+Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit);
 
-// Returns how many committed jobs run without the slot that the limit of the queue or key requires. If `key` is
-// core::kEachKey, it counts the jobs of all keys without a limit of their own. Call it inside with_spi().
+// Returns, according to committed rows, the number of running jobs that lack the slot that the limit of the queue or
+// key requires. If `key` is core::kEachKey, counts the jobs of all keys that have no limit of their own. Call this
+// function inside with_spi().
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key);
 
 }  // namespace jobq

@@ -26,29 +26,29 @@ namespace {
 
 constexpr int kBounds = 32768;
 constexpr bool kHasBounds = core::built_with(core::Mechanism::SlotBounds);
-// A limit is assumed to be full for this time, or for 100 times the duration of the search if that is longer, but at
-// most for one minute. The assumption must expire because a slot can become free without notification.
+// How long a limit is assumed to be full: this time, or 100 times the duration of the search if that is longer, but at
+// most one minute. The assumption must expire, because a slot can become free without notification.
 constexpr core::Micros kFullFor = 10 * core::kSecond;
 constexpr int kFullForLooks = 100;
-// Minimum time between two log messages that the table is too small.
+// Minimum time between two log messages that say that the table is too small.
 constexpr core::Micros kSaidAgain = 10 * core::kMinute;
 
 struct Entry {
     Oid database;  // InvalidOid if the entry is free
     int64 limit;
-    uint64 change;         // changes whenever a slot may have become free
+    uint64 change;         // changes whenever a slot might have become free
     uint64 unlisted;       // value of `change` when a number last became free without being added to `free`
-    TimestampTz used_at;   // the least recently used limit is replaced first
+    TimestampTz used_at;   // when the limit was last used; the least recently used limit is replaced first
     bool complete;         // whether `free` is assumed to contain every free number
     TimestampTz until;     // when `complete` expires
-    volatile bool missed;  // whether a session has found the limit full
+    volatile bool missed;  // whether a session has found the limit full and might be waiting
     TimestampTz search_began;
-    int32 next;  // where the next search begins
+    int32 next;  // the slot number at which the next search begins
     int free_count;
     int32 free[kFreeNumbers];
     core::Rate rate;  // interval 0 if there is no bucket yet
     core::Bucket bucket;
-    int64 queue;  // queue_limit_id of the queue that the limit belongs to
+    int64 queue;  // queue_limit_id of the queue to which the limit belongs
 };
 
 struct Bound {
@@ -56,7 +56,7 @@ struct Bound {
     int64 slot;
     int64 bound;
     int64 latest;   // the last jobs._slot_seq that a claim has used for the slot
-    uint64 ticket;  // ticket of that claim
+    uint64 ticket;  // ticket of the claim that used `latest`
 };
 
 struct Set : EntrySet<Entry, Part::Limits> {
@@ -64,9 +64,10 @@ struct Set : EntrySet<Entry, Part::Limits> {
 };
 
 struct Limits {
-    // when the first buckets began to fill, from the bucket file; if 0, writing_since() applies
+    // The time since which all spent tokens have been recorded, as read from the bucket file. If it is 0,
+    // writing_since() is used instead.
     TimestampTz since;
-    // counts changes and never repeats, so that a session notices that a limit was replaced and then added again
+    // Counts changes and never repeats a value, so that a session notices if a limit was replaced and then added again.
     pg_atomic_uint64 changes;
     pg_atomic_uint64 said_at;  // time of the last log message about replaced buckets
     Bound bounds[kBounds];
@@ -106,35 +107,37 @@ Entry *make_entry(Set *set, int64 limit) {
     return place;
 }
 
-// Returns the time since which the buckets and the forgotten buckets contain all spent tokens. This is at the earliest
-// the promotion of a standby, because the old primary spent the tokens before it.
+// Returns the time since which all spent tokens have been recorded in the buckets or the forgotten buckets. If the
+// server was promoted from a standby, this time is not earlier than the promotion, because before the promotion, tokens
+// were spent on the old primary.
 TimestampTz buckets_since() { return limits->since != 0 ? limits->since : writing_since(); }
 
-// Calls body(set) for the set to which the limit belongs, under the lock of the set.
+// Calls body(set) for the set to which the limit belongs, while holding the lock of the set.
 template <typename Body>
 auto with_set(int64 limit, Body body) {
     return table.with_set(limit >> core::kSlotBits, LW_EXCLUSIVE, body);
 }
 
-// Calls body(entry) under the lock. `entry` is nullptr if the table does not contain the limit.
+// Calls body(entry) for the limit's entry while holding the lock of its set. `entry` is nullptr if the table does not
+// contain the limit.
 template <typename Body>
 auto with_known(int64 limit, Body body) {
     return with_set(limit, [&](Set *set) { return body(find_entry(set, limit)); });
 }
 
-// Writes to the server log that the table is too small, at most every kSaidAgain.
+// Logs that the table of limits is too small, at most once every kSaidAgain.
 void say_too_small() {
     const auto now = static_cast<uint64>(GetCurrentTimestamp());
     uint64 said_at = pg_atomic_read_u64(&limits->said_at);
     if (said_at != 0 && now >= said_at && now - said_at < static_cast<uint64>(kSaidAgain)) return;
     if (!pg_atomic_compare_exchange_u64(&limits->said_at, &said_at, now)) return;
-    ereport(LOG,
-            (errmsg("more limits with a rate are in use than \"jobq.max_limits\" (%d) allows", settings.max_limits),
-             errdetail("Fewer jobs may start than the rates allow."),
-             errhint("Increase \"jobq.max_limits\" and restart the server.")));
+    ereport(LOG, (errmsg("more rate limits are in use than \"jobq.max_limits\" (%d) allows", settings.max_limits),
+                  errdetail("Fewer jobs may start than the rates allow."),
+                  errhint("Increase \"jobq.max_limits\" and restart the server.")));
 }
 
-// Calls body(entry, set) under the lock. First adds the limit to the table if necessary.
+// Calls body(entry, set) for the limit's entry while holding the lock of its set. First adds the limit to the table if
+// the table does not contain it.
 template <typename Body>
 auto with_entry(int64 limit, Body body) {
     const int64 evicted = evictions(Part::Limits);
@@ -150,7 +153,7 @@ auto with_entry(int64 limit, Body body) {
 
 void change(Entry *entry) { entry->change = pg_atomic_add_fetch_u64(&limits->changes, 1); }
 
-// Records that a number which is not in `free` may be free.
+// Records that a slot might be free although its number is not in `free`.
 void lose_free(Entry *entry) {
     entry->complete = false;
     change(entry);
@@ -166,12 +169,13 @@ void add_free(Entry *entry, int32 number) {
         lose_free(entry);
 }
 
-// Returns the bucket of the limit under this rate. A limit whose rate has changed gets an empty bucket.
+// Returns the limit's bucket for this rate. If the rate of the limit has changed, the limit gets a new bucket without
+// tokens.
 core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core::Rate &rate, TimestampTz now) {
     const core::Micros span = rate.interval * rate.burst;
     // The latest time at which the bucket can become full. If the bucket contains a later time, that time is wrong,
-    // because the clock was set back or the time comes from another limit. It must be corrected, because otherwise the
-    // bucket would seem empty for as long as the limit is used.
+    // because the clock was set back or the time comes from another limit. It must be corrected; otherwise, the bucket
+    // would seem empty for as long as the limit is used.
     const core::Micros emptiest = core::saturating_add(entry->used_at, span);
     if (entry->rate.interval == rate.interval && entry->rate.burst == rate.burst) {
         entry->bucket.full_at = Min(entry->bucket.full_at, emptiest);
@@ -187,7 +191,7 @@ core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core
     return &entry->bucket;
 }
 
-// Adds the slot to the free slots of its limit. Returns whether a worker may be waiting for it.
+// Adds the slot to the free slots of its limit. Returns whether a worker might be waiting for this slot.
 bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_view key) {
     const bool missed = with_known(core::limit_of_slot(logged.slot), [&](Entry *entry) {
         if (entry == nullptr) return false;
@@ -197,46 +201,26 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
         entry->missed = false;
         return waited_for;
     });
-    // A slot of the whole queue belongs to no key, so no throttled range changes.
+    // A slot for a whole queue belongs to no concurrency key, so no throttled range changes.
     if (key.empty()) return missed;
     return unthrottle_key(queue, key, GetCurrentTimestamp(), 1) || missed;
 }
 
-Bound *bound_of(int64 slot, LWLock **lock) {
-    const auto place = static_cast<int>(spread(MyDatabaseId, slot) % kBounds);
-    *lock = table.lock_of(place);
-    return &limits->bounds[place];
-}
-
-// Calls body(bound) under the lock of the bound. Several slots share one array element, so the bound may belong to
-// another slot.
+// Calls body(bound) with the array element for the bound of the slot, while holding the lock of the element. Several
+// slots share one element, so it might contain the bound of another slot.
 template <typename Body>
 auto with_bound(int64 slot, Body body) {
-    LWLock *lock;
-    Bound *bound = bound_of(slot, &lock);
+    const auto place = static_cast<int>(spread(MyDatabaseId, slot) % kBounds);
+    LWLock *lock = table.lock_of(place);
     LWLockAcquire(lock, LW_EXCLUSIVE);
-    const auto result = body(bound);
+    const auto result = body(&limits->bounds[place]);
     LWLockRelease(lock);
     return result;
 }
 
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
-// Publishes the logged slots for which is_free(slot) is true, and wakes up the workers that may wait for them. `others`
-// means that the log does not contain all slots, so all information about free slots is forgotten and all workers are
-// woken up.
-template <typename IsFree>
-void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, const SlotWaking &wake) {
-    for (const LoggedSlot &slot : log.slots) {
-        const char *queue = log.queues.items[slot.queue].name;
-        if (is_free(slot) && free_slot(slot, queue_view(queue), log.key_of(slot))) wake.queue(queue);
-    }
-    if (!others) return;
-    forget_slots();
-    wake.all();
-}
-
-// Copies the part of the set that the next start of the server needs. Returns false if there is nothing to save.
+// Copies the part of the set that the server needs when it starts again. Returns false if there is nothing to save.
 bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     static_assert(lengthof(kept->buckets) == Set::kPlaces, "a set must fit");
     memset(kept, 0, sizeof(*kept));
@@ -245,15 +229,21 @@ bool copy_to_file(const Set &set, TimestampTz now, KeptSet *kept) {
     kept->forgotten = set.forgotten;
     for (int i = 0; i < Set::kPlaces; i++) {
         const Entry &entry = set.entries[i];
-        // Also saves full buckets, because they show whether the rate has changed.
+        // Also saves full buckets, because their saved rates are needed to detect whether a rate has changed.
         if (entry.database == InvalidOid || entry.rate.interval == 0) continue;
-        kept->buckets[i] = {entry.database, entry.limit, entry.queue, entry.used_at, entry.rate, entry.bucket};
+        kept->buckets[i] = {.database = entry.database,
+                            .limit = entry.limit,
+                            .queue = entry.queue,
+                            .used_at = entry.used_at,
+                            .rate = entry.rate,
+                            .bucket = entry.bucket};
         any = true;
     }
     return any;
 }
 
-// Needs no lock, because the caller is the postmaster and no other process exists yet.
+// Copies a set from the file into the table. Needs no lock, because the caller is the postmaster and no other process
+// exists yet.
 void copy_from_file(const KeptSet &kept) {
     if (kept.set < 0 || kept.set >= table.count) return;
     Set *set = &table.sets[kept.set];
@@ -281,7 +271,8 @@ bool write_sets(FILE *file) {
     return true;
 }
 
-// Runs in the postmaster when it exits, after the shutdown checkpoint. The exit code is not 0 after a crash.
+// Saves the buckets. Runs in the postmaster when it exits, after the shutdown checkpoint. Does nothing after a crash,
+// because the exit code is then not 0.
 void keep_buckets(int code, Datum) {
     if (code == 0) write_bucket_file(buckets_since(), write_sets);
 }
@@ -299,7 +290,7 @@ bool limit_is_full(int64 limit) {
     const TimestampTz now = GetCurrentTimestamp();
     return with_known(limit, [&](Entry *entry) {
         if (entry == nullptr || !entry->complete || entry->free_count > 0) return false;
-        // A time more than an hour in the future was stored before the clock was set back.
+        // A time that is more than an hour in the future was stored before the clock was set back, so it is ignored.
         if (entry->until <= now || entry->until - now > core::kHour) return false;
         entry->missed = true;
         return true;
@@ -347,10 +338,11 @@ void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count
     if (limits == nullptr || ticket == 0) return;
     with_entry(limit, [&](Entry *entry, Set *) {
         entry->next = end;
-        // The search has checked the numbers that were assumed to be free.
+        // Discards the old list, because the search has checked every number in it, and no slot has become free in the
+        // meantime.
         if (all && entry->change == ticket) entry->free_count = 0;
         for (int i = 0; i < count; i++) add_free(entry, numbers[i]);
-        // A slot may become free after the search has passed its number. So the list is complete only if every slot
+        // A slot can become free after the search has passed its number. So the list is complete only if every slot
         // that became free during the search was added to the list.
         entry->complete = all && entry->unlisted <= ticket;
         const core::Micros took = Max(entry->used_at - entry->search_began, 0);
@@ -378,7 +370,8 @@ void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 
     const uint64 ticket = kHasBounds ? pg_atomic_add_fetch_u64(&limits->changes, 1) : 0;
     if (!publish_slot_taken(queue, key, slot, seq, ticket) || !kHasBounds) return;
     with_bound(slot, [&](Bound *bound) {
-        if (!is_of(*bound, slot)) *bound = {MyDatabaseId, slot, 0, 0, 0};
+        if (!is_of(*bound, slot))
+            *bound = {.database = MyDatabaseId, .slot = slot, .bound = 0, .latest = 0, .ticket = 0};
         bound->latest = seq;
         bound->ticket = ticket;
         return true;
@@ -395,16 +388,17 @@ void raise_slot_bounds() {
     }
 }
 
-void publish_freed_slots(const SlotWaking &wake) {
+void publish_slots(bool committed, const SlotWaking &wake) {
     const TransactionLog &log = transaction_log();
-    wake_for_slots(
-        log, log.slots_freed_unknown, [](const LoggedSlot &slot) { return slot.freed; }, wake);
-}
-
-void publish_slots_not_taken(const SlotWaking &wake) {
-    const TransactionLog &log = transaction_log();
-    wake_for_slots(
-        log, log.slots_taken_unknown, [](const LoggedSlot &slot) { return slot.taken; }, wake);
+    for (const LoggedSlot &slot : log.slots) {
+        const bool is_free = committed ? slot.freed : slot.taken;
+        const char *queue = log.queues.items[slot.queue].name;
+        if (is_free && free_slot(slot, queue_view(queue), log.key_of(slot))) wake.queue(queue);
+    }
+    // If the log does not contain all slots, forgets all information about free slots and wakes up all workers.
+    if (!(committed ? log.slots_freed_unknown : log.slots_taken_unknown)) return;
+    forget_slots();
+    wake.all();
 }
 
 bool spend_token(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
@@ -452,7 +446,7 @@ int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz no
 void forget_slots() {
     if (limits == nullptr) return;
     table.for_each(LW_EXCLUSIVE, [](Entry *entry) { lose_free(entry); });
-    // The throttled ranges may contain jobs that the limits of their keys now allow to run.
+    // The throttled ranges might contain jobs that can run now, because the limits of their keys might have free slots.
     if (anything_throttled()) forget_empty_ranges();
 }
 

@@ -19,7 +19,7 @@ namespace {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the rate limit of queue \"%.*s\" requires the jobq library to be preloaded",
                            static_cast<int>(name.size()), name.data()),
-                    errhint("Set shared_preload_libraries = 'jobq' and restart the server, or remove the rate with "
+                    errhint("Add jobq to \"shared_preload_libraries\" and restart the server, or remove the rate with "
                             "jobq_set_limit().")));
     pg_unreachable();
 }
@@ -42,8 +42,8 @@ int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
     return lock_free_slot(&limiter->slots, of, limiter->name, key, slot, limiter->now) ? slot : 0;
 }
 
-// Returns an upper bound for the number of jobs that run under the limit without a slot. The number cannot grow,
-// because these jobs may get slots but no other job starts without a slot.
+// Returns an upper bound for the number of jobs that run under the limit without a slot. The cached number remains an
+// upper bound: these jobs can get slots in the meantime, but no other job starts without a slot.
 int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     if (limit.highest_slot < core::kSlotsMissing) return 0;
     auto *missing = &limiter->missing[static_cast<int>(of)];
@@ -55,15 +55,16 @@ int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 
     return missing->count;
 }
 
-// Counts the jobs that run under the limit and takes a slot if there are fewer than max_running. Used after a change of
-// the limit, when running jobs may hold slots with numbers above max_running or no slots yet.
+// Counts the jobs that run under the limit, and takes a slot if there are fewer than max_running. Called after the
+// limit has been changed, because running jobs might then hold slots with numbers above max_running or have no slots
+// yet.
 int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     int32 first;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &first);
-    // Counts the jobs without slots before it reads the held slots, so that a job that gets its slot in between is
+    // Counts the jobs without slots before reading the held slots, so that a job that gets its slot in between is
     // counted twice rather than not at all.
     const int32 most = Max(limit.max_running - missing_slots(limiter, of, limit, id), 0);
-    const Numbers held = held_numbers(&limiter->slots, of, id);
+    const Notes<int32> held = held_numbers(&limiter->slots, of, id);
     const int32 usable = core::usable_numbers(held.items, held.count, most);
     int64 taken = 0;
     int at = 0;
@@ -73,12 +74,12 @@ int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 i
     }
     const bool full = taken == 0 || held.count + 1 >= most;
     if (full) end_slot_search(id, ticket, nullptr, 0, true, 1);
-    pfree(held.items);
+    if (held.items != nullptr) pfree(held.items);
     return taken;
 }
 
-// Searches for a free slot and takes it, unless the claim has already taken the slot `taken`. Stores further free
-// numbers that it finds, so that the next claims need not search.
+// Searches for free slots. Takes one of them, unless the claim has already taken the slot `taken`. Stores the numbers
+// of the other free slots that it finds, so that the next claims need not search.
 int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id, int64 taken = 0) {
     int32 number;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &number);
@@ -102,8 +103,8 @@ int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id
     return taken;
 }
 
-// Takes the slot with this number. If an error or a cancel request interrupts this, puts the number back into the list
-// of free numbers, because it would otherwise be missing there until the next search.
+// Takes the slot with this number. After an error or a cancel request, puts the number back into the list of free
+// numbers; otherwise, the number would be missing from the list until the next search.
 int64 take_number_or_return_it(Limiter *limiter, SlotOf of, int64 id, int32 number) {
     int64 slot = 0;
     PG_TRY();
@@ -189,15 +190,12 @@ bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, T
     return limit == nullptr || may_run(*limit, queue_limit_id(name), name, now, due);
 }
 
-bool key_may_run(const Queue &queue, std::string_view name, std::string_view key, TimestampTz now, TimestampTz *due) {
-    const QueueLimit *limit = limit_of_key(queue, key);
-    return limit == nullptr || may_run(*limit, key_limit_id(name, key), name, now, due);
-}
-
 bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
                    TimestampTz *due) {
     if (queue.limit_count == 0 || !job_has(jobs, kJobConcurrencyKey)) return false;
-    return !key_may_run(queue, name, view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))), now, due);
+    const std::string_view key = view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)));
+    const QueueLimit *limit = limit_of_key(queue, key);
+    return limit != nullptr && !may_run(*limit, key_limit_id(name, key), name, now, due);
 }
 
 void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, const Queue &queue, TimestampTz now) {
@@ -210,7 +208,8 @@ void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, cons
 
 void close_limiter(Limiter *limiter) { close_slots(&limiter->slots); }
 
-// Tries the limit of the key first, because only that limit can fail as long as the queue has room.
+// Checks the limit of the key first, because as long as the queue has room, only the limit of the key can reject the
+// job.
 Room take_permits(Limiter *limiter) {
     const JobsTable &jobs = *limiter->slots.jobs;
     limiter->permit_count = 0;
@@ -254,7 +253,7 @@ void keep_permits(Limiter *limiter) {
         const Permit &permit = limiter->permits[i];
         if (permit.slot != 0) unlock_slot(permit.slot);
         if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_throttled()) continue;
-        // Records when the next job of the key may run, because that job may be throttled.
+        // Records when the next job of the key can run, because that job might be in a throttled range.
         TimestampTz due;
         tokens_of(permit.limit, queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
         unthrottle_key(limiter->name, limiter->key, due, kByRate);

@@ -19,15 +19,15 @@ namespace {
 
 constexpr int kLanes = 64;
 constexpr int kKeys = 32;
-// Maximum number of freed slots that is stored for a key. It is higher than the number of slots that claims take before
-// the ranges are read again.
+// Maximum number of freed slots that are recorded for a key. This number is higher than the number of slots that claims
+// take before the ranges are read again.
 constexpr int kMostSlots = 1000000;
 // How long the ranges of a lane are valid. They must expire because a slot can become free without notification.
 constexpr core::Micros kBelieved = 10 * core::kSecond;
 
 struct Key {
     TimestampTz when;
-    int slots;  // number of jobs that may run; kByRate if the limit of the key has a rate
+    int slots;  // number of jobs that can run; kByRate if the limit of the key has a rate
     int length;
     char name[core::kMaxConcurrencyKeyBytes];
 };
@@ -57,7 +57,8 @@ Lane *find_lane(int64 lane) {
     return nullptr;
 }
 
-// A lane with a time in the future is also out of date, because the clock was set back.
+// Returns whether the ranges of the lane have expired. A time in the future also counts as expired, because it means
+// that the clock was set back.
 bool is_out_of_date(const Lane &lane, TimestampTz now) { return now < lane.since || now - lane.since > kBelieved; }
 
 void add_key(Lane *lane, std::string_view name, TimestampTz when, int slots) {
@@ -96,7 +97,8 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
             entry->database = MyDatabaseId;
             entry->queue = digest_of_queue(queue);
             entry->lane = lane;
-            // Makes the next claim forget the ranges of the lane, which may remain from an earlier use.
+            // Makes the next claim forget the ranges of the lane, because some of them might have been stored while the
+            // lane had an earlier entry.
             entry->since = now;
             entry->too_many = true;
         }
@@ -164,7 +166,6 @@ Size throttled_ranges_size() { return sizeof(Throttled); }
 void make_throttled_ranges(void *memory, bool fresh) {
     throttled = static_cast<Throttled *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(Throttled));
     pg_atomic_init_u32(&throttled->lane_count, 0);
 }
 

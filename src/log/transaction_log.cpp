@@ -13,8 +13,8 @@ namespace jobq {
 
 namespace {
 
-// The log. An empty log is all zero, so that the memory of sessions that never write to it is never allocated by the
-// operating system.
+// The log of the current transaction. An empty log is all zero, so that the operating system allocates no memory for it
+// in sessions that never write to it.
 TransactionLog log = {};
 
 bool has_readers() { return shared_memory_ready() && IsUnderPostmaster; }
@@ -81,7 +81,7 @@ uint64 hash_of_lane(int64 lane, int16 priority) {
 
 // ---- Slots.
 
-// Appends the key's name to the log; returns its position, or -1 if there is no room.
+// Appends the key to the log and returns its position in the log, or -1 if there is no room.
 int32 keep_key(std::string_view key) {
     if (key.size() > core::kMaxConcurrencyKeyBytes || log.key_bytes + key.size() > sizeof(log.keys)) return -1;
     std::copy(key.begin(), key.end(), log.keys + log.key_bytes);
@@ -99,11 +99,20 @@ LoggedSlot *logged_slot(std::string_view queue, std::string_view key, int64 slot
     if (known != nullptr) return known;
     const int32 begin = in == kNoQueue ? -1 : keep_key(key);
     if (begin < 0) return nullptr;
-    return log.slots.add(hash, {slot, 0, 0, begin, static_cast<uint8>(key.size()), in, false, false, false, false});
+    return log.slots.add(hash, {.slot = slot,
+                                .seq = 0,
+                                .ticket = 0,
+                                .key_begin = begin,
+                                .key_bytes = static_cast<uint8>(key.size()),
+                                .queue = in,
+                                .taken = false,
+                                .freed = false,
+                                .tried = false,
+                                .unheard = false});
 }
 
 // Returns a slot of the limit that this transaction has freed and that take_own_free_slot() has not returned yet, or
-// nullptr.
+// nullptr if there is none.
 LoggedSlot *own_free_slot(int64 limit) {
     LoggedSlot *found = std::find_if(log.slots.begin(), log.slots.end(), [limit](const LoggedSlot &slot) {
         return slot.freed && !slot.tried && core::limit_of_slot(slot.slot) == limit;
@@ -114,7 +123,11 @@ LoggedSlot *own_free_slot(int64 limit) {
 // ---- The public functions.
 
 LoggedRound *round_of_worker() {
-    if (!log.round.any) log.round = {true, false, DT_NOEND, DT_NOEND, {}, 0, InvalidSubTransactionId};
+    if (!log.round.any) {
+        log.round = {};
+        log.round.any = true;
+        log.round.due = log.round.lease_deadline = DT_NOEND;
+    }
     return &log.round;
 }
 
@@ -191,7 +204,9 @@ bool log_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bo
         return false;
     }
     LoggedQueue *in = logged_queue(queue);
-    if (log.ready.add(hash, {lane, key, key, 1, index_of(in), kNoTraits}) == nullptr) {
+    if (log.ready.add(
+            hash, {.lane = lane, .first = key, .last = key, .count = 1, .queue = index_of(in), .traits = kNoTraits}) ==
+        nullptr) {
         log.ready_unknown = true;
         return false;
     }
@@ -285,8 +300,8 @@ void unlog_free_group(int64 group) {
     const uint16 at = log.recently_unblocked[static_cast<uint64>(group) % kRecentlyUnblocked];
     if (at >= log.unblocked_count) return;
     Unblocked *logged = &log.unblocked[at];
-    // If the entry at this index belongs to another key, or if new jobs wait for the group, the entry for the group is
-    // kept, and the worker searches unnecessarily.
+    // Removes nothing if the entry at this index does not belong to the group, or if new jobs wait for their turn in
+    // the group. In these cases, the background worker makes an unnecessary search.
     if (logged->blocker != Blocker::Group || logged->key != group || logged->job != kNoJob) return;
     const int last = --log.unblocked_count;
     if (at == last) return;
@@ -425,7 +440,7 @@ void hand_log_to_parent() {
     log.series.hand_to_parent(level);
     const int end = log.changes.count;
     pop_changes(level);
-    // An added entry can only overwrite entries that this loop has already read.
+    // An added entry can overwrite only entries that this loop has already read.
     for (int i = log.changes.count; i < end; i++) {
         const QueueChange change = log.changes.items[i];
         if (core::Counts *parent = counts_at(change.queue, level - 1)) core::add_counts(parent, change.counts);
@@ -435,10 +450,11 @@ void hand_log_to_parent() {
 void roll_back_log() {
     pop_changes(GetCurrentTransactionNestLevel());
     log.series.forget_level(GetCurrentTransactionNestLevel());
-    // The scan for the horizon did not see the jobs that run again after the rollback. A savepoint that began after the
-    // scan does not change what the scan saw.
+    // Discards the result of the horizon scan if the rollback might restore running jobs that the scan did not see. The
+    // rollback of a savepoint that began after the scan does not change what the scan saw.
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
-    // Clears the tickets, because after the rollback the rows hold the slots again that the savepoint had freed.
+    // Clears the tickets for raise_slot_bounds(), because after the rollback, the rows again hold the slots that the
+    // subtransaction had freed.
     for (LoggedSlot &slot : log.slots) slot.ticket = 0;
     if (log.ended_heads_count > 0) log.heads_left = true;
 }

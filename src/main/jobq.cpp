@@ -1,4 +1,5 @@
-// The library's entry point, _PG_init, and the functions that run at the end of a transaction, in their order.
+// The library's entry point, _PG_init, and the functions that run at the end of a transaction, in the order in which
+// they run.
 #include "compat/pg.h"
 
 #include "claim/recent_claims.h"
@@ -16,7 +17,9 @@
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
 #include "handlers/call_executors.h"
+#include "handlers/executor_slots.h"
 #include "handlers/handler_job.h"
+#include "handlers/handler_state.h"
 #include "identity/data_directory.h"
 #include "job/change_job.h"
 #include "lanes/empty_ranges.h"
@@ -35,7 +38,6 @@
 #include "processes/triggers_changed.h"
 #include "row/inheritance.h"
 #include "shmem/database_state.h"
-#include "shmem/executors.h"
 #include "shmem/memory.h"
 #include "table/early_toast.h"
 #include "wait/job_waiters.h"
@@ -47,8 +49,8 @@ namespace jobq {
 
 namespace {
 
-// All functions that process the log of a transaction (log/logged.h) at its end, in the order in which they run. For
-// the reasons for the order, see "The end of a transaction" in docs/design.md.
+// All functions that process the log of a transaction (log/logged.h) at its end, in the order in which they run. The
+// section "The end of a transaction" in docs/internals/transactions.md gives the reasons for this order.
 constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, promote_successors},
     {Phase::BeforeCommit, settle_prepared_before_commit},
@@ -65,17 +67,17 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Prepare, undo_lanes},
     {Phase::Prepare, clear_log},
 
-    // First, the functions without which other sessions would miss something.
+    // The functions without which other sessions would get wrong results come first.
     {Phase::Commit, publish_claimable},
     {Phase::Commit, publish_lines},
     {Phase::Commit, raise_slot_bounds},
-    // Then, the functions without which other sessions would read stale values.
+    // The functions without which other sessions would read stale values come next.
     {Phase::Commit, publish_counts},
     {Phase::Commit, publish_totals},
     {Phase::Commit, publish_deadlines},
     {Phase::Commit, end_successions},
     {Phase::Commit, keep_line_starts},
-    // Last, the functions whose effects may come a little later.
+    // The functions whose effects can wait briefly come last.
     {Phase::Commit, publish_unblocked},
 
     {Phase::AfterCommit, wake_for_freed_slots},
@@ -165,14 +167,15 @@ extern "C" {
 
 PGDLLEXPORT void _PG_init(void);
 
-// Defines the settings and registers the functions above. While preloading, also reserves the shared memory, hooks into
-// utility commands, and registers the launcher.
+// Defines the settings and registers the functions above. If the library is being preloaded, also reserves the shared
+// memory, installs hooks for utility commands, and registers the launcher.
 void _PG_init(void) {
     jobq::require_only_library();
     jobq::define_settings();
     jobq::install_query_hooks();
     jobq::set_change_callbacks(&jobq::kChangeCallbacks);
     jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
+    jobq::collect_executors_with(jobq::collect_executors);
     jobq::be_only_library();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory(jobq::kSharedParts);

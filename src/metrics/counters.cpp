@@ -28,7 +28,7 @@ struct SharedSample {
 };
 
 // The counters of one queue. An entry is added to a list or removed from it only under the exclusive lock; its numbers
-// may also change under the shared lock.
+// can also change under the shared lock.
 struct Entry : ChainedEntry {
     QueueName queue;
     TimestampTz since;
@@ -46,23 +46,24 @@ struct DatabaseCounters {
     int entries;   // list of the entries of this database
     bool known;
     bool incomplete;  // there was no room for a queue, so a queue without an entry may have jobs
-    // Recounts.
+    // State of the recounts of this database.
     int counting_pid;  // 0 if no recount is running
     bool spoiled;      // the counters became unknown while they were being counted
     TimestampTz begun, ended;
-    // core::Seen of the current recount, and of the last recount whose result was stored
+    // The values of core::Seen::limit and core::Seen::running_count for the current recount, and for the last recount
+    // whose result was stored. core::Seen describes which transactions a snapshot sees.
     uint64 seen_limit, entered_limit;
     int running_count, entered_count;
 };
 
 struct Counters {
-    int running_room;  // maximum number of transaction ids per list
+    int running_room;  // maximum number of transaction IDs per list
     DatabaseCounters databases[kMaxDatabases];
 };
 
 Counters *shared = nullptr;
 HashTable<Entry> entries;
-// Two lists of transaction ids for each database, which were running when a recount took its snapshot: one list for the
+// For each database, two lists of the transactions that were running when a recount took its snapshot: one list for the
 // current recount, and one for the last recount whose result was stored.
 uint32 *running = nullptr;
 
@@ -111,7 +112,7 @@ bool is_empty(Entry *entry) {
     return true;
 }
 
-// Frees the entries of queues without jobs to make room. Needs the exclusive lock.
+// To make room, frees the entries of queues without jobs. Needs the exclusive lock.
 void free_empty_entries() {
     for (DatabaseCounters &database : shared->databases) {
         // Skips databases with a running recount, because the numbers in `noted` must not be lost.
@@ -131,12 +132,15 @@ Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
     }
     memcpy(entry->queue, queue, sizeof(QueueName));
     entry->since = GetCurrentTimestamp();
-    for (auto &number : entry->jobs) pg_atomic_write_u64(&number, 0);
-    for (auto &number : entry->noted) pg_atomic_write_u64(&number, 0);
-    for (auto &number : entry->events) pg_atomic_write_u64(&number, 0);
-    pg_atomic_write_u64(&entry->sampled_at, 0);
-    pg_atomic_write_u32(&entry->samples_taken, 0);
-    for (auto &sample : entry->samples) pg_atomic_write_u64(&sample.at, 0);
+    for (auto &number : entry->jobs) pg_atomic_init_u64(&number, 0);
+    for (auto &number : entry->noted) pg_atomic_init_u64(&number, 0);
+    for (auto &number : entry->events) pg_atomic_init_u64(&number, 0);
+    pg_atomic_init_u64(&entry->sampled_at, 0);
+    pg_atomic_init_u32(&entry->samples_taken, 0);
+    for (auto &sample : entry->samples) {
+        pg_atomic_init_u64(&sample.at, 0);
+        for (auto &number : sample.events) pg_atomic_init_u64(&number, 0);
+    }
     return entry;
 }
 
@@ -149,7 +153,7 @@ void add(pg_atomic_uint64 *number, int64 change) {
     if (change != 0) pg_atomic_fetch_add_u64(number, change);
 }
 
-// Takes a sample of the totals if the last sample is old enough and no other session is taking one.
+// Takes a sample of the totals if the last sample is old enough and no other session is taking a sample.
 void take_sample(Entry *entry, TimestampTz now) {
     uint64 last = pg_atomic_read_u64(&entry->sampled_at);
     if (!core::sample_due(static_cast<TimestampTz>(last), now)) return;
@@ -169,7 +173,7 @@ void add_change(const DatabaseCounters *database, Entry *entry, const core::Coun
     const bool counted = exact && core::contains(entered(database), xid);
     const bool noted = exact && database->counting_pid != 0 && !core::contains(seen_now(database), xid);
     take_sample(entry, now);
-    // Adds before it subtracts, because read_depth() relies on this order.
+    // Adds first and then subtracts, because read_depth() relies on this order.
     for (const bool rises : {true, false})
         for (int i = 0; i < core::kJobStatusCount; i++) {
             if ((change.jobs[i] > 0) != rises) continue;
@@ -190,11 +194,12 @@ bool can_add(const DatabaseCounters *database, const QueueChange *changes, int c
 }
 
 // Creates missing entries with zero jobs, because a queue without an entry has no jobs. Does nothing if the counters
-// are incomplete, because a queue without an entry may then have jobs, and only a recount can create its entry.
+// are incomplete, because in that case, a queue without an entry might have jobs, and only a recount can create its
+// entry.
 void make_missing(DatabaseCounters *database, const QueueChange *changes, int count) {
     if (database->incomplete) return;
-    // Frees empty entries before it creates any entry, because a new entry is empty until its change is added and would
-    // be freed.
+    // Frees empty entries before it creates new ones. In the opposite order, it would free the new entries, which are
+    // empty until their changes are added.
     if (!entries.has_room(count)) free_empty_entries();
     for (int i = 0; i < count && !database->incomplete; i++) {
         if (find_entry(MyDatabaseId, changes[i].queue, changes[i].hash) != nullptr) continue;
@@ -221,8 +226,8 @@ void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
     core::rates(samples, core::kSampleCount, totals, entry->since, now, counted->rates);
 }
 
-// Returns the database that this session is counting, or nullptr if it was dropped in the meantime. Needs the shared or
-// the exclusive lock.
+// Returns the counters of this session's database, which the session is recounting, or nullptr if they were dropped in
+// the meantime. Needs the shared or exclusive lock.
 DatabaseCounters *database_being_counted() {
     DatabaseCounters *database = counters_of(MyDatabaseId);
     return database != nullptr && database->counting_pid == MyProcPid ? database : nullptr;
@@ -235,13 +240,14 @@ void remember_seen(DatabaseCounters *database, Snapshot snapshot) {
     uint32 *list = running_list(database, false);
     memcpy(list, snapshot->xip, sizeof(uint32) * snapshot->xcnt);
     database->running_count = static_cast<int>(snapshot->xcnt);
-    // Treats this transaction as running, because the recount does not count its uncommitted changes although the
-    // snapshot sees them.
+    // Adds this transaction to the list of running transactions, because the recount does not count the uncommitted
+    // changes of this transaction, although the snapshot sees them.
     const TransactionId own = GetTopTransactionIdIfAny();
     if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax)) list[database->running_count++] = own;
 }
 
-// Writes the counted numbers plus the numbers in `noted` into the entry. Returns whether the entry was wrong.
+// Writes into the entry the sum of the counted numbers and the changes in `noted`, which the count does not include.
+// Returns whether the entry was wrong.
 bool enter(Entry *entry, const int64 *counted) {
     bool wrong = false;
     for (int i = 0; i < core::kJobStatusCount; i++) {
@@ -276,11 +282,11 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
     entries.each(database->entries, [&](Entry *entry) {
         if (!entry->entered && enter(entry, none)) wrong++;
     });
-    // The numbers now include `noted`, so entries may be freed.
+    // The numbers now include the changes in `noted`, so empty entries can be freed without losing changes.
     database->counting_pid = 0;
     if (!entries.has_room(missing)) free_empty_entries();
-    // If there was no room for the entry of a queue during the recount, its changes were not added to `noted`, so the
-    // counted numbers of the missing queues may be out of date.
+    // If there was no room for the entry of a queue during the recount, changes of this queue were not added to
+    // `noted`, so the counted numbers of queues without an entry might be out of date.
     const bool noted_all = !database->incomplete;
     for (int i = 0; i < count; i++) {
         if (queues[i].entered) continue;
@@ -312,25 +318,12 @@ void make_counters(void *memory, bool fresh) {
     if (settings.max_counted_queues == 0) return;
     const int capacity = settings.max_counted_queues;
     auto *at = static_cast<char *>(memory);
-    if (fresh) memset(memory, 0, counters_size());
     shared = reinterpret_cast<Counters *>(at);
     at += MAXALIGN(sizeof(Counters));
     entries.attach(at, capacity, fresh);
     at += MAXALIGN(HashTable<Entry>::size(capacity));
     running = reinterpret_cast<uint32 *>(at);
-    if (!fresh) return;
-    shared->running_room = running_room();
-    for (Entry &entry : entries) {
-        for (auto &number : entry.jobs) pg_atomic_init_u64(&number, 0);
-        for (auto &number : entry.noted) pg_atomic_init_u64(&number, 0);
-        for (auto &number : entry.events) pg_atomic_init_u64(&number, 0);
-        pg_atomic_init_u64(&entry.sampled_at, 0);
-        pg_atomic_init_u32(&entry.samples_taken, 0);
-        for (auto &sample : entry.samples) {
-            pg_atomic_init_u64(&sample.at, 0);
-            for (auto &number : sample.events) pg_atomic_init_u64(&number, 0);
-        }
-    }
+    if (fresh) shared->running_room = running_room();
 }
 
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget_all) {
@@ -400,8 +393,8 @@ CountedQueues read_counters() {
     }
 }
 
-// Reads the numbers in the order in which jobs pass through the statuses, beginning with blocked. So if a job changes
-// its status during the read, it may be counted twice, but it is never missed.
+// Reads the numbers in the order in which jobs pass through the statuses, beginning with blocked. So a job whose status
+// changes during the read can be counted twice, but is never missed.
 bool read_depth(std::string_view queue, int64 *depth) {
     QueueName name;
     if (shared == nullptr || !copy_queue(name, queue)) return false;
@@ -466,8 +459,8 @@ bool recount_due_by_hand(TimestampTz now) {
 
 Snapshot begin_recount() {
     if (shared == nullptr || counting) return nullptr;
-    // The snapshot must be taken under the lock (see counters.h). These two calls make the server allocate the memory
-    // for snapshots, so that the call under the lock does not allocate memory or raise an error.
+    // The snapshot must be taken under the lock (see counters.h). The next two calls make the server allocate the
+    // memory for snapshots, so that the call under the lock neither allocates memory nor raises an error.
     GetTransactionSnapshot();
     GetLatestSnapshot();
     Snapshot snapshot = nullptr;
@@ -481,8 +474,9 @@ Snapshot begin_recount() {
         });
         database->begun = GetCurrentTimestamp();
         database->spoiled = false;
-        // From now on, every queue may get an entry again, so that changes that the snapshot does not see are added to
-        // `noted`. Until the result of the recount is stored, the numbers of such new entries are unknown.
+        // From now on, an entry is again created for each queue that has changes, so that changes that the snapshot
+        // does not see are added to `noted`. The numbers in a new entry are not complete until the result of the
+        // recount is stored, so the counters are unknown until then.
         if (database->incomplete) database->known = false;
         database->incomplete = false;
         database->counting_pid = MyProcPid;

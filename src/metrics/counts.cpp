@@ -6,7 +6,7 @@
 #include "compat/queue_name.h"
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
-#include "leases/rescue_index.h"
+#include "leases/young_leases.h"
 #include "log/logged.h"
 #include "log/rows.h"
 #include "metrics/counters.h"
@@ -22,16 +22,17 @@ namespace {
 #define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
 
 Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
-// Counts the jobs of all queues except those in $1. Uses an anti-join, which can be hashed, because "<> ALL" would
-// compare each job with each name.
+// Counts the jobs of all queues except those in $1. Uses an anti-join, which the server can execute with a hash table.
+// In contrast, "<> ALL" would compare each job with each name.
 Statement count_others = {COUNT_JOBS
                           "WHERE NOT EXISTS (SELECT FROM pg_catalog.unnest($1) n(queue) WHERE n.queue = j.queue) "
                           "GROUP BY j.queue, j.status ORDER BY j.queue",
                           {TEXTARRAYOID},
                           Planning::Free};
 
-// Counts the unfinished jobs of one queue, using indexes that contain only such jobs. $2: ids of running jobs that are
-// not in the rescue index yet. The part that uses the column _due also finds jobs that wait with a timeout.
+// Counts the unfinished jobs of queue $1, using indexes that contain only such jobs. $2 contains the ids of running
+// jobs that are not in the rescue index yet. The part that uses the column _due also finds jobs that wait with a
+// timeout.
 Statement count_unfinished = {
     R"(SELECT u.queue, u.status::text, count(*)
        FROM (SELECT j.queue, j.status FROM jobq.jobs j
@@ -57,7 +58,7 @@ Statement count_unfinished = {
        GROUP BY u.queue, u.status ORDER BY u.queue)",
     {TEXTOID, INT8ARRAYOID}};
 
-// Selects all queues. A queue with settings may have no lane, and a queue with lanes may have no settings.
+// Selects all queues that have lanes or settings. A queue can have either without the other.
 Statement get_queues = {
     R"(SELECT n.queue, bool_or(n.paused)
        FROM (SELECT d.queue, false AS paused FROM jobq.lane_directory d
@@ -66,16 +67,16 @@ Statement get_queues = {
     {},
     Planning::Free};
 
-// Selects whether the table is larger than 64 MB, without indexes and TOAST. Counting the rows of such a table takes
-// about 0.1 s.
+// Selects whether jobq.jobs, without its indexes and TOAST table, is larger than 64 MB. Counting the rows of a table of
+// this size takes about 0.1 s.
 Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
 
 Statement get_lanes = {
     "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
 
-// Selects the oldest heartbeat of each queue, separately for the rescue-indexed jobs and for the running jobs that are
-// not rescue-indexed yet ($1: their ids). So a queue may appear twice. Excludes jobs of executors, because executors
-// need no heartbeats.
+// Selects the oldest heartbeat of each queue, once among the running jobs in the rescue index, and once among the
+// running jobs with the ids in $1, which are not in this index yet. Therefore, a queue can appear twice in the result.
+// Excludes jobs of executors, because executors need no heartbeats.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.status = 'processing'
@@ -98,18 +99,14 @@ void collect(const Rows &rows, Add add) {
 }
 
 void append_counted(const Rows &rows, QueueList *list) {
-    list->items = static_cast<QueueNumbers *>(
-        list->items == nullptr ? palloc_extended(sizeof(QueueNumbers) * (rows.size() + 1), MCXT_ALLOC_HUGE)
-                               : repalloc_huge(list->items, sizeof(QueueNumbers) * (list->count + rows.size() + 1)));
     collect(rows, [&](std::string_view queue) {
-        QueueNumbers *added = &list->items[list->count++];
-        *added = {queue, {}, {}, false, false};
-        return added->jobs;
+        list->add({queue});
+        return list->items[list->count - 1].jobs;
     });
 }
 
-// Adds the uncommitted changes of this transaction to the numbers from counters. Numbers that come from rows already
-// include them. `complete` means that a queue without counters has no jobs.
+// Adds the uncommitted changes of this transaction to the numbers that come from counters. Numbers that come from
+// counting rows already include these changes. `complete` means that a queue without counters has no jobs.
 void add_own_changes(QueueList *list, bool complete) {
     for (const QueueChange &change : transaction_log().changes) {
         QueueNumbers *found = nullptr;
@@ -117,23 +114,20 @@ void add_own_changes(QueueList *list, bool complete) {
             if (list->items[q].queue == queue_view(change.queue)) found = &list->items[q];
         if (found == nullptr ? !complete : !found->counted) continue;
         if (found == nullptr) {
-            found = &list->items[list->count++];
-            *found = {queue_view(change.queue), {}, {}, true, false};
+            list->add({.queue = queue_view(change.queue), .counted = true});
+            found = &list->items[list->count - 1];
         }
         for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += change.counts.jobs[s];
     }
 }
 
 QueueList list_counters(const CountedQueues &counters) {
-    const int own = transaction_log().changes.count;
-    QueueList list = {static_cast<QueueNumbers *>(
-                          palloc_extended(sizeof(QueueNumbers) * (counters.count + own + 1), MCXT_ALLOC_HUGE)),
-                      0};
+    QueueList list = {};
     for (int i = 0; i < counters.count; i++) {
-        QueueNumbers *added = &list.items[list.count++];
-        *added = {queue_view(counters.queues[i].queue), {}, {}, true, false};
-        memcpy(added->jobs, counters.queues[i].jobs, sizeof(added->jobs));
-        memcpy(added->rates, counters.queues[i].rates, sizeof(added->rates));
+        QueueNumbers added = {.queue = queue_view(counters.queues[i].queue), .counted = true};
+        memcpy(added.jobs, counters.queues[i].jobs, sizeof(added.jobs));
+        memcpy(added.rates, counters.queues[i].rates, sizeof(added.rates));
+        list.add(added);
     }
     return list;
 }
@@ -145,42 +139,35 @@ Datum names_of_list(const QueueList &list) {
 }
 
 struct Counted {
-    QueueCount *queues;
-    int count;
+    Notes<QueueCount> queues;
     bool complete;
 };
 
 Counted count_table(Snapshot snapshot) {
-    const Rows rows = read(count_all, Params(), snapshot);
-    Counted counted = {static_cast<QueueCount *>(
-                           palloc_extended(sizeof(QueueCount) * (rows.size() + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO)),
-                       0, true};
-    collect(rows, [&](std::string_view queue) -> int64 * {
-        QueueCount *added = &counted.queues[counted.count];
-        if (!copy_queue(added->queue, queue)) {
+    Counted counted = {{}, true};
+    collect(read(count_all, Params(), snapshot), [&](std::string_view queue) -> int64 * {
+        QueueCount added = {};
+        if (!copy_queue(added.queue, queue)) {
             counted.complete = false;
             return nullptr;
         }
-        counted.count++;
-        return added->jobs;
+        counted.queues.add(added);
+        return counted.queues.items[counted.queues.count - 1].jobs;
     });
     return counted;
 }
 
-// Stores the uncommitted changes of this transaction in QueueCount::own. The snapshot sees them, but they are added to
-// the counters only when the transaction commits.
+// Stores the uncommitted changes of this transaction in QueueCount::own. The snapshot of the recount sees these
+// changes, but they are added to the counters only when the transaction commits.
 void note_own_changes(Counted *counted) {
-    const auto &changes = transaction_log().changes;
-    if (changes.count == 0) return;
-    counted->queues = static_cast<QueueCount *>(
-        repalloc_huge(counted->queues, sizeof(QueueCount) * (counted->count + changes.count)));
-    for (const QueueChange &change : changes) {
+    Notes<QueueCount> &queues = counted->queues;
+    for (const QueueChange &change : transaction_log().changes) {
         QueueCount *found = nullptr;
-        for (int q = 0; q < counted->count && found == nullptr; q++)
-            if (same_queue(counted->queues[q].queue, change.queue)) found = &counted->queues[q];
+        for (int q = 0; q < queues.count && found == nullptr; q++)
+            if (same_queue(queues.items[q].queue, change.queue)) found = &queues.items[q];
         if (found == nullptr) {
-            found = &counted->queues[counted->count++];
-            *found = {};
+            queues.add({});
+            found = &queues.items[queues.count - 1];
             memcpy(found->queue, change.queue, sizeof(QueueName));
         }
         for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += change.counts.jobs[s];
@@ -191,31 +178,30 @@ bool has_jobs(const QueueNumbers &queue) {
     return std::any_of(queue.jobs, queue.jobs + core::kJobStatusCount, [](int64 number) { return number != 0; });
 }
 
-// Returns the queues of the view jobq.queues and the queues whose jobs have no lane, for example because the jobs were
-// replicated from another server.
+// Returns the numbers of jobs in the queues that the view jobq.queues shows, and in queues whose jobs have no lane, for
+// example because the jobs were replicated from another server.
 QueueList list_names(QueueList *numbers, bool counted) {
     const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
     std::sort(numbers->items, numbers->items + numbers->count, by_name);
     const Rows names = read(get_queues, Params());
-    QueueList list = {allocate_array<QueueNumbers>(names.size() + static_cast<uint64>(numbers->count)), 0};
+    QueueList list = {};
     for (uint64 i = 0; i < names.size(); i++) {
-        QueueNumbers queue = {names[i].text_at(1), {}, {}, counted, false};
+        QueueNumbers queue = {.queue = names[i].text_at(1), .counted = counted};
         const QueueNumbers *end = numbers->items + numbers->count;
         const QueueNumbers *found = std::lower_bound(numbers->items, numbers->items + numbers->count, queue, by_name);
         if (found != end && found->queue == queue.queue) queue = *found;
         queue.paused = names[i].bool_at(2);
-        list.items[list.count++] = queue;
+        list.add(queue);
     }
     const int named = list.count;
     std::sort(list.items, list.items + named, by_name);
     for (const QueueNumbers *queue = numbers->items; queue < numbers->items + numbers->count; queue++)
-        if (has_jobs(*queue) && !std::binary_search(list.items, list.items + named, *queue, by_name))
-            list.items[list.count++] = *queue;
+        if (has_jobs(*queue) && !std::binary_search(list.items, list.items + named, *queue, by_name)) list.add(*queue);
     return list;
 }
 
-// Returns the due time of the oldest claimable job of a lane, or DT_NOEND if there is none. This job is the first job
-// of one of the priorities.
+// Returns the due time of the oldest claimable job of a lane, or DT_NOEND if there is none. Reads only the first job of
+// each priority, because jobs of the same priority are ordered by due time.
 TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
     TimestampTz oldest = DT_NOEND;
     walk_priorities(jobs, lane, may_skip_empty_ranges(lane),
@@ -227,7 +213,7 @@ TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
 
 QueueList read_queue_numbers() {
     const CountedQueues counters = read_counters();
-    QueueList list = {nullptr, 0};
+    QueueList list = {};
     if (!counters.known || counts_unknown_here()) {
         append_counted(read(count_all, Params()), &list);
         return list_names(&list, false);
@@ -239,7 +225,7 @@ QueueList read_queue_numbers() {
 }
 
 QueueNumbers read_unfinished(std::string_view name) {
-    QueueNumbers numbers = {name, {}, {}, false, false};
+    QueueNumbers numbers = {name};
     const CountedQueues counters = read_counters();
     if (counters.known && !counts_unknown_here()) {
         CountedQueue *end = counters.queues + counters.count;
@@ -268,7 +254,7 @@ DutyOutcome reconcile_counters() {
     Counted counted = count_table(snapshot);
     UnregisterSnapshot(snapshot);
     note_own_changes(&counted);
-    outcome.done = end_recount(counted.queues, counted.count, counted.complete);
+    outcome.done = end_recount(counted.queues.items, counted.queues.count, counted.complete);
     return outcome;
 }
 

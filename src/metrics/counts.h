@@ -1,7 +1,8 @@
-// Counts the rows of jobq.jobs to correct the counters (metrics/counters.h), and for readers if the counters are
-// unknown. Call these functions inside with_spi().
+// Counts the rows of jobq.jobs, to correct the counters (metrics/counters.h) and to answer readers while the counters
+// are unknown. Call these functions inside with_spi().
 #pragma once
 
+#include "compat/memory.h"
 #include "compat/pg.h"
 #include "compat/spi.h"
 #include "core/counts.h"
@@ -9,20 +10,19 @@
 
 namespace jobq {
 
-// The numbers of a queue as readers see them.
+// The numbers of jobs in a queue, as readers see them.
 struct QueueNumbers {
     std::string_view queue;
-    int64 jobs[core::kJobStatusCount];
-    double rates[core::kEventCount];
-    bool counted;  // true if the numbers come from counters; false if the rows were counted, so that `rates` is not set
-    bool paused;
+    int64 jobs[core::kJobStatusCount] = {};
+    double rates[core::kEventCount] = {};
+    bool counted =
+        false;  // true if the numbers come from counters; false if the rows were counted, so that `rates` is not set
+    bool paused = false;
 };
-struct QueueList {
-    QueueNumbers *items;
-    int count;
-};
-// Returns every queue that jobq.queues shows. The numbers are the counters plus the uncommitted changes of this
-// transaction. For queues without counters, the rows are counted in one pass over the table under the active snapshot.
+using QueueList = Notes<QueueNumbers>;
+// Returns the numbers of jobs in every queue that jobq.queues shows: the counters of the queue plus the uncommitted
+// changes of this transaction. For queues without counters, counts the rows of jobq.jobs in one pass under the active
+// snapshot.
 QueueList read_queue_numbers();
 // Returns the numbers of unfinished jobs of one queue. Reads its counters or, if they are unknown, indexes that contain
 // only unfinished jobs.
@@ -35,7 +35,8 @@ DutyOutcome reconcile_counters();
 bool table_is_large();
 
 // Sets *run_at to the due time of the job that has been claimable for the longest time. Returns false if no job is
-// claimable. Reads only the first job of each lane and priority, and skips the empty ranges.
+// claimable. Reads only the first job of each lane and priority, and skips ranges of the index that are known to be
+// empty (lanes/empty_ranges.h).
 bool oldest_ready(text *queue, TimestampTz *run_at);
 // Returns the oldest heartbeat of the running jobs of each queue, as rows (queue, heartbeat).
 Rows oldest_heartbeats();

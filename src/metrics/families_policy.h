@@ -7,9 +7,10 @@
 
 namespace jobq::core {
 
-// (identifier, name, type, labels, help). Every metric of a queue has "queue" as its first label. The label "overflow"
-// is "true" in the sample that sums up all queues and kinds beyond jobq.max_metric_series; the labels "queue" and
-// "kind" of this sample are empty. In all other samples, "overflow" is empty.
+// The columns are the identifier, name, type, labels, and help text of a metric. Every metric of a queue has "queue" as
+// its first label. The label "overflow" is "true" in the sample that sums up all queues and kinds beyond
+// jobq.max_metric_series; the labels "queue" and "kind" of this sample are empty. In all other samples, "overflow" is
+// empty.
 // clang-format off
 #define JOBQ_FAMILIES(FAMILY)                                                                                          \
     FAMILY(Jobs, "jobq_jobs", Gauge, "queue,status,overflow", "Jobs in each status.")                                  \
@@ -20,11 +21,11 @@ namespace jobq::core {
     FAMILY(Waiting, "jobq_waiting_sessions", Gauge, "queue", "Sessions that sleep in jobq_wait().")                    \
     FAMILY(JobsEnqueued, "jobq_jobs_enqueued_total", Counter, "queue,kind,overflow", "New jobs: enqueued, inserted with plain SQL, or restored from a dump.") \
     FAMILY(JobsClaimed, "jobq_jobs_claimed_total", Counter, "queue,kind,overflow", "Claimed jobs, that is, started attempts.") \
-    FAMILY(AttemptsEnded, "jobq_attempts_ended_total", Counter, "queue,kind,outcome,overflow", "Ended attempts: completed; failed; lost: no heartbeat in time; released: given back; withdrawn: cancelled, or changed with plain SQL.") \
+    FAMILY(AttemptsEnded, "jobq_attempts_ended_total", Counter, "queue,kind,outcome,overflow", "Ended attempts: completed; failed; lost: no heartbeat in time; released: given back; withdrawn: canceled, or changed with plain SQL.") \
     FAMILY(JobsCompleted, "jobq_jobs_completed_total", Counter, "queue,kind,overflow", "Completed jobs.")              \
     FAMILY(JobsFailed, "jobq_jobs_failed_total", Counter, "queue,kind,overflow", "Jobs that failed permanently.")      \
-    FAMILY(JobsCancelled, "jobq_jobs_cancelled_total", Counter, "queue,kind,overflow", "Jobs cancelled by users.")     \
-    FAMILY(JobsDropped, "jobq_jobs_dropped_total", Counter, "queue,kind,overflow", "Jobs cancelled by jobq because a dependency had failed or the queue was full.") \
+    FAMILY(JobsCancelled, "jobq_jobs_cancelled_total", Counter, "queue,kind,overflow", "Jobs canceled by users.")     \
+    FAMILY(JobsDropped, "jobq_jobs_dropped_total", Counter, "queue,kind,overflow", "Jobs canceled by jobq because a dependency had failed or the queue was full.") \
     FAMILY(JobsRetried, "jobq_jobs_retried_total", Counter, "queue,kind,overflow", "Finished jobs that were retried.") \
     FAMILY(JobsDeleted, "jobq_jobs_deleted_total", Counter, "queue,kind,overflow", "Deleted jobs: pruned, not kept after completion, or deleted by users.") \
     FAMILY(JobWait, "jobq_job_wait_seconds", Histogram, "queue,kind,overflow", "Time from when a job was due (run_at) to its claim.") \
@@ -54,12 +55,13 @@ enum class Family : std::uint8_t {
 #undef JOBQ_FAMILY
 };
 
-enum class FamilyType : std::uint8_t { Gauge, Counter, Histogram };
-const char *type_name(FamilyType type) noexcept;
+struct FamilyType {
+    static constexpr char Gauge[] = "gauge", Counter[] = "counter", Histogram[] = "histogram";
+};
 
 struct FamilyRow {
     const char *name;
-    FamilyType type;
+    const char *type;    // a name in FamilyType
     const char *labels;  // separated by commas
     const char *help;
 };
@@ -68,10 +70,9 @@ constexpr FamilyRow kFamilies[] = {
     JOBQ_FAMILIES(JOBQ_FAMILY)
 #undef JOBQ_FAMILY
 };
-constexpr int kFamilyCount = static_cast<int>(sizeof(kFamilies) / sizeof(kFamilies[0]));
 constexpr const FamilyRow &row_of(Family family) noexcept { return kFamilies[static_cast<int>(family)]; }
 
-// The metric family that contains a total, and the value of the label "outcome", if the family has this label.
+// The metric family that a total belongs to, and the value of the label "outcome" if the family has this label.
 struct TallyLabel {
     Family family;
     const char *outcome;

@@ -42,11 +42,11 @@ void append_escaped(StringInfo to, std::string_view text, Escaped escaped) {
 void append_family(StringInfo to, const core::FamilyRow &family) {
     appendStringInfo(to, "# HELP %s ", family.name);
     append_escaped(to, family.help, core::escaped_in_help);
-    appendStringInfo(to, "\n# TYPE %s %s\n", family.name, core::type_name(family.type));
+    appendStringInfo(to, "\n# TYPE %s %s\n", family.name, family.type);
 }
 
 void append_sample(StringInfo to, const Sample &sample) {
-    appendStringInfo(to, "%s%s", row_of(sample.family).name, suffix_of(sample.part));
+    appendStringInfo(to, "%s%s", row_of(sample.family).name, sample.part);
     for (int i = 0; i < sample.labels; i++) {
         appendStringInfo(to, "%s%s=\"", i == 0 ? "{" : ",", sample.label[i].name);
         append_escaped(to, sample.label[i].value, core::escaped_in_label);
@@ -91,7 +91,7 @@ PGDLLEXPORT Datum jobq_metrics(PG_FUNCTION_ARGS) {
             CHECK_FOR_INTERRUPTS();
             const Sample &sample = samples.notes.items[i];
             MemoryContext before = MemoryContextSwitchTo(each);
-            const char *name = psprintf("%s%s", row_of(sample.family).name, suffix_of(sample.part));
+            const char *name = psprintf("%s%s", row_of(sample.family).name, sample.part);
             results.row({CStringGetTextDatum(name), labels_of(sample), Float8GetDatum(sample.value)});
             MemoryContextSwitchTo(before);
             MemoryContextReset(each);
@@ -123,7 +123,7 @@ PG_FUNCTION_INFO_V1(jobq_metric_families);
 PGDLLEXPORT Datum jobq_metric_families(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     for (const core::FamilyRow &family : core::kFamilies)
-        results.row({CStringGetTextDatum(family.name), CStringGetTextDatum(core::type_name(family.type)),
+        results.row({CStringGetTextDatum(family.name), CStringGetTextDatum(family.type),
                      CStringGetTextDatum(family.labels), CStringGetTextDatum(family.help)});
     return results.done();
 }

@@ -5,11 +5,10 @@
 #include "compat/args.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
-#include "leases/rescue_index.h"
+#include "leases/young_leases.h"
 #include "metrics/counters.h"
 #include "metrics/counts.h"
 #include "metrics/samples.h"
-#include "row/jobs_table.h"
 #include "waiters/waiters.h"
 
 #include <algorithm>
@@ -18,8 +17,9 @@ namespace jobq {
 
 namespace {
 
-// Counts the unfinished jobs of each queue, as rows (queue, status, jobs), if the counters are unknown. Does not count
-// blocked jobs, because no index contains all of them. $1: ids of running jobs that are not in the rescue index yet.
+// Counts the unfinished jobs of each queue. Used if the counters are unknown. Returns rows (queue, status, jobs). Does
+// not count blocked jobs, because no index contains all of them. $1 contains the ids of running jobs that are not in
+// the rescue index yet.
 Statement count_unfinished = {
     R"(SELECT j.queue, 'pending', count(*) FROM jobq.jobs j WHERE j._ready GROUP BY j.queue
        UNION ALL
@@ -33,8 +33,8 @@ Statement count_unfinished = {
 
 Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORDER BY s.queue", {}};
 
-// Selects the number of workers and the oldest heartbeat of each queue. The heartbeat excludes jobs of executors,
-// because executors need no heartbeats.
+// Selects, for each queue, the number of workers that are running its jobs, and the oldest heartbeat of these jobs.
+// Ignores the heartbeats of jobs that executors run, because executors need no heartbeats.
 Statement get_running = {
     R"(SELECT r.queue, count(DISTINCT r.worker_id),
               min(r.last_heartbeat) FILTER (WHERE coalesce(r._lease_timeout < )" ENDLESS_LEASE R"(, true))
@@ -46,7 +46,7 @@ Statement get_running = {
        GROUP BY r.queue ORDER BY r.queue)",
     {INT8ARRAYOID}};
 
-// Returns the maximum number of queues that get samples. Other queues are summed up in one sample.
+// Returns the maximum number of queues that have separate samples. All other queues are combined into one sample.
 int max_queues() { return settings.max_metric_series > 0 ? settings.max_metric_series : kDefaultMetricSeries; }
 
 bool is_seen(const Samples &samples, std::string_view queue) {
@@ -68,7 +68,7 @@ void note_counter(const Samples &samples, const CountedQueue &counted, Notes<Que
     if (!is_seen(samples, name)) return;
     QueueJobs one = {kept(name), {}, {}};
     for (int s = 0; s < core::kJobStatusCount; s++) {
-        // The counter can be negative for a moment if the completion of a job is added before its claim.
+        // The counter can be negative for a moment if the completion of a job is added to it before the job's claim.
         one.jobs[s] = Max(counted.jobs[s], 0);
         one.known[s] = true;
     }
@@ -94,7 +94,7 @@ void note_rows(const Samples &samples, Notes<QueueJobs> *queues) {
 bool has_counters(const QueueJobs &queue) { return queue.known[index_of(core::JobStatus::Completed)]; }
 
 // Sorts the entries by name and merges the entries of each queue. If a queue has an entry from counters, discards its
-// entries from rows, because the counters contain more.
+// entries from rows, because the counters are more complete.
 void put_together(Notes<QueueJobs> *queues) {
     std::sort(queues->items, queues->items + queues->count, [](const QueueJobs &a, const QueueJobs &b) {
         return a.queue != b.queue ? a.queue < b.queue : has_counters(a) && !has_counters(b);
@@ -134,7 +134,7 @@ void add_jobs(Samples *samples, const QueueJobs &queue) {
 void add_oldest_pending(Samples *samples, const QueueJobs &queue) {
     double seconds = 0;
     TimestampTz run_at = 0;
-    // The counter can be ahead of the snapshot that oldest_ready() uses. This does no harm, because a job that was just
+    // The counter can be ahead of the snapshot that oldest_ready() uses. This is harmless, because a job that was just
     // added is not old.
     if (queue.jobs[index_of(core::JobStatus::Pending)] > 0 && oldest_ready(make_text(queue.queue), &run_at))
         seconds = seconds_since(run_at);

@@ -1,5 +1,6 @@
-// See recent_filters.h. Shared memory has room for a fixed number of filters. A new filter replaces the least recently
-// used filter; after that, the list of filters is complete only for the time since this filter was last used.
+// See recent_filters.h. Shared memory has room for a fixed number of filters. If there is no room, a new filter
+// replaces the least recently used filter; from then on, the list of filters is complete only for the time after the
+// last use of the replaced filter.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -20,8 +21,8 @@ constexpr int kFilters = 512;
 constexpr int kFilterBytes = 768;
 constexpr int kMemos = 64;
 
-// A recorded filter. `names` contains the versions, in four bytes each, followed by the names, each preceded by its
-// length in two bytes.
+// A recorded filter. `names` contains the versions (four bytes each), followed by the names of the kinds and
+// capabilities, each preceded by its length (two bytes).
 struct Filter {
     uint64 digest;  // hash of database, queue, and filter; 0 if unused
     TimestampTz asked_at;
@@ -40,7 +41,7 @@ struct Board {
 
 Board *board = nullptr;
 
-// A filter that this session has recorded, and the time when it did this.
+// A filter that this session has recorded, and the time when it was recorded.
 struct Memo {
     uint64 digest;
     TimestampTz noted_at;
@@ -105,7 +106,7 @@ bool write_filter(const core::WorkerFilter &filter, Filter *to) {
     return at != nullptr && write_names(at, end, filter.capabilities, to->capability_count) != nullptr;
 }
 
-// Converts a recorded filter. The names in the result point into `from`, which must stay at the same address.
+// Converts a recorded filter. The names in the result point into `from`, so `from` must outlive the result.
 RecentFilter read_filter(const Filter &from) {
     RecentFilter read = {};
     read.known = from.known;
@@ -119,17 +120,17 @@ RecentFilter read_filter(const Filter &from) {
     const char *at =
         read_names(from.names + sizeof(int32) * static_cast<Size>(from.version_count), kinds, from.kind_count);
     read_names(at, capabilities, from.capability_count);
-    read.filter = {from.any_kind ? nullptr : kinds,
-                   from.kind_count,
-                   from.any_version ? nullptr : versions,
-                   from.version_count,
-                   capabilities,
-                   from.capability_count};
+    read.filter = {.kinds = from.any_kind ? nullptr : kinds,
+                   .kind_count = from.kind_count,
+                   .versions = from.any_version ? nullptr : versions,
+                   .version_count = from.version_count,
+                   .capabilities = capabilities,
+                   .capability_count = from.capability_count};
     return read;
 }
 
-// Returns the entry with this digest or, if there is none, the entry to overwrite: a free entry or the least recently
-// used one.
+// Returns the entry with this digest. If there is none, returns an entry that the caller can overwrite: a free entry or
+// the least recently used entry.
 Filter *place_of(uint64 digest) {
     Filter *oldest = &board->filters[0];
     for (Filter &filter : board->filters) {
@@ -151,7 +152,6 @@ Size recent_filters_size() { return sizeof(Board); }
 void make_recent_filters(void *memory, bool fresh) {
     board = static_cast<Board *>(memory);
     if (!fresh) return;
-    memset(memory, 0, recent_filters_size());
     board->known_since = GetCurrentTimestamp();
 }
 
@@ -172,7 +172,8 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
     LWLockAcquire(filters_lock(), LW_EXCLUSIVE);
     Filter *place = place_of(digest);
     if (place->digest != digest) {
-        // Adds kNoteEvery because a session may have used the old filter for this time after it recorded the filter.
+        // Adds kNoteEvery to the time of the last record, because a session that has recorded a filter can use the
+        // filter for this long without recording it again.
         if (place->digest != 0) board->known_since = Max(board->known_since, place->asked_at + kNoteEvery);
         if (place->digest != 0 && place->asked_at > now - kRecent) note_evictions(Part::RecentFilters);
         memset(place, 0, sizeof(*place));
@@ -190,8 +191,8 @@ RecentFilters recent_filters(std::string_view queue, TimestampTz now) {
     // On a standby, no filters are recorded, because no worker claims jobs there.
     if (board == nullptr || RecoveryInProgress()) return found;
     const TimestampTz askable = writing_since();
-    // Copies the filters under the lock and converts them later, because converting them allocates memory, which can
-    // fail.
+    // Copies the filters under the lock and converts them after the lock is released, because the conversion allocates
+    // memory, which can fail.
     auto *copies = static_cast<Filter *>(palloc(sizeof(Filter) * kFilters));
     LWLockAcquire(filters_lock(), LW_SHARED);
     found.since = Max(Max(board->known_since, askable), now - kRecent);

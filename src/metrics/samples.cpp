@@ -12,8 +12,8 @@ namespace jobq {
 
 namespace {
 
-// Makes all label values valid UTF-8. Names in a SQL_ASCII database may contain any bytes. The server would raise an
-// error for a client with the encoding UTF8 if one name were invalid, so that the client would get no metrics at all.
+// Makes all label values valid UTF-8. Names in a SQL_ASCII database can contain any bytes. If one name were invalid,
+// the server would raise an error for a client with the encoding UTF8, so the client would get no metrics at all.
 void make_labels_utf8(Samples *samples) {
     for (int i = 0; i < samples->notes.count; i++) {
         Sample *sample = &samples->notes.items[i];
@@ -27,20 +27,6 @@ void make_labels_utf8(Samples *samples) {
 
 }  // namespace
 
-const char *suffix_of(SamplePart part) {
-    switch (part) {
-        case SamplePart::Value:
-            return "";
-        case SamplePart::Bucket:
-            return "_bucket";
-        case SamplePart::Sum:
-            return "_sum";
-        case SamplePart::Count:
-            return "_count";
-    }
-    return "";
-}
-
 double seconds_since(TimestampTz moment) {
     const core::Micros age = core::saturating_subtract(GetCurrentTimestamp(), core::bounded_moment(moment));
     return Max(static_cast<double>(age) / core::kSecond, 0);
@@ -49,7 +35,7 @@ double seconds_since(TimestampTz moment) {
 void collect_samples(Samples *samples) {
     collect_queues(samples);
     collect_totals(samples);
-    // Samples without a queue are shown only to roles that may see all queues.
+    // Samples that do not belong to a queue are shown only to roles that are allowed to see all queues.
     if (samples->scope == nullptr) collect_server(samples);
     if (GetDatabaseEncoding() == PG_SQL_ASCII) make_labels_utf8(samples);
     Sample *begin = samples->notes.items;

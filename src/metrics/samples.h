@@ -16,14 +16,15 @@ struct Label {
     std::string_view value;
 };
 
-// Which number of a histogram a sample contains; Value for other metrics.
-enum class SamplePart : uint8 { Value, Bucket, Sum, Count };
-const char *suffix_of(SamplePart part);
+// The suffix of the name of a sample, which tells the parts of a histogram apart. Samples of other metrics use Value.
+struct SamplePart {
+    static constexpr char Value[] = "", Bucket[] = "_bucket", Sum[] = "_sum", Count[] = "_count";
+};
 
 struct Sample {
     static constexpr int kMaxLabels = 4;
     core::Family family;
-    SamplePart part;
+    const char *part;  // a suffix in SamplePart
     int labels;
     Label label[kMaxLabels];
     double value;
@@ -35,29 +36,31 @@ struct Sample {
     }
 };
 
+// Returns a sample without labels.
+inline Sample sample_of(core::Family family, double value, const char *part = SamplePart::Value) {
+    return {.family = family, .part = part, .labels = 0, .label = {}, .value = value};
+}
+
 struct Samples {
     const QueueScope *scope;  // scope of the caller; nullptr if the caller may see all queues
     Notes<Sample> notes;
 
-    // Stores a copy, so later changes of `sample` have no effect.
+    // Stores a copy of the sample, so later changes to `sample` have no effect.
     void add(const Sample &sample) { notes.add(sample); }
-    void gauge(core::Family family, double value) { add({family, SamplePart::Value, 0, {}, value}); }
+    void gauge(core::Family family, double value) { add(sample_of(family, value)); }
 };
 
-// Returns a sample without labels.
-inline Sample sample_of(core::Family family, double value, SamplePart part = SamplePart::Value) {
-    return {family, part, 0, {}, value};
-}
-
-// Returns the number of seconds since the given time, at least 0. The time may be infinite, because rows can contain
+// Returns the number of seconds since the given time, at least 0. The time can be infinite, because rows can contain
 // infinite times.
 double seconds_since(TimestampTz moment);
 
-// Collect samples in any order. If the caller is restricted to some queues, they collect samples only for these queues.
-// Call them inside with_owner_spi().
+// These functions collect the samples of totals, of queues, and of the server, in any order. If the caller is
+// restricted to some queues, the functions collect samples only for these queues. Call them inside with_owner_spi().
 void collect_totals(Samples *samples);
 void collect_queues(Samples *samples);
 void collect_server(Samples *samples);
+// Sets the function that collects the samples of executors.
+void collect_executors_with(void (*collect)(Samples *samples));
 
 // Collects all samples, ordered by family.
 void collect_samples(Samples *samples);

@@ -1,13 +1,11 @@
-// Collects the samples without a queue: schedules, executors, shared memory, background workers, and versions.
+// Collects the samples that do not belong to a queue: schedules, shared memory, background workers, and versions.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
-#include "compat/settings.h"
 #include "compat/spi.h"
 #include "identity/identity.h"
 #include "metrics/samples.h"
 #include "shmem/database_state.h"
-#include "shmem/executors.h"
 #include "shmem/memory.h"
 
 extern "C" {
@@ -20,7 +18,10 @@ namespace {
 
 using core::Family;
 
-// Selects the number of failing, paused, and active schedules, the earliest due time, and the number of skipped runs.
+void (*add_executors)(Samples *samples) = nullptr;
+
+// Selects the numbers of failing, paused, and active schedules, the earliest due time, and the total number of skipped
+// runs.
 Statement count_schedules = {
     R"(SELECT count(*) FILTER (WHERE s.error IS NOT NULL), count(*) FILTER (WHERE s.paused AND s.error IS NULL),
               count(*) FILTER (WHERE NOT s.paused AND s.error IS NULL),
@@ -38,20 +39,6 @@ void add_schedules(Samples *samples) {
         samples->add(sample_of(Family::Schedules, static_cast<double>(row.int64_at(i + 1))).with("state", kStates[i]));
     samples->gauge(Family::SchedulesOverdue, row.is_null(4) ? 0 : seconds_since(DatumGetTimestampTz(row.get(4))));
     samples->gauge(Family::RunsSkipped, DatumGetFloat8(row.get(5)));
-}
-
-void add_executors(Samples *samples) {
-    auto *slots = static_cast<ExecutorSlot *>(palloc(sizeof(ExecutorSlot) * kMaxExecutors));
-    read_executors(slots);
-    int idle = 0, busy = 0;
-    for (const ExecutorSlot *slot = slots; slot < slots + kMaxExecutors; slot++) {
-        if (slot->database != MyDatabaseId) continue;
-        idle += slot->state == ExecutorState::Idle || slot->state == ExecutorState::Starting;
-        busy += slot->state == ExecutorState::Busy;
-    }
-    samples->add(sample_of(Family::Executors, idle).with("state", "idle"));
-    samples->add(sample_of(Family::Executors, busy).with("state", "busy"));
-    samples->gauge(Family::ExecutorsMax, settings.max_executors);
 }
 
 void add_duties(Samples *samples) {
@@ -95,6 +82,8 @@ void add_versions(Samples *samples) {
 }
 
 }  // namespace
+
+void collect_executors_with(void (*collect)(Samples *samples)) { add_executors = collect; }
 
 void collect_server(Samples *samples) {
     add_schedules(samples);

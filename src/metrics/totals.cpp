@@ -1,4 +1,4 @@
-// See totals.h. Lists and hash buckets change only under the exclusive lock. Numbers may also change under the shared
+// See totals.h. Lists and hash buckets change only under the exclusive lock. Numbers can also change under the shared
 // lock.
 #include "compat/pg.h"
 
@@ -48,7 +48,7 @@ LWLock *lock() { return shared_lock(Part::Totals); }
 DatabaseTotals *totals_of(Oid oid) { return part_of_database(shared->databases, oid); }
 
 void clear(SharedNumbers &numbers) {
-    for (auto &number : numbers) pg_atomic_write_u64(&number, 0);
+    for (auto &number : numbers) pg_atomic_init_u64(&number, 0);
 }
 
 void add(pg_atomic_uint64 *number, int64 more) {
@@ -79,7 +79,7 @@ Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
                         [&name](const Entry &entry) { return entry.name.is(name.queue(), name.kind()); });
 }
 
-// ---- These functions need the exclusive lock.
+// The caller must hold the exclusive lock when it calls one of the functions below, up to drop().
 
 // Returns the totals of the database and creates them if necessary. Returns nullptr if there is no room.
 DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
@@ -90,7 +90,7 @@ DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
     database->database = oid;
     database->entries = kNoEntry;
     database->since = since;
-    pg_atomic_write_u64(&database->missed, 0);
+    pg_atomic_init_u64(&database->missed, 0);
     clear(database->unnamed);
     return database;
 }
@@ -125,7 +125,7 @@ void drop(DatabaseTotals *database, const core::SeriesName &name) {
         start_series_over(database, end_of_transaction());
 }
 
-// ---- These functions need a shared or an exclusive lock.
+// The caller must hold a shared or exclusive lock when it calls one of the functions below, up to numbers_for().
 
 // Returns whether the changes can be added under the shared lock. Returns false if an entry must be created or removed,
 // which needs the exclusive lock.
@@ -168,8 +168,8 @@ void add_totals(const core::SeriesChange *changes, int count, bool incomplete) {
         database = obtain_database(MyDatabaseId, end_of_transaction());
     }
     if (database != nullptr) {
-        // If the transaction has reinstalled the extension, resets the totals before it adds the changes. Removes the
-        // series of dropped queues after it has added the changes.
+        // If the transaction has reinstalled the extension, resets the totals before the changes are added. Removes the
+        // series of dropped queues after the changes have been added.
         for (const bool named : {false, true}) {
             for (int i = 0; named && i < count; i++)
                 add(numbers_for(database, changes[i].name, changes[i].hash, make), changes[i].numbers);
@@ -268,16 +268,8 @@ Size totals_size() {
 
 void make_totals(void *memory, bool fresh) {
     if (settings.max_metric_series == 0) return;
-    if (fresh) memset(memory, 0, totals_size());
     shared = static_cast<SharedTotals *>(memory);
     entries.attach(static_cast<char *>(memory) + MAXALIGN(sizeof(SharedTotals)), settings.max_metric_series, fresh);
-    if (!fresh) return;
-    for (Entry &entry : entries)
-        for (auto &number : entry.numbers) pg_atomic_init_u64(&number, 0);
-    for (DatabaseTotals &database : shared->databases) {
-        pg_atomic_init_u64(&database.missed, 0);
-        for (auto &number : database.unnamed) pg_atomic_init_u64(&number, 0);
-    }
 }
 
 }  // namespace jobq

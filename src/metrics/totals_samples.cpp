@@ -1,7 +1,6 @@
 // Collects samples of the totals and histograms of each queue and kind.
 #include "compat/pg.h"
 
-#include "compat/settings.h"
 #include "metrics/samples.h"
 #include "metrics/text_policy.h"
 #include "metrics/totals.h"
@@ -16,9 +15,9 @@ constexpr double kMicros = static_cast<double>(core::kSecond);
 // The epoch of PostgreSQL's timestamps (2000-01-01) in Unix time, in seconds.
 constexpr double kEpoch = (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * 86400.0;
 
-// Returns a sample with the labels of the series. The nameless series is the one with an empty queue name, because the
-// name of a kind may be empty, but the name of a queue cannot be.
-Sample of_series(const Series &series, core::Family family, double value, SamplePart part = SamplePart::Value) {
+// Returns a sample with the labels of the series. The nameless series is recognized by its empty queue name, because
+// the name of a kind can be empty, but the name of a queue cannot.
+Sample of_series(const Series &series, core::Family family, double value, const char *part = SamplePart::Value) {
     Sample sample = sample_of(family, value, part);
     if (series.name.queue_bytes == 0) return sample.with("overflow", "true");
     return sample.with("queue", series.name.queue()).with("kind", series.name.kind());
@@ -44,8 +43,8 @@ std::string_view text_of_bound(int bucket) {
     return {texts[bucket], sizes[bucket]};
 }
 
-// Adds the samples of a histogram. In the exposition format, the value of each bucket includes all lower buckets, and
-// the last bucket equals the count.
+// Adds the samples of a histogram. In the exposition format, the value of each bucket includes the values of all lower
+// buckets, and the value of the last bucket equals the count.
 void add_histogram(Samples *samples, const Series &series, core::Span span) {
     const core::Family family = core::family_of(span);
     double count = 0;

@@ -1,4 +1,4 @@
-// jobq.background_workers(), the SQL function that the view jobq.workers calls.
+// The SQL function jobq.background_workers(), which the view jobq.workers calls.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
@@ -6,7 +6,6 @@
 #include "compat/served.h"
 #include "compat/settings.h"
 #include "core/version.h"
-#include "identity/identity.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 
@@ -68,8 +67,8 @@ void put_time(ReportRow *row, int column, TimestampTz value) {
     if (value != 0 && value != kNothingDue) put(row, column, TimestampTzGetDatum(value));
 }
 
-// Replaces the non-ASCII characters if the text is not valid in the encoding of this database, because it may come from
-// a database with another encoding.
+// Replaces the non-ASCII characters in the text if the text is not valid in the encoding of this database. The text can
+// come from a database with a different encoding.
 const char *readable(char *text) {
     if (pg_verifymbstr(text, static_cast<int>(strlen(text)), true)) return text;
     for (char *c = text; *c != '\0'; c++) {
@@ -109,7 +108,8 @@ const char *status_of(const DatabaseState &db, TimestampTz due, Unserved why, co
     if (db.keep_out > 0) return "kept out";
     if (db.starting) return "starting";
     if (db.not_before > now) return "backing off";
-    // The launcher starts a worker as soon as one is due, so if none has been started, there is no room for it.
+    // The launcher starts a worker as soon as the worker is due. So if a due worker has not been started, there is no
+    // room for it.
     if (due <= now && state.launcher_pid != 0) return kNoRoom;
     return "idle";
 }
@@ -130,7 +130,8 @@ const char *note_of(const DatabaseState &db, const char *status, Unserved why) {
                     library_is > 0 ? "run ALTER EXTENSION jobq UPDATE" : "install that library and restart the server");
 }
 
-// Returns whether the caller may read the error, whose text may contain data of that database.
+// Returns whether the caller is allowed to read the error of a database. The error text can contain data from that
+// database.
 bool may_read_error(const DatabaseState *db) {
     return pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&db->database)) == MyDatabaseId ||
            has_privs_of_role(GetOuterUserId(), ROLE_PG_READ_ALL_STATS);
@@ -140,8 +141,8 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
     const Unserved why = why_unserved(pg_atomic_read_u32(&db->database));
-    // Does not report a template database for which it is unknown whether the extension exists, because no worker
-    // connects to it.
+    // Does not report a template database if it is unknown whether the extension exists there. No worker connects to a
+    // template database to find out.
     if (why == Unserved::Template && db->extension == Presence::Unknown) return;
     const TimestampTz due = due_of(db);
     const char *status = status_of(*db, due, why, state, now);
@@ -163,8 +164,8 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     result->row(row.values, row.nulls);
 }
 
-// Returns whether the view shows the database. A database that a worker only checks for the extension is shown if the
-// check has failed or is still due.
+// Returns whether the view shows the database. If it is unknown whether the extension exists in the database, the view
+// shows the database only if a check for the extension is due or has failed.
 bool worth_reporting(DatabaseState *db) {
     if (pg_atomic_read_u32(&db->database) == InvalidOid) return false;
     return db->extension == Presence::Present || db->failures > 0 || db->last_error[0] != '\0' ||
@@ -192,7 +193,7 @@ PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
         report_absence(&result);
         return result.done();
     }
-    // Copies the state, because the code below reads catalogs, which must not happen under the lock.
+    // Copies the state, because the code below reads catalogs, which it must not do while holding the lock.
     auto *state = static_cast<SharedState *>(palloc(sizeof(SharedState)));
     LWLockAcquire(database_states_lock(), LW_SHARED);
     memcpy(static_cast<void *>(state), shared_state(), sizeof(SharedState));

@@ -1,17 +1,17 @@
 // See database_commands.h. DROP DATABASE, ALTER DATABASE ... RENAME or SET TABLESPACE, and CREATE DATABASE ... TEMPLATE
-// fail if a session is connected to the database. This hook makes the background worker leave before such a command,
-// and keeps workers out of the database until the command has succeeded or failed. Otherwise an owner without superuser
-// rights could not run these commands, because only a superuser may terminate the worker.
+// fail if a session is connected to the database. The hook in this file makes the background worker leave before such a
+// command, and keeps workers out of the database until the command has succeeded or failed. Otherwise, a database owner
+// that is not a superuser could not run these commands, because only a superuser is allowed to terminate the worker.
 #include "compat/pg.h"
 
 #include "compat/catalog_row.h"
 #include "compat/latch.h"
 #include "compat/utility_hook.h"
+#include "handlers/executor_slots.h"
 #include "log/transaction_log.h"
 #include "processes/database_commands.h"
 #include "processes/recount.h"
 #include "shmem/database_state.h"
-#include "shmem/executors.h"
 
 extern "C" {
 #include "catalog/pg_authid.h"
@@ -23,23 +23,24 @@ extern "C" {
 }
 
 #include <csignal>
+#include <optional>
 
 namespace jobq {
 
 namespace {
 
-// How long a worker may take to finish its batch and exit. After that, the worker is terminated, because it may be
-// waiting for a lock.
+// How long the session waits for a worker to finish its batch and exit. After this time, the session terminates the
+// worker, because the worker might be waiting for a lock.
 constexpr core::Micros kPatience = 300000;
 constexpr core::Micros kLongestWait = 2 * core::kSecond;
 constexpr core::Micros kPoll = 5 * core::kMillisecond;
 
-// The database that this session keeps workers out of.
+// The state of the database that this session currently keeps workers out of.
 DatabaseState *kept_out = nullptr;
 bool exit_callback_registered = false;
 
 struct Target {
-    Oid database;  // InvalidOid: no worker is in the way
+    Oid database;  // InvalidOid if no worker has to leave a database
     bool dropped;
 };
 
@@ -53,11 +54,11 @@ void let_workers_in() {
     wake_launcher();
 }
 
-// Called at exit, in case the session is terminated in the middle of the command.
+// Exit callback that lets workers in again if the session is terminated during the command.
 void let_workers_in_at_exit(int, Datum) { let_workers_in(); }
 
-// Keeps workers out of the database. Returns false if it has no state and all states are taken, which means that no
-// worker runs in that database.
+// Keeps workers out of the database. Returns false if the database has no state in shared memory and the table of
+// states is full. In this case, no worker runs in the database.
 bool keep_workers_out(Oid database) {
     if (!exit_callback_registered) {
         before_shmem_exit(let_workers_in_at_exit, Datum(0));
@@ -79,7 +80,7 @@ bool keep_workers_out(Oid database) {
     }
 }
 
-// Waits until the worker has exited. Gives up after a while; the command then reports the sessions that are still
+// Waits until the worker has exited. Gives up after kLongestWait; the command then reports the sessions that are still
 // connected.
 void wait_until_gone() {
     const TimestampTz begin = GetCurrentTimestamp();
@@ -89,7 +90,7 @@ void wait_until_gone() {
         const core::Micros waited = GetCurrentTimestamp() - begin;
         LWLockAcquire(database_states_lock(), LW_SHARED);
         const bool gone = kept_out->pid == 0 && !kept_out->starting && kept_out->recount_pid == 0;
-        // The process cannot exit while this session holds the lock, so the pid still belongs to it.
+        // The pid still belongs to the worker, because the worker cannot exit until this session releases the lock.
         if (!gone && !terminated && waited > kPatience && kept_out->pid != 0) {
             kill(kept_out->pid, SIGTERM);
             terminated = true;
@@ -103,7 +104,8 @@ void wait_until_gone() {
 
 bool owns(Oid database) { return pg_database_ownercheck(database, GetUserId()); }
 
-// Returns whether the user may copy the database. If not, the command will fail, so no worker has to leave for it.
+// Returns whether the user is allowed to copy the database. If not, the command will fail, so no worker needs to leave
+// the database.
 bool may_copy(Oid database, bool is_template) {
     if (superuser()) return true;
     const bool creates = catalog_value(AUTHOID, GetUserId(), &FormData_pg_authid::rolcreatedb, false);
@@ -116,7 +118,7 @@ bool is_template_database(Oid database) {
 
 Target target_by_name(const char *name, bool dropped) {
     const Oid database = name != nullptr ? get_database_oid(name, true) : InvalidOid;
-    // The server rejects each of these commands for the current database.
+    // The server rejects DROP DATABASE and ALTER DATABASE for the current database.
     const bool may = OidIsValid(database) && database != MyDatabaseId && owns(database);
     return {may ? database : InvalidOid, dropped};
 }
@@ -136,44 +138,31 @@ Target copied_database(const CreatedbStmt *statement) {
     const Oid database = get_database_oid(name, true);
     if (!OidIsValid(database)) return {InvalidOid, false};
     const bool is_template = is_template_database(database);
-    // No worker connects to a template, so CREATE DATABASE from a template usually needs no database state.
+    // No worker connects to a template database, so CREATE DATABASE usually need not create a state for its template.
     if (is_template && find_database_state(database) == nullptr) return {InvalidOid, false};
     return {may_copy(database, is_template) ? database : InvalidOid, false};
 }
 
-// Returns the database that the command needs without sessions.
-Target target_of(Node *statement) {
+// Returns the database that must have no connected sessions when the command runs, with InvalidOid if there is no such
+// database. Returns nothing if the command does not add, change, or drop a database.
+std::optional<Target> target_of(Node *statement) {
     switch (nodeTag(statement)) {
         case T_DropdbStmt:
             return target_by_name(reinterpret_cast<DropdbStmt *>(statement)->dbname, true);
         case T_RenameStmt: {
             const auto *rename = reinterpret_cast<RenameStmt *>(statement);
-            if (rename->renameType != OBJECT_DATABASE) break;
+            if (rename->renameType != OBJECT_DATABASE) return {};
             return target_by_name(rename->subname, false);
         }
         case T_AlterDatabaseStmt: {
             const auto *alter = reinterpret_cast<AlterDatabaseStmt *>(statement);
-            if (find_option(alter->options, "tablespace") == nullptr) break;
+            if (find_option(alter->options, "tablespace") == nullptr) return Target{InvalidOid, false};
             return target_by_name(alter->dbname, false);
         }
         case T_CreatedbStmt:
             return copied_database(reinterpret_cast<CreatedbStmt *>(statement));
         default:
-            break;
-    }
-    return {InvalidOid, false};
-}
-
-bool changes_databases(Node *statement) {
-    switch (nodeTag(statement)) {
-        case T_DropdbStmt:
-        case T_CreatedbStmt:
-        case T_AlterDatabaseStmt:
-            return true;
-        case T_RenameStmt:
-            return reinterpret_cast<RenameStmt *>(statement)->renameType == OBJECT_DATABASE;
-        default:
-            return false;
+            return {};
     }
 }
 
@@ -185,7 +174,8 @@ void mark_dropped() {
     LWLockRelease(database_states_lock());
 }
 
-// Runs the statement while workers are kept out of the database, until it ends or fails.
+// Waits until the worker has left the database, runs the statement, and then lets workers in again, even if the
+// statement fails.
 void run_without_workers(bool dropped, const UtilityCall &call) {
     PG_TRY();
     {
@@ -203,18 +193,13 @@ void run_without_workers(bool dropped, const UtilityCall &call) {
 }
 
 void around_statement(const UtilityCall &call) {
-    Node *statement = call.statement();
-    if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
-        call.run();
-        return;
-    }
-
-    const Target target = target_of(statement);
-    announce_databases_at_commit();
-    if (!OidIsValid(target.database) || kept_out != nullptr || !keep_workers_out(target.database))
+    const bool can_change = IsUnderPostmaster && IsTransactionState() && !RecoveryInProgress();
+    const std::optional<Target> target = can_change ? target_of(call.statement()) : std::nullopt;
+    if (target) announce_databases_at_commit();
+    if (!target || !OidIsValid(target->database) || kept_out != nullptr || !keep_workers_out(target->database))
         call.run();
     else
-        run_without_workers(target.dropped, call);
+        run_without_workers(target->dropped, call);
 }
 
 }  // namespace

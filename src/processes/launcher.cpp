@@ -1,7 +1,7 @@
-// See launcher.h. core::plan_launch decides which worker to start. This file collects the facts for that decision and
-// starts the worker. When its latch is set, the launcher only makes a new plan, because the start and exit of every
-// worker set the latch, too. The launcher has no state of its own that must survive a restart: after an unexpected
-// error the process exits, and the postmaster restarts it after a second.
+// See launcher.h. core::plan_launch() decides which worker to start. This file collects the facts for that decision and
+// starts the worker. Whenever its latch is set, the launcher makes a new plan, but it does not read pg_database each
+// time, because the start and exit of every worker also set the latch. The launcher has no state that must survive a
+// restart. After an unexpected error, the process exits, and the postmaster restarts it after a second.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -9,6 +9,7 @@
 #include "core/launch.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
+#include "handlers/executor_slots.h"
 #include "leases/young_leases.h"
 #include "metrics/counters.h"
 #include "metrics/totals.h"
@@ -16,7 +17,6 @@
 #include "processes/launcher.h"
 #include "processes/process.h"
 #include "shmem/database_state.h"
-#include "shmem/executors.h"
 #include "shmem/wall_clock.h"
 
 extern "C" {
@@ -30,30 +30,32 @@ namespace jobq {
 namespace {
 
 constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
-// How early a worker is started before its round, because connecting takes a few milliseconds.
+// Lead time: the launcher starts a worker this long before the worker's next round is due, because the worker needs a
+// few milliseconds to connect.
 constexpr core::Micros kLead = 30000;
-// Minimum time between two starts of a worker in one database, so that a worker that exits at once does not make the
-// launcher busy.
+// Minimum time between two starts of workers in the same database, so that a worker that exits immediately does not
+// keep the launcher busy.
 constexpr core::Micros kMinRestart = 30000;
-// Maximum and minimum sleep. The maximum limits how late an abrupt change of the system clock is detected; the minimum
-// limits how often the launcher runs if a plan is wrong.
+// Maximum and minimum sleep of the launcher. The maximum limits how long it takes to detect an abrupt change of the
+// system clock; the minimum limits how often the launcher runs if a plan is wrong.
 constexpr core::Micros kMaxSleep = 5 * core::kSecond;
 constexpr core::Micros kMinSleep = 5000;
-// How often pg_database is read if no change is reported.
+// Interval at which the launcher reads pg_database if no change is reported.
 constexpr core::Micros kScanInterval = core::kMinute;
-// Maximum backoff after max_worker_processes was found exhausted. It is short because other extensions release their
-// workers without notification.
+// Maximum backoff after the launcher has found that max_worker_processes is exhausted. It is short because other
+// extensions release process slots without notification.
 constexpr int kMaxRefusalBackoff = 3;
-// Time without a failure to start a worker after which the shortage of process slots is over.
+// A successful start of a worker shows that the shortage of process slots is over only if no start has failed for this
+// time.
 constexpr core::Micros kCalm = core::kMinute;
 
 struct Launcher {
     BackgroundWorkerHandle *handles[kMaxDatabases];  // handles of the started workers, by database state
     TimestampTz last_scan;
-    int refusals;  // number of refusals by the postmaster in a row
+    int refusals;  // number of consecutive refusals by the postmaster
     TimestampTz refused_till;
     TimestampTz last_refusal;
-    TimestampTz full_till;  // databases without a state are skipped until this time, because no state is free
+    TimestampTz full_till;  // until then, databases without a state are skipped, because no state is free
     bool warned_of_full_table;
 };
 Launcher self;
@@ -85,11 +87,11 @@ void enter_shared_memory() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     state->launcher_pid = MyProcPid;
     state->launcher = MyProc;
-    // Forgets workers that the previous launcher has registered and that have not started; a worker that still starts
-    // will attach to its state anyway.
+    // Forgets workers that the previous launcher has registered and that have not started yet. If such a worker starts
+    // later, it still attaches to the state of its database.
     for (DatabaseState &db : state->databases) db.starting = false;
     LWLockRelease(database_states_lock());
-    // Records when the server began to write, because it may have been a standby until now.
+    // Records when the server began to accept writes, because it might have been a standby until now.
     writing_since();
 }
 
@@ -104,7 +106,7 @@ void collect_workers(TimestampTz now) {
         DatabaseState *db = &shared_state()->databases[i];
         LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
         if (db->starting) {
-            // The worker has never attached, because the postmaster could not fork it.
+            // The worker has exited without attaching, because the postmaster could not fork it.
             db->starting = false;
             db->failures++;
             db->not_before = now + core::launch_backoff(db->failures);
@@ -120,8 +122,8 @@ bool is_occupied(const DatabaseState &db) {
 // Returns whether a process or a command still uses the state of the database.
 bool is_held(const DatabaseState &db) { return is_occupied(db) || db.recount_pid != 0 || db.keep_out > 0; }
 
-// Removes the data of a database from other parts of the shared memory when its state is released. The caller must hold
-// the lock of the database states.
+// Removes the data of a database from other parts of the shared memory. Called when the state of the database is
+// released. The caller must hold the lock of the database states.
 void forget_what_is_of(DatabaseState *db, Oid database) {
     drop_counters(database);
     forget_awaited_jobs(database);
@@ -130,7 +132,7 @@ void forget_what_is_of(DatabaseState *db, Oid database) {
     reset_unblocked(db);
 }
 
-// Notes that a state has become free, so that the log reports it if the table is full again later.
+// Records that a state has become free, so that a message is logged if the table of states becomes full again later.
 void note_free_state() {
     pg_atomic_write_u32(&shared_state()->table_full, 0);
     self.warned_of_full_table = false;
@@ -153,8 +155,8 @@ void tidy_states() {
     LWLockRelease(database_states_lock());
 }
 
-// Frees the states of dropped databases, which are databases that already had a state when pg_database was read and
-// were not in pg_database.
+// Frees the states of dropped databases. A database counts as dropped if it had a state before pg_database was read,
+// but was not found in pg_database.
 void free_states_of_dropped(const Oid *had_state) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (int i = 0; i < kMaxDatabases; i++) {
@@ -170,15 +172,15 @@ void free_states_of_dropped(const Oid *had_state) {
     LWLockRelease(database_states_lock());
 }
 
-// Removes the totals of dropped databases, which are databases that already had totals when pg_database was read and
-// were not in pg_database.
+// Removes the totals of dropped databases. A database counts as dropped if it had totals before pg_database was read,
+// but was not found in pg_database.
 void forget_totals_of_dropped(const Oid *had_totals, int count) {
     for (int i = 0; i < count; i++)
         if (find_database(had_totals[i]) == nullptr) drop_totals(had_totals[i]);
 }
 
-// Marks the states of databases that jobq.databases does not include, so that the sessions there know that no worker
-// runs.
+// Marks the states of databases that jobq.databases does not include, so that sessions in these databases know that no
+// worker runs there.
 void note_served() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (DatabaseState &db : shared_state()->databases) {
@@ -201,7 +203,7 @@ void scan_databases(TimestampTz now) {
     self.last_scan = now;
 }
 
-// Adds the database of a state to the plan, with the time when a worker is due there, or kNever if no worker may be
+// Adds the database of this state to the plan, with the time at which its worker is due, or kNever if no worker may be
 // started.
 void add_database_state(Plan *plan, DatabaseState *db, const Database *database, TimestampTz now) {
     const int i = index_of(db);
@@ -209,8 +211,8 @@ void add_database_state(Plan *plan, DatabaseState *db, const Database *database,
     facts.database = database->oid;
     facts.next_due = due_of(db);
     if (db->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
-    // not_before includes the last round, because plan_launch serves the databases in that order, so that they take
-    // turns.
+    // Advances not_before to the time of the last round if it is earlier. plan_launch() serves the databases in the
+    // order of not_before, so the databases take turns.
     const TimestampTz last_round = Min(db->last_round, now);
     const TimestampTz restart = bounded(db->started_at + kMinRestart, now, kMinRestart);
     facts.not_before = Max(bounded(db->not_before, now, core::kLongestLaunchBackoff), Max(last_round, restart));
@@ -235,7 +237,7 @@ void make_plan(Plan *plan, TimestampTz now) {
             add_database_state(plan, &db, database, now);
         }
     }
-    // One unvisited database per plan is enough, because the next plan includes the next one.
+    // One unvisited database per plan is enough, because the next plan includes the next unvisited database.
     const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
     if (unvisited != nullptr) {
         plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
@@ -248,9 +250,9 @@ void warn_of_full_table(TimestampTz now) {
     self.full_till = now + kScanInterval;
     if (self.warned_of_full_table) return;
     self.warned_of_full_table = true;
-    ereport(WARNING,
-            (errmsg("jobq: more than %d databases use jobq, and the rest get no background worker", kMaxDatabases),
-             errhint("In the other databases, call jobq_tick() every few seconds.")));
+    ereport(WARNING, (errmsg("jobq: more than %d databases use jobq, so some databases have no background worker",
+                             kMaxDatabases),
+                      errhint("Call jobq_tick() every few seconds in each database that has no background worker.")));
 }
 
 // Records that max_worker_processes leaves no room for another worker.
@@ -261,13 +263,14 @@ void note_refusal(TimestampTz now) {
     self.last_refusal = now;
     if (state->out_of_worker_slots) return;
     state->out_of_worker_slots = true;
-    ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                      errmsg("jobq: could not start a background worker because max_worker_processes is exhausted"),
-                      errhint("Increase \"max_worker_processes\", or lower \"jobq.max_workers\".")));
+    ereport(WARNING,
+            (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+             errmsg("jobq: could not start a background worker because all background worker slots are in use"),
+             errhint("Increase \"max_worker_processes\", or decrease \"jobq.max_workers\".")));
 }
 
-// Records that a worker could be started. One successful start does not end the shortage, because during a shortage a
-// worker can be started whenever another one exits.
+// Records that a worker was started. One successful start does not end the shortage of process slots, because
+// during a shortage, a worker can be started whenever another process exits.
 void note_room(TimestampTz now) {
     SharedState *state = shared_state();
     if (!state->out_of_worker_slots || now < bounded(self.last_refusal + kCalm, now, kCalm)) return;
@@ -289,7 +292,8 @@ void start_worker(Oid oid, TimestampTz now) {
         return;
     }
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-    // Checks again, because a command may have requested to keep workers out of the database after the plan was made.
+    // Checks the state again, because after the plan was made, a command might have requested that workers be kept out
+    // of the database.
     const bool free = db->keep_out == 0 && db->pid == 0 && !db->starting;
     if (free) {
         db->starting = true;
@@ -300,7 +304,7 @@ void start_worker(Oid oid, TimestampTz now) {
     if (!free) return;
 
     const int i = index_of(db);
-    // The handle is kept longer than any transaction.
+    // Allocates the handle in TopMemoryContext, because the launcher keeps it longer than any transaction.
     MemoryContextSwitchTo(TopMemoryContext);
     if (register_worker(database, db, &self.handles[i])) {
         self.refusals = 0;
@@ -313,15 +317,17 @@ void start_worker(Oid oid, TimestampTz now) {
     note_refusal(now);
 }
 
-// Returns whether worker `a` is a better choice to exit than worker `b`. An idle worker is better than a busy worker.
-// Of two idle workers, the worker with the later next round is better. Of two busy workers, the older worker is better.
+// Returns whether to ask worker `a` rather than worker `b` to exit. An idle worker is preferred to a busy worker. Of
+// two idle workers, the worker whose next round is due later is preferred. Of two busy workers, the worker that was
+// started earlier is preferred.
 bool rather(DatabaseState *a, DatabaseState *b) {
     if (a->in_round != b->in_round) return b->in_round;
     return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
 }
 
-// Asks one worker to exit, unless a worker that was already asked will exit soon. Also considers a worker that is
-// starting, because the launcher is not woken up when that worker has attached.
+// Asks one worker to exit. Does nothing if an idle worker has already been asked, or if a busy worker has already been
+// asked and there is no idle worker to ask. Also considers workers that are still starting, because the launcher is not
+// woken up when such a worker has attached.
 void ask_one_to_leave() {
     DatabaseState *best = nullptr;
     bool asked_one = false;
@@ -343,7 +349,7 @@ void ask_one_to_leave() {
     LWLockRelease(database_states_lock());
 }
 
-// Starts the workers that are due. Returns when the next plan must be made.
+// Starts the workers that are due. Returns the time at which the next plan must be made.
 TimestampTz start_due_workers(TimestampTz now) {
     for (;;) {
         Plan plan;
@@ -369,12 +375,12 @@ TimestampTz start_due_workers(TimestampTz now) {
         if (asked_to_stop()) proc_exit(1);
         const bool reloaded = reload_settings();
         const TimestampTz now = checked_now();
-        // Makes a round due everywhere, because deadlines may depend on settings.
+        // Makes a round due in all databases, because deadlines can depend on the settings that were reloaded.
         if (reloaded) everything_is_due(now);
         collect_workers(now);
         note_room(now);
-        // Reading pg_database also applies jobq.databases. If the clock was set back, it is read early rather than
-        // late.
+        // Reading pg_database also applies the setting jobq.databases. If the clock was set back, pg_database is read
+        // too early rather than too late.
         if (reloaded || pg_atomic_read_u32(&shared_state()->databases_changed) != 0 || now < self.last_scan ||
             now >= self.last_scan + kScanInterval)
             scan_databases(now);

@@ -22,8 +22,8 @@ constexpr core::Micros kRestart = 5 * core::kSecond;
 
 DatabaseState *own = nullptr;
 
-// Cleans up the database state at exit. Runs after the process has left the list of sessions, like detach() in
-// worker.cpp.
+// Cleans up the database state when the process exits. Runs after the process has left the list of sessions, like
+// detach() in worker.cpp.
 void detach(int, Datum) {
     if (own == nullptr) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -43,7 +43,8 @@ bool attach(DatabaseState *db, Oid database) {
     return welcome;
 }
 
-// Counts the table in one transaction, regardless of its size. Errors are recorded like the errors of a round.
+// Counts the rows of jobq.jobs in one transaction, even if the table is large. Errors are recorded like the errors of a
+// round.
 void run_recount() {
     Step step;
     prepare_step(&step, static_cast<int>(Duty::Reconcile), true);
@@ -65,11 +66,12 @@ void start_recount(DatabaseState *db, TimestampTz now) {
     db->recount_started = now;
     LWLockRelease(database_states_lock());
     if (!start_process(kRecount, name, db, MyDatabaseId, nullptr))
-        ereport(DEBUG1, (errmsg_internal("%s: could not start because max_worker_processes is exhausted", name)));
+        ereport(DEBUG1, (errmsg_internal("%s: could not start because all background worker slots are in use", name)));
 }
 
 void stop_recount(const DatabaseState *db) {
-    // The process cannot exit while the caller holds the lock, so the pid still belongs to it.
+    // The pid still belongs to the counting process, because that process cannot exit until the caller releases the
+    // lock.
     if (db->recount_pid != 0) kill(db->recount_pid, SIGTERM);
 }
 

@@ -4,16 +4,15 @@
 #include "commit/prepared.h"
 #include "compat/settings.h"
 #include "edges/awaited_jobs.h"
-#include "groups/unblock.h"
 #include "groups/unblocked_list.h"
+#include "handlers/executor_slots.h"
 #include "metrics/counters.h"
 #include "metrics/totals.h"
 #include "processes/notify.h"
+#include "processes/prompt_steps.h"
 #include "processes/recount.h"
 #include "processes/round.h"
 #include "processes/step.h"
-#include "processes/supervise.h"
-#include "shmem/executors.h"
 #include "shmem/wall_clock.h"
 
 extern "C" {
@@ -25,27 +24,14 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of batches of each duty per round. After that, the next round is planned, and the worker of another
-// database may get the process slot of this worker.
-constexpr int kPassesPerRound = 10;
-// How often a worker visits a copy of a database that has not been adopted. It does so because jobq.identity may have
-// been changed with plain SQL.
+// Interval at which a worker visits a database that is a copy and has not been adopted. The worker visits the copy
+// because jobq.identity might have been changed with plain SQL.
 constexpr core::Micros kCopyInterval = core::kMinute;
-// Minimum time between two rounds, so that jobs that become due one after the other are promoted together.
+// Minimum time between two rounds, so that jobs that become due shortly after each other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
-// Minimum time between two supervisions of the executors, because every commit may request one.
-constexpr core::Micros kSupervisionGap = 5000;
-// Maximum time between two supervisions while max_worker_processes leaves no room for an executor, because no process
-// is notified when another one frees its process slot. The slot of an executor that has exited becomes free when the
-// postmaster notices the exit.
-constexpr core::Micros kLongestSupervisionGap = core::kSecond;
-
-// Returns whether this is the duty that run_unblocking() runs outside the loop of the other duties.
+// Returns whether this is the duty "unblock", which run_unblocking() runs outside the loop of the other duties.
 bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock); }
-
-// Returns whether the round must end early, because a command needs the database or the process must exit.
-bool interrupted(const DatabaseState *db) { return must_make_room(db) || ProcDiePending; }
 
 bool recount_wanted(const DatabaseState *db, TimestampTz now) {
     return recount_due(false) <= now && may_start_recount(db, now);
@@ -59,9 +45,9 @@ struct Duties {
     bool wanted[kDutyCount];
     int64 done[kDutyCount];
     bool chores;
-    bool any_wanted;  // a duty has more to do
+    bool any_wanted;  // a duty has more work to do
     bool any_done;
-    bool unread;  // the prune or the repair will continue later where it stopped
+    bool unread;  // the prune or the repair has stopped before the end of its search and must continue
 };
 
 // Runs the duties. Returns false if the database does not have the extension.
@@ -74,7 +60,7 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
                             (!is_recount(i) || recount_wanted(db, begin));
     }
     duties->any_wanted = true;
-    // Each pass runs one batch of each duty, so that the backlog of one duty does not delay another.
+    // Each pass runs one batch of each duty, so that the backlog of one duty does not delay another duty.
     for (int pass = 0; pass < kPassesPerRound && duties->any_wanted; pass++) {
         duties->any_wanted = false;
         for (int i = 0; i < kDutyCount; i++) {
@@ -91,13 +77,13 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
             duties->unread |= step.duty.goes_on || (step.duty.unread && !step.duty.more);
             duties->any_wanted |= step.duty.more;
             send_notices(db, step.now);
-            run_unblocking(db, state);
+            run_unblocking(db, state->context);
         }
     }
     return true;
 }
 
-// Logs how many jobs each duty has changed. Omits duties that have changed none.
+// Logs how many jobs each duty has changed. Omits duties that have changed no jobs.
 void log_duties(const DatabaseState *db, Duties *duties, RoundState *state) {
     int64 *unblocked = &duties->done[static_cast<int>(Duty::Unblock)];
     *unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
@@ -120,7 +106,8 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
     if (db->rests == Rest::Copy) return now + kCopyInterval;
     const core::Micros tick = tick_interval();
     TimestampTz next = plan.outcome == StepOutcome::Failed ? db->steps[kPlanStep].not_before : plan.deadline;
-    // Claims that find no job rely on the known empty ranges of the index, which the rounds maintain.
+    // A claim that finds no job relies on the known empty ranges of the index. Rounds maintain these ranges, so rounds
+    // must continue as long as claims rely on the ranges.
     const bool relied_on = bounded(db->relied_on + 2 * tick, now, 2 * tick) > now;
     if (plan.outcome == StepOutcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
@@ -129,8 +116,8 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
         if (core::kDuties[i].chore) again = Max(again, now + tick);
         next = Min(next, Max(again, now + kRoundGap));
     }
-    // If a deadline in the past remains, another transaction has locked its row, and the pause before the next attempt
-    // grows.
+    // If the next deadline is in the past although the duties have just run, another transaction has locked the row
+    // with this deadline, so the pause before the next attempt grows.
     state->stalled = next <= now && !duties.any_done ? Min(state->stalled + 1, 16) : 0;
     const core::Micros longest = Min(tick, core::kSecond);
     const core::Micros pause = state->stalled == 0 ? kRoundGap : Min(longest, kRoundGap << (state->stalled - 1));
@@ -140,8 +127,8 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
 void begin_round(DatabaseState *db) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     db->in_round = true;
-    // The round may not see commits after this point. Such a commit lowers next_due again, and end_round() keeps the
-    // lower value.
+    // The round might not see commits that happen after this point. Such a commit lowers next_due again, and
+    // end_round() keeps the lower value.
     db->round_due = static_cast<TimestampTz>(pg_atomic_exchange_u64(&db->next_due, static_cast<uint64>(kNothingDue)));
     LWLockRelease(database_states_lock());
 }
@@ -161,7 +148,7 @@ void end_round(DatabaseState *db, const Duties &duties, const Step &plan, Timest
         db->extension = Presence::Present;
         strlcpy(db->version, plan.extension.version, sizeof(db->version));
     } else if (db->extension == Presence::Unknown) {
-        // The round could not find out whether the extension exists, so the launcher must visit the database again
+        // The round could not determine whether the extension exists, so the launcher must visit the database again
         // later.
         db->failures = db->steps[kPlanStep].failures;
         db->not_before = db->steps[kPlanStep].not_before;
@@ -187,50 +174,6 @@ void end_without_extension(DatabaseState *db) {
 
 }  // namespace
 
-bool must_make_room(const DatabaseState *db) { return db->keep_out > 0; }
-
-TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
-    // In a copy, no unblocking runs until a round finds that the copy has been adopted.
-    if (db->rests == Rest::Copy) return kNothingDue;
-    const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
-    for (int pass = 0; pass < kPassesPerRound; pass++) {
-        const TimestampTz now = checked_now();
-        const TimestampTz due = Max(next_unblocking(now), bounded(report.not_before, now, core::kLongestLaunchBackoff));
-        if (due > now || interrupted(db)) return due;
-        Step step;
-        prepare_step(&step, static_cast<int>(Duty::Unblock));
-        run_step(db, &step, state->context);
-        if (step.outcome == StepOutcome::NoExtension) return kNothingDue;
-        pgstat_report_stat(false);
-        pgstat_report_activity(STATE_IDLE, nullptr);
-    }
-    return GetCurrentTimestamp();
-}
-
-TimestampTz run_supervision(DatabaseState *db, RoundState *state) {
-    const auto lacks_process = [db] { return db->executors_wait == ExecutorWait::NoProcess; };
-    const bool requested = pg_atomic_read_u32(&db->supervision) != 0;
-    if ((!requested && !lacks_process()) || interrupted(db) || db->extension != Presence::Present) return kNothingDue;
-    const TimestampTz now = checked_now();
-    state->supervised_at = bounded(state->supervised_at, now, kSupervisionGap);
-    const TimestampTz due = Max(bounded(db->steps[kExecutorsStep].not_before, now, core::kLongestLaunchBackoff),
-                                state->supervised_at + (requested ? kSupervisionGap : state->supervision_gap));
-    if (due > now) return due;
-    pg_atomic_write_u32(&db->supervision, 0);
-    state->supervised_at = now;
-    Step step;
-    prepare_step(&step, kExecutorsStep);
-    run_step(db, &step, state->context);
-    pgstat_report_stat(false);
-    pgstat_report_activity(STATE_IDLE, nullptr);
-    if (!lacks_process()) {
-        state->supervision_gap = 0;
-        return kNothingDue;
-    }
-    state->supervision_gap = Min(Max(2 * state->supervision_gap, kSupervisionGap), kLongestSupervisionGap);
-    return now + state->supervision_gap;
-}
-
 void give_up_round(DatabaseState *db) {
     if (!db->in_round) return;
     lower_due(db, Min(db->round_due, GetCurrentTimestamp()));
@@ -251,7 +194,7 @@ bool run_round(DatabaseState *db, RoundState *state) {
         db->extension = Presence::Present;
         LWLockRelease(database_states_lock());
         pg_atomic_write_u32(&db->supervision, 1);
-        run_supervision(db, state);
+        run_supervision(db, state->context);
     }
     if (present && !interrupted(db)) {
         prepare_step(&plan, kPlanStep);

@@ -1,15 +1,14 @@
-// See step.h. An error aborts the transaction of the step and is recorded, and the step is retried later.
+// See step.h. An error aborts the transaction of the step and is recorded. The step is retried later.
 #include "compat/pg.h"
 
 #include "compat/transaction.h"
 #include "core/launch.h"
+#include "handlers/supervise.h"
 #include "identity/identity.h"
 #include "log/transaction_log.h"
 #include "metrics/counters.h"
 #include "processes/step.h"
-#include "processes/supervise.h"
 #include "shmem/wall_clock.h"
-#include "table/attached.h"
 
 extern "C" {
 #include "common/hashfn.h"
@@ -22,15 +21,18 @@ namespace jobq {
 
 namespace {
 
-// Maximum duration of a batch, because its snapshot prevents vacuum from removing dead tuples in the whole database.
+// Maximum duration of a batch. The duration is limited because the snapshot of a batch prevents vacuum from removing
+// dead tuples anywhere in the database.
 constexpr int kBatchTimeoutMs = 300000;
-// Maximum delay before a failed duty is retried, so that the duty resumes soon after the cause of the error is gone.
+// Maximum delay before a failed duty is retried. It is short so that the duty resumes soon after the cause of the error
+// is gone.
 constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
-// The repair pauses for this many times its own duration, because its search for lanes that are missing from the
-// directory takes longer the more lanes there are, and hardly ever finds one.
+// Minimum pause between two repairs, as a multiple of the duration of the last repair. A repair searches for lanes that
+// are missing from the directory. The search takes longer if there are more lanes, and hardly ever finds a missing
+// lane.
 constexpr int kRepairRest = 50;
-// Number of consecutive failures after which a failure caused by a lock is logged. Fewer failures are normal during
-// DDL.
+// An error that was caused by a lock is logged only if the step has failed at least this many times in a row. Fewer
+// failures are normal during DDL.
 constexpr int kPassingFailures = 5;
 
 const char *step_name(int index) {
@@ -40,7 +42,7 @@ const char *step_name(int index) {
 
 const char *step_kind(int index) { return index < kDutyCount ? "duty" : "step"; }
 
-// Returns whether the step changes jobs, so that it must be skipped while jobs must not be changed.
+// Returns whether the step changes jobs. Such a step must be skipped while jobs must not be changed.
 bool changes_jobs(int index) { return index < kDutyCount ? core::kDuties[index].changes_jobs : index != kPlanStep; }
 
 void add_step_context(void *step) {
@@ -60,9 +62,9 @@ void work(Step *step) {
     } else if (step->index == kExecutorsStep) {
         supervise_executors(step->now);
     } else {
-        // Checks deferred constraints at once, so that the duty can skip a job that violates one.
+        // Checks deferred constraints immediately, so that the duty can skip a job that violates a constraint.
         check_deferred_constraints();
-        // Leaves it to the unblock duty to unblock the next jobs of groups, because that duty can skip a job that
+        // Leaves it to the duty "unblock" to promote the next job of each group, because "unblock" can skip a job that
         // cannot be changed.
         leave_next_heads();
         const auto duty = static_cast<Duty>(step->index);
@@ -71,8 +73,8 @@ void work(Step *step) {
     }
 }
 
-// Runs the step as the owner of the extension, because triggers and functions of other roles must not run with the
-// superuser rights of this process. Undoes SET commands that such functions have executed.
+// Runs the step as the owner of the extension, because the triggers and functions of other roles must not run with the
+// superuser privileges of this process. Afterward, undoes SET commands that these triggers and functions have executed.
 void work_as_owner(Step *step) {
     Oid user;
     int context;
@@ -110,8 +112,8 @@ void run_transaction(Step *step) {
     error_context_stack = context.previous;
 }
 
-// Returns whether the error was caused by a lock of another transaction. Such a cause usually ends soon, so the duty is
-// retried soon.
+// Returns whether the error was caused by a lock that another transaction held. Such a lock is usually released soon,
+// so the duty is retried soon.
 bool is_passing(int sqlstate) {
     return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
            sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
@@ -133,8 +135,8 @@ void show_error(DatabaseState *db, int index, const char *message, TimestampTz n
     db->last_error_over_at = 0;
 }
 
-// Records the error that is being handled, and aborts its transaction. Logs the error unless it was the last one
-// logged.
+// Records the error that is being handled, and aborts its transaction. Logs the error unless it is the same as the last
+// logged error.
 void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const ErrorData *error = CopyErrorData();
@@ -144,7 +146,7 @@ void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     const bool passing = is_passing(error->sqlerrcode);
     const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
     if (to_log && report->logged != fingerprint) EmitErrorReport();
-    // Releases all LWLocks before the code below acquires one.
+    // Aborts the transaction to release all LWLocks before the code below acquires one.
     abort_after_error();
 
     const TimestampTz now = GetCurrentTimestamp();
@@ -176,21 +178,22 @@ void record_success(DatabaseState *db, const Step *step) {
         show_end_of_error(db, step->index, now);
     LWLockRelease(database_states_lock());
     if (rested) {
-        // Makes the counters unknown, because they may not include the jobs that a restore has added.
+        // Marks the counters as unknown, because they might not include the jobs that a restore has added.
         forget_counters(MyDatabaseId);
-        ereport(LOG, (errmsg("%s continues", MyBgworkerEntry->bgw_name)));
+        ereport(LOG, (errmsg("%s has resumed", MyBgworkerEntry->bgw_name)));
     }
     if (left_out && logged != fingerprint)
         ereport(WARNING,
-                (errmsg("%s, duty %s: skipped " INT64_FORMAT " rows that could not be changed: %s",
+                (errmsg("%s: duty %s skipped " INT64_FORMAT " rows that could not be changed: %s",
                         MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
     if (logged != 0 && fingerprint == 0)
-        ereport(LOG, (errmsg("%s recovered from error in %s %s", MyBgworkerEntry->bgw_name, step_kind(step->index),
+        ereport(LOG, (errmsg("%s recovered from an error in %s %s", MyBgworkerEntry->bgw_name, step_kind(step->index),
                              step_name(step->index))));
 }
 
 // Records that the duties must not change jobs now. During a restore, the step is retried after a second, because the
-// end of a restore sends no notification. The adoption of a copy requests a round.
+// end of a restore sends no notification. In a copy of a database, the step is not retried, because the adoption of the
+// copy requests a round.
 void rest(DatabaseState *db, const Step *step) {
     const Rest why = step->rest;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -202,10 +205,9 @@ void rest(DatabaseState *db, const Step *step) {
         ereport(WARNING, (errmsg("%s does not run jobs because the database is a copy", MyBgworkerEntry->bgw_name),
                           errhint("%s", adoption_hint())));
     if (begins && why == Rest::Restore)
-        ereport(
-            LOG,
-            (errmsg("%s pauses while a dump is being restored", MyBgworkerEntry->bgw_name),
-             errdetail("It continues when the restoring session has disconnected, or has been idle for a minute.")));
+        ereport(LOG,
+                (errmsg("%s pauses while a dump is being restored", MyBgworkerEntry->bgw_name),
+                 errdetail("It resumes when the restoring session has disconnected or has been idle for a minute.")));
 }
 
 }  // namespace
@@ -220,8 +222,9 @@ bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); 
 void prepare_step(Step *step, int index, bool apart) {
     step->index = index;
     step->apart = apart;
-    // Reads the time first, because the start of the grace must not be older than the time with which leases are
-    // compared.
+    // Reads the current time first, and then the start of the grace period. In the opposite order, a grace period could
+    // begin between the two reads, and the step would then compare leases with the new time but ignore the new grace
+    // period.
     step->now = checked_now();
     step->grace = grace_start();
 }
@@ -242,7 +245,7 @@ void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
         record_error(db, step, memory);
         FlushErrorState();
         step->outcome = StepOutcome::Failed;
-        // If the commit has failed, the results of the duty do not count.
+        // If the step or its commit has failed, discards the results of the duty.
         step->duty = {};
         step->too_long = false;
         RESUME_INTERRUPTS();

@@ -1,7 +1,8 @@
-// The main function of the worker of a database. The launcher starts it; the postmaster looks up jobq_worker_main by
-// name. The worker connects and runs rounds as long as the next round is due within about a second. Then it exits,
-// because DROP DATABASE fails while a session is connected. The state of the database in shared memory contains
-// everything that other processes must know. An exit callback cleans up that state, no matter how the process ends.
+// The main function of the worker of a database. The launcher starts the worker; the postmaster looks up
+// jobq_worker_main by name. The worker connects and runs rounds as long as the next round is due within about a second.
+// Otherwise, it exits, because DROP DATABASE fails while a session is connected. The state of the database in shared
+// memory contains everything that other processes must know. An exit callback cleans up that state, no matter how the
+// process ends.
 #include "compat/pg.h"
 
 #include "compat/latch.h"
@@ -11,6 +12,7 @@
 #include "groups/unblocked_list.h"
 #include "processes/notify.h"
 #include "processes/process.h"
+#include "processes/prompt_steps.h"
 #include "processes/round.h"
 #include "shmem/database_state.h"
 #include "shmem/wall_clock.h"
@@ -25,17 +27,17 @@ namespace jobq {
 
 namespace {
 
-// How long the worker stays connected to wait for the next round, because waiting costs less than starting a new
-// worker. Longer than the default of jobq.tick_interval.
+// If the next round is due within this time, the worker stays connected and waits, because waiting costs less than
+// starting a new worker. The time is longer than the default of jobq.tick_interval.
 constexpr core::Micros kLinger = core::kSecond + 100000;
 constexpr core::Micros kMinWait = 1000;
 
 DatabaseState *own = nullptr;
 bool leaving_in_order = false;
 
-// Cleans up the database state at exit, also after errors and SIGTERM. Runs after the process has left the list of
-// sessions, because exit callbacks run in reverse order and this one is registered before the process joins the list.
-// So when the state has no pid, DROP DATABASE no longer finds the session.
+// Cleans up the database state when the process exits, including after errors and SIGTERM. Runs after the process has
+// left the list of sessions, because exit callbacks run in reverse order, and this callback is registered before the
+// process joins the list. So when the state has no pid, DROP DATABASE no longer finds the session.
 void detach(int, Datum) {
     if (own == nullptr) return;
     const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
@@ -55,15 +57,15 @@ void detach(int, Datum) {
     own->pid = 0;
     own->leave = false;
     LWLockRelease(database_states_lock());
-    // Must come after `worker` is cleared: a later commit sees no worker and wakes up the launcher itself; the work of
-    // an earlier commit is found here.
+    // This check must come after `worker` is cleared. A commit that happens later sees no worker and wakes up the
+    // launcher itself. This check finds the work of an earlier commit.
     pg_memory_barrier();
     if (notices_waiting(own) || (unblocked_waiting(own) && own->rests != core::Rest::Copy)) lower_due(own, now);
     wake_launcher();
 }
 
-// Records the process in the state of its database. Returns false if the process must exit, because the previous worker
-// still exists or a command needs the database without sessions.
+// Records the process in the state of its database. Returns false if the process must exit because the previous worker
+// still exists or a command requires that no session is connected to the database.
 bool attach(DatabaseState *db, Oid database) {
     on_shmem_exit(detach, Datum(0));
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -89,23 +91,25 @@ bool attach(DatabaseState *db, Oid database) {
 // Runs rounds until nothing is due soon or the worker must exit.
 void run_rounds() {
     RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0,
-                        own->steps[static_cast<int>(core::Duty::Unblock)].done, 0, 0};
+                        own->steps[static_cast<int>(core::Duty::Unblock)].done};
     bool done_one = false;
     for (;;) {
         if (asked_to_stop()) return;
         if (reload_settings()) {
-            // Makes a round due, because the last round may have used the old settings although the launcher had
-            // already read the new ones.
+            // Makes a round due, because the last round might have used the old settings although the launcher had
+            // already read the new settings.
             everything_is_due(checked_now());
             if (!database_served()) return;
         }
         if (!settings.enabled || must_make_room(own)) return;
         const TimestampTz now = checked_now();
         const TimestampTz notices_due = send_notices(own, now);
-        // Another database needs the process slot of this worker, which runs one round before it exits.
+        // If another database needs the process slot of this worker, the worker exits after it has run at least one
+        // round.
         if (own->leave && done_one) return;
-        const TimestampTz supervision_due = run_supervision(own, &state);
-        const TimestampTz unblock_due = own->extension == Presence::Present ? run_unblocking(own, &state) : kNothingDue;
+        const TimestampTz supervision_due = run_supervision(own, state.context);
+        const TimestampTz unblock_due =
+            own->extension == Presence::Present ? run_unblocking(own, state.context) : kNothingDue;
 
         const bool first_visit = !done_one && own->extension == Presence::Unknown;
         const TimestampTz due = due_of(own);
@@ -127,7 +131,8 @@ extern "C" {
 
 PGDLLEXPORT void jobq_worker_main(Datum database_index) {
     begin_process(database_index, attach);
-    // Checks again, because this process may have read newer settings than the launcher.
+    // Checks again whether the database is served, because the process might have read newer settings than the
+    // launcher.
     if (database_served()) run_rounds();
     leave_in_order();
 }

@@ -1,8 +1,8 @@
 // See directory.h.
 //
 // The cache is filled under a new snapshot instead of the snapshot of the transaction. If a REPEATABLE READ transaction
-// filled the cache under its old snapshot, the session would keep stale settings after the transaction, because it has
-// already processed the invalidation message.
+// filled the cache under its old snapshot, the session would keep stale settings after the transaction, because it
+// would have already processed the invalidation message.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -72,7 +72,7 @@ int32 int_or(const Row &row, int column, int32 otherwise) {
 
 void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
     const Rows rows = read(read_settings, name, snapshot);
-    *queue = {core::kDefaultSettings, false, false, nullptr, 0, 0};
+    *queue = {core::kDefaultSettings};
     if (rows.size() == 0) return;
     queue->has_settings = true;
     queue->paused = rows[0].bool_at(1);
@@ -104,15 +104,13 @@ void load(CacheEntry *entry, std::string_view name) {
     settings_table = get_relname_relid("queue_settings", schema);
     limits_table = get_relname_relid("limit_settings", schema);
 
-    // Reads as the owner, because the caller may have no privileges on the tables.
-    as_owner([&] {
-        with_spi([&] {
-            const Params parameters = Params().add(PointerGetDatum(make_text(name)));
-            Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-            load_settings(&entry->queue, parameters, snapshot, context);
-            load_limits(&entry->queue, parameters, snapshot, context);
-            UnregisterSnapshot(snapshot);
-        });
+    // Reads as the owner, because the caller might have no privileges on the tables.
+    with_owner_spi([&] {
+        const Params parameters = Params().add(PointerGetDatum(make_text(name)));
+        Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+        load_settings(&entry->queue, parameters, snapshot, context);
+        load_limits(&entry->queue, parameters, snapshot, context);
+        UnregisterSnapshot(snapshot);
     });
     entry->queue.generation = generation;
 }
@@ -155,9 +153,12 @@ bool is_current(const Queue &queue) {
 
 void require_known_queue(std::string_view name) {
     if (!settings.require_queues || find_queue(name)->has_settings) return;
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-                    errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
-                    errhint("The setting jobq.require_queues is on. Create the queue with jobq_create_queue().")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_UNDEFINED_OBJECT),
+         errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
+         errhint(
+             "Create the queue with jobq_create_queue(), which is required because \"jobq.require_queues\" is on.")));
 }
 
 void invalidate_directory(Oid table) { CacheInvalidateRelcacheByRelid(table); }

@@ -1,4 +1,4 @@
-// Looks up the settings and limits of a queue, which every call needs. Each session caches them until
+// Looks up the settings and limits of a queue, which every function call needs. Each session caches them until
 // jobq.queue_settings or jobq.limit_settings changes. A trigger on both tables sends a relation cache invalidation
 // message, which reaches every session when the transaction commits and is discarded by a rollback. See lanes/lanes.h
 // for the lanes of a queue.
@@ -21,28 +21,30 @@ struct QueueLimit {
 };
 
 struct Queue : core::QueueSettings {
-    bool has_settings;  // whether jobq.queue_settings contains a row of the queue
-    bool paused;
-    QueueLimit *limits;  // ordered by key
-    int limit_count;
-    uint64 generation;  // generation of the directory when the queue was read
+    bool has_settings = false;  // whether jobq.queue_settings contains a row for the queue
+    bool paused = false;
+    QueueLimit *limits = nullptr;  // ordered by key
+    int limit_count = 0;
+    uint64 generation = 0;  // generation of the directory when the queue was read
 };
 
-// Returns the queue. The pointer is valid until the next call to find_queue(), which a user's trigger may also cause.
+// Returns the queue. The pointer is valid until the next call to find_queue(). A user-defined trigger can also cause
+// such a call.
 const Queue *find_queue(std::string_view name);
 
-// Returns a copy of the queue in the current memory context, for callers that change jobs before they use the queue for
-// the last time, because a user's trigger may run in between.
+// Returns a copy of the queue in the current memory context, for callers that still use the queue after they have
+// changed jobs, because the change can fire a user-defined trigger that calls find_queue().
 Queue kept_queue(const Queue &queue);
 
-// Returns whether the queue is still valid: this session has received no invalidation message since find_queue()
-// returned the queue. The messages of every transaction that released its locks before this call have been received.
+// Returns whether the queue is still valid, that is, whether this session has received no invalidation message since
+// find_queue() returned the queue. Before this function returns, the session has received the messages of all
+// transactions that had released their locks before the call.
 bool is_current(const Queue &queue);
 
 // Raises 42704 if jobq.require_queues is on and the queue has no settings.
 void require_known_queue(std::string_view name);
 
-// Makes every session, including this one, read settings and limits again when the transaction commits. `table` is the
+// Makes every session, including this one, reread settings and limits when the transaction commits. `table` is the
 // table that changed.
 void invalidate_directory(Oid table);
 

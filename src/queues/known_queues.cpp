@@ -21,8 +21,9 @@ Statement is_known = {
            OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1))",
     {TEXTOID}};
 
-// Selects the names of known queues, up to a thousand from each table, because a better hint is not worth more time.
-// Reads only the first lane of each queue from the index, because some queues have thousands of lanes.
+// Selects the names of known queues for the hint that suggests a similar name. Selects at most a thousand names from
+// each table, because finding a better suggestion is not worth more time. Reads only the first lane of each queue from
+// the index, because some queues have thousands of lanes.
 Statement known_names = {
     R"(WITH RECURSIVE used(queue, place) AS (
            (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
@@ -51,9 +52,9 @@ Statement count_queues = {
 
 int length_of(std::string_view name) { return pg_mbstrlen_with_len(name.data(), static_cast<int>(name.size())); }
 
-// Returns the known name with the smallest edit distance to `name`. The distance may be at most three and at most a
-// third of the length of the longer name. If several names have the same distance, returns the first in byte order.
-// Returns an empty string if no name is near enough.
+// Returns the known name with the smallest edit distance to `name`. Considers only names whose distance is at most
+// three and at most a third of the length of the longer of the two names. If several names share the smallest distance,
+// returns the first of them in byte order. Returns an empty string if no name is close enough.
 std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
     constexpr int kMostChanges = 3;
     const Rows names = run(known_names, Params());
@@ -74,7 +75,7 @@ std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
 }
 
 void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
-    // run() sees the changes of the current statement.
+    // Uses run() instead of read(), because the check must see the changes of the current statement.
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     const std::string_view nearest = nearest_name(name, scope);
     if (nearest.empty() && only_if_near) return;
@@ -93,14 +94,14 @@ bool queue_is_known(std::string_view name) {
 void check_room_for_queue(std::string_view name) {
     const int most = settings.max_queues;
     if (most < 0 || MyBackendType == B_BG_WORKER) return;
-    // run() sees the changes of the current statement.
+    // Uses run() instead of read(), because the check must see the changes of the current statement.
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     if (most > 0 && run(count_queues, Params().add(Int64GetDatum(most)))[0].int64_at(1) < most) return;
     ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                     errmsg("cannot create queue \"%.*s\" because the database already has %d or more queues",
                            static_cast<int>(name.size()), name.data(), most),
                     errhint("Check the name, or ask an operator to create the queue with jobq_create_queue(). The "
-                            "setting jobq.max_queues limits the number of queues that new jobs can create.")));
+                            "setting \"jobq.max_queues\" limits the number of queues that new jobs can create.")));
 }
 
 void warn_of_unknown_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, false); }

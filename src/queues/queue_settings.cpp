@@ -19,9 +19,9 @@ void check_number(const core::QueueSetting &setting, int32 value) {
              setting.highest != core::kAnyNumber
                  ? errmsg("argument \"%s\" must be between %lld and %lld, not %d", setting.name, lowest, highest, value)
              : setting.removable
-                 ? errmsg("argument \"%s\" must be at least %lld, or 0 for none, not %d", setting.name, lowest, value)
+                 ? errmsg("argument \"%s\" must be 0 (none) or at least %lld, not %d", setting.name, lowest, value)
                  : errmsg("argument \"%s\" must be at least %lld, not %d", setting.name, lowest, value),
-             errhint("Leave it out to use the default, or to keep the current value.")));
+             errhint("Omit the argument to use the default or to keep the current value.")));
 }
 
 void check_choice(const core::QueueSetting &setting, std::string_view word) {
@@ -31,7 +31,7 @@ void check_choice(const core::QueueSetting &setting, std::string_view word) {
     refuse_choice(setting.name, word, choices, count);
 }
 
-// Read the value of a setting from its column into `field`.
+// These functions read the value of a setting from its column into `field`.
 void read_setting(const Row &row, int column, MemoryContext, const char *, int32 *field) {
     *field = row.int32_at(column);
 }

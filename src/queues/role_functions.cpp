@@ -1,7 +1,7 @@
-// The SQL functions jobq_grant and jobq_revoke, which grant the privileges of a producer, worker, operator, or monitor
-// to a role or revoke them, and jobq.may_use, which returns whether a role may call a function. jobq_grant and
-// jobq_revoke run with the privileges of the caller, so only a role that may run GRANT for these privileges can use
-// them.
+// The SQL functions jobq_grant, jobq_revoke, and jobq.may_use. jobq_grant grants the privileges of a producer, worker,
+// operator, or monitor to a role, and jobq_revoke revokes them from the role. Both run with the privileges of the
+// caller, so only a role that is allowed to run GRANT for these privileges can use them. jobq.may_use returns whether a
+// role is allowed to call a function.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -24,13 +24,13 @@ void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {
     change->all_queues = !given(fcinfo, 2);
     if (change->all_queues) return;
     if (change->kind == RoleKind::Monitor)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" cannot be used for a monitor"),
-                 errhint("The views that a monitor reads show all queues. Leave the argument out.")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"queues\" cannot be used with the profile \"monitor\""),
+                        errhint("Omit the argument. The views that a monitor reads show all queues.")));
     change->queues = names_of(PG_GETARG_ARRAYTYPE_P(2), "queues", core::kMaxQueueBytes, kMaxQueues);
     if (change->queues.count == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" must not be empty"),
-                        errhint("Leave it out for all queues.")));
+                        errhint("Omit the argument to include all queues.")));
     for (int i = 0; i < change->queues.count; i++) check_queue_name(change->queues.items[i], {"queues", i + 1});
     change->queues.count = core::canonical_set(change->queues.items, change->queues.count);
 }
@@ -38,10 +38,10 @@ void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {
 RoleChange change_arguments(FunctionCallInfo fcinfo) {
     const text *role = require_text(fcinfo, 0, "role");
     check_name(view(role), "role", NAMEDATALEN - 1, false);
-    // GRANT treats this name as PUBLIC, even if it is quoted.
+    // Rejects the name "public", because GRANT treats it as PUBLIC even if it is quoted.
     if (view(role) == "public")
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"role\" must not be PUBLIC"),
-                        errhint("A profile can only be granted to a role.")));
+                        errhint("Specify a role, because a profile cannot be granted to PUBLIC.")));
     RoleChange change = {};
     change.role = text_to_cstring(role);
     change.kind = kind_argument(fcinfo);

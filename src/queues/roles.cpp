@@ -16,7 +16,7 @@ namespace jobq {
 
 namespace {
 
-// Sets of role kinds.
+// Sets of role kinds, represented as bit masks.
 constexpr unsigned set_of(RoleKind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned kProducer = set_of(RoleKind::Producer);
 constexpr unsigned kWorker = set_of(RoleKind::Worker);
@@ -24,14 +24,15 @@ constexpr unsigned kOperator = set_of(RoleKind::Operator);
 constexpr unsigned kMonitor = set_of(RoleKind::Monitor);
 constexpr unsigned kEverybody = kProducer | kWorker | kOperator | kMonitor;
 constexpr unsigned kNobody = 0;
-// Flag of a function that only roles with access to all queues may call.
+// Flag of a function that only roles with access to all queues are allowed to call.
 constexpr unsigned kOfAllQueues = 1U << lengthof(kRoleKinds);
 
 struct Call {
     const char *function;
     unsigned kinds;
 };
-// All public functions, and the kinds of roles that may call each function, in the same order as in docs/reference.md.
+// All public functions, and the kinds of roles that are allowed to call each function, in the same order as in
+// docs/reference/functions.md.
 constexpr Call kCalls[] = {
     {"jobq_enqueue", kProducer},
     {"jobq_enqueue_many", kProducer},
@@ -111,11 +112,13 @@ constexpr Call kCalls[] = {
 };
 
 struct Kind {
-    // Functions, or tables in the schema jobq, that identify this kind, because no other kind has privileges on all of
-    // them. A role is of this kind if it was granted all of them; a user may have granted a single one with plain SQL.
+    // Functions, or tables in the schema jobq, that identify this kind of role. A role is of this kind if it has been
+    // granted privileges on all of them. jobq_grant never grants privileges on all of them to a role of another kind,
+    // but a user might have granted some of them with plain SQL.
     const char *markers[3];
-    const char *queues_view;  // the view whose column is granted to a role that is restricted to some queues; nullptr
-                              // if this kind cannot be restricted
+    // The view whose column is granted to a role that is restricted to some queues, or nullptr if there is no such
+    // view.
+    const char *queues_view;
     bool reads_views;
     bool reads_jobs;
     bool reads_ticks;
@@ -131,7 +134,7 @@ constexpr Kind kKinds[] = {
 const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
 const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind)].data(); }
 
-// Matches only functions of the extension, in the schema of the public functions ($1) or in jobq, because a user may
+// Matches only functions of the extension, in the schema of the public functions ($1) or in jobq, because a user might
 // have created another function with the same name.
 #define OWN_FUNCTION                                                                                                \
     "FROM pg_catalog.pg_proc p, pg_catalog.pg_depend d, pg_catalog.pg_extension e "                                 \
@@ -156,8 +159,9 @@ Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"
                         {OIDOID, NAMEOID, OIDOID},
                         Planning::Free};
 
-// Selects a privilege of the role on a column of the view, which marks the role as restricted. A column is used because
-// GRANT ... ON ALL TABLES IN SCHEMA grants only privileges on tables, so it does not restrict a role by accident.
+// Selects the column privilege that marks the role as restricted: a privilege on a column of the view. A privilege on
+// the whole view would not be a suitable mark, because GRANT ... ON ALL TABLES IN SCHEMA grants such privileges, and
+// would restrict a role by accident.
 Statement find_restriction = {
     R"(SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n, pg_catalog.pg_attribute t,
             pg_catalog.aclexplode(t.attacl) a
@@ -232,8 +236,8 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     }
     if (kind.reads_ticks) change_one(grant, "SELECT", "jobq.tick_state", role);
     if (kind.reads_jobs) {
-        // Operators may delete rows of jobq.kept_keys, which frees their keys. They never need to insert or update
-        // rows.
+        // Operators are allowed to delete rows of jobq.kept_keys, which makes the keys in these rows available again.
+        // They never need to insert or update rows.
         change_one(grant, "DELETE", "jobq.kept_keys", role);
         change_one(
             grant, "SELECT",
@@ -257,7 +261,7 @@ void grant_all(RoleKind which, bool all_queues, const char *role, Oid schema) {
         change_view_of_queues(true, kind, role);
 }
 
-// What a role was granted of one kind.
+// The grants that a role has for one RoleKind.
 struct Holding {
     bool held;
     bool restricted;
@@ -266,7 +270,7 @@ struct Holding {
 
 Holding holding_of(Oid role, RoleKind kind, Oid schema) {
     Holding found = {};
-    as_owner_now([&] {
+    with_owner_spi_now([&] {
         found.held = holds_kind(role, kind, schema);
         found.queues = queues_granted(role, kind).size();
         found.restricted = found.queues > 0 || is_restricted(role, kind);
@@ -287,32 +291,37 @@ void forget_queues(Oid role, RoleKind kind) {
 }
 
 void refuse_some_queues(const RoleChange &change) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("role \"%s\" has the profile \"%s\" for all queues", change.role, name_of(change.kind)),
-                    errhint("Revoke this first with jobq_revoke(%s, %s), then grant the queues that the role needs.",
-                            quote_literal_cstr(change.role), quote_literal_cstr(name_of(change.kind)))));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("role \"%s\" already has the profile \"%s\" for all queues", change.role, name_of(change.kind)),
+         errhint(
+             "First revoke the profile with jobq_revoke(%s, %s), and then grant it for the queues that the role needs.",
+             quote_literal_cstr(change.role), quote_literal_cstr(name_of(change.kind)))));
 }
 
 void warn_of_missing_queues(const RoleChange &change, int64 removed) {
     if (removed == change.queues.count) return;
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("role \"%s\" was granted only %lld of these %d queues with the profile \"%s\"",
-                             change.role, static_cast<long long>(removed), change.queues.count, name_of(change.kind))));
+                      errmsg("role \"%s\" had the profile \"%s\" for only %lld of these %d queues", change.role,
+                             name_of(change.kind), static_cast<long long>(removed), change.queues.count)));
 }
 
-// Warns if the role has no USAGE privilege on the schema. Does not grant it, because the owner of the schema should
-// decide: the schema may contain other objects, and jobq_revoke could not know whether the role still needs the
-// privilege.
+// Warns if the role has no USAGE privilege on the schema. Does not grant the privilege, because the owner of the schema
+// must decide whether to grant it: the schema might contain other objects, and jobq_revoke could not know whether the
+// role still needs the privilege.
 void warn_of_closed_schema(const RoleChange &change, Oid role) {
     if (pg_namespace_aclcheck(change.schema, role, ACL_USAGE) == ACLCHECK_OK) return;
-    const char *schema = quote_identifier(get_namespace_name(change.schema));
-    ereport(WARNING,
-            (errcode(ERRCODE_WARNING),
-             errmsg("role \"%s\" has no USAGE on schema %s, which contains the functions", change.role, schema),
-             errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
+    const char *schema = get_namespace_name(change.schema);
+    ereport(
+        WARNING,
+        (errcode(ERRCODE_WARNING),
+         errmsg("role \"%s\" does not have the USAGE privilege on schema \"%s\", which contains the functions of jobq",
+                change.role, schema),
+         errhint("Run GRANT USAGE ON SCHEMA %s TO %s.", quote_identifier(schema), quote_identifier(change.role))));
 }
 
-// Which privileges the other kinds of a role need.
+// The privileges that a role needs because of kinds other than the kind that is being revoked.
 struct Needs {
     unsigned kinds, of_all_queues;  // sets of kinds
     bool views, jobs;
@@ -365,7 +374,7 @@ void grant_kind(const RoleChange &change) {
     const Holding has = holding_of(role, change.kind, change.schema);
     if (!change.all_queues && has.held && !has.restricted) refuse_some_queues(change);
     grant_all(change.kind, change.all_queues, change.role, change.schema);
-    // If the role does not hold the kind, the rows belong to a dropped role with the same OID.
+    // If the role does not hold the kind, the rows in jobq.queue_grants belong to a dropped role with the same OID.
     if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, change.kind);
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
     if (!change.all_queues)

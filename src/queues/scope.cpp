@@ -1,6 +1,6 @@
 // See scope.h. Each session caches the scope of a user and function until a privilege, a membership, a role, or
 // jobq.queue_grants changes. Changes to the catalogs send invalidation messages, and a trigger on jobq.queue_grants
-// also sends one.
+// also sends an invalidation message.
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -40,11 +40,12 @@ struct CacheEntry {
 HTAB *cache = nullptr;
 uint64 current_generation = 1;
 
-// Whether the grant of any role is restricted.
+// Whether any role has a restricted grant.
 enum class Restriction : uint8 { Unknown, Nobody, Somebody };
 Restriction restriction = Restriction::Unknown;
 
-// jobq.queue_grants and the views whose privileges restrict roles.
+// The relations that restrict grants to certain queues: the table jobq.queue_grants, and views. A column privilege on
+// one of the views marks a role as restricted.
 constexpr const char *kGrantRelations[] = {"queue_grants", "producer_queues", "worker_queues", "operator_queues"};
 Oid grant_relations[lengthof(kGrantRelations)];
 
@@ -79,8 +80,8 @@ void on_relcache_invalidation(Oid relation) {
 
 void on_syscache_invalidation(Datum, CatalogCache, uint32) { current_generation++; }
 
-// Invalidates a cache entry. Frees the memory of its scope at the end of the transaction, because a caller may still
-// use it.
+// Invalidates a cache entry. Frees the memory of its scope at the end of the transaction, because a caller might still
+// be using it.
 void retire(CacheEntry *entry) {
     if (entry->context != nullptr) MemoryContextSetParent(entry->context, TopTransactionContext);
     entry->context = nullptr;
@@ -111,12 +112,10 @@ bool read_restriction() {
         views[i] = ObjectIdGetDatum(grant_relations[i]);
     }
     bool found = false;
-    as_owner_now([&] {
-        with_spi([&] {
-            // Passes only the views, because SELECT on the table jobq.queue_grants restricts no role.
-            const Datum array = array_of(views + 1, lengthof(kGrantRelations) - 1, OIDOID);
-            found = read(find_restriction, Params().add(array), GetActiveSnapshot()).size() > 0;
-        });
+    with_owner_spi_now([&] {
+        // Leaves out the table jobq.queue_grants, because SELECT on that table does not restrict a role to queues.
+        const Datum array = array_of(views + 1, lengthof(kGrantRelations) - 1, OIDOID);
+        found = read(find_restriction, Params().add(array), GetActiveSnapshot()).size() > 0;
     });
     return found;
 }
@@ -133,34 +132,18 @@ bool any_role_is_restricted() {
     return restriction == Restriction::Somebody;
 }
 
-// A growing list of the queues of a user.
-struct Collected {
-    std::string_view *queues;
-    int count;
-    int room;
-};
+// The queues of a user.
+using Collected = Notes<std::string_view>;
 
-void collect(Collected *to, const Rows &rows) {
-    for (uint64 i = 0; i < rows.size(); i++) {
-        if (to->count == to->room) {
-            to->room = Max(to->room * 2, 16);
-            const Size size = sizeof(std::string_view) * static_cast<Size>(to->room);
-            to->queues =
-                static_cast<std::string_view *>(to->queues == nullptr ? palloc(size) : repalloc(to->queues, size));
-        }
-        to->queues[to->count++] = rows[i].text_at(1);
-    }
-}
-
-// Returns whether a role may call the function for all queues because of its own grants. If not, adds the queues of the
-// role to the list.
+// Returns whether the grants to the role itself allow it to call the function for all queues. If not, adds the queues
+// of these grants to the list.
 bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
     bool restricted = false;
     for (const RoleKind kind : kRoleKinds) {
         if (!kind_calls(kind, function)) continue;
         const Rows queues = queues_granted(role, kind);
         if (queues.size() > 0 || is_restricted(role, kind)) {
-            collect(to, queues);
+            for (uint64 i = 0; i < queues.size(); i++) to->add(queues[i].text_at(1));
             restricted = true;
         } else if (holds_kind(role, kind, schema)) {
             return true;
@@ -170,8 +153,8 @@ bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
     return !restricted;
 }
 
-// Returns whether the user may call the function for all queues. If not, adds the queues that the user may use to the
-// list.
+// Returns whether the user is allowed to call the function for all queues. If not, adds to the list the queues that the
+// user is allowed to use.
 bool collect_scope(Oid user, Oid function, Collected *to) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(tuple)) elog(ERROR, "jobq: cache lookup failed for function %u", function);
@@ -194,14 +177,14 @@ bool collect_scope(Oid user, Oid function, Collected *to) {
 }
 
 void keep_scope(CacheEntry *entry, Collected *found) {
-    std::sort(found->queues, found->queues + found->count);
-    found->count = static_cast<int>(std::unique(found->queues, found->queues + found->count) - found->queues);
+    std::sort(found->items, found->items + found->count);
+    found->count = static_cast<int>(std::unique(found->items, found->items + found->count) - found->items);
     entry->context = AllocSetContextCreate(CacheMemoryContext, "jobq scope", ALLOCSET_SMALL_SIZES);
     MemoryContext outer = MemoryContextSwitchTo(entry->context);
     auto *texts = static_cast<Datum *>(palloc(sizeof(Datum) * Max(found->count, 1)));
     auto *queues = static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found->count, 1)));
     for (int i = 0; i < found->count; i++) {
-        text *queue = make_text(found->queues[i]);
+        text *queue = make_text(found->items[i]);
         texts[i] = PointerGetDatum(queue);
         queues[i] = view(queue);
     }
@@ -215,12 +198,10 @@ void load(CacheEntry *entry) {
     // Reads the generation first, so that an invalidation message that arrives during the load makes the entry stale
     // again.
     const uint64 generation = current_generation;
-    as_owner_now([&] {
-        with_spi([&] {
-            Collected found = {};
-            entry->all = collect_scope(entry->key.user, entry->key.function, &found);
-            if (!entry->all) keep_scope(entry, &found);
-        });
+    with_owner_spi_now([&] {
+        Collected found = {};
+        entry->all = collect_scope(entry->key.user, entry->key.function, &found);
+        if (!entry->all) keep_scope(entry, &found);
     });
     entry->generation = generation;
 }
@@ -270,17 +251,17 @@ bool may_call(Oid user, const char *function, std::string_view queue) {
 
 void check_scope(const QueueScope *scope, std::string_view queue) {
     if (is_in_scope(scope, queue)) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-             errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
-             errhint("The role was granted only some queues. Add this queue with jobq_grant(role, profile, queues).")));
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
+                    errhint("The role was granted only some queues. Grant it this queue with jobq_grant(role, profile, "
+                            "queues).")));
 }
 
 void check_all_queues(FunctionCallInfo fcinfo) {
     if (scope_of(fcinfo) == nullptr) return;
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("permission denied for function %s", get_func_name(fcinfo->flinfo->fn_oid)),
-                    errdetail("The function works on all queues, and the role was granted only some queues.")));
+                    errdetail("The function works on all queues, but the role was granted only some queues.")));
 }
 
 bool job_is_in_scope(const QueueScope *scope, int64 job) {

@@ -1,7 +1,6 @@
 // The SQL function jobq_access().
 #include "compat/pg.h"
 
-#include "compat/args.h"
 #include "compat/result_set.h"
 #include "row/jobs_catalog.h"
 
@@ -12,7 +11,7 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_access);
 PGDLLEXPORT Datum jobq_access(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
-    // Reads the catalog again if the table has changed.
+    // Opens the table so that the session reads the catalog again if the table has changed.
     table_close(open_jobs_relation(AccessShareLock), NoLock);
     const JobsAccess access = jobs_access();
     const char *reason =

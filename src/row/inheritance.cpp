@@ -16,7 +16,7 @@ namespace {
 
 [[noreturn]] void refuse(const char *detail, const char *hint) {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("table jobq.jobs supports neither inheritance nor partitioning"),
+                    errmsg("table \"jobq.jobs\" supports neither inheritance nor partitioning"),
                     detail == nullptr ? 0 : errdetail("%s", detail), errhint("%s", hint)));
     pg_unreachable();
 }
@@ -48,7 +48,7 @@ bool alters_inheritance_of_jobs(const AlterTableStmt *alter) {
 
 void around_statement(const UtilityCall &call) {
     const Node *statement = call.statement();
-    // The cast also works for CREATE FOREIGN TABLE, because its struct begins with a CreateStmt.
+    // The cast also works for CREATE FOREIGN TABLE, because a CreateForeignTableStmt begins with a CreateStmt.
     if (((IsA(statement, CreateStmt) || IsA(statement, CreateForeignTableStmt)) &&
          names_jobs_as_parent(reinterpret_cast<const CreateStmt *>(statement))) ||
         (IsA(statement, AlterTableStmt) &&

@@ -1,20 +1,21 @@
-// The columns of jobq.jobs, in the order in which src/sql/20_tables.sql declares them. This list defines their numbers,
-// their names in messages, the properties that are checked (table/attached.h), and the columns to which a role that
-// does not own the table may assign values in a plain INSERT.
+// The columns of jobq.jobs, in the order in which src/sql/20_tables.sql declares them. This list defines the numbers of
+// the columns, their names in messages, the properties that are checked (table/own_columns.h), and the columns to which
+// a role that does not own the table may assign values in a plain INSERT.
 //
-// The columns of the first release have the same numbers in every table, so their numbers are constants. A column of a
-// later release comes after all columns that a DBA has added before the upgrade, and it is missing until the extension
-// is upgraded. So its number is looked up by name each time the definition of the table has changed
-// (row/jobs_catalog.cpp).
+// The columns of the first release have the same numbers in every database, so their numbers are constants. A column
+// that a later release has added comes after all columns that a DBA added before the upgrade, and does not exist until
+// the extension is upgraded. Therefore, its number is looked up by name each time the definition of the table has
+// changed (row/jobs_catalog.cpp).
 #pragma once
 
 #include "compat/pg.h"
-#include "table/attached.h"
+#include "table/own_columns.h"
 
 namespace jobq {
 
-// COLUMN(name in C++, name in SQL, type (InvalidOid: a type that jobq creates), whether it is NOT NULL, what happens to
-// a user's default (OwnDefault), which side provides the value at an INSERT (FilledBy))
+// The arguments of COLUMN: the name in C++; the name in SQL; the type, or InvalidOid for a type that jobq creates;
+// whether the column is NOT NULL; what happens if a user adds a default (OwnDefault); and whether the producer or jobq
+// provides the value in an INSERT (FilledBy).
 // clang-format off
 #define JOBQ_JOB_COLUMNS(COLUMN) \
     COLUMN(Id, "id", INT8OID, true, Unused, Jobq)                                          \
@@ -64,7 +65,7 @@ namespace jobq {
     COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                  \
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
     COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)
-// The columns that later releases have added. All of them may be NULL.
+// The columns that releases after the first one have added. All of them may be NULL.
 #define JOBQ_LATER_JOB_COLUMNS(COLUMN)
 // clang-format on
 
@@ -89,10 +90,12 @@ constexpr int kLaterJobColumns = static_cast<int>(LaterJobColumn::Count);
 JOBQ_LATER_JOB_COLUMNS(JOBQ_LATER)
 #undef JOBQ_LATER
 
-// Numbers of the later columns in the table; InvalidAttrNumber if the table does not have the column.
+// Numbers of the columns that releases after the first one have added, or InvalidAttrNumber for a column that the table
+// does not have.
 extern AttrNumber later_job_columns[kLaterJobColumns + 1];
 
-// A column of either list. If the table does not have the column, its value counts as NULL, and it is not written.
+// A column from either list (JOBQ_JOB_COLUMNS or JOBQ_LATER_JOB_COLUMNS). If the table does not have the column, its
+// value counts as NULL, and jobq does not write it.
 struct JobAttribute {
     AttrNumber number;
 
@@ -102,7 +105,7 @@ struct JobAttribute {
 };
 
 constexpr int kAllJobColumns = kJobColumns + kLaterJobColumns;
-// Returns column number i, counted from 0, of the first list followed by the second.
+// Returns the column with index i, counted from 0, in JOBQ_JOB_COLUMNS followed by JOBQ_LATER_JOB_COLUMNS.
 inline JobAttribute job_attribute(int i) {
     return i < kJobColumns ? JobAttribute(static_cast<JobColumn>(i + 1))
                            : JobAttribute(static_cast<LaterJobColumn>(i - kJobColumns));
@@ -117,7 +120,7 @@ constexpr OwnColumn kOwnJobColumns[kAllJobColumns] = {
 
 constexpr const char *job_column_name(JobColumn column) { return kOwnJobColumns[column - 1].name; }
 
-// Which side provides the value of a column at an INSERT: the producer, or only jobq.
+// Whether the producer or only jobq is allowed to provide a column's value in an INSERT.
 enum class FilledBy : uint8 { Producer, Jobq };
 constexpr FilledBy kFilledBy[kAllJobColumns] = {
 #define JOBQ_FILLED(name, column, type, not_null, with_default, filled_by) FilledBy::filled_by,

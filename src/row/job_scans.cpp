@@ -9,29 +9,9 @@ namespace jobq {
 
 namespace {
 
-ReadyScan *open_ready(JobsTable *jobs) {
-    if (jobs->ready.index == nullptr) jobs->ready.index = open_job_index(JobIndex::Ready);
-    return &jobs->ready;
-}
-
-ReadyScan *open_round_robin(JobsTable *jobs) {
-    if (jobs->ready.round_robin == nullptr) jobs->ready.round_robin = open_job_index(JobIndex::RoundRobin);
-    return &jobs->ready;
-}
-
-ReadyScan *open_due(JobsTable *jobs) {
-    if (jobs->ready.due == nullptr) jobs->ready.due = open_job_index(JobIndex::Due);
-    return &jobs->ready;
-}
-
-ReadyScan *open_running(JobsTable *jobs) {
-    if (jobs->ready.running == nullptr) jobs->ready.running = open_job_index(JobIndex::Running);
-    return &jobs->ready;
-}
-
 bool next_lane_and_key(JobsTable *jobs, int64 *lane, core::ClaimKey *first) {
     return jobs->table.by_sql ? next_lane_by_sql(jobs->table, lane, first)
-                              : next_lane_of(open_ready(jobs), jobs->table, lane, first);
+                              : next_lane_of(&jobs->ready, jobs->table, lane, first);
 }
 
 }  // namespace
@@ -46,8 +26,8 @@ bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::
         CHECK_FOR_INTERRUPTS();
         const int64 next = walk->lanes[walk->at];
         int64 found = next - 1;
-        // next_lane_and_key() searches for a lane after a given one, so it cannot find the lane with the lowest
-        // possible number. This lane is assumed to have entries.
+        // next_lane_and_key() searches for a lane after a given lane, so it cannot find the lane with the lowest
+        // possible number. Therefore, the lane with that number is assumed to have entries.
         if (next == PG_INT64_MIN)
             *first = core::kFirstKey;
         else if (!next_lane_and_key(jobs, &found, first))
@@ -71,42 +51,42 @@ bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::
 
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &expected) {
     if (jobs->table.by_sql)
-        seek_by_sql(&jobs->walk, lane, from, core::kLastKey);
+        seek_by_sql(&jobs->walk, SqlWalk::Lane, from, core::kLastKey, lane);
     else
-        seek_entry(open_ready(jobs), jobs->table, lane, from, expected);
+        seek_entry(&jobs->ready, jobs->table, lane, from, expected);
 }
 
 void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to) {
     if (jobs->table.by_sql)
-        seek_by_sql(&jobs->walk, lane, from, to);
+        seek_by_sql(&jobs->walk, SqlWalk::Lane, from, to, lane);
     else
-        seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
+        seek_entry_range(&jobs->ready, jobs->table, lane, from, to);
 }
 
 bool next_round_robin_key(JobsTable *jobs, int64 lane, int64 *key) {
     return jobs->table.by_sql ? next_round_robin_key_by_sql(jobs->table, lane, key)
-                              : next_round_robin_key_of(open_round_robin(jobs), jobs->table, lane, key);
+                              : next_round_robin_key_of(&jobs->ready, jobs->table, lane, key);
 }
 
 void seek_round_robin_key(JobsTable *jobs, int64 lane, int64 key, const core::ClaimKey &from) {
     if (jobs->table.by_sql)
-        seek_round_robin_key_by_sql(&jobs->walk, lane, key, from);
+        seek_by_sql(&jobs->walk, SqlWalk::RoundRobinKey, from, core::kLastKey, lane, key);
     else
-        seek_entry_of_round_robin_key(open_round_robin(jobs), jobs->table, lane, key, from);
+        seek_entry_of_round_robin_key(&jobs->ready, jobs->table, lane, key, from);
 }
 
 void seek_due(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to) {
     if (jobs->table.by_sql)
-        seek_due_by_sql(&jobs->walk, from, to);
+        seek_by_sql(&jobs->walk, SqlWalk::Due, from, to);
     else
-        seek_due_entry(open_due(jobs), jobs->table, from, to);
+        seek_due_entry(&jobs->ready, jobs->table, from, to);
 }
 
 void seek_running(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to) {
     if (jobs->table.by_sql)
-        seek_running_by_sql(&jobs->walk, from, to);
+        seek_by_sql(&jobs->walk, SqlWalk::Running, from, to);
     else
-        seek_running_entry(open_running(jobs), jobs->table, from, to);
+        seek_running_entry(&jobs->ready, jobs->table, from, to);
 }
 
 bool next_ready(JobsTable *jobs, core::ClaimKey *key) {

@@ -58,7 +58,7 @@ constexpr IndexLayout kIndexes[kJobIndexes] = {
     {"jobs_running_idx", false, {kJobId}, {{kJobRescueIndexed, true}}},
 };
 
-// What the session has cached from the catalog.
+// Catalog data that the session has cached.
 struct Known {
     bool valid;
     JobsCatalog jobs;
@@ -90,27 +90,28 @@ void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
     ereport(
         ERROR,
         (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-         errmsg("table jobq.jobs does not have the columns that this version of the library expects"),
+         errmsg("table \"jobq.jobs\" does not have the columns that this version of the library expects"),
          errhint("Install the library and the SQL scripts of the same version, and run ALTER EXTENSION jobq UPDATE.")));
     pg_unreachable();
 }
 
 [[noreturn]] void dropped_table() {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table jobq.jobs has been dropped"),
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"jobq.jobs\" does not exist"),
                     errhint("If the extension has been created again, call the function again.")));
     pg_unreachable();
 }
 
 constexpr char kFollows[] = "follow_job";
 
-// Raises an error if the library is too old for the installed extension. If older libraries cannot handle the tables of
-// an extension version, its upgrade script names the oldest suitable library as the argument of a trigger.
+// Raises an error if the library is too old for the installed extension. If an extension version has tables that older
+// libraries cannot handle, the upgrade script of that version stores the oldest suitable library version as the
+// argument of a trigger.
 void require_library_for(Relation table) {
     const TriggerDesc *triggers = table->trigdesc;
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
         const Trigger &trigger = triggers->triggers[i];
         if (trigger.tgnargs > 0 && strcmp(trigger.tgname, kFollows) == 0)
-            require_library(trigger.tgargs[0], "table jobq.jobs");
+            require_library(trigger.tgargs[0], "table \"jobq.jobs\"");
     }
 }
 
@@ -119,8 +120,8 @@ Oid status_value(Oid type, core::JobStatus status) {
         DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type)));
 }
 
-// Returns whether the trigger is one of those that report changes with plain SQL and correct the numbers in rows, and
-// is enabled as required.
+// Returns whether the trigger is enabled as required and is one of the triggers with which jobq reports changes made
+// with plain SQL and corrects the numbers in rows.
 bool reports_changes(const FormData_pg_trigger &trigger) {
     const char *name = NameStr(trigger.tgname);
     const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
@@ -131,8 +132,8 @@ bool reports_changes(const FormData_pg_trigger &trigger) {
 }
 constexpr int kReportingTriggers = 4;
 
-// Returns the trigger epoch: a hash of the catalog row versions of these triggers. When a trigger changes, its catalog
-// row gets a new version, so the epoch changes to a value that it has never had.
+// Returns the trigger epoch: a hash of the catalog row versions of the triggers that report changes. When one of these
+// triggers changes, its catalog row gets a new version, so the epoch changes to a value that it has never had.
 uint64 epoch_of(Oid table) {
     struct {
         Oid trigger;
@@ -174,8 +175,8 @@ bool has_layout(Relation index, const IndexLayout &layout) {
            std::equal(std::begin(found.tests), std::end(found.tests), layout.tests);
 }
 
-// Opens an index if it is complete and has the expected definition; otherwise returns nullptr. Checks the definition
-// only once, until the table or the index changes.
+// Opens an index if it is complete and has the expected definition; otherwise, returns nullptr. After the definition
+// has passed the check, it is checked again only when the table or the index has changed.
 Relation open_if_good(JobIndex which) {
     const int i = static_cast<int>(which);
     Relation index = open_whole_index(known.indexes[i]);
@@ -196,22 +197,22 @@ Trouble trouble_with(JobIndex which) {
     const Oid index = known.indexes[static_cast<int>(which)];
     const char *name = name_of(which);
     if (!OidIsValid(index))
-        return {psprintf("index jobq.%s is missing", name),
+        return {psprintf("index \"jobq.%s\" is missing", name),
                 "Create the index as in the install script of the extension."};
     Relation whole = open_whole_index(index);
     if (whole == nullptr)
         return {
-            psprintf("index jobq.%s is invalid and may lack jobs", name),
+            psprintf("index \"jobq.%s\" is invalid and may be incomplete", name),
             psprintf(
                 "Wait if the index is being created or dropped concurrently. Otherwise, run REINDEX INDEX CONCURRENTLY "
                 "jobq.%s.",
                 name_of(which))};
     index_close(whole, AccessShareLock);
-    return {psprintf("index jobq.%s does not have the definition that jobq expects", name),
+    return {psprintf("index \"jobq.%s\" does not have the definition that jobq expects", name),
             "Drop the index, and create it as in the install script of the extension."};
 }
 
-// Returns the reason why the state of jobq's own indexes requires access by SQL, worded like Attached::reason
+// Returns the reason why the state of jobq's own indexes requires access with SQL, worded like Attached::reason
 // (table/attached.h). Returns nullptr if direct access is possible.
 const char *reason_in_indexes() {
     static char reason[NAMEDATALEN + 64];
@@ -234,8 +235,8 @@ void look_up() {
         CacheRegisterSyscacheCallback(NAMESPACEOID, forget_types, Datum(0));
         callback_registered = true;
     }
-    // Reads this counter before anything else, so that an invalidation that arrives in the meantime makes the session
-    // read everything again.
+    // Reads this counter before anything else, so that an invalidation that arrives while the catalog is being read
+    // makes the session read everything again.
     const uint64 before = changes;
     const Oid schema = get_namespace_oid("jobq", false);
     known.jobs.table = get_relname_relid("jobs", schema);
@@ -264,8 +265,8 @@ void look_up() {
     known.valid = changes == before;
 }
 
-// Returns whether this transaction holds a lock on the table under which it may have changed columns, triggers, or
-// indexes, or dropped the table.
+// Returns whether this transaction holds a lock on the table that is strong enough to change columns, triggers, or
+// indexes, or to drop the table.
 bool is_changed_here(Oid table) {
     LOCKTAG tag;
     SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
@@ -289,8 +290,8 @@ bool can_read_jobs_catalog() {
 
 Relation open_jobs_relation(LOCKMODE mode) {
     const Oid table = jobs_catalog().table;
-    // Acquiring the lock also processes invalidations. While this session waited for the lock, the table may have been
-    // dropped and created again, so its OID is checked.
+    // Acquiring the lock also processes invalidations. While this session waited for the lock, the table might have
+    // been dropped and created again, so its OID is checked.
     LockRelationOid(table, mode);
     return jobs_catalog().table == table ? table_open(table, NoLock) : open_jobs_relation(mode);
 }
@@ -317,16 +318,16 @@ JobsAccess jobs_access() {
 bool jobs_need_sql() {
     const JobsAccess access = jobs_access();
     if (access.refused)
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("jobq.access is \"direct\", but table jobq.jobs must be accessed with SQL: %s", access.reason),
-                 errhint("Run SET jobq.access = auto.")));
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("\"jobq.access\" is \"direct\", but table \"jobq.jobs\" must be accessed with SQL: %s",
+                               access.reason),
+                        errhint("Run SET jobq.access = auto.")));
     return access.by_sql;
 }
 
 uint64 trigger_epoch() {
-    // Receives invalidations first, because a transaction that has not locked the table yet may not know about changes
-    // of its triggers.
+    // Receives invalidations first, because a transaction that has not locked the table yet might not know about
+    // changes to the triggers of the table.
     AcceptInvalidationMessages();
     jobs_catalog();
     return known.epoch;

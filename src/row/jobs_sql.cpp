@@ -1,5 +1,5 @@
 // See jobs_sql.h. Each statement contains the whole key and the predicate of the index that it should use, so that the
-// planner has only one reasonable choice. If the index is missing, another plan finds the same rows.
+// planner has only one reasonable choice. If the index is missing, the statement finds the same rows with another plan.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -13,9 +13,9 @@ namespace {
 
 using core::ClaimKey;
 
-// The first piece has kFirstPiece jobs, because most iterations end after a few jobs. Each further piece is kGrowth
-// times as large, up to kLargestPiece jobs. In serializable transactions, each piece is one job, because every row that
-// is read can cause a conflict.
+// The first piece has kFirstPiece jobs, because most iterations end after a few jobs. Each later piece is kGrowth times
+// as large as the previous piece, up to kLargestPiece jobs. In serializable transactions, each piece has only one job,
+// because every row that is read can cause a conflict.
 constexpr int kFirstPiece = 8;
 constexpr int kGrowth = 4;
 constexpr int kLargestPiece = 512;
@@ -58,30 +58,23 @@ void add_key(Params *params, const ClaimKey &key) {
     params->add(Int16GetDatum(key.priority)).add(TimestampTzGetDatum(key.run_at)).add(Int64GetDatum(key.id));
 }
 
-bool find_row(Table *table, Statement &statement, const Params &params) {
-    bool found = false;
-    with_sql_of(table->relation, [&] {
-        const Rows rows = read(statement, params, table->snapshot);
-        found = rows.size() > 0;
-        if (found) store_row(rows[0], table->row);
-    });
-    return found;
-}
-
-// Runs the statement and stores the first column of its first row in *number. Returns false if it returned no row.
-bool find_number(const Table &table, Statement &statement, const Params &params, int64 *number) {
-    bool found = false;
-    with_sql_of(table.relation, [&] {
+// Runs the statement and calls use(row) for its first row. Returns false if the statement returned no row.
+template <typename Use>
+bool with_first_row(const Table &table, Statement &statement, const Params &params, Use use) {
+    return with_sql_of(table.relation, [&] {
         const Rows rows = read(statement, params, table.snapshot);
-        found = rows.size() > 0;
-        if (found) *number = rows[0].int64_at(1);
+        if (rows.size() > 0) use(rows[0]);
+        return rows.size() > 0;
     });
-    return found;
 }
 
-void begin_walk(SqlWalk *walk) {
-    walk->count = walk->at = 0;
-    walk->piece = IsolationIsSerializable() ? 1 : kFirstPiece;
+bool find_row(Table *table, Statement &statement, const Params &params) {
+    return with_first_row(*table, statement, params, [&](const Row &row) { store_row(row, table->row); });
+}
+
+// Stores the first column of the first row in *number.
+bool find_number(const Table &table, Statement &statement, const Params &params, int64 *number) {
+    return with_first_row(table, statement, params, [&](const Row &row) { *number = row.int64_at(1); });
 }
 
 // Copies the rows of a piece into memory that lives as long as the table is open.
@@ -98,8 +91,8 @@ void keep_piece(SqlWalk *walk, const Table &table, const Rows &rows) {
     walk->at = 0;
 }
 
-// Returns the statement that reads the next piece and adds its parameters to *params, except for the last parameter,
-// which is the size of the piece.
+// Returns the statement that reads the next piece. Adds the parameters of the statement to *params, except for the last
+// parameter, which is the size of the piece.
 Statement *piece_of(const SqlWalk &walk, Params *params) {
     switch (walk.of) {
         case SqlWalk::Lane:
@@ -141,32 +134,17 @@ ClaimKey key_of(SqlWalk::Of of, const Row &row) {
     return {run_at, id, DatumGetInt16(row.get(result_column(kJobPriority)))};
 }
 
-void begin_range(SqlWalk *walk, SqlWalk::Of of, const ClaimKey &from, const ClaimKey &to) {
-    begin_walk(walk);
-    walk->of = of;
-    walk->from = from;
-    walk->to = to;
-}
-
 }  // namespace
 
-void seek_by_sql(SqlWalk *walk, int64 lane, const ClaimKey &from, const ClaimKey &to) {
-    begin_range(walk, SqlWalk::Lane, from, to);
+void seek_by_sql(SqlWalk *walk, SqlWalk::Of of, const ClaimKey &from, const ClaimKey &to, int64 lane,
+                 int64 round_robin_key) {
+    walk->count = walk->at = 0;
+    walk->piece = IsolationIsSerializable() ? 1 : kFirstPiece;
+    walk->of = of;
     walk->lane = lane;
-}
-
-void seek_due_by_sql(SqlWalk *walk, const ClaimKey &from, const ClaimKey &to) {
-    begin_range(walk, SqlWalk::Due, from, to);
-}
-
-void seek_running_by_sql(SqlWalk *walk, const ClaimKey &from, const ClaimKey &to) {
-    begin_range(walk, SqlWalk::Running, from, to);
-}
-
-void seek_round_robin_key_by_sql(SqlWalk *walk, int64 lane, int64 key, const ClaimKey &from) {
-    begin_range(walk, SqlWalk::RoundRobinKey, from, core::kLastKey);
-    walk->lane = lane;
-    walk->round_robin_key = key;
+    walk->round_robin_key = round_robin_key;
+    walk->from = from;
+    walk->to = to;
 }
 
 bool next_by_sql(SqlWalk *walk, const Table &table, ClaimKey *key) {
@@ -189,15 +167,10 @@ void end_walk(SqlWalk *walk) {
 }
 
 bool next_lane_by_sql(const Table &table, int64 *lane, ClaimKey *first) {
-    bool found = false;
-    with_sql_of(table.relation, [&] {
-        const Rows rows = read(find_lane, Params().add(Int64GetDatum(*lane)), table.snapshot);
-        found = rows.size() > 0;
-        if (!found) return;
-        *lane = rows[0].int64_at(1);
-        *first = {DatumGetTimestampTz(rows[0].get(3)), rows[0].int64_at(4), DatumGetInt16(rows[0].get(2))};
+    return with_first_row(table, find_lane, Params().add(Int64GetDatum(*lane)), [&](const Row &row) {
+        *lane = row.int64_at(1);
+        *first = {DatumGetTimestampTz(row.get(3)), row.int64_at(4), DatumGetInt16(row.get(2))};
     });
-    return found;
 }
 
 bool next_round_robin_key_by_sql(const Table &table, int64 lane, int64 *key) {

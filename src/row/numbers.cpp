@@ -16,23 +16,25 @@ constexpr AttrNumber kSecret = 2;
 constexpr int kSecretBytes = 16;
 
 core::HashKey known;
-// The cached secret is valid while these two numbers are equal.
+// The cached secret is valid while known_generation and current_generation are equal.
 uint64 known_generation = 0;
 uint64 current_generation = 1;
 Oid secret_table = InvalidOid;
 
-// Invalidates the cached secret if the server reports a change of its table: the table may have been dropped, or its
-// trigger has reported a new row by an invalidation.
+// Invalidates the cached secret if the server reports a change to the table that stores it: the table might have been
+// dropped, or its trigger might have sent an invalidation message for a new row.
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == secret_table) current_generation++;
 }
 
 [[noreturn]] void secret_is_lost() {
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("table \"jobq.hash_secret\" has no row"),
-             errdetail("The numbers of lanes, groups, and limits are hashes with the secret in this row."),
-             errhint("Stop producers and workers, and run INSERT INTO jobq.hash_secret DEFAULT VALUES as the owner of "
-                     "the extension. The background worker, or jobq_tick(), then numbers all jobs again.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("table \"jobq.hash_secret\" is empty"),
+         errdetail(
+             "The numbers of lanes, groups, and limits are hashes that were computed with the secret in this table."),
+         errhint("Stop producers and workers, and run INSERT INTO jobq.hash_secret DEFAULT VALUES as the owner of "
+                 "the extension. The background worker or jobq_tick() then recomputes the numbers of all jobs.")));
     pg_unreachable();
 }
 
@@ -42,9 +44,9 @@ uint64 number_at(const unsigned char *bytes) {
     return number;
 }
 
-// Reads the table directly instead of with SQL, because the calling role has no privileges on it and row-level security
-// hides its row. Uses a catalog snapshot, because it works without a snapshot of the transaction and sees everything
-// that has been committed.
+// Reads the table directly instead of with SQL, because the calling role has no privileges on the table, and row-level
+// security hides the row. Uses a catalog snapshot, because such a snapshot can be taken even if the transaction has no
+// snapshot, and it sees everything that has been committed.
 bool read_secret(core::HashKey *secret) {
     secret_table = get_relname_relid("hash_secret", get_namespace_oid("jobq", false));
     if (!OidIsValid(secret_table)) return false;
@@ -55,7 +57,8 @@ bool read_secret(core::HashKey *secret) {
         TupleDesc desc = RelationGetDescr(table);
         auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * desc->natts));
         auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * desc->natts));
-        // Does not use heap_getattr(), because it calls a function that some minor releases lack.
+        // Does not use heap_getattr(), because heap_getattr() calls a function that some minor releases of PostgreSQL
+        // lack.
         heap_deform_tuple(row, desc, values, nulls);
         const bytea *bytes = nulls[kSecret - 1] ? nullptr : DatumGetByteaPP(values[kSecret - 1]);
         found = bytes != nullptr && VARSIZE_ANY_EXHDR(bytes) == kSecretBytes;
@@ -70,11 +73,9 @@ bool read_secret(core::HashKey *secret) {
 }
 
 const core::HashKey &find_secret() {
-    static bool listens = false;
-    if (!listens) on_relation_change(on_relcache_invalidation);
-    listens = true;
-    // Reads the generation before the table, so that an invalidation that arrives in the meantime makes the cached
-    // secret stale.
+    on_relation_change(on_relcache_invalidation);
+    // Reads the generation before the table, so that an invalidation that arrives while the table is being read makes
+    // the cached secret stale.
     const uint64 generation = current_generation;
     core::HashKey secret;
     if (!read_secret(&secret)) secret_is_lost();

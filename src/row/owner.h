@@ -1,5 +1,6 @@
-// Runs code with the rights of the owner of jobq's tables. The SQL-callable functions use this instead of SECURITY
-// DEFINER, so that they know their caller (queues/scope.h). EXECUTE privileges decide which roles may call them.
+// Runs code with the privileges of the owner of jobq's tables. SQL-callable functions use this code instead of SECURITY
+// DEFINER, so that they know their caller (queues/scope.h). EXECUTE privileges determine which roles can call these
+// functions.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,8 +9,8 @@
 
 namespace jobq {
 
-// Returns whether a table belongs to the extension. If the extension has been dropped, any role may create a schema and
-// table with the same names.
+// Returns whether a table belongs to the extension. The check is needed because, after the extension has been dropped,
+// another role can create a schema and a table with the same names.
 bool is_own_table(Oid table);
 
 Oid owner_of_tables();
@@ -19,29 +20,21 @@ void as_owner(Body body) {
     as_role(owner_of_tables(), body);
 }
 
-// Does the same under a new snapshot, so that body sees everything that has been committed since the transaction's
-// snapshot.
+// Calls with_spi() with the owner's privileges.
 template <typename Body>
-void as_owner_now(Body body) {
-    as_owner([&] {
+auto with_owner_spi(Body body) {
+    return as_role(owner_of_tables(), [&] { return with_spi(body); });
+}
+
+// Calls body with with_owner_spi() under a new snapshot, so that body sees everything that has been committed since the
+// transaction's snapshot was taken.
+template <typename Body>
+void with_owner_spi_now(Body body) {
+    with_owner_spi([&] {
         PushActiveSnapshot(GetLatestSnapshot());
         body();
         PopActiveSnapshot();
     });
-}
-
-// Calls with_spi() with the owner's rights.
-template <typename Body>
-auto with_owner_spi(Body body) {
-    const Rights rights = take_rights(owner_of_tables());
-    if constexpr (std::is_void_v<decltype(body())>) {
-        with_spi(body);
-        give_back(rights);
-    } else {
-        auto result = with_spi(body);
-        give_back(rights);
-        return result;
-    }
 }
 
 }  // namespace jobq

@@ -19,7 +19,7 @@ enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
 // The index for queues with round_robin has the same columns, with the round-robin key inserted after the lane.
 constexpr AttrNumber kRoundRobinKey = 2;
 constexpr int kRoundRobinShift = 1;
-// The index of due jobs has only the last two columns, and the index of running jobs only the last one.
+// The index of due jobs has only the columns run_at and id, and the index of running jobs has only the column id.
 constexpr int kDueShift = 1 - kRunAt;
 constexpr AttrNumber kRunningId = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
@@ -40,7 +40,7 @@ void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const Cla
 }
 
 // Sets the scan keys and returns their number. The server's scan stops at the first entry after its upper bound only if
-// all preceding columns are compared for equality.
+// all columns before the bounded column are compared for equality.
 int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     ScanKeyData *key = ready->keys;
     ScanKeyInit(key++, kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
@@ -71,8 +71,7 @@ Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
     return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
 }
 
-// Returns the last key that a scan with this reach and the bound `to` covers. When the scan ends, it has read all
-// entries up to this key.
+// Returns the key up to which a scan reads all entries. This key depends on the scan's reach and on its bound `to`.
 ClaimKey end_of(Reach reach, const ClaimKey &to) {
     if (reach == Reach::Rest) return core::kLastKey;
     if (reach == Reach::UpToPriority) return {INT64_MAX, INT64_MAX, to.priority};
@@ -80,8 +79,9 @@ ClaimKey end_of(Reach reach, const ClaimKey &to) {
 }
 
 // Returns the key up to which the next scan from `from` toward `expected` reads. A scan can stop only at the end of a
-// priority or, within one priority, at a run_at or id. So up to three scans are needed: to the end of an earlier
-// priority, to the end of an earlier run_at, and to `expected`.
+// priority, at the end of a run_at within one priority, or at an id within one run_at. So up to three scans are needed:
+// the first ends before the priority of `expected`, the second ends before its run_at, and the third ends at
+// `expected`.
 ClaimKey next_stop(const ClaimKey &from, const ClaimKey &expected) {
     if (expected == core::kLastKey || expected < from) return core::kLastKey;
     if (from.priority < expected.priority) return {INT64_MAX, INT64_MAX, static_cast<int16>(expected.priority - 1)};
@@ -107,25 +107,21 @@ ClaimKey running_key_of(IndexTuple entry, TupleDesc desc) {
     return core::running_key(DatumGetInt64(index_getattr(entry, kRunningId, desc, &is_null)));
 }
 
-Relation index_of(const ReadyScan &ready, Reach reach) {
-    switch (reach) {
-        case Reach::RoundRobinKey:
-        case Reach::AfterRoundRobinKey:
-            return ready.round_robin;
-        case Reach::Due:
-            return ready.due;
-        case Reach::Running:
-            return ready.running;
-        default:
-            return ready.index;
-    }
+Relation index_of(ReadyScan *ready, Reach reach) {
+    const JobIndex which = reach == Reach::Due             ? JobIndex::Due
+                           : reach == Reach::Running       ? JobIndex::Running
+                           : reach >= Reach::RoundRobinKey ? JobIndex::RoundRobin
+                                                           : JobIndex::Ready;
+    Relation &index = ready->indexes[static_cast<int>(which)];
+    if (index == nullptr) index = open_job_index(which);
+    return index;
 }
 
 // Begins a scan with the keys that set_keys() has set.
 void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
-        scan = begin_index_scan(table.relation, index_of(*ready, reach), table.snapshot, keys);
+        scan = begin_index_scan(table.relation, index_of(ready, reach), table.snapshot, keys);
         // Makes the scan return index tuples, because the key of an entry is read from the index before the row is
         // fetched.
         scan->xs_want_itup = true;
@@ -145,7 +141,7 @@ Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &fr
 }  // namespace
 
 void close_ready_indexes(ReadyScan *ready) {
-    for (Relation index : {ready->index, ready->round_robin, ready->due, ready->running})
+    for (Relation index : ready->indexes)
         if (index != nullptr) index_close(index, NoLock);
 }
 
@@ -206,8 +202,8 @@ bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
         if (ready->continue_after == core::kLastKey) return false;
         seek_entry(ready, table, ready->lane, core::next_key(ready->continue_after), ready->then_expected);
     }
-    const IndexTuple entry = ready->current->xs_itup;
-    const TupleDesc desc = ready->current->xs_itupdesc;
+    IndexTuple entry = ready->current->xs_itup;
+    TupleDesc desc = ready->current->xs_itupdesc;
     const auto reads = [&](Reach reach) { return ready->current == ready->scans[static_cast<int>(reach)]; };
     if (reads(Reach::Due))
         *key = due_key_of(entry, desc);

@@ -1,20 +1,24 @@
 // Scans of the claim index: the entries of a lane in the order in which its jobs are claimed.
 //
-// The server's index scan collects all matching entries of a page, often hundreds although a claim needs only one. This
-// took a fifth of all instructions of a claim and its completion. Therefore a caller that can guess which key it will
-// stop at passes this key, and the scan first reads only up to it. If the guess is wrong, the scan continues.
+// The server's index scan collects all matching entries of a page, often hundreds, even though a claim needs only one.
+// Collecting these entries took a fifth of the CPU instructions that were executed to claim and complete a job.
+// Therefore, a caller can pass the key at which it is likely to stop, and the scan first reads only up to this key. If
+// the caller's guess is wrong, the scan continues.
 #pragma once
 
 #include "core/claim_key.h"
+#include "row/jobs_catalog.h"
 #include "table/table.h"
 
 namespace jobq {
 
-// The part of an index that one of the server's index scans covers: a part of one lane, or all lanes after it
-// (LaterLanes). The key of the index is (lane, priority, run_at, id). UpToPriority continues to the end of a priority.
-// RoundRobinKey and AfterRoundRobinKey scan the index for queues with round_robin, (lane, round-robin key, priority,
-// run_at, id): the rest of one round-robin key, or any key after it. Due scans the index of jobs that become claimable
-// later, (run_at, id). Running scans the index of running jobs that the rescue checks, (id).
+// The part of an index that one of the server's index scans covers. The first four values cover a part of one lane in
+// the claim index, whose key is (lane, priority, run_at, id): the rest of the lane, or the entries up to the end of a
+// priority (UpToPriority), up to the end of a run_at in the same priority (UpToMoment), or up to an id with the same
+// run_at (WithinMoment). LaterLanes covers all lanes after a lane. RoundRobinKey and AfterRoundRobinKey use the index
+// for queues with round_robin, whose key is (lane, round-robin key, priority, run_at, id), and cover the rest of one
+// round-robin key or all later keys. Due covers the index of jobs that become claimable later, whose key is (run_at,
+// id). Running covers jobs_running_idx, an index of running jobs whose key is (id).
 enum class Reach {
     Rest,
     UpToPriority,
@@ -29,10 +33,7 @@ enum class Reach {
 constexpr int kReaches = 9;
 
 struct ReadyScan {
-    Relation index;
-    Relation round_robin;
-    Relation due;
-    Relation running;
+    Relation indexes[kJobIndexes];  // opened when needed
     IndexScanDesc scans[kReaches];  // nullptr: not used yet
     IndexScanDesc current;
     int64 lane;
@@ -47,33 +48,34 @@ struct ReadyScan {
 void end_ready_scans(ReadyScan *ready);
 void close_ready_indexes(ReadyScan *ready);
 
-// Positions the scan at the first entry of a lane at or after `from`. `expected` is the key up to which the caller is
-// likely to read, or kLastKey if this is unknown. The table's snapshot must live as long as the scan.
+// Positions the scan at the first entry at or after `from` in a lane. `expected` is the key up to which the caller is
+// likely to read, or kLastKey if this key is unknown. The table's snapshot must live as long as the scan.
 void seek_entry(ReadyScan *ready, const Table &table, int64 lane, const core::ClaimKey &from,
                 const core::ClaimKey &expected);
-// Does the same for a caller that only needs the entries up to `to`. The scan may still return some entries after `to`.
+// Positions the scan like seek_entry(), for a caller that needs only the entries up to `to`. The scan can still return
+// some entries after `to`.
 void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const core::ClaimKey &from,
                       const core::ClaimKey &to);
-// Positions the scan at the first entry of a round-robin key in a lane at or after `from`.
+// Positions the scan among the entries of one round-robin key of a lane, at the first entry at or after `from`.
 void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 lane, int64 key,
                                    const core::ClaimKey &from);
-// Position the scan at the first entry at or after `from` in the index of due jobs or of running jobs. The scan ends
-// after `to`. The keys must come from core::due_key() or core::running_key().
+// These functions position the scan at the first entry at or after `from` in the index of due jobs or of running jobs.
+// The scan ends after `to`. The keys must come from core::due_key() or core::running_key().
 void seek_due_entry(ReadyScan *ready, const Table &table, const core::ClaimKey &from, const core::ClaimKey &to);
 void seek_running_entry(ReadyScan *ready, const Table &table, const core::ClaimKey &from, const core::ClaimKey &to);
-// Sets *key to the next round-robin key of a lane after *key that has entries, even if none of their jobs is claimable.
-// Returns false if there is none.
+// Advances *key to the next round-robin key that has entries in the lane, even if none of their jobs is claimable.
+// Returns false if there is no such key.
 bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, int64 *key);
 // Sets *key to the key of the next entry. Returns false at the end.
 bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
 
-// Sets *lane to the next lane after *lane that has entries, even if none of their jobs is claimable, and *first to the
-// key of its first entry. Returns false if there is none.
+// Advances *lane to the next lane that has entries, even if none of their jobs is claimable, and sets *first to the key
+// of the lane's first entry. Returns false if there is no such lane.
 bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, core::ClaimKey *first);
 
-// Skips at most `count` of the next entries, which the scan has most likely read already, and sets *key to the key of
-// the last skipped entry. Returns the number of skipped entries, or -1 if the scan ends at the key at which the caller
-// expected to stop.
+// Skips up to `count` entries, which the scan has probably read already, and sets *key to the key of the last skipped
+// entry. Returns the number of skipped entries. Returns -1 and skips no entry if the current scan reads neither to the
+// end of the lane nor to the end of a priority.
 int pass_entries(ReadyScan *ready, int count, core::ClaimKey *key);
 
 }  // namespace jobq

@@ -16,7 +16,7 @@ namespace {
 Statement find_other_id = {
     "SELECT j.id FROM jobq.jobs j WHERE j.id % $1 <> $2 ORDER BY j.id LIMIT 1", {INT8OID, INT8OID}, Planning::Free};
 
-// Selects the last id that the sequence has returned, or 0 if there is none.
+// Selects the last id that the sequence has returned, or 0 if it has returned no id.
 Statement find_last_id = {
     "SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM jobq.jobs_id_seq s",
     {},
@@ -49,10 +49,11 @@ void refuse_other_ids(int shard) {
     const Rows others = read(find_other_id, params, GetActiveSnapshot());
     PopActiveSnapshot();
     if (others.size() == 0) return;
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the database has jobs whose ids do not belong to shard %d", shard),
-                    errdetail("One of them is job %lld.", static_cast<long long>(others[0].int64_at(1))),
-                    errhint("Let these jobs finish, and then delete them. Or make another database the shard.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("the database has jobs whose ids do not belong to shard %d", shard),
+             errdetail("One of them is job %lld.", static_cast<long long>(others[0].int64_at(1))),
+             errhint("Wait until these jobs have finished and delete them, or use another database for the shard.")));
 }
 
 void make_shard(int shard) {

@@ -1,7 +1,6 @@
 // See status.h.
 #include "compat/pg.h"
 
-#include "compat/args.h"
 #include "row/status.h"
 
 namespace jobq {

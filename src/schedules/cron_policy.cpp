@@ -114,7 +114,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
     int first = kind.lowest, last = kind.highest;
     bool many = true;
     if (reader->take('*')) {
-        // * excludes the weekday 7, because 7 is Sunday, like 0.
+        // * excludes the weekday 7, because both 0 and 7 mean Sunday.
         if (kind.field == CronField::Weekday) last = 6;
         *regular = true;
     } else if (kind.field == CronField::DayOfMonth && (reader->take('L') || reader->take('l'))) {
@@ -137,7 +137,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
         *regular = true;
         if (!read_number(reader, &step) || step < 1 || step > kind.highest)
             return reader->fail("The step must be at least 1 and must not exceed the range.", where);
-        // 5/10 means "every 10 from 5 on", so the range extends to the end.
+        // A step after a single value, such as 5/10, means "every 10 from 5 on", so the range extends to the end.
         if (!many && kind.field == CronField::Weekday) last = std::max(first, 6);
     } else if (!many) {
         last = first;
@@ -164,8 +164,9 @@ int count_fields(std::string_view text) {
     return count;
 }
 
-// Returns whether some day of the month in the set exists in some month in the set. Weekdays need no check, because
-// every day of the year falls on every weekday within 400 years.
+// Returns whether the expression ever fires. If a day must match both the day of the month and the weekday, at least
+// one of the months must contain at least one of the days of the month. Weekdays need no check, because every day of
+// the year falls on every weekday within 400 years.
 bool ever_fires(const Cron &cron) {
     if (!cron.needs_both_days) return true;
     for (int month = 1; month <= 12; month++) {
@@ -207,29 +208,17 @@ bool read_fields(Reader *reader, Cron *cron) {
 // Reads a span such as 90s, 1h30m, or 1d. The units may come in any order; the span must be at least one second.
 bool read_every(Reader *reader, Cron *cron) {
     constexpr Micros longest = 366 * kDay;
+    constexpr std::string_view unit_names = "smhd";
+    constexpr Micros units[] = {kSecond, kMinute, kHour, kDay};
     reader->skip_blanks();
     const std::size_t begin = reader->at;
     Micros every = 0;
     while (!reader->ends()) {
         std::int64_t number;
         if (!read_number(reader, &number)) return reader->fail("A time span such as 90s or 1h30m is missing.");
-        Micros unit = 0;
-        switch (lower(reader->next())) {
-            case 's':
-                unit = kSecond;
-                break;
-            case 'm':
-                unit = kMinute;
-                break;
-            case 'h':
-                unit = kHour;
-                break;
-            case 'd':
-                unit = kDay;
-                break;
-            default:
-                return reader->fail("The unit must be s, m, h, or d.");
-        }
+        const std::size_t which = unit_names.find(lower(reader->next()));
+        if (which == std::string_view::npos) return reader->fail("The unit must be s, m, h, or d.");
+        const Micros unit = units[which];
         reader->at++;
         if (number > longest / unit) return reader->fail("The time span must be at most 366 days.", begin);
         every += number * unit;
@@ -277,7 +266,8 @@ int days_in_month(std::int64_t year, int month) noexcept {
     return month == 2 && leap ? 29 : days[month - 1];
 }
 
-// This is civil_from_days from Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+// Converts the number of a day to its date, like civil_from_days in Howard Hinnant's "chrono-Compatible Low-Level Date
+// Algorithms".
 Day day_of(std::int64_t number) noexcept {
     const std::int64_t shifted = number + 719468;  // days since 0000-03-01
     const std::int64_t era = (shifted >= 0 ? shifted : shifted - 146096) / 146097;

@@ -19,12 +19,12 @@ namespace jobq {
 
 namespace {
 
-// Maximum number of schedules per transaction. A transaction that has enqueued this many jobs also fires no further
-// schedule.
+// Maximum number of schedules per transaction, and number of enqueued jobs after which a transaction fires no more
+// schedules.
 constexpr int kBatch = 500;
-// Lock timeout of the duty when it waits for a job or a unique key; a schedule that fails is retried later. After
-// kPatience lock timeouts in a batch, the timeout drops to kShortLockTimeout, because the remaining schedules and the
-// other duties have to wait for the batch.
+// Lock timeout of the duty that fires schedules, which applies when the duty waits for a job or a unique key. A
+// schedule that fails is retried later. After kPatience lock timeouts in a batch, the timeout drops to
+// kShortLockTimeout, because the remaining schedules and the other duties have to wait for the batch.
 constexpr const char *kLockTimeout = "50ms";
 constexpr int kPatience = 10;
 constexpr const char *kShortLockTimeout = "1ms";
@@ -45,8 +45,8 @@ Statement advance = {
     {TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID}};
 
-// Records a manual run, which does not change the next run. If the last run is later than now, because the clock was
-// set back, it stays the last run.
+// Records a manual run, which does not change the next run. If the recorded last run is in the future because the clock
+// was set back, the last run stays the same.
 Statement note_run = {
     R"(UPDATE jobq.schedule_settings s
        SET last_run = $2, last_job = coalesce($3, s.last_job), _unfinished = $4::bigint[] WHERE s.name = $1)",
@@ -73,21 +73,21 @@ Statement renew = {
        WHERE s.name = $1 AND s.next_run = $2 AND s.cron = $4 AND s.timezone = $5)",
     {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
-// Logs the new due time of a schedule in the log of the transaction. The worker is not notified, because the duty will
-// search for due schedules anyway.
+// Records the new due time of a schedule in the transaction log. The background worker is not notified, because the
+// duty that fires schedules searches for due schedules anyway.
 void note_place(TimestampTz due) { log_key(core::KeySpace::Schedules, core::schedule_key(due)); }
 
 // The result of firing one schedule.
 struct Firing {
     Schedule schedule;
-    bool planned;  // false if the schedule must wait for the next batch
-    TimestampTz next;
-    core::OptInt64 last_run, last_job;
-    int first_job, job_count;  // position of its jobs in the batch, and their number
-    int64 skipped;
-    core::OptInt64 last_skipped;
-    const char *skip_reason;  // nullptr if no run was skipped
-    JobIds unfinished;        // jobs that the new job waits for, with overlap "replace"
+    bool planned = false;  // false if the schedule must wait for the next batch
+    TimestampTz next = 0;
+    core::OptInt64 last_run = {}, last_job = {};
+    int first_job = 0, job_count = 0;  // position of its jobs in the batch, and their number
+    int64 skipped = 0;
+    core::OptInt64 last_skipped = {};
+    const char *skip_reason = nullptr;  // nullptr if no run was skipped
+    JobIds unfinished = {};             // jobs that the new job waits for, with overlap "replace"
 };
 
 // Sets lock_timeout until the end of fire_due().
@@ -105,8 +105,8 @@ TimestampTz next_from(const Schedule &schedule, const core::Timing &timing, Time
     return next_run_from(timing, schedule.last_run, now).value_or(core::kNoMoment);
 }
 
-// Returns the first run that is due. In an adopted copy of a database, runs from before the adoption do not count. The
-// runs of a schedule that was inserted without a next run start from now.
+// Returns the first run that is due. In an adopted copy of a database, runs from before the adoption do not count. If a
+// schedule was inserted without a next run, its runs are computed starting from `now`.
 TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, TimestampTz now) {
     const TimestampTz adopted = adopted_at();
     if (!schedule.next_run) return next_from(schedule, timing, now);
@@ -135,7 +135,7 @@ void add_job(Firing *firing, TimestampTz run, Notes<JobSpec> *jobs) {
         take_dependencies(&job, firing->unfinished.items, firing->unfinished.count);
         job.on_dependency_failure = core::OnDependencyFailure::Run;
         // Lets the new job take the unique key from a running job that was asked to stop. Otherwise, the new job would
-        // not be enqueued, and after the running job has stopped, no job would be left.
+        // not be enqueued, and no job would remain after the running job has stopped.
         if (one_has_key(firing->unfinished, job)) job.on_conflict = core::OnConflict::Replace;
     }
     if (firing->job_count++ == 0) firing->first_job = jobs->count;
@@ -163,8 +163,8 @@ void plan(Firing *firing, TimestampTz now, Notes<JobSpec> *jobs) {
     pfree(runs);
 }
 
-// Records the ids of the jobs that were enqueued for a schedule. A run has no new job if another job has its unique
-// key.
+// Records the ids of the jobs that were enqueued for a schedule. A run has no new job if its unique key is held by
+// another job.
 void take_jobs(Firing *firing, const Enqueued *enqueued) {
     for (int i = 0; i < firing->job_count; i++) {
         const Enqueued &job = enqueued[firing->first_job + i];
@@ -210,13 +210,13 @@ void write_firings(const Firing *firings, int count) {
                      .add(unfinished.array(TEXTOID)));
 }
 
-// Fires some schedules of a batch. *jobs_so_far is the number of jobs that the batch has already enqueued; the function
-// adds the new ones.
+// Fires some schedules of a batch. *jobs_so_far is the number of jobs that the batch has already enqueued; this
+// function adds the number of jobs that it enqueues.
 void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
     Notes<JobSpec> jobs = {};
     for (int i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        firings[i] = {firings[i].schedule, false, 0, {}, {}, 0, 0, 0, {}, nullptr, {}};
+        firings[i] = {firings[i].schedule};
         if (*jobs_so_far + jobs.count < kBatch) plan(&firings[i], now, &jobs);
     }
     if (jobs.count > 0) {
@@ -230,12 +230,14 @@ void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
 
 TimestampTz due_of(const Rows &rows) { return rows.size() == 0 ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1)); }
 
-// Returns when the first schedule is due, or DT_NOEND. Publishes the times before that as an empty range of the index
-// (lanes/empty_ranges.h), so that the next search skips them. Without this, each search would read the dead index
-// entries that every run leaves and that remain while an old snapshot exists.
+// Returns the time at which the first schedule is due, or DT_NOEND if there is none. Publishes all earlier times as an
+// empty range of the index (lanes/empty_ranges.h), so that the next search skips them. Without this range, each search
+// would read the dead index entries that every run leaves behind and that cannot be removed while an old snapshot
+// exists.
 TimestampTz first_due_schedule() {
     constexpr core::KeySpace space = core::KeySpace::Schedules;
-    // Without shared memory, the log of the transaction does not say whether this transaction has changed schedules.
+    // Without shared memory, the transaction log does not show whether this transaction has changed schedules, so
+    // nothing is published.
     if (!shared_memory_ready() || IsolationUsesXactSnapshot() || has_unpublished_keys(space))
         return due_of(run(get_first_due, Params().add(TimestampTzGetDatum(DT_NOBEGIN))));
     // Changes that were made while the trigger on jobq.schedule_settings was disabled are not published, so from time
@@ -246,7 +248,7 @@ TimestampTz first_due_schedule() {
     const uint64 ticket = begin_refresh(epoch, space, 0);
     const core::ClaimKey from = whole ? core::kFirstKey : first_possible_key(epoch, space);
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    // The snapshot must not see the changes of this transaction, because it may roll back.
+    // The snapshot must not see the changes that this transaction has made, because the transaction might roll back.
     latest->curcid = FirstCommandId;
     const TimestampTz first = due_of(read(get_first_due, Params().add(TimestampTzGetDatum(from.run_at)), latest));
     UnregisterSnapshot(latest);
@@ -259,8 +261,8 @@ TimestampTz first_due_schedule() {
 
 void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz now, DutyOutcome *outcome) {
     const int failures = schedule.failures < PG_INT32_MAX ? schedule.failures + 1 : schedule.failures;
-    // The batch may have waited for locks for a long time since `now`. The backoff starts from the current time, so
-    // that the next batch begins with other schedules.
+    // The batch might have waited a long time for locks after `now` was set. The backoff starts from the current time
+    // instead, so that the next batch begins with other schedules.
     const TimestampTz tried = Max(now, GetCurrentTimestamp());
     note_place(tried + core::firing_backoff(failures));
     run(note_failure, Params()
@@ -296,8 +298,8 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
             leave_out(firings[i].schedule, failure, now, outcome);
             if (failure.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE && ++waits == kPatience) wait_at_most(kShortLockTimeout);
         });
-    // Requests another batch. This ends at some point, because each schedule of this batch has a later next run or
-    // waits for its next attempt.
+    // Requests another batch if more schedules might be due. The requests end at some point, because each schedule that
+    // was handled has a later next run or waits for its next attempt.
     outcome->more = postponed || count == kBatch;
 }
 
@@ -309,12 +311,14 @@ struct Renewal {
 };
 constexpr Renewal kNothingToRenew = {DT_NOBEGIN, true, ""};
 Renewal renewed = kNothingToRenew;
-// The progress if the transaction renewed_by, which may not have committed yet, commits.
+// The progress that takes effect when the transaction `renewed_by` has committed. This transaction might still be in
+// progress.
 Renewal renewal = kNothingToRenew;
 TransactionId renewed_by = InvalidTransactionId;
 
-// Keeps the progress in `renewal` if the transaction that made it committed, or if it changed nothing. Otherwise
-// returns to the progress in `renewed`.
+// Copies `renewal` to `renewed` if the transaction `renewed_by` has committed, or if renewed_by is invalid because
+// nothing was changed. If the transaction has not committed, copies `renewed` back to `renewal`. Does nothing while the
+// transaction is the current transaction.
 void settle_renewal() {
     if (TransactionIdIsValid(renewed_by) && TransactionIdIsCurrentTransactionId(renewed_by)) return;
     if (TransactionIdIsValid(renewed_by) && fate_of(renewed_by) != Fate::Committed)
@@ -324,8 +328,8 @@ void settle_renewal() {
     renewed_by = InvalidTransactionId;
 }
 
-// Recomputes the next runs of one page of schedules. If a next run cannot be computed, it stays as it is; the error
-// shows when the schedule is fired.
+// Recomputes the next runs of one page of schedules. A next run that cannot be computed stays as it is; the error is
+// reported when the schedule is fired.
 void renew_page(TimestampTz now, DutyOutcome *outcome) {
     Renewal next = renewal;
     wait_at_most(kLockTimeout);

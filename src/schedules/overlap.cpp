@@ -3,6 +3,7 @@
 
 #include "compat/memory.h"
 #include "finish/ending.h"
+#include "log/rows.h"
 #include "schedules/overlap.h"
 
 namespace jobq {
@@ -22,13 +23,9 @@ Statement find_all = {"SELECT j.id " UNFINISHED_OF_SCHEDULE "AND j.queue = $2 OR
                       {TEXTOID, TEXTOID},
                       Planning::Free};
 
-JobIds ids_of(const Rows &rows) {
-    JobIds ids = {allocate_array<Datum>(rows.size()), static_cast<int>(rows.size())};
-    for (int i = 0; i < ids.count; i++) ids.items[i] = rows[static_cast<uint64>(i)].get(1);
-    return ids;
-}
+JobIds ids_of(const Rows &rows) { return {first_column(rows), static_cast<int>(rows.size())}; }
 
-// Returns the jobs that were unfinished at the last run, and the job of that run.
+// Returns the jobs that were unfinished at the last run, followed by the job that the last run enqueued.
 Datum candidates(const Schedule &schedule) {
     Elements before = {};
     if (schedule.unfinished != nullptr)
@@ -57,8 +54,8 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
     if (locked.count == 0) return locked;
     Endings endings = {};
     apply_and_note(locked.items, locked.count, {core::EventKind::Cancelled, now}, &endings);
-    // The cancelled jobs have not started. Their unique keys are released at once, because the new job needs one of
-    // them.
+    // Releases the unique keys of the canceled jobs instead of keeping them (unique_for), because these jobs have not
+    // started, and the new job needs one of the keys.
     endings.keys.count = 0;
     settle_endings(endings, now);
     return ids_of(run(lock_unfinished, params));

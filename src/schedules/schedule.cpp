@@ -36,6 +36,24 @@ Datum run_metadata(const text *name, TimestampTz run) {
     return metadata.made();
 }
 
+// Parses the expression in an argument. Raises 22023 with the field and the position if it is invalid.
+core::Cron cron_of(const text *expression) {
+    core::Cron cron;
+    core::CronError error = {};
+    const std::string_view words = view(expression);
+    if (core::parse_cron(words, &cron, &error)) return cron;
+    const bool whole = error.field == core::CronField::Expression;
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("argument \"cron\" is not a valid cron expression: \"%.*s\"", shown_bytes(words), words.data()),
+             whole ? errdetail("Position %d: %s", error.position, error.problem)
+                   : errdetail("Field \"%s\", position %d: %s", core::field_name(error.field), error.position,
+                               error.problem),
+             errhint("Use five fields (minute, hour, day of month, month, and weekday), six fields that begin with "
+                     "the second, or a shorthand, for example '*/15 8-18 * * mon-fri', '@daily', or '@every 90s'.")));
+    pg_unreachable();
+}
+
 }  // namespace
 
 Schedule schedule_of(const Row &row) {
@@ -68,30 +86,12 @@ Schedule schedule_of(const Row &row) {
     return schedule;
 }
 
-core::Cron cron_of(const text *expression, const char *argument) {
-    core::Cron cron;
-    core::CronError error = {};
-    const std::string_view words = view(expression);
-    if (core::parse_cron(words, &cron, &error)) return cron;
-    const bool whole = error.field == core::CronField::Expression;
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-         errmsg("argument \"%s\" is not a valid cron expression: \"%.*s\"", argument, shown_bytes(words), words.data()),
-         whole
-             ? errdetail("Position %d: %s", error.position, error.problem)
-             : errdetail("Field \"%s\", position %d: %s", core::field_name(error.field), error.position, error.problem),
-         errhint("Use five fields (minute, hour, day of month, month, and weekday), or six fields with the "
-                 "second first. For example '*/15 8-18 * * mon-fri', '@daily', or '@every 90s'.")));
-    pg_unreachable();
-}
-
 core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at) {
     core::Timing timing = {};
-    timing.cron = cron_of(spec.cron, "cron");
-    timing.zone = find_zone(view(spec.timezone), "timezone");
+    timing.cron = cron_of(spec.cron);
+    timing.zone = find_zone(view(spec.timezone));
     timing.every_from = core::bounded_moment(spec.starts_at.value_or(created_at));
-    // The bounds may be infinite if the row was written with plain SQL.
+    // The bounds can be infinite if the row was written with plain SQL.
     timing.starts_at = core::bounded_moment(spec.starts_at.value_or(-core::kNoMoment));
     timing.ends_at = core::bounded_moment(spec.ends_at.value_or(core::kNoMoment));
     return timing;
@@ -122,16 +122,18 @@ JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *
     job.queue = spec.queue;
     job.kind = spec.kind;
     job.payload = spec.payload;
-    if (job.has_metadata && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(job.metadata)))
+    Datum &metadata = job.optional[kMetadata];
+    if (metadata != Datum(0) && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(metadata)))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("key \"metadata\" of argument \"options\" must be a JSON object"),
-                        errhint("The schedule and the time of the run are added to it.")));
+                        errhint("Use an object such as '{\"tenant\": 7}'. jobq adds the name of the schedule and the "
+                                "time of the run to it.")));
     const Datum of_run = run_metadata(spec.name, run);
-    job.metadata = job.has_metadata ? DirectFunctionCall2(jsonb_concat, job.metadata, of_run) : of_run;
-    job.has_metadata = true;
+    metadata = metadata == Datum(0) ? of_run : DirectFunctionCall2(jsonb_concat, metadata, of_run);
     check_spec(&job, parsed.has_max_attempts, scope);
     fill_from_queue(&job, parsed.has_max_attempts);
-    // Replaces 'error' with 'ignore', because no caller would see the error. The run counts as fired.
+    // Replaces on_conflict 'error' with 'ignore', because no caller would see the error. If there is a conflict, the
+    // run counts as fired.
     if (job.on_conflict == core::OnConflict::Error) job.on_conflict = core::OnConflict::Ignore;
     const core::Micros jitter = spec.jitter == nullptr ? 0 : span_of(spec.jitter);
     job.run_at = core::saturating_add(run, core::jitter_of(view(spec.name), run, jitter));

@@ -39,18 +39,17 @@ struct Schedule {
     "s.last_job, s.failures, s._unfinished"
 Schedule schedule_of(const Row &row);
 
-// Parses the expression in an argument. Raises 22023 with the field and the position if it is invalid.
-core::Cron cron_of(const text *expression, const char *argument);
 // Returns the times of a schedule. Raises 22023 if the expression or the time zone is invalid.
 core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at);
 
-// Returns the next run if the schedule continues from `now`, or nothing if no run remains.
+// Returns the first run after the time that core::resume_after() returns for `now` and `last_run`, or nothing if no run
+// remains.
 core::OptInt64 next_run_from(const core::Timing &timing, const core::OptInt64 &last_run, TimestampTz now);
 
 core::Missed missed_of(const ScheduleSpec &spec);
 core::Overlap overlap_of(const ScheduleSpec &spec);
 
-// Returns the job of one run without its dependencies, checked as jobq_enqueue checks it.
+// Returns the job of one run, without its dependencies. Checks the job as jobq_enqueue does.
 JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *scope);
 
 }  // namespace jobq

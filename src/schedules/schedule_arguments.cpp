@@ -10,7 +10,7 @@ namespace jobq {
 
 namespace {
 
-// The parameters of jobq_schedule, in their order.
+// The parameters of jobq_schedule, in the order of its declaration.
 enum Argument {
     kName,
     kCron,
@@ -69,7 +69,7 @@ void check_max_missed(int32 value) {
     if (value >= 1 && value <= core::kMaxMissed) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"max_missed\" must be between 1 and %d, not %d", core::kMaxMissed, value),
-                    errhint("It is the maximum number of missed runs that fire with missed => 'all'.")));
+                    errhint("Specify how many missed runs can fire if \"missed\" is 'all'.")));
 }
 
 void check_jitter(const Interval *jitter) {
@@ -87,13 +87,14 @@ core::OptInt64 moment_at(const Values &values, Argument n) {
 void check_bounds(const ScheduleSpec &spec) {
     if (!spec.starts_at || !spec.ends_at || *spec.starts_at <= *spec.ends_at) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"ends_at\" must not be earlier than \"starts_at\""),
-                    errhint("The schedule would never run.")));
+                    errmsg("argument \"ends_at\" must not be earlier than argument \"starts_at\""),
+                    errhint("Specify a later \"ends_at\" or an earlier \"starts_at\".")));
 }
 
 void check_options(Datum options) {
     check_json_size(options, "options");
-    require_object(DatumGetJsonbP(options), "options", "For example '{\"priority\": -10, \"max_attempts\": 3}'.");
+    require_object(DatumGetJsonbP(options), "options",
+                   "Use an object such as '{\"priority\": -10, \"max_attempts\": 3}'.");
 }
 
 // Checks that the expression fires at some time, regardless of starts_at and ends_at.
@@ -167,7 +168,8 @@ Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
     return input_of(argument.type, text_to_cstring(text_of_key(argument.name, value)));
 }
 
-// Returns the argument with this name. `source` is not a valid key, because the call has one source for all objects.
+// Returns the number of the argument with this name. `source` is not a valid key, because the call has one source for
+// all objects.
 int argument_of_key(std::string_view key) {
     const auto is_key = [](int n) { return n != kSource; };
     for (int n = 0; n < kArgumentCount; n++)

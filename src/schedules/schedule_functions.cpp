@@ -1,4 +1,4 @@
-// The SQL functions for schedules. They check their arguments and call functions in the other files.
+// The SQL functions for schedules. They check their arguments and call functions in the other files of this directory.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -28,11 +28,11 @@ core::Timing timing_of_runs(FunctionCallInfo fcinfo, int expression, int timezon
 
 void warn_of_unknown_schedule(const text *name) {
     ereport(NOTICE, (errmsg("schedule \"%s\" does not exist", text_to_cstring(name)),
-                     errhint("The view jobq.schedules lists the existing schedules.")));
+                     errhint("Query the view jobq.schedules to list the existing schedules.")));
 }
 
-// Locks the schedule that the call names and runs `body` on it. Returns false with a notice if no schedule with this
-// name is in the caller's scope.
+// Locks the schedule whose name is the first argument of the call, and then returns the result of body(). If no
+// schedule with this name is in the caller's scope, sends a notice and returns false.
 template <typename Body>
 bool with_schedule(FunctionCallInfo fcinfo, Body body) {
     require_writable(fcinfo);
@@ -47,9 +47,11 @@ bool with_schedule(FunctionCallInfo fcinfo, Body body) {
 }
 
 [[noreturn]] void specs_not_objects() {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
-             errhint("For example '[{\"name\": \"nightly\", \"cron\": \"0 3 * * *\", \"queue\": \"reports\"}]'.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
+         errhint(
+             "Use an array such as '[{\"name\": \"nightly\", \"cron\": \"0 3 * * *\", \"queue\": \"reports\"}]'.")));
     pg_unreachable();
 }
 
@@ -85,7 +87,7 @@ Datum names_of(const Element *elements, int count) {
     return array_of(names, count, TEXTOID);
 }
 
-// Creates or changes the schedules in the order of their names, which all sessions use to avoid deadlocks.
+// Creates or changes the schedules in the order of their names. All sessions use this order to avoid deadlocks.
 void put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
     auto *order = allocate_array<int>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) order[i] = i;
@@ -97,8 +99,9 @@ void put_elements(Element *elements, int count, const QueueScope *scope, Timesta
         *number = element->number;
         if (i > 0 && name_of(order[i - 1]) == name_of(order[i]))
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("argument \"specs\" names \"%s\" twice", text_to_cstring(element->spec.name)),
-                            errhint("Each schedule needs its own name.")));
+                            errmsg("argument \"specs\" contains schedule \"%s\" more than once",
+                                   text_to_cstring(element->spec.name)),
+                            errhint("Specify a unique name for each schedule.")));
         element->scheduled = put_schedule(element->spec, scope, now);
     }
     *number = 0;
@@ -144,7 +147,7 @@ PGDLLEXPORT Datum jobq_schedules(PG_FUNCTION_ARGS) {
     if (count > core::kMaxBatch)
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"specs\" has too many elements: %d", count),
-                 errhint("At most %d are allowed in one call.", core::kMaxBatch)));
+                 errhint("At most %d elements are allowed in one call.", core::kMaxBatch)));
     const bool prune = PG_GETARG_BOOL(Prune);
     const TimestampTz now = GetCurrentTimestamp();
     const QueueScope *scope = scope_of(fcinfo);
@@ -223,7 +226,7 @@ PGDLLEXPORT Datum jobq_next_runs(PG_FUNCTION_ARGS) {
     const int32 count = check_positive(PG_GETARG_INT32(Count), "n");
     if (count > kMaxRuns)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"n\" is too large: %d", count),
-                        errhint("At most %d runs are returned.", kMaxRuns)));
+                        errhint("At most %d runs can be requested.", kMaxRuns)));
 
     ResultSet results(fcinfo);
     for (int32 i = 0; i < count; i++) {

@@ -1,7 +1,6 @@
-// Looks up time zones in the server's database.
+// Looks up time zones in the server's time zone database.
 #pragma once
 
-#include "compat/args.h"
 #include "compat/pg.h"
 #include "schedules/calendar_policy.h"
 
@@ -9,6 +8,6 @@ namespace jobq {
 
 // Returns the zone with this name in pg_timezone_names; case does not matter. Raises 22023 for any other name, because
 // the server would accept "Foo5" as a zone five hours behind UTC.
-core::Zone find_zone(std::string_view name, ArgumentName argument);
+core::Zone find_zone(std::string_view name);
 
 }  // namespace jobq

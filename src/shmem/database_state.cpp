@@ -16,10 +16,11 @@ namespace {
 
 SharedState *shared = nullptr;
 
-// The state that the last lookup of this session found.
+// The database state that this session's last lookup found.
 DatabaseState *own_database = nullptr;
 
-// What a session whose database has no state records about locks on jobq.jobs: see note_jobs_locked().
+// What this session has found out about locks on jobq.jobs. Used if the session's database has no state. See
+// note_jobs_locked().
 struct {
     bool jobs_locked;
     TimestampTz free_at;
@@ -32,46 +33,15 @@ void init_database_state(DatabaseState *db) {
     pg_atomic_write_u64(&db->handler_queues, 0);
     pg_atomic_write_u32(&db->executors_wanted, 0);
     pg_atomic_write_u32(&db->supervision, 0);
-    db->executors_wait = ExecutorWait::None;
-    db->jobs_locked = false;
     pg_atomic_write_u64(&db->jobs_free_at, 0);
     pg_atomic_write_u64(&db->unlocked_at, 0);
     pg_atomic_write_u32(&db->unpublished, 0);
-    db->wait_reported_at = 0;
-    db->leave = false;
-    db->keep_out = 0;
-    db->starting = false;
-    db->started_at = 0;
-    db->pid = 0;
-    db->recount_pid = 0;
-    db->recount_started = 0;
-    db->in_round = false;
-    db->rests = core::Rest::None;
+    constexpr Size kBegin = offsetof(DatabaseState, executors_wait);
+    memset(reinterpret_cast<char *>(db) + kBegin, 0, sizeof(DatabaseState) - kBegin);
     db->round_due = kNothingDue;
-    db->extension = Presence::Unknown;
-    db->version[0] = '\0';
-    db->failures = 0;
-    db->not_before = 0;
-    db->unserved = false;
-    db->leases_found = false;
-    db->looked_epoch = kNoEpoch;
-    db->looked_at = 0;
-    db->look_took = 0;
-    db->look_held = false;
     db->horizon = kUnknownHorizon;
-    db->horizon_version = 0;
     db->repaired_to = kRepairBegins;
-    db->heartbeats_checked = 0;
-    db->heartbeats_checked_grace = 0;
-    db->last_round = 0;
-    db->last_chores = 0;
-    db->rounds = 0;
-    db->relied_on = 0;
-    memset(db->steps, 0, sizeof(db->steps));
-    db->last_error[0] = '\0';
-    db->last_error_at = 0;
     db->last_error_step = kWorkerStep;
-    db->last_error_over_at = 0;
 }
 
 // Returns the state of this session's database, or nullptr if no worker will be started in it.
@@ -87,7 +57,6 @@ Size database_states_size() { return sizeof(SharedState); }
 void make_database_states(void *memory, bool fresh) {
     shared = static_cast<SharedState *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(SharedState));
     pg_atomic_init_u32(&shared->databases_changed, 0);
     pg_atomic_init_u32(&shared->table_full, 0);
     pg_atomic_init_u64(&shared->grace_start, 0);
@@ -199,7 +168,7 @@ void note_jobs_free() {
     without_state.jobs_locked = false;
     if (long_lock) without_state.unlocked_at = now;
     if (db == nullptr) return;
-    // Sets the start of the grace period before it marks the table as unlocked, so that no rescue overlooks the grace
+    // Sets the start of the grace period before marking the table as unlocked, so that no rescue overlooks the grace
     // period.
     if (long_lock) pg_atomic_write_u64(&db->unlocked_at, static_cast<uint64>(now));
     db->jobs_locked = false;
@@ -222,8 +191,8 @@ TimestampTz jobs_unlocked_at() {
 }
 
 bool lower_due(DatabaseState *db, TimestampTz due) {
-    // The changes that the caller has committed must be visible before it reads next_due and concludes that a planned
-    // round will see them.
+    // The changes that the caller has committed must be visible before this function reads next_due and concludes that
+    // a planned round will see them.
     pg_memory_barrier();
     uint64 known = pg_atomic_read_u64(&db->next_due);
     while (static_cast<TimestampTz>(known) > due) {
@@ -235,8 +204,8 @@ bool lower_due(DatabaseState *db, TimestampTz due) {
 void publish_due(DatabaseState *db, TimestampTz due) {
     if (!lower_due(db, due)) return;
     pg_memory_barrier();
-    // Nothing is lost if the worker is exiting: it first clears db->worker and then wakes the launcher, which reads
-    // next_due.
+    // The request is not lost if the worker is exiting, because the worker first clears db->worker and then wakes the
+    // launcher, which reads next_due.
     PGPROC *worker = db->worker;
     if (worker != nullptr)
         SetLatch(&worker->procLatch);

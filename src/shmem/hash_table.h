@@ -1,10 +1,10 @@
 // Hash tables in shared memory for entries that must not be evicted. They use separate chaining (D. E. Knuth, "The Art
 // of Computer Programming", volume 3, section 6.4) with a fixed number of entries, each of which is in the list of its
 // bucket and in a list of all entries of its database. The server's own hash table (dynahash) has no list per database,
-// and it may raise an error when it is full, which is not allowed after a commit.
+// and it can raise an error when it is full, but no error is allowed after a commit.
 //
-// The caller provides the lock, which must be held exclusively for take() and give_back(), because they change the
-// lists.
+// The caller provides the lock and must hold it exclusively while it calls take() or give_back(), because these
+// functions change the lists.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,7 +12,7 @@
 
 namespace jobq {
 
-constexpr int kNoEntry = -1;  // the end of a list, also of an empty one
+constexpr int kNoEntry = -1;  // the end of a list, including an empty list
 
 // The first members of every Entry.
 struct ChainedEntry {
@@ -31,8 +31,8 @@ class HashTable {
         return add_size(add_size(MAXALIGN(sizeof(Header)), lists), mul_size(capacity, sizeof(Entry)));
     }
 
-    // Attaches size(capacity) bytes of shared memory. `fresh`: the memory is all zero, and no process has attached it
-    // yet.
+    // Attaches size(capacity) bytes of shared memory. `fresh` means that the memory is all zero and that no process has
+    // attached it yet.
     void attach(void *memory, int capacity, bool fresh) {
         auto *at = static_cast<char *>(memory);
         header_ = reinterpret_cast<Header *>(at);
@@ -50,11 +50,9 @@ class HashTable {
     int capacity() const { return header_->capacity; }
     int taken() const { return header_->taken; }
     bool has_room(int wanted) const { return header_->capacity - header_->taken >= wanted; }
-    // Iterators over all entries, including free ones.
-    Entry *begin() const { return entries_; }
-    Entry *end() const { return entries_ + header_->capacity; }
 
-    // Returns the entry of the database that has this hash and for which is(entry) returns true, or nullptr.
+    // Returns the entry of the database that has this hash and for which is(entry) returns true, or nullptr if there is
+    // none.
     template <typename Is>
     Entry *find(Oid database, uint64 hash, Is is) const {
         for (int i = *bucket_of(database, hash); i != kNoEntry; i = entries_[i].next) {
@@ -92,7 +90,7 @@ class HashTable {
         while (*list != kNoEntry) give_back(&entries_[*list], list);
     }
 
-    // Calls body(entry) for each entry in the list of a database. body() may give the entry back.
+    // Calls body(entry) for each entry in the list of a database. body() is allowed to free the entry.
     template <typename Body>
     void each(int list, Body body) const {
         for (int i = list; i != kNoEntry;) {

@@ -44,6 +44,7 @@ void make_memory() {
     for (const SharedPart &part : *parts) {
         if (part.locks > 0) locks[static_cast<int>(part.part)] = GetNamedLWLockTranche(part.tranche);
         void *memory = ShmemInitStruct(part.name, part.size(), &found);
+        if (!found) memset(memory, 0, part.size());
         part.make(memory, !found);
     }
     ready = true;

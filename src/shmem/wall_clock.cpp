@@ -14,12 +14,13 @@ namespace jobq {
 
 namespace {
 
-// Smaller steps are ignored, because they shift the end of a lease by less than the heartbeat interval.
+// Smallest step of the wall clock that counts. Smaller steps are ignored, because they shift the end of a lease by less
+// than the heartbeat interval.
 constexpr core::Micros kStepTolerance = core::kSecond;
-// If the wall clock is slewed, the shared difference is updated only when it has changed by this much, so that it is
-// rarely written.
+// If the wall clock is slewed (adjusted gradually), the shared difference is updated only when it has changed by this
+// much, so that it is rarely written.
 constexpr core::Micros kDriftStep = 20000;
-// Maximum time between reading one clock and the other. If it takes longer, the two values cannot be compared.
+// Maximum time between reading the two clocks. If more time passes, the two values cannot be compared.
 constexpr core::Micros kReadingTime = 10000;
 
 core::ClockReading read_clocks() {
@@ -70,8 +71,8 @@ TimestampTz writing_since() {
     if (known != 0) return static_cast<TimestampTz>(known);
     const TimestampTz now = GetCurrentTimestamp();
     if (RecoveryInProgress()) return now;
-    // Starts the grace period before it stores the time at which the server began to write, so that no process sees
-    // this time without the grace period.
+    // Starts the grace period before storing the time at which the server began to write, so that no process sees this
+    // time without the grace period.
     start_clock();
     uint64 first = 0;
     return pg_atomic_compare_exchange_u64(since, &first, static_cast<uint64>(now)) ? now
@@ -90,12 +91,13 @@ TimestampTz checked_now() {
             pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset));
         return reading.wall;
     }
-    // Starts the grace period before it stores the new offset, so that no process uses the new time without the grace
+    // Starts the grace period before storing the new offset, so that no process uses the new time without the grace
     // period.
     start_grace(reading.wall);
     if (pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset))) {
-        ereport(LOG, (errmsg("jobq: the clock stepped by %.1f s; running jobs get one heartbeat timeout of grace",
-                             static_cast<double>(step) / static_cast<double>(core::kSecond))));
+        ereport(LOG,
+                (errmsg("jobq: the clock stepped by %.1f s; running jobs get a grace period of one heartbeat timeout",
+                        static_cast<double>(step) / static_cast<double>(core::kSecond))));
         everything_is_due(reading.wall);
     }
     return reading.wall;

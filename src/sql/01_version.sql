@@ -1,5 +1,5 @@
--- Checks the version of the library. A server that preloaded an older library keeps it until it is restarted. Such a server
--- rejects the extension here, where the error is clear, instead of at the first function that the older library lacks.
+-- Checks the version of the library. A server that has preloaded an older library uses it until the server is restarted. Until
+-- then, CREATE EXTENSION fails here with a clear error, instead of at the first function that the older library lacks.
 
 --: version of the jobq library
 CREATE FUNCTION jobq_version()
@@ -7,7 +7,7 @@ CREATE FUNCTION jobq_version()
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL SAFE;
 
---: raises an error unless the library is at least as new as the extension; the first call of each upgrade script
+--: raises an error if the library is older than the extension; each upgrade script calls this function first
 CREATE FUNCTION jobq.require_library()
     RETURNS void
     AS 'MODULE_PATHNAME', 'jobq_require_library'

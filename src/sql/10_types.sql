@@ -1,7 +1,7 @@
--- Types. Runs once: an upgrade never re-runs this fragment.
+-- Types. CREATE EXTENSION runs this file; upgrades do not run it again.
 
---: where a job is in its life: it
---@ each status: --: {text} ({name})
+--: the status of a job; possible values:
+--@ each status: --: {name} (the job {text})
 CREATE TYPE jobq.job_status AS ENUM (
     --@ row status: '{name}'
 );

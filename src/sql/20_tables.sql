@@ -1,9 +1,10 @@
--- Tables, their indexes and triggers. Runs once: an upgrade never re-runs this fragment.
+-- Tables, their indexes, and their triggers. CREATE EXTENSION runs this file; upgrades do not run it again.
 
--- Lanes, groups, limits, and round-robin keys have numbers, which are hashes (SipHash-2-4) of their names under this secret.
--- So a producer that chooses names in one queue cannot choose names with the numbers of another queue. Each database has its own
--- secret, and computes new numbers for rows from another database. Therefore pg_dump does not dump the row.
--- Row-level security hides the row from members of pg_read_all_data.
+-- jobq identifies lanes (sets of jobs that the same workers can claim), groups, limits, and round-robin keys by numbers. These
+-- numbers are hashes (SipHash-2-4) of the names, keyed with this secret. Without the secret, a producer could choose names in one
+-- queue so that their numbers collide with numbers of another queue. Each database has its own secret and computes new numbers for
+-- rows that come from another database, so pg_dump does not need to dump the secret. Row-level security hides the secret from
+-- members of pg_read_all_data.
 --: the secret for the hashes of lanes, groups, limits, and round-robin keys in this database; one row, never changed
 CREATE TABLE jobq.hash_secret (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -11,12 +12,13 @@ CREATE TABLE jobq.hash_secret (
                 DEFAULT pg_catalog.substr(pg_catalog.sha256(pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
                                                             || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())), 1, 16)
                 CHECK (pg_catalog.octet_length(secret) = 16),
-    numbered_in bigint  --: epoch of the triggers of jobq.jobs since which all jobs have numbers under this secret
+    numbered_in bigint  --: trigger epoch of jobq.jobs (a number that identifies the current definitions of its triggers) in which
+                        --: the duty "repair" last ensured that all jobs have numbers computed with this secret
 );
 INSERT INTO jobq.hash_secret DEFAULT VALUES;
 ALTER TABLE jobq.hash_secret ENABLE ROW LEVEL SECURITY;
 
---: protects the secret: raises an error if a statement changes or deletes its row
+--: raises an error if plain SQL tries to change or delete the secret
 CREATE FUNCTION jobq.keep_secret() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_keep_secret'
     LANGUAGE C;
@@ -33,118 +35,121 @@ CREATE FUNCTION jobq.group_of(queue text, group_key text)
     AS 'MODULE_PATHNAME', 'jobq_group_of'
     LANGUAGE C STABLE PARALLEL SAFE;
 
---: the position of a concurrency key among the keys of a queue with round_robin: a hash of the key; NULL counts as the empty key
+--: the position of a concurrency key among the keys that take turns in a queue with round_robin: a hash of the key; NULL counts as
+--: the empty key
 CREATE FUNCTION jobq.round_robin_key_of(concurrency_key text)
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_round_robin_key_of'
     LANGUAGE C STABLE PARALLEL SAFE;
 
 -- The WHEN conditions of the triggers call this function.
---: true if the current statement is not one of jobq's own, so that triggers ignore jobq's own statements
+--: returns false in jobq's own statements, so that the triggers do not fire for them; otherwise, returns true
 CREATE FUNCTION jobq.by_hand()
     RETURNS boolean
     AS 'MODULE_PATHNAME', 'jobq_by_hand'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: the value; in jobq's own statements in a form that the server can move out of the inserted row (TOAST)
+--: returns the value; in some of jobq's own INSERT statements, returns it in a form that lets the server store it in the TOAST
+--: table
 CREATE FUNCTION jobq.apart(value jsonb)
     RETURNS jsonb
     AS 'MODULE_PATHNAME', 'jobq_apart'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Columns whose names begin with an underscore are internal: jobq derives their values from other columns, or remembers
--- something there. Users can read these columns, but must never write them. The derived columns are neither generated columns
--- nor protected by CHECK constraints, because the server parses the text of each such expression again for every statement (3 to
--- 4 us each, half the cost of a completion). jobq's own statements set them. For an INSERT, COPY, or UPDATE by a user, the triggers
--- below set them, and check what constraints would check.
+-- Columns whose names begin with an underscore are internal: jobq derives their values from other columns, or stores its own state
+-- in them. Users can read these columns, but must never write them. The derived columns are neither generated columns nor protected
+-- by CHECK constraints, because the server would parse each generation or check expression again for every statement, which takes 3
+-- to 4 microseconds per expression; together, this would be half the cost of a completion. jobq's own statements set them. For an
+-- INSERT, COPY, or UPDATE by a user, the triggers below set them, and check what constraints would check.
 --
--- A release keeps the order of the columns and adds new ones at the end (CONTRIBUTING.md, "Add a column of jobq.jobs"). First come
--- the columns with a fixed width that are never NULL, without gaps, because the server then knows their offsets, and the update
--- of a row compares all indexed columns of its two versions. Then come the other columns that never change after the insert. The
--- columns that a claim or a completion writes come last, because the WAL record of an update contains only the bytes between the
--- common prefix and the common suffix of the two versions.
+-- A new release keeps the order of the columns and adds new columns at the end (CONTRIBUTING.md, "Add a column of jobq.jobs").
+-- First come the fixed-width columns that are never NULL, without alignment gaps, so that the server knows their offsets. This
+-- speeds up updates, which compare all indexed columns of the old and the new version of a row. Then come the other columns that
+-- never change after the insert. The columns that a claim or a completion writes come last, because the WAL record of an update
+-- contains only the bytes between the common prefix and the common suffix of the two versions.
 --
--- Why the fillfactors: a claim writes a new version of the row, and an entry for it in the primary key. If a page is full, each
--- such entry searches the page for old entries to remove, which costs ten times as much as the entry itself.
+-- The fillfactors are low because a claim writes a new version of the row, and inserts an entry for it into the index of the
+-- primary key. If an index page is full, each insertion first searches the page for old entries that it can remove, which costs ten
+-- times as much as the insertion itself.
 --: all jobs: waiting, running, and finished
 CREATE TABLE jobq.jobs (
-    -- set by the producer
+    -- columns that the producer sets
     id                  bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY WITH (fillfactor = 60),  --: id of the job
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when the job was enqueued
-    run_at              timestamptz NOT NULL,  --: the job does not run before this time; among jobs of the same priority,
-                                               --: earlier times run first
-    _lane               bigint NOT NULL,  --: hash of (queue, kind, version, requires); the same workers can claim all jobs
-                                          --: of a lane
-    version             integer NOT NULL DEFAULT 0,  --: version of the payload's format; workers can claim only certain
-                                                     --: versions
+    run_at              timestamptz NOT NULL,  --: the job does not run before this time; among jobs of the same priority, those
+                                               --: with an earlier run_at run first
+    _lane               bigint NOT NULL,  --: number of the lane (see jobq.lane_of); a lane is the set of jobs that have the same
+                                          --: queue, kind, version, and "requires"
+    version             integer NOT NULL DEFAULT 0,  --: version of the payload's format; a worker can choose which versions it
+                                                     --: claims
     max_attempts        integer NOT NULL,  --: maximum number of attempts before the job fails permanently
-    priority            smallint NOT NULL DEFAULT 0,  --: jobs with lower numbers run first, -32768 to 32767
+    priority            smallint NOT NULL DEFAULT 0,  --: -32768 to 32767; jobs with lower numbers run first
     queue               text NOT NULL,  --: name of the queue, 1 to 63 bytes
-    kind                text NOT NULL DEFAULT '',  --: kind of work, up to 255 bytes; workers can claim only certain kinds
+    kind                text NOT NULL DEFAULT '',  --: kind of work, up to 255 bytes; a worker can choose which kinds it claims
     payload             jsonb NOT NULL DEFAULT '{}',  --: the input of the job
     metadata            jsonb,  --: any data that the producer wants to keep with the job
     requires            text[],  --: capabilities that a worker must have to claim the job
-    heartbeat_timeout   interval,  --: time without a heartbeat after which the worker is presumed dead; NULL: the setting
-                                   --: of the queue
-    max_runtime         interval,  --: maximum run time of one attempt, regardless of heartbeats; NULL: the setting of the
-                                   --: queue
-    unique_key          text COLLATE "C",  --: key that no other unfinished job of the queue has, up to 1024 bytes; stays
-                                           --: here after the job has finished
-    unique_for          interval,  --: how long the key stays taken after the job has finished
-    group_key           text,  --: jobs of the queue with the same key run one at a time, in the order of their ids; up to
-                               --: 1024 bytes
-    concurrency_key     text,  --: limits of this key apply to the job, and with round_robin the keys take turns; up to 255
-                               --: bytes
-    _round_robin_key    bigint,  --: hash of concurrency_key in a queue with round_robin: its position in the round;
-                                 --: otherwise NULL
-    -- internal flags, which fill a gap that alignment leaves
-    _holds_key          boolean,  --: true while the job holds its unique_key, at most until it has finished, otherwise NULL: the
-                                  --: job is in the unique index
-    _ready              boolean,  --: true while the job is pending, otherwise NULL: the job is in the claim index
-    _due                boolean,  --: true while the job is scheduled, or blocked with a timeout, otherwise NULL;
-                                  --: the promotion finds the job by this column
-    _rescue_indexed     boolean,  --: true while the rescue must check the job, otherwise NULL
-    -- state of the job
+    heartbeat_timeout   interval,  --: time without a heartbeat after which the worker is presumed dead; NULL: the queue's setting
+                                   --: applies
+    max_runtime         interval,  --: maximum run time of one attempt, regardless of heartbeats; NULL: the queue's setting applies
+    unique_key          text COLLATE "C",  --: key that no other unfinished job of the queue has, up to 1024 bytes; the column keeps
+                                           --: the key after the job has finished
+    unique_for          interval,  --: how long the key stays reserved after the job has finished
+    group_key           text,  --: key of up to 1024 bytes; the jobs of the queue with the same key run one at a time, in the order
+                               --: of their ids
+    concurrency_key     text,  --: key of up to 255 bytes whose limits apply to the job; in a queue with round_robin, the keys take
+                               --: turns
+    _round_robin_key    bigint,  --: in a queue with round_robin: hash of concurrency_key, which determines when the key has its
+                                 --: turn; otherwise NULL
+    -- internal flags, placed here because they fit into an alignment gap
+    _holds_key          boolean,  --: true while the job holds its unique_key (at most until it finishes), and is therefore in the
+                                  --: unique index; otherwise NULL
+    _ready              boolean,  --: true while the job is pending and therefore in the claim index; otherwise NULL
+    _due                boolean,  --: true while the job is scheduled, or is blocked with a timeout, so that the duty "promote"
+                                  --: finds it; otherwise NULL
+    _rescue_indexed     boolean,  --: true while the job is in the indexes that the duty "rescue" uses; otherwise NULL
+    -- columns that contain the state of the job
     status              jobq.job_status NOT NULL,  --: status of the job; the comment of the type explains each status
-    attempts            integer NOT NULL DEFAULT 0,  --: number of attempts so far, counted at the claim; a release or a
-                                                     --: snooze subtracts one
-    lost_attempts       integer NOT NULL DEFAULT 0,  --: attempts that ended because the worker disappeared while it held no
-                                                     --: other job; at max_lost, the job fails permanently
+    attempts            integer NOT NULL DEFAULT 0,  --: number of attempts so far; a claim adds one, and a release or a snooze
+                                                     --: subtracts one
+    lost_attempts       integer NOT NULL DEFAULT 0,  --: number of attempts in which the worker disappeared while it held no other
+                                                     --: job; the job fails permanently when this number reaches max_lost
     started_at          timestamptz,  --: when the latest attempt was claimed
-    last_heartbeat      timestamptz,  --: last heartbeat of the worker, or its claim
+    last_heartbeat      timestamptz,  --: when the worker sent its last heartbeat or, if it has sent none, claimed the job
     finished_at         timestamptz,  --: when the job completed, failed permanently, or was canceled
     cancel_requested_at timestamptz,  --: when the cancellation of the running job was requested
-    worker_id           text,  --: the worker that claimed the job last
+    worker_id           text,  --: the worker that last claimed the job
     error               text,  --: the last error
-    progress            jsonb,  --: the last progress that a worker has reported with a heartbeat
+    progress            jsonb,  --: the last progress that a worker reported with a heartbeat
     result              jsonb,  --: the result that the worker passed to the completion
-    dead_from           text,  --: for a dead letter: the queue where the job failed, and to which it returns
-    lease               bigint,  --: random number of the claim that holds the job; NULL if no worker holds it
+    dead_from           text,  --: for a dead letter: the queue in which the job failed, and to which jobq_redrive returns it
+    lease               bigint,  --: random number that identifies the current claim of the job; NULL if no worker holds the job
     -- other internal columns
     _completed_lease    bigint,  --: the lease under which the job was last completed
-    _company_lease      bigint,  --: the lease that was lost, or whose worker stopped sending heartbeats, together with
-                                 --: other jobs; NULL: none
-    _claim_xid          xid8,  --: the transaction that claimed the job last; only this transaction can report on the job
-                               --: without a lease
+    _company_lease      bigint,  --: lease of this job that was lost, or whose heartbeats stopped, at the same time as leases of
+                                 --: other jobs of the worker; NULL: none
+    _claim_xid          xid8,  --: the transaction that last claimed the job; only this transaction can report on the job without
+                               --: passing the lease
     _lease_timeout      interval,  --: the heartbeat timeout of the current claim; NULL: 60 seconds
-    _must_end_at        timestamptz,  --: for a running job: started_at + max_runtime, when its attempt ends; NULL: no
-                                      --: limit. For a job that waits for a signal or for other jobs: the end of the wait;
-                                      --: infinity: no timeout
-    _queue_slot         bigint,  --: for a running job: its slot of the limit of the queue; NULL: none
-    _key_slot           bigint,  --: for a running job: its slot of the limit of its concurrency_key; NULL: none
+    _must_end_at        timestamptz,  --: for a running job: when its attempt must end (started_at + max_runtime); NULL: no limit.
+                                      --: For a job that waits for a signal or for other jobs: when the wait ends; infinity: no
+                                      --: timeout
+    _queue_slot         bigint,  --: the slot that a running job holds under the limit of its queue; NULL: none
+    _key_slot           bigint,  --: the slot that a running job holds under the limit of its concurrency_key; NULL: none
     _slot_seq           bigint,  --: sequence number that increases each time a slot is taken
-    _group_waiting      bigint,  --: number of the group (jobq.group_of) while the job waits for its group, otherwise NULL
-    _group_active       bigint,  --: number of the group from when the job becomes its head until it has finished, otherwise
-                                 --: NULL
-    _steps              bigint  --: number of the job's last step in jobq.steps; NULL: no steps
+    _group_waiting      bigint,  --: while the job waits for earlier jobs of its group: number of the group (jobq.group_of);
+                                 --: otherwise NULL
+    _group_active       bigint,  --: from the time the job becomes the head of its group until it finishes: number of the group;
+                                 --: otherwise NULL
+    _steps              bigint  --: number of the job's last step in jobq.steps; NULL: the job has no steps
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.1);
 
--- Keeps short values in the row, because every new version copies them. If a row already has values in the TOAST table, the
--- server would otherwise also move these values there until the row is not longer than toast_tuple_target.
+-- Keeps short values in the row. With the default storage, if a row already has values in the TOAST table, the server would move
+-- the short values there, too, whenever a new version of the row is longer than toast_tuple_target.
 ALTER TABLE jobq.jobs
     ALTER COLUMN queue SET STORAGE MAIN,
     ALTER COLUMN kind SET STORAGE MAIN,
@@ -154,47 +159,50 @@ ALTER TABLE jobq.jobs
     ALTER COLUMN worker_id SET STORAGE MAIN,
     ALTER COLUMN dead_from SET STORAGE MAIN;
 
--- The claim index. Its predicate uses _ready and not status, so that a completion changes no indexed column and can be HOT.
+-- The claim index. Its predicate uses _ready instead of status, so that a completion changes no indexed column and can be a HOT
+-- update.
 CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _ready;
--- The claim index of queues with round_robin, by key. Jobs of other queues have no key, and no entry.
+-- The claim index of queues with round_robin, ordered by key. Jobs of other queues have no round-robin key, so they are not in the
+-- index.
 CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priority, run_at, id) WHERE _round_robin_key IS NOT NULL AND _ready;
--- Finds the jobs that are due.
+-- Used by the duty "promote" to find the jobs that are due.
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
--- Finds the running jobs of a worker, for its heartbeats, and to decide which jobs were lost together. Contains leased jobs only.
+-- Used by heartbeats to find the running jobs of a worker, and by the duty "rescue" to find the jobs that a worker lost together
+-- with an expired job. Contains only jobs that a worker holds under a lease.
 CREATE INDEX jobs_rescue_idx ON jobq.jobs (worker_id, id) WHERE _rescue_indexed;
--- Finds the running jobs for the rescue. In the order of the ids, the rescue can remember which entries belong to jobs that have
--- ended.
+-- Used by the duty "rescue" to find the running jobs. The index is ordered by id, so that the duty can remember ranges in which all
+-- entries belong to jobs that have ended.
 CREATE INDEX jobs_running_idx ON jobq.jobs (id) WHERE _rescue_indexed;
--- Ensures one unfinished job per key and queue. Jobs without a key have no entry. Compares bytes, so that a change of the
--- operating system's collations cannot corrupt it.
+-- Ensures that each queue has at most one unfinished job per unique key. Jobs without a key are not in the index. The index
+-- compares bytes, so that a change in the operating system's collations cannot corrupt it.
 CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;
--- Find the running jobs that hold the slots of limits. _slot_seq only increases, so that a claim can skip the old entries of a
--- slot. The indexes are deliberately not unique: see docs/design.md.
+-- These indexes find the running jobs that hold the slots of limits. The _slot_seq of a slot only increases, so that a claim can
+-- skip the old entries of the slot. The indexes are deliberately not unique: see docs/internals/blocking.md.
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot IS NOT NULL;
 CREATE INDEX jobs_key_slot_idx ON jobq.jobs (_key_slot, _slot_seq) WHERE _key_slot IS NOT NULL;
--- Finds the next claimable job of a key when the limit of the key has room again.
+-- Finds the next claimable job of a concurrency key when the limit of the key has a free slot again.
 CREATE INDEX jobs_key_idx ON jobq.jobs (_lane, concurrency_key COLLATE "C", priority, run_at, id)
     WHERE concurrency_key IS NOT NULL AND _ready;
 
--- Find the waiting jobs and the head of a group. Jobs without a group have no entry. The indexes do not enforce a single head per
--- group, because each new head would then have to check the entries of all former heads as long as an old transaction may see
--- them. Deduplication is off, because a group has many such entries, and the search for removable ones would always read the
--- whole posting list.
+-- These indexes find the waiting jobs of a group, and its head, which is the job that may run. Jobs without a group are not in the
+-- indexes. The indexes do not ensure that a group has only one head, because for each new head, a unique index would have to check
+-- the entries of all former heads that an old transaction might still see. Deduplication is off, because a group has many such
+-- entries, and the search for entries that can be removed would always read the whole posting list.
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (_group_waiting, id) WHERE _group_waiting IS NOT NULL;
 CREATE INDEX jobs_group_active_idx ON jobq.jobs (_group_active) WITH (deduplicate_items = off) WHERE _group_active IS NOT NULL;
 
--- Contains only queues that have been created, altered, or paused. NULL means the default. The table in
--- src/core/queue_settings.h contains the settings with their defaults and bounds.
+-- Contains only queues that have been created, altered, or paused. A NULL setting has its default value. The table in
+-- src/core/queue_settings.h lists the settings with their defaults and bounds.
 --: queues with their own settings; all other queues use the defaults
 CREATE TABLE jobq.queue_settings (
     queue             text PRIMARY KEY CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
-    paused            boolean NOT NULL DEFAULT false,  --: true: no job of the queue is claimed
+    paused            boolean NOT NULL DEFAULT false,  --: true: no jobs of the queue are claimed
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     --@ each setting: {name} {type}{check}  --: {text}
 );
 
--- Has no foreign key, because inserting an attempt would then lock the row of the job.
---: all attempts that did not complete, with the reason
+-- The table has no foreign key, because with a foreign key, inserting an attempt would lock the row of the job.
+--: all attempts that did not complete their job, with the reason
 CREATE TABLE jobq.attempts (
     job_id      bigint NOT NULL,
     lease       bigint NOT NULL,
@@ -204,20 +212,20 @@ CREATE TABLE jobq.attempts (
     started_at  timestamptz,
     finished_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     error       text,
-    reported    boolean NOT NULL DEFAULT false  --: true: its worker ended it; false: jobq took the lease away
+    reported    boolean NOT NULL DEFAULT false  --: true: the worker reported the outcome; false: jobq revoked the lease
 );
 CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 
 --: limits of queues and of concurrency keys, written by jobq_set_limit, shown by the view jobq.limits
 CREATE TABLE jobq.limit_settings (
     queue        text NOT NULL,
-    key          text NOT NULL DEFAULT '',  --: the concurrency_key; empty: the whole queue; '*': each key that has no
-                                            --: limit of its own
+    key          text NOT NULL DEFAULT '',  --: the concurrency_key to which the limit applies; empty: the limit applies to the
+                                            --: whole queue; '*': it applies to each key that has no limit of its own
     max_running  integer,  --: maximum number of jobs that run at the same time; NULL: no limit
-    rate         integer,  --: how many jobs may start per `per`; NULL: no limit
+    rate         integer,  --: maximum number of jobs that start within the time span "per"; NULL: no limit
     per          interval,
-    highest_slot integer NOT NULL DEFAULT 1048574,  --: running jobs may hold slots up to this number if it is higher
-                                                    --: than max_running; 1048575: running jobs may hold no slot
+    highest_slot integer NOT NULL DEFAULT 1048574,  --: upper bound of the slot numbers that running jobs hold, if it is higher than
+                                                    --: max_running; 1048575: there may also be running jobs without a slot
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (queue, key),
     CONSTRAINT limit_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
@@ -229,78 +237,81 @@ CREATE TABLE jobq.limit_settings (
     CONSTRAINT limit_settings_not_nothing CHECK (max_running IS NOT NULL OR rate IS NOT NULL)
 );
 
--- Jobs can run without a slot although a limit applies to them, because they were running when the limit was set, or because
--- plain SQL set them to processing. The tick gives them slots, and deletes the row when no more such jobs can appear.
---: has a row while the tick must look for running jobs that should hold a slot of a limit but do not
+-- A job can run without a slot even though a limit applies to it, because it was already running when the limit was set, or because
+-- plain SQL has set its status to "processing". The tick (one round of the duties of the background worker) gives such jobs slots,
+-- and deletes the row of this table when no more such jobs can appear.
+--: contains a row while the tick must look for running jobs that should hold a slot of a limit but do not
 CREATE TABLE jobq.unslotted (
     asked_xid  xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),  --: the transaction that inserted the row
-    before_xid xid8  --: the tick looks for the last time when all transactions with lower ids have ended; NULL: the tick
-                     --: does not know yet whether asked_xid has released its locks
+    before_xid xid8  --: when all transactions with ids lower than this one have ended, the tick looks one last time for running
+                     --: jobs without a slot; NULL: the tick has not yet seen that the transaction asked_xid has ended
 );
 
--- Has no unique index, because two producers that add the same lane at the same time must not wait for each other, and a second
--- row for a lane does no harm. Has no generated column, because in a published table it would be part of the replica identity,
--- which PostgreSQL 18 rejects.
---: the lanes in use: each distinct (queue, kind, version, requires)
+-- The table has no unique index, because two producers that add the same lane at the same time must not wait for each other, and a
+-- second row for a lane is harmless. It has no generated column, because in a published table such a column would be part of the
+-- replica identity, which PostgreSQL 18 rejects.
+--: the lanes in use: each distinct combination of queue, kind, version, and requires
 CREATE TABLE jobq.lane_directory (
-    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires); a trigger sets it in rows from plain SQL
+    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires); a trigger sets it in rows written with plain SQL
     queue    text NOT NULL,
     kind     text NOT NULL,
     version  integer NOT NULL,
     requires text[],
-    entered_at  timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when a producer added the lane; the next producer
-                                                                 --: adds it again after the row is retired
-    retiring    boolean NOT NULL DEFAULT false,  --: true: the next producer adds the lane again, and the tick deletes
-                                                 --: this row when it is safe
-    changed_xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id()  --: the transaction that wrote this version of
-                                                                       --: the row; sessions read only new versions
+    entered_at  timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when a producer added the lane
+    retiring    boolean NOT NULL DEFAULT false,  --: true: the next producer that uses the lane adds it again, and the tick deletes
+                                                 --: this row as soon as that is safe
+    changed_xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id()  --: the transaction that wrote this version of the row;
+                                                                       --: sessions read only the rows that are new to them
 );
--- The first two indexes find the new rows of a queue and the lanes of a kind, for sessions; the third finds a lane, for the tick.
+-- Sessions use the first index to find the new rows of a queue, and the second index to find the lanes of a kind. The tick uses the
+-- third index to find the rows of a lane.
 CREATE INDEX lane_directory_new_idx ON jobq.lane_directory (queue, changed_xid);
 CREATE INDEX lane_directory_kind_idx ON jobq.lane_directory (queue, kind);
 CREATE INDEX lane_directory_lane_idx ON jobq.lane_directory (lane);
 
---: how far the deletion of unused lanes has come, kept between rounds; one row
+--: progress of the deletion of unused lanes, kept between ticks; one row
 CREATE TABLE jobq.lane_retirement (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     marked_xid  xid8,  --: the transaction that marked lanes as retiring; NULL: no lane is retiring
-    wait_for    xid8,  --: the marked lanes are deleted when all transactions with lower ids than this one have ended
-    deleted_xid xid8  --: rows last changed by this transaction or an earlier one may have been deleted
+    wait_for    xid8,  --: the marked lanes are deleted after all transactions with ids lower than this one have ended
+    deleted_xid xid8  --: rows of jobq.lane_directory whose changed_xid is less than or equal to this value may have been deleted
 );
 INSERT INTO jobq.lane_retirement DEFAULT VALUES;
 
--- Is separate from the jobs, because they can be deleted in the meantime. Has no unique index, so that a transaction that ends a
--- job never waits or fails because of the key. If a key has several rows, the latest one counts.
---: unique keys that unique_for keeps taken after their jobs have finished; delete a row to free its key
+-- The keys are in a separate table, because a key can stay reserved after its job has been deleted. The table has no unique index,
+-- so that a transaction that ends a job never waits or fails because of the key. If a key has several rows, the latest row counts.
+--: unique keys that unique_for reserves after their jobs have finished; delete a row to free its key
 CREATE TABLE jobq.kept_keys (
     queue      text COLLATE "C" NOT NULL,
     unique_key text COLLATE "C" NOT NULL,
     job_id     bigint NOT NULL,  --: the job that had the key; it may have been deleted
-    kept_until timestamptz NOT NULL  --: when the key is free again; the tick deletes the row later
+    kept_until timestamptz NOT NULL  --: when the key becomes free; the tick deletes the row later
 );
 CREATE INDEX kept_keys_key_idx ON jobq.kept_keys (unique_key, queue);
 CREATE INDEX kept_keys_until_idx ON jobq.kept_keys (kept_until);
 
---: what the tick remembers between rounds; one row
+--: what the tick remembers from round to round; one row
 CREATE TABLE jobq.tick_state (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    prune_after  bigint NOT NULL DEFAULT 0,  --: the id up to which the current scan of the prune, which starts at the
-                                             --: oldest job, has read
-    lap_after    bigint NOT NULL DEFAULT 0,  --: the same for the slow scan of the prune, which reads the whole table
-    unindexed_found_for timestamptz,  --: without preload: the server start after which the tick has looked for
-                                      --: running jobs that are missing in the index of the rescue
-    unindexed_found_in  bigint  --: without preload: the epoch of the triggers at that time
+    prune_after  bigint NOT NULL DEFAULT 0,  --: id up to which the duty "prune" has read the jobs in its current scan, which
+                                             --: started at the oldest job
+    lap_after    bigint NOT NULL DEFAULT 0,  --: id up to which the duty "prune" has read the jobs in its slow scan of the whole
+                                             --: table
+    unindexed_found_for timestamptz,  --: if jobq is not preloaded: the start time that the server had when the tick last looked for
+                                      --: running jobs that are missing from the indexes of the duty "rescue"
+    unindexed_found_in  bigint  --: if jobq is not preloaded: the trigger epoch (see numbered_in of jobq.hash_secret) when the tick
+                                --: last looked for these jobs
 );
 INSERT INTO jobq.tick_state DEFAULT VALUES;
 
--- These tables have no key. With FULL, the extension can delete and update rows even if the tables are published (CREATE
--- PUBLICATION ... FOR ALL TABLES). Without a publication, FULL costs nothing.
+-- These tables have no key. With REPLICA IDENTITY FULL, the extension can delete and update rows even if the tables are published
+-- (CREATE PUBLICATION ... FOR ALL TABLES). Without a publication, this costs nothing.
 ALTER TABLE jobq.attempts REPLICA IDENTITY FULL;
 ALTER TABLE jobq.unslotted REPLICA IDENTITY FULL;
 ALTER TABLE jobq.lane_directory REPLICA IDENTITY FULL;
 ALTER TABLE jobq.kept_keys REPLICA IDENTITY FULL;
 
--- Makes pg_dump include the rows.
+-- Makes pg_dump include the rows of these tables.
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_settings', '');
@@ -309,9 +320,10 @@ SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.limit_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.kept_keys', '');
 
--- fill_job and note_restore are not SECURITY DEFINER, because they check which role has executed the statement. fill_job then
--- switches to the owner.
---: checks the rows of an INSERT or COPY into jobq.jobs, and fills in missing values and columns that the role must not choose
+-- fill_job and note_restore are not SECURITY DEFINER, because they check which role has executed the statement. After this check,
+-- fill_job switches to the owner.
+--: checks the rows of an INSERT or COPY into jobq.jobs, fills in missing values, and resets the columns that the role is not
+--: allowed to set
 CREATE FUNCTION jobq.fill_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_fill_job'
     LANGUAGE C;
@@ -319,19 +331,20 @@ CREATE FUNCTION jobq.fill_job() RETURNS trigger
 CREATE FUNCTION jobq.count_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_count_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: replaces the hashes in jobs that come by logical replication, or otherwise in replica role, by the hashes of this database
+--: recomputes the hashes in rows that are written to jobq.jobs while session_replication_role is replica, as in logical replication
+--: workers
 CREATE FUNCTION jobq.renumber_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_renumber_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: sets the hash of a lane in jobq.lane_directory after an INSERT, UPDATE, or COPY
+--: sets the number of the lane in rows of jobq.lane_directory that are inserted or updated with plain SQL, including COPY
 CREATE FUNCTION jobq.number_lane() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_number_lane'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: notifies waiting workers of jobs that come by logical replication, or otherwise in replica role
+--: notifies waiting workers of jobs that are written while session_replication_role is replica, as in logical replication workers
 CREATE FUNCTION jobq.tell_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_tell_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: checks the changes of an UPDATE of jobq.jobs, and then sets the columns that depend on other columns
+--: checks the changes that an UPDATE makes to jobq.jobs, and then sets the columns that depend on other columns
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -339,12 +352,12 @@ CREATE FUNCTION jobq.follow_job() RETURNS trigger
 CREATE FUNCTION jobq.forget_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_forget_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: invalidates what sessions cache of a table: queue settings, grants, limits, lanes, the identity
+--: invalidates the data that sessions have cached from a table: queue settings, grants, limits, lanes, or the identity
 CREATE FUNCTION jobq.invalidate_caches() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_invalidate_caches'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
---: stops the duties while a session of the owner restores a dump, until that session disconnects
+--: when a session of the owner restores a dump, stops the duties of the background worker until that session disconnects
 CREATE FUNCTION jobq.note_restore() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_note_restore'
     LANGUAGE C;
@@ -358,14 +371,15 @@ CREATE TRIGGER fill_job BEFORE INSERT ON jobq.jobs FOR EACH ROW
 CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.count_job();
--- This is an AFTER trigger because with a BEFORE UPDATE trigger, every update would first lock its row, with another WAL record.
+-- This is an AFTER trigger, because a BEFORE UPDATE trigger would make every update lock its row first, which writes a WAL record.
 -- The argument is the oldest version of the library that handles this table correctly.
 CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('1.0');
 
--- These triggers fire in replica role, where the others do not. They fill in nothing, but the hashes of another database would be
--- wrong here, and claims could miss a job without the notification.
+-- If session_replication_role is replica, the following triggers fire instead of the triggers above. They do not fill in missing
+-- values. They replace the hashes, because hashes that were computed in another database are wrong here. They also send the
+-- notifications without which claims could miss jobs.
 CREATE TRIGGER renumber_job BEFORE INSERT OR UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.renumber_job();
@@ -389,7 +403,7 @@ CREATE TRIGGER number_lane BEFORE INSERT OR UPDATE ON jobq.lane_directory FOR EA
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.number_lane();
 ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER number_lane;
--- jobq's own statements can change the row, because the duty "repair" sets numbered_in.
+-- jobq's own statements may change the row of the secret, because the duty "repair" sets numbered_in.
 CREATE TRIGGER keep_secret BEFORE UPDATE OR DELETE ON jobq.hash_secret FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.keep_secret();
@@ -400,13 +414,13 @@ CREATE TRIGGER invalidate_caches AFTER INSERT OR DELETE ON jobq.hash_secret FOR 
 ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER keep_secret;
 ALTER TABLE jobq.hash_secret ENABLE ALWAYS TRIGGER keep_secret_on_truncate;
--- jobq's own changes of the table do not invalidate the whole cache, because jobq announces the changed lanes itself.
+-- jobq's own changes to the table do not invalidate the whole cache, because jobq announces each changed lane separately.
 CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_directory FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.invalidate_caches();
 CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.lane_directory FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.invalidate_caches();
---: makes the tick look for running jobs without a slot after a limit was changed with plain SQL
+--: makes the tick look for running jobs without a slot after plain SQL has changed a limit
 CREATE FUNCTION jobq.limits_changed() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_limits_changed'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;

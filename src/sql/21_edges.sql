@@ -1,15 +1,16 @@
--- Edges between jobs: the table, its indexes and triggers. Runs once: an upgrade never re-runs this fragment.
+-- Edges between jobs: the table, its indexes, and its triggers. CREATE EXTENSION runs this file; upgrades do not run it again.
 
--- Edges are in a table of their own, not in jobq.jobs, so that jobs without edges have no extra cost. The table has no foreign
--- keys, because they would make completions wait for producers.
+-- Edges have a table of their own, instead of columns in jobq.jobs, so that jobs without edges have no extra cost. The table has no
+-- foreign keys, because they would make completions wait for producers.
 --: edges between jobs: dependencies, awaited jobs, and children
 CREATE TABLE jobq.edges (
-    job_id     bigint NOT NULL,  --: the job at which the edge begins: the dependent, the waiting job, or the parent
-    kind       text COLLATE "C" NOT NULL DEFAULT 'depends',  --: depends, awaits (jobq_await_jobs), or child (jobq_spawn)
-    target     bigint NOT NULL,  --: the job to which the edge leads; a dependency always has a lower id than job_id
-    on_failure text DEFAULT 'cancel',  --: depends: what happens to job_id if target ends but has not completed, cancel
-                                       --: or run; other kinds: NULL
-    active     boolean,  --: true if jobq checks job_id when target ends, otherwise NULL
+    job_id     bigint NOT NULL,  --: the job at which the edge begins: the dependent, the awaiting job, or the parent
+    kind       text COLLATE "C" NOT NULL DEFAULT 'depends',  --: "depends", "awaits" (jobq_await_jobs), or "child" (jobq_spawn)
+    target     bigint NOT NULL,  --: the job to which the edge leads: the dependency, the awaited job, or the child; a dependency
+                                 --: always has a lower id than its dependent
+    on_failure text DEFAULT 'cancel',  --: kind "depends": what happens to job_id if target ends without completing, "cancel" or
+                                       --: "run"; other kinds: NULL
+    active     boolean,  --: true if jobq must check the job job_id when the job target ends; otherwise NULL
     PRIMARY KEY (job_id, kind, target),
     CONSTRAINT edges_kind_choice CHECK (kind IN ('depends', 'awaits', 'child')),
     -- Makes cycles of dependencies impossible.
@@ -17,9 +18,11 @@ CREATE TABLE jobq.edges (
     CONSTRAINT edges_on_failure_choice
         CHECK (CASE kind WHEN 'depends' THEN coalesce(on_failure IN ('cancel', 'run'), false) ELSE on_failure IS NULL END)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
--- Finds the jobs that wait for the end of a job, and the jobs that still need it.
+-- Finds the jobs that are waiting for a given job to end. The duty "prune" also uses this index, to find out whether other jobs
+-- prevent the deletion of a finished job.
 CREATE INDEX edges_target_idx ON jobq.edges (target, kind, job_id);
--- Contain the active edges, one index per kind. If such an index has only one page, no job has ever waited in this way.
+-- These indexes contain the active edges, one index for each kind of wait. If an index has only one page, no job has ever waited in
+-- that way.
 CREATE INDEX edges_depends_idx ON jobq.edges (job_id) WHERE kind = 'depends' AND active;
 CREATE INDEX edges_awaits_idx ON jobq.edges (job_id, target) WHERE kind = 'awaits' AND active;
 
@@ -31,15 +34,15 @@ CREATE TABLE jobq.deleted_dependencies (
 );
 CREATE INDEX deleted_dependencies_job_idx ON jobq.deleted_dependencies (job_id);
 
--- For the same reason as for the tables without a key in 20_tables.sql.
+-- REPLICA IDENTITY FULL is needed because the table has no key: see 20_tables.sql.
 ALTER TABLE jobq.deleted_dependencies REPLICA IDENTITY FULL;
 
--- Makes pg_dump include the rows.
+-- Makes pg_dump include the rows of these tables.
 SELECT pg_catalog.pg_extension_config_dump('jobq.edges', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.deleted_dependencies', '');
 
--- Is not SECURITY DEFINER, because it first checks which role has executed the statement, and then switches to the owner.
---: after a change of jobq.edges with plain SQL, blocks jobs that now have to wait, and unblocks jobs that no longer have to
+-- The function is not SECURITY DEFINER, because it checks which role has executed the statement before it switches to the owner.
+--: after plain SQL has changed jobq.edges, blocks the jobs that now have to wait, and unblocks the jobs that no longer have to wait
 CREATE FUNCTION jobq.follow_edge() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_edge'
     LANGUAGE C;

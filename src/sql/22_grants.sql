@@ -1,16 +1,16 @@
--- A role is stored by its OID, so it keeps its queues when it is renamed. A dump contains its name, so after a restore the role
--- with that name has the queues.
---: the queues granted to roles that were not granted all queues; written by jobq_grant and jobq_revoke
+-- A role is stored by its OID, so it keeps its queues when it is renamed. A dump contains the name of the role, so after a restore,
+-- the role with this name has the queues.
+--: the queues of roles that jobq_grant has restricted to some queues; written by jobq_grant and jobq_revoke
 CREATE TABLE jobq.queue_grants (
     role    pg_catalog.regrole NOT NULL,
-    profile text NOT NULL,  --: producer, worker, or operator of the queue
+    profile text NOT NULL,  --: "producer", "worker", or "operator"
     queue   text NOT NULL,
     PRIMARY KEY (role, profile, queue),
     CONSTRAINT queue_grants_profile_choice CHECK (profile IN ('producer', 'worker', 'operator')),
     CONSTRAINT queue_grants_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63)
 );
 
--- Leaves out the rows of dropped roles, because their OIDs may belong to other roles on another server.
+-- A dump omits the rows of dropped roles, because their OIDs may belong to other roles on another server.
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_grants',
     'WHERE role::pg_catalog.oid IN (SELECT oid FROM pg_catalog.pg_roles)');
 

@@ -1,12 +1,14 @@
--- The database that these jobs belong to. CREATE EXTENSION adds a row (jobq.announce). A dump brings another row, and a template
--- copy or a base backup has the row of the original. The table has no key, so that every dump can be restored.
---: the database that the jobs belong to; in any other database they do not run until jobq_adopt()
+-- The database that the jobs belong to. CREATE EXTENSION adds a row (see jobq.announce). Restoring a dump adds the row of the
+-- original database. A database created from a template or a base backup contains only the row of the original database. The table
+-- has no key, so that every dump can be restored.
+--: the database that the jobs belong to; in any other database, they do not run until jobq_adopt() is called
 CREATE TABLE jobq.identity (
-    system_identifier bigint NOT NULL,  --: identifier of its server, as in pg_control_system()
+    system_identifier bigint NOT NULL,  --: system identifier of the database's server, as in pg_control_system()
     database          oid NOT NULL,
-    major_version     integer NOT NULL,  --: major version of its server, because pg_upgrade changes the identifier
-    data_directory    bigint NOT NULL,  --: mark of the data directory when the jobs were adopted; 0 if it had none
-    copied            boolean NOT NULL DEFAULT false,  --: true in a copy of a database until jobq_adopt adopts it
+    major_version     integer NOT NULL,  --: major version of the database's server; needed because pg_upgrade changes the system
+                                         --: identifier
+    data_directory    bigint NOT NULL,  --: number that marked the data directory when the jobs were adopted; 0 if it had no mark
+    copied            boolean NOT NULL DEFAULT false,  --: true in a copy of a database until jobq_adopt() is called
     adopted_at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 ALTER TABLE jobq.identity REPLICA IDENTITY FULL;

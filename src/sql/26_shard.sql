@@ -1,7 +1,7 @@
--- The shard of a cluster that this database is. The trigger makes the sequence of the job ids follow the row, so that a session
--- cannot generate other ids, and generating an id costs no more than without shards. The row is for dumps, because a dump
--- contains only the last value of a sequence that belongs to an extension.
---: the shard number of this database, which jobq_set_shard writes; empty if the database is not a shard
+-- The number of this database if it is a shard of a cluster. A trigger sets the parameters of the job id sequence according to the
+-- row, so that sessions cannot generate ids of other shards, and generating an id costs no more than without shards. The row is
+-- needed for dumps, because a dump contains only the last value of a sequence that belongs to an extension.
+--: the shard number of this database, written by jobq_set_shard; no rows if the database is not a shard
 CREATE TABLE jobq.shard (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     shard_id integer NOT NULL CONSTRAINT shard_shard_id_range CHECK (shard_id BETWEEN 0 AND 1023)  --: number of the shard,

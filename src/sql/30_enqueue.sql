@@ -1,7 +1,7 @@
--- Functions for producers. Public functions live in the schema that CREATE EXTENSION targets.
+-- Functions for producers. Like all public functions, they are created in the target schema of CREATE EXTENSION.
 
---: enqueue one job; returns its id or, if another job has its unique key, the id of that job; options is an object with
---: rarely used attributes
+--: enqueue one job; returns its id or, if another job has its unique key, the id of that job; "options" is an object with rarely
+--: used attributes
 CREATE FUNCTION jobq_enqueue(
         queue text DEFAULT 'default',
         payload jsonb DEFAULT '{}',
@@ -22,8 +22,8 @@ CREATE FUNCTION jobq_enqueue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue one job for each payload; returns their ids in the order of the payloads, and which are new; options
---: is an object with rarely used attributes
+--: enqueue one job for each payload; returns the job ids in the order of the payloads, and whether each job is new; "options" is an
+--: object with rarely used attributes
 CREATE FUNCTION jobq_enqueue_many(
         queue text,
         payloads jsonb[],
@@ -41,7 +41,7 @@ CREATE FUNCTION jobq_enqueue_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue the jobs that a JSON array describes; the keys of an object are the arguments and options of jobq_enqueue
+--: enqueue the jobs described by a JSON array of objects, whose keys are arguments and options of jobq_enqueue
 CREATE FUNCTION jobq_enqueue_jobs(specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'

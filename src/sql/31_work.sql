@@ -1,6 +1,6 @@
 -- Functions for workers: claim jobs, report on them, and return them.
 
---: claim up to batch jobs of a queue; returns no rows if none is claimable; never waits for a row lock
+--: claim at most "batch" jobs of a queue; returns no rows if no job is claimable; never waits for a row lock
 CREATE FUNCTION jobq_claim(
         queue text DEFAULT 'default',
         worker_id text DEFAULT NULL,
@@ -40,7 +40,7 @@ CREATE FUNCTION jobq_complete(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete several jobs; returns one row per job; with must_hold completes all or raises JQ001
+--: complete several jobs; returns one row per job; with must_hold, completes all of them or raises JQ001
 CREATE FUNCTION jobq_complete_many(
         job_ids bigint[],
         leases bigint[],
@@ -50,7 +50,7 @@ CREATE FUNCTION jobq_complete_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete jobs and claim the next ones in one round trip; warns if a lease is lost
+--: complete jobs and claim the next jobs in one round trip; raises a warning if a lease is lost
 CREATE FUNCTION jobq_complete_and_claim(
         job_ids bigint[],
         leases bigint[],
@@ -90,7 +90,7 @@ CREATE FUNCTION jobq_fail_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend a lease; returns held, cancel, finished, lost, or gone
+--: extend a lease; returns "held", "cancel", "finished", "lost", or "gone"
 CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progress jsonb DEFAULT NULL)
     RETURNS text
     AS 'MODULE_PATHNAME'
@@ -102,33 +102,33 @@ CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend the leases of all jobs that were claimed with this worker_id; each process needs its own
+--: extend the leases of all jobs that were claimed with this worker_id; each process must have its own worker_id
 CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: return a job to its queue without counting the attempt; it is claimable immediately
+--: return a job to its queue without counting the attempt; the job is claimable immediately
 CREATE FUNCTION jobq_release(job_id bigint, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: return several jobs to their queue; returns one row per job
+--: return several jobs to their queues; returns one row per job
 CREATE FUNCTION jobq_release_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, released boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: return a job to its queue until a later time without counting the attempt
+--: return a job to its queue without counting the attempt; the job is claimable after the delay
 CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- The procedure commits, so it has neither SECURITY DEFINER nor SET search_path, because each of them would forbid that. Its code
--- takes care of both.
---: wait until the queue may have a claimable job for this worker, until jobq_wake, or until the timeout
+-- The procedure commits. It has neither SECURITY DEFINER nor SET search_path, because PostgreSQL does not allow a procedure with
+-- either of them to commit. Instead, the C code switches the role and sets search_path.
+--: wait until the queue may have a claimable job for this worker, until jobq_wake is called, or until the timeout
 CREATE PROCEDURE jobq_wait(
         queue text DEFAULT 'default',
         timeout interval DEFAULT '30 s',
@@ -140,8 +140,8 @@ CREATE PROCEDURE jobq_wait(
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 
---: end the jobq_wait of a worker from any session; returns how many waits ended; if it is 0, the worker's next wait ends
---: at once
+--: end the jobq_wait calls of a worker from any session; returns the number of calls that ended; if no call was waiting, the next
+--: jobq_wait of the worker ends immediately
 CREATE FUNCTION jobq_wake(worker_id text)
     RETURNS integer
     AS 'MODULE_PATHNAME'

@@ -1,7 +1,7 @@
--- Functions for operators: for one job, by its id, or for many jobs of a queue, by a filter. The filter argument contains
--- the conditions for which the function has no argument of its own.
+-- Functions for operators. Each function applies to one job, which is selected by its id, or to several jobs of a queue, which are
+-- selected by a filter. The argument "filter" contains the conditions for which the function has no separate argument.
 
---: the row of a job, for roles that cannot read the table; returns no rows if the job does not exist
+--: the row of a job, for roles that cannot read the table jobq.jobs; returns no rows if the job does not exist
 CREATE FUNCTION jobq_get(job_id bigint)
     RETURNS TABLE (id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status,
                    run_at timestamptz, attempts integer, max_attempts integer, worker_id text,
@@ -17,8 +17,8 @@ CREATE FUNCTION jobq_result(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 
--- The procedure commits, as jobq_wait does.
---: wait until a job has finished or until the timeout
+-- Like jobq_wait, this is a procedure, because it ends its transaction before it waits. An open transaction would hold back vacuum.
+--: wait until a job has finished, or until the timeout has passed
 CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
@@ -29,7 +29,7 @@ CREATE FUNCTION jobq_log(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 
---: cancel a job; the heartbeat of a running job tells its worker to stop; returns the status
+--: cancel a job; if it is running, the next heartbeat tells its worker to stop; returns the status
 CREATE FUNCTION jobq_cancel(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
@@ -53,7 +53,7 @@ CREATE FUNCTION jobq_delete(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: cancel jobs of a queue that match a filter; returns how many
+--: cancel the jobs of a queue that match a filter, at most max_jobs; returns how many were canceled
 CREATE FUNCTION jobq_cancel_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -67,7 +67,7 @@ CREATE FUNCTION jobq_cancel_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: retry jobs of a queue that match a filter, failed jobs by default; returns how many
+--: retry the jobs of a queue that match a filter (by default, failed jobs), at most max_jobs; returns how many were retried
 CREATE FUNCTION jobq_retry_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -81,7 +81,7 @@ CREATE FUNCTION jobq_retry_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: change run_at of the waiting jobs of a queue that match a filter; returns how many jobs were changed
+--: change run_at of the waiting jobs of a queue that match a filter, at most max_jobs; returns how many were changed
 CREATE FUNCTION jobq_reschedule_jobs(
         queue text,
         run_at timestamptz,
@@ -96,7 +96,7 @@ CREATE FUNCTION jobq_reschedule_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: delete jobs of a queue that match a filter, finished jobs by default; returns how many
+--: delete the jobs of a queue that match a filter (by default, finished jobs), at most max_jobs; returns how many were deleted
 CREATE FUNCTION jobq_delete_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -110,7 +110,8 @@ CREATE FUNCTION jobq_delete_jobs(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: move dead letters back to the queue where they failed and run them again, at most per_second per second; returns how many
+--: move dead letters back to the queues in which they failed, so that they run again; at most per_second jobs become due per second;
+--: returns how many jobs were moved
 CREATE FUNCTION jobq_redrive(
         queue text,
         max_jobs integer DEFAULT 1000,

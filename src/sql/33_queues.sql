@@ -1,6 +1,6 @@
 -- Queues and their settings.
 
---: create a queue with its own settings; NULL means the default
+--: create a queue with its own settings; a setting that is NULL has its default value
 CREATE FUNCTION jobq_create_queue(
         queue text,
         --@ each setting: {name} {type} DEFAULT NULL
@@ -18,13 +18,14 @@ CREATE FUNCTION jobq_alter_queue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: drop a queue and its finished jobs, with force its other jobs, schedules, and handlers, too; returns false if it did not exist
+--: drop a queue and its finished jobs; if "force" is true, also its other jobs, schedules, and handlers; returns false if the queue
+--: did not exist
 CREATE FUNCTION jobq_drop_queue(queue text, force boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: pause a queue, so that no job of it is claimed; returns false if it was already paused
+--: pause a queue, so that none of its jobs are claimed; returns false if it was already paused
 CREATE FUNCTION jobq_pause_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
@@ -36,7 +37,7 @@ CREATE FUNCTION jobq_resume_queue(queue text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: delete the jobs of a queue that are not running, at most max_jobs; returns how many
+--: delete the jobs of a queue that are not running, at most max_jobs; returns how many were deleted
 CREATE FUNCTION jobq_purge_queue(queue text, statuses jobq.job_status[] DEFAULT NULL, max_jobs integer DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'

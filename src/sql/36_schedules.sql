@@ -1,12 +1,12 @@
--- Schedules.
+-- Functions for schedules.
 
---: the next times of a cron expression in a time zone
+--: the next times that match a cron expression in a time zone
 CREATE FUNCTION jobq_next_runs(cron text, timezone text DEFAULT 'UTC', after timestamptz DEFAULT NULL, n integer DEFAULT 5)
     RETURNS SETOF timestamptz
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL SAFE ROWS 5;
 
---: create or change a schedule, which enqueues a job at certain times; returns the next run
+--: create or change a schedule, which enqueues a job at certain times; returns the time of the next run
 CREATE FUNCTION jobq_schedule(
         name text,
         cron text,
@@ -28,8 +28,8 @@ CREATE FUNCTION jobq_schedule(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: create and change schedules from an array of objects, whose keys are the arguments of jobq_schedule; with prune removes
---: the other schedules of the source
+--: create and change schedules from an array of objects, whose keys are the arguments of jobq_schedule; if "prune" is true, also
+--: remove the other schedules of the source
 CREATE FUNCTION jobq_schedules(specs jsonb, prune boolean DEFAULT false, source text DEFAULT '')
     RETURNS TABLE (name text, change text, next_run timestamptz)
     AS 'MODULE_PATHNAME'
@@ -47,14 +47,14 @@ CREATE FUNCTION jobq_pause_schedule(name text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: resume a paused schedule from now on; returns false if it was not paused
+--: resume a paused schedule without making up for the missed runs; returns false if it was not paused
 CREATE FUNCTION jobq_resume_schedule(name text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue the job of a schedule now; returns its id, or NULL if the last job has not finished and overlap is
---: not allowed
+--: enqueue the job of a schedule now; returns its id, or NULL if the last job has not finished and the schedule does not
+--: allow overlap
 CREATE FUNCTION jobq_run_schedule(name text)
     RETURNS bigint
     AS 'MODULE_PATHNAME'

@@ -1,7 +1,7 @@
--- The shard of a cluster that this database is.
+-- Functions that set and return the number of this database if it is a shard of a cluster.
 
---: make this database a shard whose number is part of its job ids; fails if the database has jobs with other ids; returns
---: false if the database already has this number
+--: make this database a shard of a cluster; the ids of all its jobs then contain the shard number; fails if the database has jobs
+--: with other ids; returns false if the database already has this number
 CREATE FUNCTION jobq_set_shard(shard_id integer)
     RETURNS boolean
     AS 'MODULE_PATHNAME'

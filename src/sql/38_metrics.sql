@@ -1,19 +1,20 @@
 -- Metrics for monitoring systems.
 
---: metrics: jobs in the queues, totals of what happened to jobs, histograms of waiting and running times, background processes
+--: the metrics: numbers of jobs in the queues, totals of job events, histograms of waiting and running times, and the state of
+--: background processes
 CREATE FUNCTION jobq_metrics()
     RETURNS TABLE (name text, labels jsonb, value double precision)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: the metrics in the text format of Prometheus
+--: the metrics in the Prometheus text format
 CREATE FUNCTION jobq_prometheus()
     RETURNS text
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: reset the totals and histograms of this database; returns the time of the reset, or NULL if jobq does
---: not keep totals, because it is not preloaded
+--: reset the totals and histograms of this database; returns the time of the reset, or NULL if jobq is not preloaded and
+--: therefore keeps no totals
 CREATE FUNCTION jobq_reset_metrics()
     RETURNS timestamptz
     AS 'MODULE_PATHNAME'

@@ -1,7 +1,9 @@
 -- Functions that the views call.
 
--- For the view jobq.queue_stats. STABLE, so that the planner leaves out what a query does not select.
---: jobs by status and rates of every queue, from counters if the queue has them, else from the rows
+-- The view jobq.queue_stats calls the next three functions. They are STABLE, so that the planner omits the calls whose results a
+-- query does not select.
+--: the number of jobs in each status, and rates, for each queue; read from counters if the queue has them, and otherwise counted in
+--: the table
 CREATE FUNCTION jobq.queue_counters()
     RETURNS TABLE (queue text,
                    --@ each status: {name} bigint,
@@ -11,7 +13,7 @@ CREATE FUNCTION jobq.queue_counters()
     AS 'MODULE_PATHNAME', 'jobq_queue_counters'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
---: how long the oldest claimable job of a queue has been due; NULL if there is none
+--: how long ago the oldest claimable job of a queue became due; NULL if no job is claimable
 CREATE FUNCTION jobq.oldest_pending_age(queue text)
     RETURNS interval
     AS 'MODULE_PATHNAME', 'jobq_oldest_pending_age'
@@ -23,16 +25,16 @@ CREATE FUNCTION jobq.oldest_heartbeats()
     AS 'MODULE_PATHNAME', 'jobq_oldest_heartbeats'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
--- For the view jobq.lanes.
---: the lanes of this database whose first claimable position is known in shared memory
+-- The view jobq.lanes calls this function.
+--: the lanes of this database for which shared memory contains the position of the first claimable job
 CREATE FUNCTION jobq.tracked_lanes()
     RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
                    ranges integer, refreshed_at timestamptz)
     AS 'MODULE_PATHNAME', 'jobq_tracked_lanes'
     LANGUAGE C VOLATILE PARALLEL SAFE;
 
--- For the view jobq.workers.
---: state of the launcher and of the background workers
+-- The view jobq.workers calls this function.
+--: the state of the launcher and of the background workers
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint,

@@ -1,4 +1,4 @@
--- From here on, the jobs belong to this database, and the launcher checks the database.
+-- After this call, the jobs belong to this database, and the launcher looks for work in it.
 
 --: records that the jobs belong to this database, and tells the launcher to start a worker for it
 CREATE FUNCTION jobq.announce()

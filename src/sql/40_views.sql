@@ -1,11 +1,11 @@
 -- Views for DBAs.
 
--- From here on, every object is named with its schema. Operators are looked up only in pg_catalog, because an operator in the
--- target schema that matches the types exactly would win over a pg_catalog operator that needs a coercion.
+-- From here on, objects are named with their schemas, and operators are looked up only in pg_catalog. Otherwise, an operator in the
+-- target schema whose argument types match exactly would take precedence over a pg_catalog operator that needs a coercion.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- Users write dependencies through this view: the kind of a new row is the default of the column.
---: which jobs depend on which others: the edges of kind depends
+-- Users write dependencies through this view. New rows get the default of the column "kind", which is "depends".
+--: which jobs depend on which other jobs: the edges of kind "depends"
 CREATE VIEW jobq.dependencies AS
     SELECT e.job_id, e.target AS depends_on, e.on_failure, e.active FROM jobq.edges e WHERE e.kind = 'depends';
 
@@ -19,10 +19,10 @@ SELECT n.queue,
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
 LEFT JOIN jobq.queue_settings s USING (queue);
 
--- The oldest pending age and the oldest heartbeat cost time only if a query selects them. The planner knows that h has one row
--- per queue, and removes the join if the query does not need it.
---: numbers of each queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running job, rates of the
---: last minute
+-- The age of the oldest pending job and the oldest heartbeat cost time only if a query selects them. The planner knows that the subquery h has
+-- one row per queue, and removes the join if the query does not need it.
+--: statistics of each queue: number of jobs by status, age of the oldest claimable job, oldest heartbeat of a running job, and
+--: rates over the last minute
 CREATE VIEW jobq.queue_stats AS
 SELECT c.queue,
        --@ each status: c.{name},
@@ -39,18 +39,20 @@ FROM jobq.queue_counters() c
 LEFT JOIN (SELECT o.queue, min(o.oldest_heartbeat) AS oldest_heartbeat FROM jobq.oldest_heartbeats() o
            GROUP BY o.queue) h ON h.queue = c.queue;
 
---: all lanes, each a set of jobs that the same workers may claim, and what claims know of its first position
+--: all lanes (sets of jobs that the same workers can claim), with the information in shared memory about the first claimable job of
+--: each lane
 CREATE VIEW jobq.lanes AS
 SELECT d.queue, d.kind, d.version, d.requires, d.lane,
        h.lane IS NOT NULL AS tracked, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.refreshed_at
 FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane FROM jobq.lane_directory l) d
 LEFT JOIN jobq.tracked_lanes() h USING (lane);
 
---: the launcher and the background workers of the server: state, last round, last error, totals
+--: the launcher and the background workers of the server: state, last round, last error, and totals
 CREATE VIEW jobq.workers AS
 SELECT * FROM jobq.background_workers();
 
---: all limits, how many running jobs each counts, and how many jobs its rate lets start now; key is NULL for the limit of a queue
+--: all limits: the number of running jobs that count toward each limit, and the number of jobs that its rate allows to start now;
+--: "key" is NULL for the limit of a queue
 CREATE VIEW jobq.limits AS
 SELECT l.queue,
        nullif(l.key, '') AS key,
@@ -63,8 +65,8 @@ SELECT l.queue,
 FROM jobq.limit_settings l
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
 
--- The view leaves out the payload and the options, because monitoring does not need the data of the jobs.
---: all schedules: next and last run, last job, skipped runs with the reason, last error
+-- The view omits the payload and the options, because monitoring does not need the data of the jobs.
+--: all schedules: next and last run, last job, skipped runs with the reason, and last error
 CREATE VIEW jobq.schedules AS
 SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.last_job, s.paused,
        s.skipped, s.last_skipped, s.skip_reason,
@@ -72,12 +74,13 @@ SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.la
        s.missed, s.max_missed, s.overlap, s.deadline, s.jitter, s.starts_at, s.ends_at, s.source, s.created_at
 FROM jobq.schedule_settings s;
 
--- The privilege on the column of one of these views restricts the grant of a role to certain queues (queues/scope.h). The
--- privilege survives the loss of the rows in jobq.queue_grants, and such a role then has no queue instead of all queues.
+-- A role that has the SELECT privilege on the column of one of these views may use only the queues that jobq.queue_grants contains
+-- for it (queues/scope.h). If the rows of that table are lost, the role still has the privilege, so it can use no queues, instead
+-- of all queues.
 --: the queues that you may use as a producer
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'producer' AND pg_has_role(g.role, 'USAGE');
---: the queues that you may use as a worker
+--: the queues from which you may claim jobs
 CREATE VIEW jobq.worker_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'worker' AND pg_has_role(g.role, 'USAGE');
 --: the queues that you may use as an operator

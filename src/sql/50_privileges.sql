@@ -1,11 +1,11 @@
--- Privileges. PUBLIC has none, because a role that can call every function is an operator, whatever its purpose is.
--- jobq_grant(role, profile) grants what each profile needs. Roles that have privileges through ALTER DEFAULT PRIVILEGES lose
--- them, too.
+-- Privileges. PUBLIC gets no privileges, because a role that could call all functions could do what operators can do.
+-- jobq_grant(role, profile) grants what each profile needs. Privileges that roles have because of ALTER DEFAULT PRIVILEGES are
+-- revoked, too.
 DO $$
 DECLARE
     given record;
 BEGIN
-    -- search_path is pg_catalog, pg_temp: see the views.
+    -- Every name is schema-qualified, because 40_views.sql has set search_path to pg_catalog, pg_temp.
     FOR given IN
         SELECT DISTINCT o.object, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END AS grantee
         FROM pg_catalog.pg_depend d,
@@ -28,14 +28,15 @@ $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
 GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits, jobq.schedules TO pg_monitor;
 GRANT SELECT ON jobq.handlers TO pg_monitor;
--- The views call these functions with the privileges of the reader.
+-- The views call these functions with the privileges of the role that reads the view.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),
     jobq.limit_tokens(text, text, integer, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
--- In addition to what jobq.attempts shows, jobq_log shows only when a job was claimed and how it ended.
+-- Monitors may call jobq_log, because the only information that it shows in addition to jobq.attempts is when a job was claimed and
+-- how it ended.
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_metrics(), @extschema@.jobq_prometheus(), jobq.metric_families() TO pg_monitor;
--- A role that may INSERT or UPDATE jobs evaluates the conditions of the triggers with its own privileges. Only the owner can call
--- the functions that compute hash numbers, because they would reveal to other roles which names have a given number.
+-- A role that may INSERT or UPDATE jobs evaluates the WHEN conditions of the triggers with its own privileges. Only the owner can
+-- call the functions that compute hashes, because these functions would reveal to other roles which names have a given hash.
 GRANT EXECUTE ON FUNCTION jobq.by_hand() TO PUBLIC;

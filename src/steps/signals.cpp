@@ -3,15 +3,16 @@
 
 #include "compat/args.h"
 #include "steps/signals.h"
-#include "steps/step_policy.h"
 #include "table/table_in_use.h"
 
 namespace jobq {
 
 namespace {
 
-Statement add_to_queue = {"INSERT INTO jobq.signals (queue, event, payload) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-                          {TEXTOID, TEXTOID, JSONBOID}};
+Statement add_to_queue = {
+    "INSERT INTO jobq.signals AS s (queue, event, payload) VALUES ($1, $2, $3) "
+    "ON CONFLICT (queue, event) DO NOTHING RETURNING s.id",
+    {TEXTOID, TEXTOID, JSONBOID}};
 Statement add_to_job = {
     "INSERT INTO jobq.job_signals (job_id, event, payload) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
     {INT8OID, TEXTOID, JSONBOID}};
@@ -33,21 +34,22 @@ Statement find_old = {
     R"(SELECT s.queue, s.event, s.sent_at FROM jobq.signals s WHERE s.sent_at < $1 AND s.sent_at > $2 ORDER BY s.sent_at LIMIT $3)",
     {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-// Deletes the given old signals that no job awaits. Keeps a signal for which a job has been unblocked but whose
-// worker has not read the signal yet.
+// Deletes the given old signals, except signals that a job awaits. A signal that has unblocked a job is not deleted
+// before the job's worker has read it.
 Statement delete_old = {
     R"(WITH over AS MATERIALIZED (
-           SELECT u.queue, u.event FROM unnest($1, $2, $3) AS u(queue, event, hash)
-           WHERE NOT EXISTS (SELECT FROM jobq.steps s WHERE s._awaited = u.hash))
+           SELECT u.queue, u.event FROM unnest($1, $2) AS u(queue, event)
+           WHERE NOT EXISTS (SELECT FROM jobq.steps s
+                             WHERE s.event = u.event COLLATE "C" AND s._awaited = u.queue COLLATE "C"))
        DELETE FROM jobq.signals s
        WHERE s.ctid = ANY (ARRAY (SELECT o.ctid FROM over u,
                                        LATERAL (SELECT g.ctid FROM jobq.signals g
                                                 WHERE g.queue = u.queue COLLATE "C" AND g.event = u.event COLLATE "C"
-                                                  AND g.sent_at < $4 FOR UPDATE SKIP LOCKED) o)))",
-    {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
+                                                  AND g.sent_at < $3 FOR UPDATE SKIP LOCKED) o)))",
+    {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
 
-// Selects the next jobs that have signals, and whether each job has been deleted. A completion that deletes its job
-// leaves the job's signals in the table if the job has no steps.
+// Selects the next jobs that have signals, and whether each job has been deleted. Signals of deleted jobs exist because
+// a completion that deletes a job without steps leaves the job's signals in the table.
 Statement find_next_jobs = {
     R"(SELECT u.job_id, NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.job_id]))
        FROM (SELECT s.job_id FROM jobq.job_signals s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) u
@@ -58,8 +60,8 @@ Params addition(Datum to, text *event, bool has_payload, Datum payload) {
     return Params().add(to).add(PointerGetDatum(event)).add_if(has_payload, payload);
 }
 
-// Deletes signals to deleted jobs. Each call checks the next part of the table, and begins again at its start after the
-// end.
+// Deletes signals to jobs that have been deleted. Each call checks the next part of the table. After the last part, the
+// next call starts over with the first part.
 void prune_job_signals(int batch) {
     static int64 behind = 0;
     if (!is_in_use("job_signals")) return;
@@ -73,9 +75,9 @@ void prune_job_signals(int batch) {
 
 }  // namespace
 
-bool add_signal(text *queue, text *event, bool has_payload, Datum payload) {
-    run(add_to_queue, addition(PointerGetDatum(queue), event, has_payload, payload));
-    return affected() == 1;
+int64 add_signal(text *queue, text *event, bool has_payload, Datum payload) {
+    const Rows added = run(add_to_queue, addition(PointerGetDatum(queue), event, has_payload, payload));
+    return added.size() == 0 ? 0 : added[0].int64_at(1);
 }
 
 bool add_job_signal(int64 job, text *event, bool has_payload, Datum payload) {
@@ -114,8 +116,8 @@ void move_job_signals(int64 from, int64 to) {
 }
 
 bool prune_signals(TimestampTz sent_before, int batch) {
-    // The time at which the next call continues. Without it, each call would read the awaited signals again, which are
-    // not deleted.
+    // The time from which the next call continues. Without it, each call would read the same awaited signals again,
+    // because they are not deleted.
     static TimestampTz behind = DT_NOBEGIN;
     prune_job_signals(batch);
     if (!is_in_use("signals")) return false;
@@ -125,17 +127,13 @@ bool prune_signals(TimestampTz sent_before, int batch) {
     const int count = static_cast<int>(old.size());
     behind = count == batch ? DatumGetTimestampTz(old[count - 1].get(3)) : DT_NOBEGIN;
     if (count == 0) return false;
-    ArrayColumn queues(count), events(count), hashes(count);
+    ArrayColumn queues(count), events(count);
     for (int i = 0; i < count; i++) {
         queues.add(old[i].get(1));
         events.add(old[i].get(2));
-        hashes.add(Int64GetDatum(core::event_hash(old[i].text_at(1), old[i].text_at(2))));
     }
-    run(delete_old, Params()
-                        .add(queues.array(TEXTOID))
-                        .add(events.array(TEXTOID))
-                        .add(hashes.array(INT8OID))
-                        .add(TimestampTzGetDatum(sent_before)));
+    run(delete_old,
+        Params().add(queues.array(TEXTOID)).add(events.array(TEXTOID)).add(TimestampTzGetDatum(sent_before)));
     return count == batch && affected() > 0;
 }
 

@@ -1,7 +1,8 @@
-// Reads and writes jobq.signals and jobq.job_signals. If several signals with the same name are sent, the first one is
-// kept. The commit of a signal publishes it, so that the promoter unblocks the jobs that await it.
+// Reads and writes jobq.signals and jobq.job_signals. If several signals with the same name are sent to the same queue
+// or job, only the first signal is kept. The commit that sends a signal publishes the signal, so that the promoter
+// unblocks the jobs that await it.
 //
-// All functions are called inside with_spi(), with the owner's rights.
+// Call all functions inside with_spi(), with the owner's privileges.
 #pragma once
 
 #include "compat/pg.h"
@@ -10,11 +11,14 @@
 
 namespace jobq {
 
-// Return false if the signal has already been sent. They wait for an open transaction that is sending the same signal.
-bool add_signal(text *queue, text *event, bool has_payload, Datum payload);
+// add_signal() stores a signal to a queue and returns the id of the signal, or 0 if the same signal has already been
+// sent. add_job_signal() stores a signal to a job, or returns false if the same signal has already been sent. Both
+// functions wait for an open transaction that is sending the same signal.
+int64 add_signal(text *queue, text *event, bool has_payload, Datum payload);
 bool add_job_signal(int64 job, text *event, bool has_payload, Datum payload);
 
-// A signal that a job can see. A signal to the job takes precedence over a signal to its queue. `snapshot`: see read().
+// A signal that a job can see. A signal to the job takes precedence over a signal to its queue. `snapshot` has the same
+// meaning as in read() (compat/spi.h).
 struct Signal {
     bool there;
     Datum payload;  // jsonb
@@ -27,9 +31,9 @@ void delete_job_signals(Datum *ids, int count);
 void delete_all_job_signals();
 void move_job_signals(int64 from, int64 to);
 
-// Checks up to `batch` signals to queues that were sent before `sent_before`, and deletes the signals that no job
-// awaits. Also deletes some signals to jobs that no longer exist. Returns whether there may be more signals to queues
-// to check.
+// Checks up to `batch` signals that were sent to queues before `sent_before`, and deletes the signals that no job
+// awaits. Also deletes some signals to jobs that no longer exist. Returns whether there might be more signals to queues
+// that must be checked.
 bool prune_signals(TimestampTz sent_before, int batch);
 
 }  // namespace jobq

@@ -1,33 +1,25 @@
 // See step_policy.h.
 #include "steps/step_policy.h"
 
+#include "core/choice.h"
 #include "core/stable_hash.h"
 
 namespace jobq::core {
 
 namespace {
 
-constexpr const char *kKindNames[] = {
-#define JOBQ_LABEL(name, label) label,
-    JOBQ_STEP_KINDS(JOBQ_LABEL)
-#undef JOBQ_LABEL
-};
-constexpr const char *kStateNames[] = {"done", "timeout", "waiting"};
+constexpr const char *kKindNames[] = {"step", "sleep", "event", "spawn", "all", "any"};
+constexpr std::string_view kStateNames[] = {"done", "timeout", "waiting"};
 constexpr const char *kAnswerNames[] = {"ready", "timeout", "waiting", "cancelled"};
 
 }  // namespace
 
 const char *step_kind_name(StepKind kind) noexcept { return kKindNames[static_cast<int>(kind)]; }
-const char *step_state_name(StepState state) noexcept { return kStateNames[static_cast<int>(state)]; }
+const char *step_state_name(StepState state) noexcept { return kStateNames[static_cast<int>(state)].data(); }
 const char *wait_answer_name(WaitAnswer answer) noexcept { return kAnswerNames[static_cast<int>(answer)]; }
 
 bool parse_step_state(std::string_view label, StepState *state) noexcept {
-    for (const StepState one : {StepState::Done, StepState::Timeout, StepState::Waiting}) {
-        if (label != step_state_name(one)) continue;
-        *state = one;
-        return true;
-    }
-    return false;
+    return parse_choice(kStateNames, label, state);
 }
 
 bool parse_await_mode(std::string_view mode, StepKind *kind) noexcept {
@@ -48,14 +40,6 @@ WaitAnswer decide_wait(const Wait &wait, Micros now) noexcept {
 
 WaitAnswer decided_wait(StepState state) noexcept {
     return state == StepState::Done ? WaitAnswer::Ready : WaitAnswer::Timeout;
-}
-
-std::int64_t event_hash(std::string_view queue, std::string_view event) noexcept {
-    StableHash hash;
-    hash.add_part(queue);
-    hash.add_part(event);
-    const std::int64_t value = hash.value() & INT64_MAX;
-    return value == 0 ? 1 : value;
 }
 
 }  // namespace jobq::core

@@ -18,7 +18,7 @@ Statement find = {
 Statement add = {
     R"(INSERT INTO jobq.steps (job_id, number, name, kind, state, until, event, _awaited, result, jobs)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE $4 WHEN 'spawn' THEN to_jsonb($10) ELSE $9 END, $10))",
-    {INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID, JSONBOID, INT8ARRAYOID}};
+    {INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, JSONBOID, INT8ARRAYOID}};
 
 Statement decide = {
     R"(UPDATE jobq.steps s SET state = $3, result = $4, _awaited = NULL WHERE s.job_id = $1 AND s.name = $2 COLLATE "C")",
@@ -26,7 +26,7 @@ Statement decide = {
 
 Statement arm = {
     R"(UPDATE jobq.steps s SET _awaited = $3 WHERE s.job_id = $1 AND s.name = $2 COLLATE "C" AND s._awaited IS DISTINCT FROM $3)",
-    {INT8OID, TEXTOID, INT8OID}};
+    {INT8OID, TEXTOID, TEXTOID}};
 Statement disarm = {
     R"(UPDATE jobq.steps s SET _awaited = NULL
        WHERE s.job_id = $1 AND s._awaited IS NOT NULL AND s.name <> $2 COLLATE "C")",
@@ -69,22 +69,26 @@ ArrayType *jobs_at(const Row &row) { return row.is_null(6) ? nullptr : DatumGetA
 
 int count_of(const ArrayType *jobs) { return ArrayGetNItems(ARR_NDIM(jobs), ARR_DIMS(jobs)); }
 
-// Describes what a name already stands for, for an error message.
+// Returns a sentence for an error message. The sentence says what a name already stands for.
 const char *described_use(const Row &row) {
     const char *kind = TextDatumGetCString(row.get(1));
-    if (!row.is_null(2)) return psprintf("a wait for the event \"%s\"", TextDatumGetCString(row.get(2)));
+    if (!row.is_null(2)) return psprintf("It names a wait for the event \"%s\".", TextDatumGetCString(row.get(2)));
     const ArrayType *jobs = jobs_at(row);
-    if (jobs == nullptr) return psprintf("a step of kind \"%s\"", kind);
-    if (strcmp(kind, core::step_kind_name(core::StepKind::Spawn)) == 0) return "the jobs that this job has spawned";
-    return psprintf("a wait for %s of %d job%s", kind, count_of(jobs), count_of(jobs) == 1 ? "" : "s");
+    if (jobs == nullptr) return psprintf("It names a step of kind \"%s\".", kind);
+    if (strcmp(kind, core::step_kind_name(core::StepKind::Spawn)) == 0)
+        return "It names the jobs that this job has spawned.";
+    return psprintf(count_of(jobs) == 1 ? "It names a wait for %s of %d job." : "It names a wait for %s of %d jobs.",
+                    kind, count_of(jobs));
 }
 
 [[noreturn]] void other_use(const StepUse &use, const Row &row) {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-             errmsg("the name \"%s\" is already used for something else in this job", text_to_cstring(use.name)),
-             errdetail("It names %s.", described_use(row)),
-             errhint("The steps, spawned jobs, sleeps, and waits of a job share one namespace. Choose another name.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+         errmsg("the name \"%s\" is already used for another purpose in this job", text_to_cstring(use.name)),
+         errdetail("%s", described_use(row)),
+         errhint(
+             "Choose another name, because the steps, spawned jobs, sleeps, and waits of a job share one namespace.")));
     pg_unreachable();
 }
 
@@ -96,7 +100,7 @@ bool same_jobs(const ArrayType *a, const ArrayType *b) {
 
 bool is_use(const Row &row, const StepUse &use) {
     if (row.text_at(1) != core::step_kind_name(use.kind)) return false;
-    // A row that was written with plain SQL may have no jobs.
+    // The row might have no list of jobs if it was written with plain SQL.
     const ArrayType *jobs = core::has_jobs(use.kind) ? jobs_at(row) : nullptr;
     if (core::has_jobs(use.kind) && jobs == nullptr) return false;
     if (core::awaits_jobs(use.kind)) return same_jobs(jobs, use.jobs);
@@ -132,13 +136,13 @@ void add_step(const NewStep &step) {
                  .add(CStringGetTextDatum(core::step_state_name(step.state)))
                  .add_if(step.until.has_value(), TimestampTzGetDatum(step.until.value_or(0)))
                  .add_if(step.use.event != nullptr, PointerGetDatum(step.use.event))
-                 .add_if(step.awaited != 0, Int64GetDatum(step.awaited))
+                 .add_if(step.awaited != nullptr, PointerGetDatum(step.awaited))
                  .add_if(step.has_result, step.result)
                  .add_if(step.use.jobs != nullptr, PointerGetDatum(step.use.jobs)));
 }
 
-void arm_step(int64 job, text *name, int64 awaited) {
-    run(arm, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)).add(Int64GetDatum(awaited)));
+void arm_step(int64 job, text *name, text *awaited) {
+    run(arm, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)).add(PointerGetDatum(awaited)));
 }
 
 void disarm_other_steps(int64 job, text *name) {

@@ -1,8 +1,8 @@
 // Reads and writes jobq.steps. A session that saves a step has already written the job's row in the same transaction,
-// under its lease, so two workers cannot save the same step. The job's row says whether the job has steps
-// (Life::steps); if it has none, jobq.steps is not read.
+// under the job's lease, so two workers cannot save the same step. The job's row says whether the job has steps
+// (Life::steps); if the job has no steps, jobq.steps is not read.
 //
-// Unless noted otherwise, the functions are called inside with_spi(), with the owner's rights.
+// Unless noted otherwise, call the functions inside with_spi(), with the owner's privileges.
 #pragma once
 
 #include "compat/pg.h"
@@ -14,10 +14,10 @@
 
 namespace jobq {
 
-// Returns whether any job may have steps. Costs next to nothing.
+// Returns whether any job might have steps. Costs almost nothing.
 bool any_step();
 
-// A name, and what the call says that it stands for.
+// The name of a step, and what the caller uses the name for.
 struct StepUse {
     text *name;
     core::StepKind kind;
@@ -35,8 +35,8 @@ struct SavedStep {
     bool has_result;
     ArrayType *jobs;  // bigint[]: for Spawn the children, for All and Any the awaited jobs
 };
-// Returns the step with this name. Raises 22023 if the name stands for something else: another kind, another event, or
-// other jobs.
+// Returns the step with this name. Raises 22023 if the job has used the name for something else: a different kind,
+// event, or list of jobs.
 SavedStep find_step(const JobsTable &jobs, int64 job, const StepUse &use);
 
 struct NewStep {
@@ -44,41 +44,43 @@ struct NewStep {
     int64 number;
     StepUse use;  // for Spawn with the children, which are also its result
     core::StepState state;
-    core::OptInt64 until;
-    int64 awaited;  // while the job waits: event_hash, or kAwaitsJobs; 0: none
-    Datum result;   // jsonb
-    bool has_result;
+    core::OptInt64 until = {};
+    text *awaited = nullptr;  // see the column _awaited of jobq.steps
+    Datum result = 0;         // jsonb
+    bool has_result = false;
 };
 void add_step(const NewStep &step);
-// arm_step() makes an existing step active, so that the job is unblocked when the signal or the jobs that this step
-// awaits have come or ended. disarm_other_steps() makes the other steps of the job inactive, so that what they await no
-// longer unblocks the job.
-void arm_step(int64 job, text *name, int64 awaited);
+// arm_step() makes an existing step active, so that the job is unblocked when the signal that the step awaits has come
+// or the jobs that it awaits have ended. disarm_other_steps() makes the other steps of the job inactive, so that what
+// those steps await no longer unblocks the job.
+void arm_step(int64 job, text *name, text *awaited);
 void disarm_other_steps(int64 job, text *name);
-// Makes the steps of these finished jobs inactive. If a job is retried and waits in a step again, that step becomes
-// active again.
+// Makes the steps of these finished jobs inactive. If a job is retried and waits in one of these steps again, the step
+// becomes active again.
 void disarm_steps(Datum *ids, int count);
 // Saves the outcome of a wait in the step.
 void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result);
 
-// Returns rows (job_id, name, state, result) of these jobs, ordered by job and number.
+// Returns the steps of these jobs, ordered by job and number, with the columns job_id, name, state, and result.
 Rows read_steps(Datum jobs);
 // Returns the number of a step, or 0 if there is no such step.
 int64 number_of_step(int64 job, text *name);
-// Deletes the steps with this number or a higher one. Returns the number of the last remaining step, or 0.
+// Deletes the steps with this number or a higher number. Returns the number of the last remaining step, or 0 if no step
+// remains.
 int64 drop_steps_from(int64 job, int64 number);
 
-// Delete the steps and signals of deleted jobs, delete all steps and signals, or move the steps and signals of a job to
-// its new id.
+// delete_steps() deletes the steps and signals of deleted jobs, delete_all_steps() deletes all steps and signals, and
+// move_steps() moves the steps and signals of a job to the job's new id.
 void delete_steps(Datum *ids, int count);
 void delete_all_steps();
 void move_steps(int64 from, int64 to);
-// Deletes the steps of jobs that start from the beginning, but not their signals.
+// Deletes the steps, but not the signals, of jobs that start over from the beginning.
 void drop_all_steps_of(Datum *ids, int count);
 
-// Returns the entries of a job's log about its steps and signals: one row of arrays (at, event, detail), or no row.
+// Returns the entries about steps and signals in a job's log. The result is one row with three arrays (the columns at,
+// event, and detail), or no row.
 Rows read_step_events(int64 job);
-// Returns what a job awaits, for display: rows (kind, event, number of jobs).
+// Returns what a job awaits, for display. The columns of the result are the kind, the event, and the number of jobs.
 Rows read_awaited(int64 job);
 
 }  // namespace jobq

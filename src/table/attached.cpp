@@ -2,7 +2,6 @@
 #include "compat/pg.h"
 
 #include "table/attached.h"
-
 #include "table/index_plan.h"
 
 extern "C" {
@@ -22,7 +21,8 @@ namespace jobq {
 
 namespace {
 
-// The result and the text of its reason. Only the first reason is kept.
+// The result of attached_to(). `reason` contains the text to which attached.reason points. Only the first reason that
+// is found is kept.
 struct Verdict {
     Attached attached;
     char reason[3 * NAMEDATALEN + 128];
@@ -66,14 +66,14 @@ void look_at_rules(Relation table) {
     }
 }
 
-// Returns whether the trigger belongs to jobq: its function belongs to the same extension as the table. The name of the
-// trigger does not matter. All of these triggers ignore jobq's own changes.
+// Returns whether the trigger belongs to jobq, which means that its function belongs to the same extension as the
+// table. The name of the trigger does not matter. All of jobq's triggers ignore changes that jobq itself makes.
 bool is_own_trigger(const Trigger &trigger, Oid extension) {
     return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, trigger.tgfoid) == extension;
 }
 
 void look_at_triggers(Relation table) {
-    // Works on a copy, because a catalog lookup may rebuild the entry of the relation in the cache.
+    // Works on a copy of the triggers, because a catalog lookup can rebuild the relation's cache entry.
     const TriggerDesc *triggers = CopyTriggerDesc(table->trigdesc);
     if (triggers == nullptr) return;
     const Oid extension = getExtensionOfObject(RelationRelationId, RelationGetRelid(table));
@@ -90,53 +90,7 @@ void look_at_triggers(Relation table) {
     }
 }
 
-[[noreturn]] void unknown_layout(Relation table, const char *message) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("%s", message),
-                    errhint("Do not change the columns of jobq, and rename a column of your own that has such a name. "
-                            "After an upgrade, install the library and the SQL scripts of the same version, and run "
-                            "ALTER EXTENSION jobq UPDATE."),
-                    errtable(table)));
-    pg_unreachable();
-}
-
-void check_type(Relation table, const OwnColumn &own, const FormData_pg_attribute *column) {
-    if (OidIsValid(own.type) && column->atttypid != own.type)
-        unknown_layout(table, psprintf("column \"%s\" of table jobq.%s has the type %s", own.name,
-                                       RelationGetRelationName(table), format_type_be(column->atttypid)));
-}
-
-void check_fixed_columns(Relation table, const OwnColumns &own) {
-    TupleDesc desc = RelationGetDescr(table);
-    const char *name = RelationGetRelationName(table);
-    for (int i = 0; i < own.fixed; i++) {
-        const OwnColumn &expected = own.columns[i];
-        if (i >= desc->natts)
-            unknown_layout(table, psprintf("column \"%s\" of table jobq.%s is missing", expected.name, name));
-        const FormData_pg_attribute *column = TupleDescAttr(desc, i);
-        if (column->attisdropped)
-            unknown_layout(table, psprintf("column \"%s\" of table jobq.%s has been dropped", expected.name, name));
-        if (strcmp(NameStr(column->attname), expected.name) != 0)
-            unknown_layout(table, psprintf("column \"%s\" of table jobq.%s is called \"%s\"", expected.name, name,
-                                           NameStr(column->attname)));
-        check_type(table, expected, column);
-    }
-}
-
-void find_later_columns(Relation table, const OwnColumns &own) {
-    TupleDesc desc = RelationGetDescr(table);
-    for (int i = own.fixed; i < own.count; i++) {
-        AttrNumber *number = &own.later[i - own.fixed];
-        *number = InvalidAttrNumber;
-        for (int c = own.fixed; c < desc->natts; c++) {
-            const FormData_pg_attribute *column = TupleDescAttr(desc, c);
-            if (column->attisdropped || strcmp(NameStr(column->attname), own.columns[i].name) != 0) continue;
-            check_type(table, own.columns[i], column);
-            *number = column->attnum;
-        }
-    }
-}
-
-// Returns nullptr for a column that a user has added.
+// Returns jobq's description of the column, or nullptr for a column that a user has added.
 const OwnColumn *own_column(const Attached &attached, const FormData_pg_attribute *column) {
     const int i = find_own(attached.own, column->attnum);
     return i < 0 ? nullptr : &attached.own.columns[i];
@@ -181,16 +135,8 @@ void look_at_indexes(Relation table) {
 
 }  // namespace
 
-int find_own(const OwnColumns &own, AttrNumber number) {
-    if (number <= own.fixed) return number - 1;
-    for (int i = own.fixed; i < own.count; i++)
-        if (number_of(own, i) == number) return i;
-    return -1;
-}
-
 Attached attached_to(Relation table, const OwnColumns &own) {
-    check_fixed_columns(table, own);
-    find_later_columns(table, own);
+    check_own_columns(table, own);
     verdict = {};
     verdict.attached.own = own;
     look_at_storage(table);
@@ -204,7 +150,7 @@ Attached attached_to(Relation table, const OwnColumns &own) {
 void require_no_rules(Relation table, const Attached &attached) {
     if (!attached.has_rule) return;
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("table jobq.%s has a rule for INSERT or UPDATE, so unique_key cannot be used",
+                    errmsg("cannot use \"unique_key\" because table \"jobq.%s\" has a rule for INSERT or UPDATE",
                            RelationGetRelationName(table)),
                     errdetail("PostgreSQL does not support INSERT ... ON CONFLICT for tables with such a rule."),
                     errhint("Drop or disable the rule, and use a trigger instead."), errtable(table)));
@@ -215,7 +161,7 @@ void require_known_defaults(Relation table, const Attached &attached) {
     const char *name = NameStr(TupleDescAttr(RelationGetDescr(table), attached.refused_default - 1)->attname);
     ereport(ERROR,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("column \"%s\" of table jobq.%s has a default, which jobq cannot apply", name,
+             errmsg("column \"%s\" of table \"jobq.%s\" has a default, which jobq cannot apply", name,
                     RelationGetRelationName(table)),
              errdetail("Other columns of a job are derived from this column."),
              errhint("Run ALTER TABLE jobq.%s ALTER COLUMN %s DROP DEFAULT, and pass the value when you enqueue.",
@@ -232,25 +178,10 @@ bool default_counts(const Attached &attached, Form_pg_attribute column) {
 Node *default_of(Relation table, Form_pg_attribute column) {
     Node *expression = build_column_default(table, column->attnum);
     if (expression != nullptr || get_typtype(column->atttypid) != TYPTYPE_DOMAIN) return expression;
-    // The constraints of a domain may reject NULL.
+    // Converts NULL to the domain, because the constraints of the domain might reject NULL.
     Node *null = reinterpret_cast<Node *>(
         makeConst(column->atttypid, -1, column->attcollation, column->attlen, Datum(0), true, column->attbyval));
     return coerce_to_domain(null, InvalidOid, -1, column->atttypid, COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1, false);
-}
-
-void check_deferred_constraints() {
-    Oid user;
-    int context;
-    GetUserIdAndSecContext(&user, &context);
-    // Inside a SECURITY DEFINER function or as_role(), switches to the role as which the constraints would be checked
-    // at the commit. After an error, the server restores the user. Since PostgreSQL 18, each constraint is checked as
-    // the role that changed the row.
-    const bool borrowed = kServerMajor < 18 && (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
-    if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
-    // SET CONSTRAINTS ALL IMMEDIATE
-    ConstraintsSetStmt *all = makeNode(ConstraintsSetStmt);
-    AfterTriggerSetState(all);
-    if (borrowed) SetUserIdAndSecContext(user, context);
 }
 
 }  // namespace jobq

@@ -27,14 +27,15 @@ struct Known {
 Known known = {};
 Oid planned_table = InvalidOid;
 uint64 changes = 0;
-bool callback_registered = false;
 
-// Called after an invalidation. When an index is created or dropped, the server also invalidates its table.
+// Makes the next call read the plan again if the invalidation is for the table whose plan is cached. When an index is
+// created or dropped, the server also invalidates the table of the index.
 void note_change(Oid relation) {
     if (relation == InvalidOid || relation == planned_table) changes++;
 }
 
-// Returns the test for a term of a predicate ("column IS NOT NULL" or a boolean column), or no column for other terms.
+// Returns the test for a term of a predicate ("column IS NOT NULL" or a boolean column), or a test without a column for
+// any other term.
 RowTest test_of(const Node *term) {
     const bool is_true = IsA(term, Var);
     const Node *column = term;
@@ -60,7 +61,8 @@ PlannedIndex planned_of(Relation index) {
 }
 
 void add_index(IndexPlan *plan, Relation index) {
-    // Rows of such a table are written by SQL (table/attached.h).
+    // Raises an error for a table with too many indexes or an exclusion constraint, because its rows must be written
+    // with SQL (table/attached.h), which needs no plan.
     if (plan->count == kMaxTableIndexes || index->rd_index->indisexclusion)
         elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
     const PlannedIndex planned = planned_of(index);
@@ -87,12 +89,9 @@ bool is_known(Oid table) { return known.table == table && known.changes == chang
 }  // namespace
 
 IndexPlan index_plan_of(Relation table) {
-    if (!callback_registered) {
-        on_relation_change(note_change);
-        callback_registered = true;
-    }
     planned_table = RelationGetRelid(table);
     if (!is_known(planned_table)) {
+        on_relation_change(note_change);
         // Reading the plan takes locks, and taking a lock processes invalidations, which make the next call read the
         // plan again. The plan is still right for this call: the table was locked before, and a session that creates or
         // drops an index waits for this lock.

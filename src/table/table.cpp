@@ -41,8 +41,9 @@ bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
     return ExecQual(info->ii_PredicateState, context);
 }
 
-// Returns whether no key column of the index has changed, so that the new entry differs from the old entry only in its
-// row pointer. The result is a hint for the index, which then tries to remove entries of old row versions.
+// Returns whether all key columns of the index are unchanged, which means that the new entry differs from the old entry
+// only in its row pointer. The result is a hint for the index: if it is true, the index tries to remove entries of old
+// row versions.
 bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_count) {
     for (int k = 0; k < info->ii_NumIndexKeyAttrs; k++) {
         if (info->ii_IndexAttrNumbers[k] == 0) return false;
@@ -54,15 +55,15 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
 
 // Returns whether to check uniqueness for a new entry. The check is skipped if the previous version of the row had the
 // same key, because a session that inserts the same key finds the entry of the previous version and waits for this
-// transaction. The check is not skipped if the index is partial or under construction, because it may then have no
+// transaction. The check is not skipped if the index is partial or under construction, because it might then have no
 // entry for the previous version.
 IndexUniqueCheck unique_check(Relation index, const IndexInfo *info, bool same_key) {
     if (!index->rd_index->indisunique) return UNIQUE_CHECK_NO;
     return same_key && index->rd_index->indisvalid && info->ii_Predicate == NIL ? UNIQUE_CHECK_NO : UNIQUE_CHECK_YES;
 }
 
-// Inserts an entry into each index whose predicate the row satisfies. `columns` are the columns that differ from the
-// previous version of the row, if there is one.
+// Inserts an entry into each index whose predicate the row satisfies. `columns` are the columns in which the row
+// differs from its previous version; for a new row, `column_count` is 0.
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
                           int column_count) {
     if (table->index_infos == nullptr) {
@@ -118,8 +119,8 @@ TM_Result lock_row_directly(Table *table) {
                             LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
 }
 
-// Evaluates the result of an attempt to lock or change a row. Returns true if it succeeded, and false if another
-// transaction holds the row or has changed it since the snapshot.
+// Evaluates the result of an attempt to lock or change a row. Returns true if the attempt succeeded, and false if
+// another transaction holds the row or has changed it since the snapshot was taken.
 bool obtained(TM_Result result) {
     switch (result) {
         case TM_Ok:
@@ -140,8 +141,8 @@ bool obtained(TM_Result result) {
 
 bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
     // With assertions enabled, the server does not allow a no-wait update of a row that a transaction holds, even if
-    // this is the current transaction, so such a row is locked first. A transaction that locks the row after this check
-    // can still cause the assertion to fail.
+    // this is the current transaction. Therefore, such a row is locked first. The assertion can still fail if another
+    // transaction locks the row after the following check.
     if (wait == LockWaitSkip && TransactionIdIsValid(holder_of_row(*table)))
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     TM_FailureData failure;
@@ -149,7 +150,7 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count, 
     IndexUpdate indexes;
     const TM_Result result = update_tuple(table->relation, &table->row->tts_tid, table->changed, table->snapshot,
                                           wait == LockWaitBlock, &failure, &lock_mode, &indexes);
-    // Another transaction has locked the row after the check above.
+    // Locks the row first, because another transaction has locked it since the check above.
     if (result == TM_BeingModified)
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     if (!obtained(result)) return false;
@@ -162,8 +163,8 @@ bool delete_directly(Table *table) {
     return obtained(delete_tuple(table->relation, &table->row->tts_tid, table->snapshot, &failure));
 }
 
-// Returns the inserted row with its original value in place of the TOAST pointer. The index entries are made from this
-// row.
+// Returns the inserted row with its original value in place of the TOAST pointer. The index entries are made from the
+// returned row.
 TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToast &early) {
     if (early.column < 0) return inserted;
     TupleTableSlot *row = table->changed;
@@ -192,7 +193,7 @@ bool is_heap(Relation relation) { return relation->rd_tableam == GetHeapamTableA
 HeapTupleHeaderData header_in(TupleTableSlot *row) {
     bool copied = false;
     HeapTuple tuple = ExecFetchSlotHeapTuple(row, false, &copied);
-    // Locks the buffer while it copies the header, because other sessions change several fields of it under this lock.
+    // Locks the buffer while copying the header, because other sessions change fields of the header under this lock.
     const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(row)->buffer;
     HeapTupleHeaderData header;
     LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -222,7 +223,7 @@ Table open_table(Relation relation, AttrNumber key, const Attached &attached, bo
     table.key = key;
     table.attached = attached;
     table.by_sql = by_sql;
-    // Makes changes by earlier commands and by the calling statement visible.
+    // Makes earlier changes by this transaction visible, including changes by the calling statement.
     CommandCounterIncrement();
     table.row = make_row(relation, by_sql);
     table.changed = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
@@ -295,15 +296,16 @@ Changing change_of_row(const Table &table) {
         return Changing::No;
     const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);
     if (TransactionIdIsCurrentTransactionId(changer)) return Changing::No;
-    // If the transaction has committed, it did so after the snapshot was taken, because the snapshot still sees this
-    // version. TransactionIdIsInProgress() must come first, because the transaction may commit between the two tests.
+    // If the transaction has committed, it committed after the snapshot was taken, because the snapshot still sees this
+    // version. TransactionIdIsInProgress() must be called first, because the transaction might commit between the two
+    // calls.
     return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer) ? Changing::Yes : Changing::No;
 }
 
 bool lock_row_or_skip(Table *table) {
     if (table->by_sql) return lock_by_sql(table, LockWaitSkip);
     const TM_Result result = lock_row_directly(table);
-    // Treats a deletion like an update, because SQL does not distinguish them here either.
+    // Treats a deletion like an update, because lock_by_sql() does not distinguish them either.
     return obtained(result == TM_Deleted ? TM_Updated : result);
 }
 
@@ -314,22 +316,22 @@ bool reach_row_or_skip(Table *table) {
 
 void change_was_suppressed(const Table &table) {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
-                    errmsg("a trigger on table \"%s\" suppressed a change that jobq made",
+                    errmsg("a trigger on table \"jobq.%s\" suppressed a change that jobq made",
                            RelationGetRelationName(table.relation)),
-                    errhint("A BEFORE trigger on this table must not return NULL.")));
+                    errhint("Make sure that no BEFORE trigger on this table returns NULL.")));
     pg_unreachable();
 }
 
 void row_was_changed_twice() {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
-                    errhint("Check whether a trigger on jobq.jobs changes the job.")));
+                    errhint("Make sure that no trigger on jobq.jobs changes the job.")));
     pg_unreachable();
 }
 
 void key_was_changed(int64 key) {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
                     errmsg("a trigger changed the id of a job to %lld", static_cast<long long>(key)),
-                    errhint("A BEFORE UPDATE trigger on jobq.jobs must not change the id.")));
+                    errhint("Make sure that no BEFORE UPDATE trigger on jobq.jobs changes the id of a job.")));
     pg_unreachable();
 }
 

@@ -15,18 +15,18 @@ namespace jobq {
 
 namespace {
 
-// The kinds of generated statements. Update returns only the key of the row. The other two return the whole row,
-// because a trigger or rule may have changed it.
+// The kinds of generated statements. Update returns only the ctid of the row. UpdateOfOthers and Insert return the
+// whole row; UpdateOfOthers is used instead of Update if a trigger or rule might change the row.
 enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 
-// Condition that finds a row by its ctid without using an index, so that serializable transactions take no predicate
-// locks on an index. The second condition, with IS TRUE, prevents the statement from changing a newer version of the
-// row: the server evaluates it again for this version, for which it is false.
+// Condition that finds a row by its ctid. The server uses no index for this condition, so serializable transactions
+// take no predicate locks on an index. The repeated comparison, with IS TRUE, prevents the statement from changing a
+// newer version of the row: the server evaluates this comparison again for the newer version, for which it is false.
 #define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.%s = $1"
 constexpr int kPlaceParameters = 2;
 
 // The statements that were generated at run time, one for each set of written columns, at most a few hundred. They are
-// never freed, because an outer call may currently be executing one of them.
+// never freed, because an outer call might currently be executing one of them.
 struct Made {
     struct {
         uint64 change, columns;
@@ -36,8 +36,8 @@ struct Made {
 HTAB *made = nullptr;
 
 // Returns the bit that represents a column in a set of columns. The bit depends on the column's index among the
-// library's columns, not on its number in the table, because columns of later releases may have other numbers after the
-// extension has been recreated.
+// library's columns, not on its number in the table, because columns of later releases can have different numbers after
+// the extension has been recreated.
 uint64 bit_of(const Table &table, AttrNumber column) {
     const int i = find_own(table.attached.own, column);
     Assert(i >= 0 && i < kMaxOwnColumns);
@@ -106,8 +106,8 @@ void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
     Assert(count < kMaxParameters);
 }
 
-// Returns the statement for this set of columns, generating it if necessary. It is generated again if the extension has
-// been recreated, because jobq's types then have other OIDs.
+// Returns the statement for this set of columns, and generates the statement if necessary. The statement is generated
+// again if the extension has been recreated, because jobq's types then have different OIDs.
 Statement *statement_for(const Table &table, Change change, uint64 columns) {
     Oid types[kMaxParameters] = {};
     set_types(table, change, columns, types);
@@ -118,7 +118,8 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
     auto *entry = static_cast<Made *>(hash_search(made, &wanted.key, HASH_ENTER, &found));
     Statement *statement = &entry->statement;
     if (found && statement->sql != nullptr && memcmp(statement->types, types, sizeof(types)) == 0) return statement;
-    // Clears the statement first, so that the next call generates it again if the following code raises an error.
+    // Clears the statement first, so that the next call generates the statement again if the following code raises an
+    // error.
     *statement = Statement();
     char *sql = change == Change::Insert
                     ? insert_text(table, columns)
@@ -152,8 +153,8 @@ Params place_of(const Table &table) {
     return Params().add(Int64GetDatum(key_in(table.row, table))).add(PointerGetDatum(&table.row->tts_tid));
 }
 
-// Returns whether the UPDATE can omit the column because its value stays the same, so that users' triggers do not see
-// it as written. Columns of fixed size are never omitted, because writing them costs nothing.
+// Returns whether the UPDATE can omit the column because its value stays the same. Users' triggers then do not treat
+// the column as written. Columns of fixed size are never omitted, because writing them costs nothing.
 bool is_unchanged(const Table &table, AttrNumber column) {
     const int at = column - 1;
     const FormData_pg_attribute *type = TupleDescAttr(RelationGetDescr(table.relation), at);
@@ -170,14 +171,14 @@ Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
     return composite;
 }
 
-// Returns whether an UPDATE may store a different row than requested, because of a trigger or rule.
+// Returns whether an UPDATE might store a different row than requested, because a trigger or rule can change the row.
 bool may_be_made_another(const Table &table) {
     const TriggerDesc *triggers = table.relation->trigdesc;
     return table.attached.has_rule || (triggers != nullptr && triggers->trig_update_before_row);
 }
 
-// Called if a statement changed no row. Returns false if the row has been changed by another transaction in the
-// meantime. Otherwise raises an error, because a trigger or rule must have suppressed the change.
+// Determines why a statement changed no row. Returns false if another transaction has changed the row in the meantime.
+// Otherwise, raises an error, because a trigger or rule must have suppressed the change.
 bool require_unsuppressed(Table *table) {
     if (lock_by_sql(table, LockWaitBlock)) change_was_suppressed(*table);
     return false;
@@ -204,9 +205,7 @@ bool lock_by_sql(Table *table, LockWaitPolicy wait) {
         skip ? fixed_statement(*table, &fixed.lock_or_skip,
                                "SELECT FROM %s AS j" AT_PLACE " FOR NO KEY UPDATE SKIP LOCKED")
              : fixed_statement(*table, &fixed.lock, "SELECT FROM %s AS j" AT_PLACE " FOR NO KEY UPDATE");
-    bool locked = false;
-    with_sql_of(table->relation, [&] { locked = run(*statement, place_of(*table)).size() > 0; });
-    return locked;
+    return with_sql_of(table->relation, [&] { return run(*statement, place_of(*table)).size() > 0; });
 }
 
 bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
@@ -236,16 +235,15 @@ bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
 
 bool delete_by_sql(Table *table) {
     Statement *statement = fixed_statement(*table, &fixed.remove, "DELETE FROM %s AS j" AT_PLACE " RETURNING j.ctid");
-    bool found = false;
-    with_sql_of(table->relation, [&] { found = run(*statement, place_of(*table)).size() > 0; });
-    return found || require_unsuppressed(table);
+    return with_sql_of(table->relation, [&] { return run(*statement, place_of(*table)).size() > 0; }) ||
+           require_unsuppressed(table);
 }
 
 void insert_by_sql(Table *table, int count) {
     if (count == 0) return;
     TupleDesc desc = RelationGetDescr(table->relation);
     const bool unseen = !is_seen_at_insert(*table);
-    // Memory that is allocated inside is freed when SPI is closed.
+    // with_sql_of() closes SPI, which frees all memory that was allocated inside with_sql_of().
     with_sql_of(table->relation, [&] {
         Datum rows[kMaxAdded];
         uint64 columns = 0;

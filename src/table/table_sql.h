@@ -1,10 +1,10 @@
-// Reads and writes rows of jobq's tables by SQL, for table/table.h. These statements define the meaning of reading and
-// writing. There is one statement with a saved plan for each set of written columns. It runs with the rights of the
-// owner of the table. The server takes into account everything that users have attached to the table.
+// Reads and writes rows of jobq's tables with SQL. These statements define the meaning of the functions in
+// table/table.h. There is one statement with a saved plan for each set of written columns. Each statement runs with the
+// privileges of the owner of the table. The server takes into account everything that users have attached to the table.
 //
 // A row is identified by its ctid, and a statement that writes the row searches for this ctid. So the statement writes
-// the version that the snapshot saw, as direct access does, and if it finds no row, the row has changed since the
-// snapshot.
+// the version that the snapshot saw, as an update with direct access does. If the statement finds no row, the row has
+// changed since the snapshot was taken.
 #pragma once
 
 #include "compat/rights.h"
@@ -18,16 +18,17 @@ constexpr int kMaxOwnColumns = 64;
 
 // Select list of a statement whose rows store_row() reads from table `j`.
 #define JOBQ_WHOLE_ROW "j.ctid, j.*"
-// Returns the number of the result column that contains this table column. Only for columns that cannot be dropped.
+// Returns the position of the table column in the result of a query with JOBQ_WHOLE_ROW. The column must be one of
+// those that jobq has created: they cannot be dropped, so no dropped column shifts the positions.
 constexpr int result_column(AttrNumber column) { return column + 1; }
 
-// Copies a row with this select list into a slot that make_row() created.
+// Copies a row that was selected with JOBQ_WHOLE_ROW into a slot that make_row() created.
 void store_row(const Row &row, TupleTableSlot *slot);
 
-// Runs body inside SPI with the rights of the owner of the table.
+// Runs body inside SPI with the privileges of the owner of the table, and returns its result.
 template <typename Body>
-void with_sql_of(Relation table, Body body) {
-    as_role(table->rd_rel->relowner, [&] { with_spi(body); });
+auto with_sql_of(Relation table, Body body) {
+    return as_role(table->rd_rel->relowner, [&] { return with_spi(body); });
 }
 
 // These functions implement the corresponding functions of table/table.h.

@@ -1,5 +1,5 @@
-// The triggers for UPDATE, DELETE, and TRUNCATE on jobq.jobs, which handle the consequences of changes with plain SQL
-// and of replicated changes.
+// The triggers for UPDATE, DELETE, and TRUNCATE on jobq.jobs, which handle the consequences of changes made with plain
+// SQL and of replicated changes.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -28,11 +28,11 @@ namespace {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("a running job cannot be moved to another group"),
                     errdetail("Another job may be the head of that group."),
-                    errhint("Change the queue or group_key while the job is not running.")));
+                    errhint("Change \"queue\" or \"group_key\" while the job is not running.")));
     pg_unreachable();
 }
 
-// Compares a column that is passed by value.
+// Returns whether the update leaves a column unchanged. The column must be passed by value.
 bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
     return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
 }
@@ -53,8 +53,7 @@ bool keeps_end(const JobRow &before, const JobRow &row) {
            same_text(before, row, kJobQueue) && same_span(before, row, kJobMaxRuntime);
 }
 
-// Determines whether a job that plain SQL has changed is the head of its group, waits in the line, or is in neither
-// position.
+// Determines whether a job that plain SQL has changed is the head of its group, waits in the line, or neither.
 core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *has_left) {
     const core::GroupPlace had = before.has(kJobGroupActive)    ? core::GroupPlace::Active
                                  : before.has(kJobGroupWaiting) ? core::GroupPlace::Waiting
@@ -122,22 +121,24 @@ void settle(const JobRow &before, const JobRow &row) {
                 (round_robin && job_value(*jobs, kJobRoundRobinKey, &keyless) != round_robin_key))
                 others.set_if(round_robin, kJobRoundRobinKey, round_robin_key);
             if (!write_life(jobs, current, life, others)) return false;
-            // Restores the state before the UPDATE, which only this trigger knows.
+            // note_end() needs the state that the job had before the UPDATE, which only this trigger knows.
             current.life = was;
             note_end(*jobs, current, life, now, &endings);
             return true;
         });
     settle_endings(endings, now);
     if (place == core::GroupPlace::Active && !is_same(before, row, kJobId))
-        // Sessions that promote jobs cache the heads of groups by their ids.
+        // Sessions that promote jobs cache the ids of the heads of groups. The id of this head has changed, so these
+        // sessions must look up the heads again.
         log_unblocked_anywhere(Blocker::Group);
 }
 
-// Moves a job that plain SQL sets to failed to the dead letter queue, like any other failed job. Moves a dead letter
-// that must run again back to its queue, unless the same UPDATE has changed its queue.
+// If plain SQL sets a job to failed, moves it to the dead letter queue, like any other failed job. If plain SQL makes a
+// dead letter run again, moves it back to its queue, unless the same UPDATE has changed its queue.
 void follow_dead_letter(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
-    // settle() has already moved the other failed jobs.
+    // Handles only jobs that had already finished before the UPDATE, because settle() has already moved the other
+    // failed jobs.
     if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed &&
         core::is_finished(status_of(before)))
         move_to_dead_letters(&id, 1);
@@ -164,8 +165,8 @@ void forget_row_edges(const JobRow &row) {
                  none ? nullptr : &result);
 }
 
-// Moves the attempts, steps, and edges of a job to its new id. For other jobs that refer to the old id, this has the
-// same effect as the deletion of the job.
+// Moves the attempts, steps, and edges of a job to its new id. For other jobs that refer to the old id, the change has
+// the same effect as deleting the job.
 void follow_id(const JobRow &before, const JobRow &row) {
     const int64 old_id = DatumGetInt64(before.get(kJobId)), new_id = DatumGetInt64(row.get(kJobId));
     if (old_id == new_id) return;
@@ -175,14 +176,15 @@ void follow_id(const JobRow &before, const JobRow &row) {
     forget_row_edges(before);
 }
 
-// Makes a job that plain SQL sets to blocked wait for its dependencies again. Leaves out a job that was already waiting
-// in the line of its group, because it had passed its dependencies, even if they have changed since then.
+// If plain SQL sets a job to blocked, makes the job wait for its dependencies again. Skips a job that was already
+// waiting in the line of its group: its dependencies had ended, and it does not wait for dependencies that were added
+// later.
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);
     if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
-    // After a job was moved to another queue, it awaits the signals of the new queue. One of them may have been sent
-    // already, so the job must run to check for it.
+    // After a job that awaits a signal has been moved to another queue, it awaits a signal in the new queue. This
+    // signal might have been sent already, so the job must run to check for it.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
         apply_event(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
 }
@@ -193,7 +195,7 @@ void tell_of_running(const JobRow *before, const JobRow &row) {
     if (status_of(row) != core::JobStatus::Processing) return;
     const auto same = [&](JobColumn column) { return is_same(*before, row, column); };
     const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same(kJobLease);
-    // Nothing to do for a heartbeat or a report of progress, because the rescue already checks the job.
+    // A heartbeat or progress report requires no action, because the rescue already checks the job.
     if (ran && same(kJobRescueIndexed) && same(kJobMustEndAt) && same(kJobCancelRequestedAt) &&
         row.has(kJobLastHeartbeat) && before->has(kJobLastHeartbeat) &&
         DatumGetTimestampTz(row.get(kJobLastHeartbeat)) >= DatumGetTimestampTz(before->get(kJobLastHeartbeat)))
@@ -221,7 +223,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     tell_of_running(update ? &before : nullptr, row);
     JobState was = before.state();
     const JobState is = row.state();
-    // Without a previous state, the job is published as new.
+    // If there is no previous state, the job is published as new.
     if (!update) was.life = {};
     hint_at_change(was, is);
     if (was.life.group_active != is.life.group_active) log_group_head(is.life);

@@ -4,6 +4,7 @@
 #include "compat/args.h"
 #include "core/clock.h"
 #include "core/group.h"
+#include "enqueue/attributes.h"
 #include "enqueue/unique.h"
 #include "job/job_arguments.h"
 #include "lanes/lanes.h"
@@ -16,32 +17,34 @@ namespace jobq {
 
 namespace {
 
-// Raises an error for a negative or too large count. A claim adds 1 to it, and the sum must not overflow.
+// Raises an error if the count is negative or too large. A claim adds 1 to the count, and the sum must not overflow.
 void check_count(const JobRow &row, JobColumn column) {
     const int32 count = DatumGetInt32(row.get(column));
     if (count < 0 || count > core::kMaxAttempts)
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                        errmsg("column \"%s\" is out of range: %d", job_column_name(column), count),
-                        errhint("It must be between 0 and %d.", core::kMaxAttempts)));
+                        errmsg("column \"%s\" must be between 0 and %d, not %d", job_column_name(column),
+                               core::kMaxAttempts, count),
+                        errhint("Omit the column to use the default.")));
 }
 
-// Checks a time to which duties add a timeout: the sum must not overflow, and a lease must expire at some point.
+// Raises an error if the time is out of range. Duties add a timeout to the time, so the sum must not overflow, and a
+// lease must expire at some point.
 void check_moment(const JobRow &row, JobColumn column) {
     if (!row.has(column)) return;
     const TimestampTz value = DatumGetTimestampTz(row.get(column));
     if (value == core::bounded_moment(value)) return;
     ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
                     errmsg("column \"%s\" is out of range", job_column_name(column)),
-                    errhint("It must be a time between the years 1 and 6000, or NULL.")));
+                    errhint("Use a time between the years 1 and 6000, or NULL.")));
 }
 
 void check_lease_timeout(const Interval *value) {
     const core::Micros span = span_of(value);
-    // Accepts the timeout of an executor's lease, because a dump contains it unchanged.
+    // Accepts kEndlessLease, the timeout of executors' leases, because dumps contain this timeout unchanged.
     if (span != core::kEndlessLease && span != core::bounded(core::kHeartbeatTimeout, span))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
-                        errhint("Leave it out to use the timeout of the job or its queue.")));
+                        errhint("Omit the column to use the timeout of the job or its queue.")));
 }
 
 }  // namespace
@@ -61,12 +64,12 @@ core::JobStatus status_of(const JobRow &row) { return job_status_of(row.get(kJob
 int64 group_of(const JobRow &row) { return group_number(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
 
 SlotRow slots_of(const JobRow &row) {
-    return {DatumGetInt64(row.get(kJobId)),
-            text_of(row, kJobQueue),
-            row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
-            status_of(row) == core::JobStatus::Processing,
-            row.has(kJobQueueSlot) ? DatumGetInt64(row.get(kJobQueueSlot)) : 0,
-            row.has(kJobKeySlot) ? DatumGetInt64(row.get(kJobKeySlot)) : 0};
+    return {.id = DatumGetInt64(row.get(kJobId)),
+            .queue = text_of(row, kJobQueue),
+            .key = row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
+            .running = status_of(row) == core::JobStatus::Processing,
+            .queue_slot = row.has(kJobQueueSlot) ? DatumGetInt64(row.get(kJobQueueSlot)) : 0,
+            .key_slot = row.has(kJobKeySlot) ? DatumGetInt64(row.get(kJobKeySlot)) : 0};
 }
 
 void check_row(const JobRow &row) {
@@ -75,12 +78,12 @@ void check_row(const JobRow &row) {
     check_positive(DatumGetInt32(row.get(kJobMaxAttempts)), "max_attempts");
     check_finite(DatumGetTimestampTz(row.get(kJobRunAt)), "run_at");
     if (row.has(kJobUniqueKey)) check_unique_key(text_of(row, kJobUniqueKey), "unique_key");
-    if (row.has(kJobUniqueFor)) check_unique_for(DatumGetIntervalP(row.get(kJobUniqueFor)), row.has(kJobUniqueKey));
     if (row.has(kJobConcurrencyKey)) check_concurrency_key(text_of(row, kJobConcurrencyKey), "concurrency_key");
     if (row.has(kJobGroupKey)) check_group_key(text_of(row, kJobGroupKey), "group_key");
     if (row.has(kJobDeadFrom)) check_queue_name(text_of(row, kJobDeadFrom), "dead_from");
-    if (row.has(kJobHeartbeatTimeout)) check_heartbeat_timeout(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
-    if (row.has(kJobMaxRuntime)) check_max_runtime(DatumGetIntervalP(row.get(kJobMaxRuntime)));
+    for (const AttributeTraits &attribute : kAttributes)
+        if (attribute.check != nullptr && row.has(attribute.column))
+            attribute.check(row.get(attribute.column), row.has(kJobUniqueKey));
 }
 
 void check_history(const JobRow &row) {
@@ -92,13 +95,14 @@ void check_history(const JobRow &row) {
     if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
 }
 
-// Other parts of jobq use numbers below 1 for something else: a job with dependencies, an event, or no job at all.
+// Raises an error if the id is below 1, because other parts of jobq use such numbers with a different meaning: a job
+// with dependencies, an event, or no job at all.
 void check_id(const JobRow &row) {
     const int64 id = DatumGetInt64(row.get(kJobId));
     if (id >= 1) return;
     ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                    errmsg("column \"id\" is out of range: %lld", static_cast<long long>(id)),
-                    errhint("Ids start at 1. Leave the id out to use the next one.")));
+                    errmsg("column \"id\" must be at least 1, not %lld", static_cast<long long>(id)),
+                    errhint("Omit the column to use the next id.")));
 }
 
 void check_kept_key(const JobRow &row, JobColumn queue) {
@@ -106,10 +110,11 @@ void check_kept_key(const JobRow &row, JobColumn queue) {
 }
 
 [[noreturn]] void refuse_not_group_head() {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("a job of a group cannot be set to processing with plain SQL"),
-                    errdetail("Another job may be the head of the group."),
-                    errhint("Set the status to pending. The job becomes claimable when it is the head of its group.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("the status of a job in a group cannot be set to \"processing\" with plain SQL"),
+             errdetail("Another job may be the head of the group."),
+             errhint("Set the status to \"pending\". The job becomes claimable when it is the head of its group.")));
     pg_unreachable();
 }
 

@@ -27,11 +27,11 @@ bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
 }
 
 // Wakes the sessions that wait for a queue whose settings have changed. Does not publish new lanes, because the code
-// that creates a lane does so.
+// that creates a lane publishes it.
 void publish_settings(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
     if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
-    // Requests a round, in which the background worker checks which executors must run.
+    // Requests a round of the background worker, so that the worker checks which executors must run.
     if (strcmp(table, "handler_settings") == 0) log_due(GetCurrentTimestamp());
     if (strcmp(table, "queue_settings") != 0) return;
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
@@ -42,7 +42,8 @@ void publish_settings(const TriggerData *trigger) {
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
 }
 
-// If round_robin is turned on for the queue, sets the round-robin keys of its jobs in the same transaction.
+// If the command enables round_robin for the queue, sets the round-robin keys of the queue's jobs in the same
+// transaction.
 void begin_round_robin(const TriggerData *trigger) {
     if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0 ||
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
@@ -67,8 +68,8 @@ PGDLLEXPORT Datum jobq_invalidate_caches(PG_FUNCTION_ARGS) {
     return Datum(0);
 }
 
-// Gives a lane the number of this database, because the row may come from a dump or a publication and have the number
-// of another database.
+// Sets the number of a lane to the number that the lane has in this database, because the row might come from a dump or
+// a publication and contain the number from another database.
 PG_FUNCTION_INFO_V1(jobq_number_lane);
 PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_on(fcinfo, "lane_directory", TriggerTiming::BeforeRow);
@@ -77,7 +78,7 @@ PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
     const Datum queue = value_in(trigger, row, "queue", &no_queue), kind = value_in(trigger, row, "kind", &no_kind);
     const Datum version = value_in(trigger, row, "version", &no_version);
     const Datum required = value_in(trigger, row, "requires", &none_required);
-    // A constraint will reject the row.
+    // Leaves the row unchanged, because a constraint will reject it.
     if (no_queue || no_kind || no_version) return PointerGetDatum(row);
     Datum lane = Int64GetDatum(lane_id(view(DatumGetTextPP(queue)), view(DatumGetTextPP(kind)), DatumGetInt32(version),
                                        none_required ? nullptr : DatumGetArrayTypeP(required)));
@@ -87,14 +88,17 @@ PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
         heap_modify_tuple_by_cols(row, RelationGetDescr(trigger->tg_relation), 1, &column, &lane, &is_null));
 }
 
-// Prevents changes of the secret from which the numbers are computed, because without it, or with another secret, the
-// numbers of all jobs would be wrong.
+// Prevents changes to the secret from which numbers are computed, because deleting or replacing the secret would make
+// the numbers of all jobs wrong.
 PG_FUNCTION_INFO_V1(jobq_keep_secret);
 PGDLLEXPORT Datum jobq_keep_secret(PG_FUNCTION_ARGS) {
     trigger_data(fcinfo);
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the row of table \"jobq.hash_secret\" cannot be changed or deleted"),
-                    errdetail("The numbers of lanes, groups, and limits in jobq.jobs are hashes with this secret.")));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("the row of table \"jobq.hash_secret\" cannot be changed or deleted"),
+         errdetail(
+             "The numbers of lanes, groups, and limits in jobq.jobs are hashes that were computed with this secret.")));
     pg_unreachable();
 }
 

@@ -34,8 +34,9 @@ const TriggerData *trigger_on(FunctionCallInfo fcinfo, const char *table, Trigge
 }
 
 void serves_only_triggers_of(const char *table) {
-    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                    errmsg("this function can only be called by triggers that jobq declares on jobq.%s", table)));
+    ereport(ERROR,
+            (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+             errmsg("this function can only be called by triggers that jobq declares on table \"jobq.%s\"", table)));
     pg_unreachable();
 }
 
@@ -46,8 +47,8 @@ int column_of(const TriggerData *trigger, const char *name) {
     if (number <= 0)
         ereport(ERROR,
                 (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("table jobq.%s has no column \"%s\"", RelationGetRelationName(trigger->tg_relation), name),
-                 errhint("Do not change the columns of jobq.")));
+                 errmsg("table \"jobq.%s\" has no column \"%s\"", RelationGetRelationName(trigger->tg_relation), name),
+                 errhint("Undo any changes to jobq's columns.")));
     return number;
 }
 

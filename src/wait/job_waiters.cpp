@@ -34,7 +34,7 @@ int bucket_of(Oid database, int64 job) { return static_cast<int>(spread(database
 
 LWLock *lock_of(int bucket) { return shared_lock(Part::JobWaiters, bucket % kLockPartitions); }
 
-// Signals the sleepers of a bucket for which fits() returns true.
+// Calls fits(entry) for the entry of each sleeper in a bucket, and signals the sleeper if the result is true.
 template <typename Fits>
 void signal_bucket(int index, Fits fits) {
     SleeperList *bucket = &waiters->buckets[index];
@@ -48,8 +48,8 @@ void signal_bucket(int index, Fits fits) {
     alarm.ring();
 }
 
-// Returns whether any session waits. The barrier makes the caller's commit visible before the number is read, so that a
-// session that begins to wait now either sees the commit or is counted here.
+// Returns whether any session is waiting. The barrier makes the caller's commit visible before the number of waiters is
+// read, so that a session that begins to wait now either sees the commit or is counted.
 bool anybody_waits() {
     if (!shared_memory_ready()) return false;
     pg_memory_barrier();
@@ -66,7 +66,6 @@ Size job_waiters_size() { return add_size(offsetof(JobWaiters, entries), mul_siz
 void make_job_waiters(void *memory, bool fresh) {
     waiters = static_cast<JobWaiters *>(memory);
     if (!fresh) return;
-    memset(memory, 0, job_waiters_size());
     pg_atomic_init_u32(&waiters->count, 0);
     for (SleeperList &bucket : waiters->buckets) make_list(&bucket);
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signalled, 0);
@@ -102,7 +101,8 @@ void leave_job_waiters() {
 bool job_waiter_signalled() { return own != nullptr && pg_atomic_read_u32(&own->signalled) != 0; }
 
 void forget_job_signal() {
-    // The signal must be cleared before anything is read; an atomic exchange is a barrier.
+    // Clears the signal with an atomic exchange, which is a barrier, because the signal must be cleared before anything
+    // is read.
     if (own != nullptr) pg_atomic_exchange_u32(&own->signalled, 0);
 }
 

@@ -1,6 +1,6 @@
-// See notices.h. Each database has a board: a small hash table of queue names, which the worker takes and empties at
-// once. A commit that finds the tag of its queue on the board need not do anything, because the worker has not taken
-// the notice yet and will send it after this commit.
+// See notices.h. Each database has a board: a small hash table of queue names, which the background worker reads and
+// empties in one step. A commit that finds the tag of its queue on the board need not do anything, because the
+// background worker has not taken the notice yet and will send it after this commit.
 #include "compat/pg.h"
 
 #include "shmem/memory.h"
@@ -32,15 +32,16 @@ void wipe(Board *board, Oid database) {
     pg_atomic_write_u32(&board->waiting, 0);
     pg_atomic_write_u32(&board->anything, 0);
     for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
-    // A session that reads its own database in the board must not read notices of another database afterward; see
-    // is_posted().
+    // The barrier ensures that a session that has found its own database on the board does not read notices of another
+    // database afterward; see is_posted().
     pg_write_barrier();
     board->database = database;
 }
 
 uint64 tag_of(const char *queue) { return digest_of_queue(queue_view(queue)) | 1; }
 
-// Returns the notice with this tag, or the free entry for it, or nullptr if the board is full.
+// Returns the notice with this tag or, if there is no such notice, the free entry in which to store it. Returns nullptr
+// if the board is full.
 Notice *find_notice(Board *board, uint64 tag) {
     for (uint64 step = 0; step < kMaxNotices; step++) {
         Notice *notice = &board->notices[(tag / 2 + step) % kMaxNotices];
@@ -51,9 +52,10 @@ Notice *find_notice(Board *board, uint64 tag) {
 }
 
 bool is_posted(Board *board, uint64 tag) {
-    // The commit must be visible to other sessions before it relies on a notice that the worker has not taken yet.
+    // The commit must be visible to other sessions before this session relies on a notice that the background worker
+    // has not taken yet.
     pg_memory_barrier();
-    // The board may still have notices of the database that used this slot before.
+    // The board might still contain notices of the database that used this board before.
     if (board->database != MyDatabaseId) return false;
     pg_read_barrier();
     if (pg_atomic_read_u32(&board->anything) != 0) return true;
@@ -72,7 +74,7 @@ void post(DatabaseState *db, Write write) {
         first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
     }
     LWLockRelease(notices_lock());
-    // Only the first notice on the board needs to wake the worker.
+    // Only the first notice on the board needs to wake the background worker.
     if (first) call_worker(db);
 }
 
@@ -83,7 +85,6 @@ Size notices_size() { return sizeof(Board) * kMaxDatabases; }
 void make_notices(void *memory, bool fresh) {
     boards = static_cast<Board *>(memory);
     if (!fresh) return;
-    memset(memory, 0, notices_size());
     for (int i = 0; i < kMaxDatabases; i++) {
         pg_atomic_init_u32(&boards[i].waiting, 0);
         pg_atomic_init_u32(&boards[i].anything, 0);

@@ -1,6 +1,7 @@
-// See peek.h. A claim skips rows that other transactions have locked, so this scan must skip them, too. Otherwise, a
-// worker would be woken up again and again for a job that another worker is claiming. The scan must not lock rows,
-// because that writes. Instead, it checks whether the transaction in the xmax of the row is still in progress.
+// See peek.h. A claim skips rows that other transactions have locked, so this scan must skip these rows, too.
+// Otherwise, a worker would be woken up again and again for a job that another worker is claiming. The scan must not
+// lock rows, because a row lock writes to the table. Instead, it checks whether the transaction in the xmax of the row
+// is still in progress.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -9,8 +10,8 @@
 #include "lanes/ready_walk.h"
 #include "leases/suspects.h"
 #include "limits/limiter.h"
-#include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
+#include "limits/unthrottle.h"
 #include "queues/directory.h"
 #include "wait/peek.h"
 
@@ -18,13 +19,14 @@ namespace jobq {
 
 namespace {
 
-// Number of jobs held by other transactions after which the scan stops and assumes that a later job is not held.
+// The scan stops when it has found this number of jobs that other transactions hold. It then assumes that some later
+// job is not held.
 constexpr int kDepth = 16;
-// Number of jobs that the claim after the wait may take, for throttled_ranges().
+// Number of jobs that the claim after the wait is assumed to take, for throttled_ranges().
 constexpr int kBatch = 100;
 
-// Whether a claim of this worker skips suspects, because the worker already runs one. Determined when the scan finds
-// the first suspect.
+// Whether a claim by this worker skips suspects (leases/suspects.h), which it does if the worker is running a suspect.
+// Determined when the scan finds the first suspect.
 struct Trial {
     text *worker_id;
     bool asked;
@@ -36,8 +38,8 @@ bool passes_over_suspects(Trial *trial, Seen *seen) {
     trial->asked = true;
     TimestampTz until;
     trial->on = is_on_trial(trial->worker_id, &until);
-    // The trial can also end early with a heartbeat or report of the worker. No session is notified of this, so the
-    // poll must find it.
+    // The trial can also end early, when the worker sends a heartbeat or reports the outcome of its job. No session is
+    // notified of this, so only the next periodic scan detects it.
     if (trial->on && until > GetCurrentTimestamp()) seen->due = Min(seen->due, until);
     return trial->on;
 }

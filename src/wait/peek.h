@@ -1,4 +1,4 @@
-// Checks whether there is a job for a worker that waits. Locks and changes nothing.
+// Checks whether there is a claimable job for a waiting worker. The check does not lock or change any rows.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,30 +8,31 @@
 
 namespace jobq {
 
-// Whether the queue's own settings let a job start.
+// Whether a queue allows a job to start now.
 struct Outlook {
     bool paused;
-    bool limited;     // the queue's own limit is used up
+    bool limited;     // the limit of the whole queue is used up
     TimestampTz due;  // time of the queue's next token; DT_NOEND: none is awaited
 };
-// Returns the outlook of the queue. Raises 42704 if the queue must have settings and has none. Must be called inside
-// with_spi().
+// Returns whether the settings of the queue allow a job to start now. Raises 42704 if the queue must have settings and
+// has none. Must be called inside with_spi().
 Outlook read_outlook(std::string_view queue);
 
 enum class Peek {
     Nothing,
-    Held,       // claimable jobs exist, but other transactions hold all of them and may leave them claimable
+    Held,       // claimable jobs exist, but other transactions hold all of them and might leave them claimable
     Claimable,  // there is a job that no other transaction seems to hold
 };
 struct Seen {
     Peek found;
     int64 job_id;  // id of the claimable job
-    TimestampTz
-        due;  // time of a key's next token or of the possible end of the worker's trial; DT_NOEND: none is awaited
+    // Earliest time at which a key gets its next token or the trial of a suspect that this worker is running
+    // (leases/suspects.h) might end. DT_NOEND if neither is awaited.
+    TimestampTz due;
 };
-// Reads the first claimable jobs in each lane of the queue that the worker's filter accepts, under a new snapshot.
-// Ignores jobs that a limit is known to keep from running, and suspects that this worker may not claim now
-// (leases/suspects.h). Must be called inside with_spi().
+// Searches for a claimable job, under a new snapshot, in all lanes of the queue that the worker's filter accepts.
+// Ignores jobs that are known to be waiting because of a limit, and also ignores suspects (leases/suspects.h) that this
+// worker is not allowed to claim now. Must be called inside with_spi().
 Seen scan_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id);
 
 }  // namespace jobq

@@ -1,7 +1,7 @@
-// The SQL procedure jobq_wait, which sleeps until there may be a job for this worker, and jobq_wake, which ends that
-// sleep.
+// The SQL procedure jobq_wait, which sleeps until there might be a job for this worker, and the SQL function jobq_wake,
+// which ends such a sleep.
 //
-// See sleep.h for why jobq_wait is a procedure, and what this requires when it reads the tables.
+// wait/sleep.h explains why jobq_wait is a procedure, and what a procedure must do to read the tables.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
@@ -17,6 +17,7 @@
 #include "wait/peek.h"
 #include "wait/sleep.h"
 #include "wait/wake_notes.h"
+#include "waiters/lookout.h"
 #include "waiters/waiters.h"
 
 namespace jobq {
@@ -25,18 +26,21 @@ namespace {
 
 constexpr const char kName[] = "jobq_wait";
 
-// Maximum time between two looks. It is a backstop, because no session is notified of jobs that were inserted with
-// triggers disabled, or of claims that were rolled back.
+// Maximum time between two scans for a job. This limit is needed because no session is notified of jobs that were
+// inserted with triggers disabled, or of claims that were rolled back.
 constexpr core::Micros kPoll = core::kSecond;
-// Time until the second look without preload, where only the poll finds jobs; doubled each time.
+// Time between the first two scans for a job if the library is not preloaded. In this case, only scans find jobs. The
+// time doubles after each further scan, up to kPoll.
 constexpr core::Micros kFirstPoll = 100 * core::kMillisecond;
-// Time until the next look while other transactions hold all claimable jobs; doubled each time.
+// Time until the next scan while other transactions hold all claimable jobs. The time doubles after each scan, up to
+// kPoll.
 constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
-// How long a claimable job that the previous call has already reported is not reported again; doubled each time.
+// Time for which a call does not report a claimable job that the previous call has already reported. The time doubles
+// with each further report of the same job, up to kLongestDoubt.
 constexpr core::Micros kFirstDoubt = core::kMillisecond;
 constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
 
-// The state of one call.
+// The state of one call to jobq_wait().
 struct Wait {
     Oid procedure;
     std::string_view queue;
@@ -64,7 +68,7 @@ LastReport last_report;
 
 // Scans for a job, in one transaction.
 void look(Wait *wait) {
-    forget_look_signal();
+    begin_look();
     run_as_owner(wait->procedure, kName, [&] {
         note_filter(wait->queue, wait->filter, GetCurrentTimestamp());
         const Outlook outlook = read_outlook(wait->queue);
@@ -91,8 +95,8 @@ bool worth_telling(Wait *wait) {
         wait->doubt_until = now + last_report.doubt;
     }
     if (again && now < wait->doubt_until) return false;
-    // A commit or a new token of a rate limit can make many sleepers scan at once. One sleeper with a given filter is
-    // enough to claim: if its claim leaves jobs, it wakes the next sleeper.
+    // A commit or a new token of a rate limit can make many sleepers scan at once. It is enough if one sleeper per
+    // filter claims jobs, because its claim wakes the next sleeper if the claim leaves jobs.
     wait->another_goes = !set_out(wait->looks > 1);
     if (wait->another_goes) return false;
     if (!again) last_report.doubt = 0;
@@ -114,13 +118,15 @@ void plan_next_look(Wait *wait) {
             break;
     }
     wait->next_look = wait->last_look + wait->poll;
-    // Also wakes up when a rate limit gets its next token.
+    // If a rate limit gets a token or the trial of a suspect might end before the next scan, plans an earlier scan.
     if (wait->seen.due != DT_NOEND)
         wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
 }
 
-// Sleeps until a job is promised, there is a reason to scan, the worker is woken by jobq_wake(), or the timeout ends.
+// Sleeps until a job is promised to this worker, there is a reason to scan, jobq_wake() wakes the worker, or the
+// timeout ends.
 void sleep(const Wait &wait) {
+    core::Micros lookout_since = 0;  // 0: this session is not the lookout
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         const Signals signals = waiter_signals();
@@ -128,23 +134,34 @@ void sleep(const Wait &wait) {
         core::Micros until = Min(wait.deadline, wait.next_look);
         if (signals.look) until = Min(until, wait.last_look + kLookGap);
         const core::Micros now = monotonic_now();
+        if (signals.lookout) {
+            if (lookout_since == 0) lookout_since = now;
+            until = Min(until, lookout_since + kLookoutGap);
+        }
         if (now >= until) return;
         wait_for_latch(until - now, WaitEvent::Wait);
     }
 }
 
-// Waits for a job. Returns false if jobq_wake() has woken the worker, which may be about to stop, so the jobs that it
-// was promised are promised to other workers.
+// Waits for a job. Returns false if jobq_wake() has woken the worker. In this case, the worker might be about to stop,
+// so the jobs that were promised to it are promised to other workers instead.
 bool wait_for_job(Wait *wait) {
     // The commit releases the caller's snapshot.
     SPI_commit();
     enter_waiters(wait->queue, core::digest_of(wait->filter), wait->worker, wait->batch);
     if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
+    bool rely_on_lookout = wait->deadline - monotonic_now() > kOnItsWay && lookout_scans();
     for (;;) {
-        look(wait);
-        if (waiter_signals().woken) return false;
-        if (worth_telling(wait) || wait->last_look >= wait->deadline) return true;
-        plan_next_look(wait);
+        if (rely_on_lookout) {
+            wait->next_look = monotonic_now() + kPoll;
+            rely_on_lookout = false;
+        } else {
+            look(wait);
+            if (waiter_signals().woken) return false;
+            if (worth_telling(wait) || wait->last_look >= wait->deadline) return true;
+            plan_next_look(wait);
+            end_look();
+        }
         sleep(*wait);
         check_client();
         const Signals signals = waiter_signals();
@@ -180,7 +197,7 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     if (wait.batch < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"batch\" must be at least 1, not %d", wait.batch),
-                        errhint("It is the number of jobs that the claim after the wait requests.")));
+                        errhint("Specify the maximum number of jobs to claim after the wait.")));
     bool served = false;
     PG_TRY();
     { served = wait_for_job(&wait); }
@@ -203,8 +220,8 @@ PGDLLEXPORT Datum jobq_wake(PG_FUNCTION_ARGS) {
     if (!shared_memory_ready())
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("jobq_wake() requires the jobq library to be preloaded"),
-                        errhint("Set shared_preload_libraries = 'jobq' and restart the server, or use short timeouts "
-                                "for jobq_wait().")));
+                        errhint("Add jobq to \"shared_preload_libraries\" and restart the server, or use short "
+                                "timeouts for jobq_wait().")));
     const uint64 note = leave_wake_note(key_of(worker_id), monotonic_now());
     const int ended = end_waits(key_of(worker_id));
     if (ended > 0) take_back_wake_note(note);

@@ -38,7 +38,6 @@ Size wake_notes_size() { return sizeof(Notes); }
 void make_wake_notes(void *memory, bool fresh) {
     board = static_cast<Notes *>(memory);
     if (!fresh) return;
-    memset(memory, 0, wake_notes_size());
     pg_atomic_init_u32(&board->count, 0);
 }
 

@@ -1,12 +1,8 @@
-// See waiters.h. Each backend has an entry. The entries of waiting sessions are in lists, one list per partition.
-// Sessions that are on their way to a claim come first in a list, then the others in the order in which they began to
-// wait. Each partition has its own lock, and counters that a commit or a claim reads before it acquires the lock.
+// See waiters.h.
 #include "compat/pg.h"
 
-#include "compat/queue_name.h"
-#include "shmem/memory.h"
-#include "shmem/sleepers.h"
-#include "shmem/wall_clock.h"
+#include "waiters/lookout.h"
+#include "waiters/waiter.h"
 #include "waiters/waiters.h"
 #include "waiters/wake_notes_policy.h"
 
@@ -14,59 +10,12 @@
 
 namespace jobq {
 
+Waiters *waiters = nullptr;
+Waiter *own_waiter = nullptr;
+int own_partition = 0;
+
 namespace {
 
-constexpr uint32 kJobSignal = 1;
-constexpr uint32 kLookSignal = 2;
-constexpr uint32 kWakeSignal = 4;
-
-// What is known about the lanes of the promised jobs.
-enum class Lanes : uint8 { Unknown, One, Several };
-
-struct Promise {
-    int jobs;  // 0: the sleeper is not on its way to a claim
-    Lanes lanes;
-    core::LaneTraits lane;  // the lane, if `lanes` is Lanes::One
-    uint64 made_at;         // value of Partition::entries at the time of the promise
-};
-
-struct Waiter {
-    Sleeper sleeper;
-    pg_atomic_uint32 signals;  // set under the lock
-    bool listed;
-    bool awake;     // its jobq_wait() has returned, and it is going to claim
-    bool claiming;  // its claim is in progress, so it is promised nothing more
-    bool asked;     // when its claim ends, it must claim again, because another claim has left a job
-    bool paused;
-    int batch;
-    int looks_for;  // with kLookSignal: number of jobs for which it scans the table
-    core::Micros looked_at;
-    core::Micros woken_at;
-    Promise promise;
-    int64 worker;  // 0: the worker has no name
-    uint64 entered_as;
-    uint64 filter_hash;
-    QueueName queue;
-    core::FilterDigest digest;
-};
-
-struct Partition {
-    SleeperList list;
-    pg_atomic_uint32 promised;  // number of entries that are on their way, including late ones
-    int unsure;                 // number of entries that may have to scan the table for each job
-    uint64 entries;             // number of entries added so far
-};
-
-struct Waiters {
-    Partition partitions[kLockPartitions];
-    Waiter entries[FLEXIBLE_ARRAY_MEMBER];
-};
-
-Waiters *waiters = nullptr;
-// This session's entry and its partition, set from the beginning of a wait until the next claim or wait. Another
-// session may have removed the entry from the list in the meantime.
-Waiter *own = nullptr;
-int own_partition = 0;
 int64 last_worker = 0;  // the name that this session last waited under; 0: no name
 // The jobs that were promised to the claim in progress.
 struct {
@@ -75,14 +24,6 @@ struct {
     uint64 filter_hash;
 } claiming;
 
-int partition_of(const char *queue) { return static_cast<int>(digest_of_queue(queue_view(queue)) % kLockPartitions); }
-
-LWLock *lock_of(int partition) { return shared_lock(Part::Waiters, partition); }
-
-bool waits_for(const Waiter &waiter, const char *queue) { return same_queue(waiter.queue, queue); }
-
-bool has_signal(Waiter *waiter, uint32 which) { return (pg_atomic_read_u32(&waiter->signals) & which) != 0; }
-
 void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
     pg_atomic_fetch_or_u32(&waiter->signals, which);
     alarm->add(waiter->sleeper);
@@ -90,7 +31,7 @@ void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
 
 bool is_unsure(const core::FilterDigest &digest) { return core::may_be_unsure(digest, core::LaneTraits{}); }
 
-// ---- The caller of each function up to the next "----" must hold the partition's lock.
+// ---- Until the next "----", the caller of each function must hold the partition's lock.
 
 void put(Partition *partition, Waiter *waiter) {
     add_sleeper(&partition->list, &waiter->sleeper);
@@ -107,13 +48,13 @@ void take_off(Partition *partition, Waiter *waiter) {
     if (is_unsure(waiter->digest)) partition->unsure--;
 }
 
-// Returns whether the sleeper has been woken and its claim has not ended.
+// Returns whether the sleeper was woken less than kOnItsWay ago and its claim has not ended.
 bool is_expected(const Waiter &waiter, core::Micros now) {
     return waiter.promise.jobs > 0 && now - waiter.woken_at < kOnItsWay;
 }
 
-// Returns whether the sleeper has been woken and its claim has not begun. If so, the claim will see everything that has
-// been committed.
+// Returns whether the sleeper was woken less than kOnItsWay ago and its claim has not begun. If the result is true, the
+// claim will see everything that has been committed.
 bool is_on_its_way(const Waiter &waiter, core::Micros now) { return is_expected(waiter, now) && !waiter.claiming; }
 
 void add_lane(Promise *promise, const core::LaneTraits &lane) {
@@ -125,8 +66,8 @@ void add_lane(Promise *promise, const core::LaneTraits &lane) {
     }
 }
 
-// Promises at most this many jobs to the sleeper, and no more than its claim has room for. Returns how many it has
-// promised.
+// Promises at most `jobs` jobs to the sleeper, and no more than its claim has room for. Returns the number of jobs that
+// it has promised.
 int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTraits *lane, uint64 made_at,
             core::Micros now) {
     Promise *promise = &waiter->promise;
@@ -136,8 +77,8 @@ int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTr
         *promise = {};
         waiter->woken_at = now;
         pg_atomic_fetch_add_u32(&partition->promised, 1);
-        // Sleepers that are on their way come first, so that the next commit promises jobs to them before it wakes
-        // others.
+        // Sleepers that are on their way come first, so that the next commit promises jobs to these sleepers before it
+        // wakes other sleepers.
         move_to_front(&partition->list, &waiter->sleeper);
     }
     if (lane != nullptr) add_lane(promise, *lane);
@@ -146,12 +87,12 @@ int promise(Partition *partition, Waiter *waiter, int64 jobs, const core::LaneTr
     return taken;
 }
 
-// Promises jobs of a lane to a sleeper if its filter accepts the lane. Returns how many jobs it has promised.
+// Promises jobs of a lane to a sleeper if its filter accepts the lane. Returns the number of jobs that it has promised.
 int offer(Partition *partition, Waiter *waiter, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
           core::Micros now, Alarm *alarm) {
     const bool signalled = waiter->awake || has_signal(waiter, kJobSignal);
     if (signalled && !is_on_its_way(*waiter, now)) {
-        // The worker has been on its way for too long and may never claim.
+        // Removes the worker from the list, because it has been on its way for too long and might never claim.
         if (waiter->awake && !waiter->claiming) take_off(partition, waiter);
         return 0;
     }
@@ -169,8 +110,8 @@ void offer_to_all(Partition *partition, const char *queue, const core::LaneTrait
                   core::Micros now, Alarm *alarm) {
     const bool all = partition->unsure > 0 || core::may_be_unsure(core::FilterDigest{}, lane);
     while_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
-        // A sleeper for which it is unknown whether its filter accepts the lane must scan the table for every job, so
-        // the loop continues for such sleepers even if no job is left to promise.
+        // If it is unknown whether a sleeper's filter accepts the lane, the sleeper must scan the table whenever the
+        // lane gets a job. So the loop must reach all such sleepers, even if no job is left to promise.
         if (jobs <= 0 && !all) return false;
         if (waits_for(*waiter, queue) && waiter->entered_as <= made_at)
             jobs -= offer(partition, waiter, lane, jobs, made_at, now, alarm);
@@ -178,7 +119,7 @@ void offer_to_all(Partition *partition, const char *queue, const core::LaneTrait
     });
 }
 
-// For each filter, the number of jobs for which sleepers with this filter have been made to scan the table.
+// For each filter, the number of jobs for which sleepers with this filter have been told to scan the table.
 struct Looks {
     static constexpr int kRoom = 16;
     struct {
@@ -200,7 +141,7 @@ int64 *looks_with(Looks *looks, uint64 filter_hash) {
     return &found->jobs;
 }
 
-// Makes a sleeper scan the table for at most this many jobs. Returns the number of jobs for which it scans.
+// Makes the sleeper scan the table for at most `jobs` jobs. Returns the number of jobs for which the sleeper scans.
 int64 assign_jobs(Partition *partition, Waiter *waiter, int64 jobs, core::Micros now, Alarm *alarm) {
     if (is_on_its_way(*waiter, now)) return promise(partition, waiter, jobs, nullptr, partition->entries, now);
     if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
@@ -214,8 +155,8 @@ int64 assign_jobs(Partition *partition, Waiter *waiter, int64 jobs, core::Micros
 
 void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Micros now, Alarm *alarm) {
     Looks looks = {};
-    // Sleepers that have scanned the table within the last kLookGap come second, because they would pause before the
-    // next scan.
+    // Chooses first the sleepers that have not scanned the table within the last kLookGap, because the other sleepers
+    // would pause before their next scan.
     for (const bool rested : {true, false}) {
         for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
             if (!waits_for(*waiter, queue) || (now - waiter->looked_at >= kLookGap) != rested) return;
@@ -229,8 +170,8 @@ void let_some_look(Partition *partition, const char *queue, int64 jobs, core::Mi
 }
 
 // Promises jobs to other sleepers when the sleeper to which they were promised does not claim all of them. Considers
-// only sleepers that were in the list when the promise was made, because later ones have scanned the table since then.
-// Therefore, a job that no claim takes is not promised again forever.
+// only sleepers that were in the list when the promise was made, because sleepers that were added later have scanned
+// the table since then. Therefore, a job that no claim takes is not promised again and again.
 void hand_on(Partition *partition, const char *queue, const Promise &from, core::Micros now, Alarm *alarm) {
     if (from.jobs <= 0) return;
     if (from.lanes == Lanes::One)
@@ -239,38 +180,23 @@ void hand_on(Partition *partition, const char *queue, const Promise &from, core:
         let_some_look(partition, queue, from.jobs, now, alarm);
 }
 
-// ---- The functions from here on acquire the partition's lock themselves.
+// ---- The functions from here to the end of the file acquire the partition's lock themselves.
 
-// Calls body(partition, now, alarm) under the partition's lock, then sets the latches of the sleepers that body() has
-// signaled.
-template <typename Body>
-void with_partition(int index, Body body) {
-    Alarm alarm;
-    const core::Micros now = monotonic_now();
-    LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
-    body(&waiters->partitions[index], now, &alarm);
-    LWLockRelease(lock_of(index));
-    alarm.ring();
-}
-
-// Does the same for the partition of a queue, unless the partition is empty.
+// Calls with_partition() for the partition of a queue, unless the partition is empty.
 template <typename Body>
 void with_waiters_of(const char *queue, Body body) {
     if (!shared_memory_ready()) return;
     const int index = partition_of(queue);
-    // What the caller has committed must be visible to other sessions before the counter is read. Otherwise, a session
-    // that begins to wait now could miss the commit, and the commit could miss the session.
-    pg_memory_barrier();
-    if (!is_empty(&waiters->partitions[index].list)) with_partition(index, body);
+    if (has_waiters(index)) with_partition(index, body);
 }
 
-// Calls visit(waiter, alarm) for the sleepers of all queues of this database. Sets the latches after each partition.
+// Calls visit(waiter, alarm) for the sleepers of all queues of this database. After each partition of the hash table,
+// sets the latches of the sleepers that visit() has signaled.
 template <typename Visit>
 void for_each_of_database(Visit visit) {
     if (!shared_memory_ready()) return;
-    pg_memory_barrier();
     for (int i = 0; i < kLockPartitions; i++) {
-        if (is_empty(&waiters->partitions[i].list)) continue;
+        if (!has_waiters(i)) continue;
         with_partition(i, [&](Partition *partition, core::Micros, Alarm *alarm) {
             for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
                 if (!waiter->awake) visit(waiter, alarm);
@@ -279,15 +205,15 @@ void for_each_of_database(Visit visit) {
     }
 }
 
-// Makes a sleeper scan the table, because its queue may have been paused or resumed. Until the scan, no jobs are
-// promised to the sleeper; the scan finds the jobs that arrive in the meantime.
+// Makes a sleeper scan the table. Call it if the sleeper's queue might have been paused or resumed. Until the scan, no
+// jobs are promised to the sleeper; the scan finds the jobs that arrive in the meantime.
 void let_look(Waiter *waiter, Alarm *alarm) {
     waiter->paused = true;
     signal(waiter, kLookSignal, alarm);
 }
 
-// Returns the entry of a worker that has waited in another session, or nullptr. With a connection pooler, a worker may
-// wait in one session and claim in another one.
+// Returns the entry of a worker that has waited in another session, or nullptr. With a connection pooler, a worker can
+// wait in one session and claim in another session.
 Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
     Waiter *found = nullptr;
     for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
@@ -296,14 +222,14 @@ Waiter *entry_of_worker(Partition *partition, const char *queue, int64 worker) {
     return found;
 }
 
-// Saves the promise to a worker whose claim begins.
+// Saves the promise that was made to a worker. Call it when the worker's claim begins.
 void take_promise(const Waiter *waiter) {
     claiming.promise = waiter->promise;
     memcpy(claiming.queue, waiter->queue, sizeof(QueueName));
     claiming.filter_hash = waiter->filter_hash;
 }
 
-// Returns whether the claim must have seen the promised jobs, if they still were claimable.
+// Returns whether it is certain that the claim saw all promised jobs that were still claimable.
 bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter) {
     if (IsolationUsesXactSnapshot()) return false;
     const core::FilterDigest digest = core::digest_of(filter);
@@ -311,20 +237,28 @@ bool has_seen_promised(const Promise &promise, const core::WorkerFilter &filter)
     return promise.lanes == Lanes::One && core::wants_lane(digest, promise.lane) != core::Wants::No;
 }
 
-// Removes this session from the list. Unless `keeps`, promises its jobs to other sleepers.
+// If this session is the lookout, makes another sleeper scan the table instead.
+void end_own_lookout(Partition *partition, core::Micros now, Alarm *alarm) {
+    // One sleeper per filter is enough, because a claim that leaves jobs wakes the next sleeper.
+    if (!end_lookout(partition, now, alarm)) let_some_look(partition, own_waiter->queue, 1, now, alarm);
+}
+
+// Removes this session from the list. Unless `keeps` is true, the jobs that were promised to this session are offered
+// to other sleepers.
 void leave(bool keeps) {
     with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *alarm) {
-        if (!own->listed) return;
-        take_off(partition, own);
-        if (!keeps) hand_on(partition, own->queue, own->promise, now, alarm);
+        if (!own_waiter->listed) return;
+        end_own_lookout(partition, now, alarm);
+        take_off(partition, own_waiter);
+        if (!keeps) hand_on(partition, own_waiter->queue, own_waiter->promise, now, alarm);
     });
-    own = nullptr;
+    own_waiter = nullptr;
 }
 
 // Removes the session from the list when it exits during a wait. If the client has closed the connection normally after
-// a wait, the jobs are not promised to other sleepers, because the client may claim them in another connection.
+// a wait, the jobs are not promised to other sleepers, because the client might claim them in another connection.
 void leave_at_exit(int code, Datum) {
-    if (own != nullptr) leave(own->awake && code == 0);
+    if (own_waiter != nullptr) leave(own_waiter->awake && code == 0);
 }
 
 }  // namespace
@@ -334,12 +268,14 @@ Size waiters_size() { return add_size(offsetof(Waiters, entries), mul_size(MaxBa
 void make_waiters(void *memory, bool fresh) {
     waiters = static_cast<Waiters *>(memory);
     if (!fresh) return;
-    memset(memory, 0, waiters_size());
     for (Partition &partition : waiters->partitions) {
         make_list(&partition.list);
         pg_atomic_init_u32(&partition.promised, 0);
     }
-    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signals, 0);
+    for (int i = 0; i < MaxBackends; i++) {
+        pg_atomic_init_u32(&waiters->entries[i].signals, 0);
+        pg_atomic_init_u32(&waiters->entries[i].relying, 0);
+    }
 }
 
 SharedUsage waiters_usage() {
@@ -353,9 +289,10 @@ void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int
     const uint64 filter_hash = core::hash_of_digest(digest);
     QueueName name;
     copy_queue(name, queue);
-    // This worker waits again and has not claimed the jobs that it was promised. It is about to scan the table, which
-    // finds them. If it now waits for other jobs, they are promised to other sleepers.
-    if (own != nullptr) leave(own->filter_hash == filter_hash && waits_for(*own, name));
+    // This worker waits again and has not claimed the jobs that were promised to it. The worker is about to scan the
+    // table, and the scan will find these jobs. If the worker now waits for other jobs, the promised jobs are promised
+    // to other sleepers instead.
+    if (own_waiter != nullptr) leave(own_waiter->filter_hash == filter_hash && waits_for(*own_waiter, name));
     Waiter *waiter = own_entry(waiters->entries, leave_at_exit);
     waiter->awake = waiter->claiming = waiter->asked = waiter->paused = false;
     waiter->batch = batch;
@@ -370,47 +307,44 @@ void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int
 
     own_partition = partition_of(name);
     with_partition(own_partition, [&](Partition *partition, core::Micros, Alarm *) { put(partition, waiter); });
-    own = waiter;
+    own_waiter = waiter;
 }
 
 void update_waiter(bool paused, core::Micros looked_at) {
-    if (own == nullptr) return;
+    if (own_waiter == nullptr) return;
     LWLockAcquire(lock_of(own_partition), LW_EXCLUSIVE);
-    own->paused = paused;
-    own->looked_at = looked_at;
+    own_waiter->paused = paused;
+    own_waiter->looked_at = looked_at;
     LWLockRelease(lock_of(own_partition));
 }
 
 Signals waiter_signals() {
-    const uint32 signals = own == nullptr ? 0 : pg_atomic_read_u32(&own->signals);
-    return {(signals & kJobSignal) != 0, (signals & kLookSignal) != 0, (signals & kWakeSignal) != 0};
-}
-
-void forget_look_signal() {
-    if (own != nullptr) pg_atomic_fetch_and_u32(&own->signals, ~kLookSignal);
+    const uint32 signals = own_waiter == nullptr ? 0 : pg_atomic_read_u32(&own_waiter->signals);
+    return {(signals & kJobSignal) != 0, (signals & kLookSignal) != 0, (signals & kWakeSignal) != 0,
+            (signals & kLookoutSignal) != 0};
 }
 
 bool set_out(bool unless_another) {
-    if (own == nullptr) return true;
+    if (own_waiter == nullptr) return true;
     bool going = true;
     with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *) {
-        if (own->promise.jobs > 0) return;
+        if (own_waiter->promise.jobs > 0) return;
         if (unless_another)
             for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
-                if (waiter->filter_hash == own->filter_hash && waits_for(*waiter, own->queue))
-                    going &= !is_on_its_way(*waiter, now);
+                if (same_wait(*waiter, *own_waiter)) going &= !is_on_its_way(*waiter, now);
             });
-        if (going) promise(partition, own, 1, nullptr, partition->entries, now);
+        if (going) promise(partition, own_waiter, 1, nullptr, partition->entries, now);
     });
     return going;
 }
 
 void leave_waiters(bool claims) {
-    if (own == nullptr) return;
+    if (own_waiter == nullptr) return;
     bool stays = false;
     if (claims)
-        with_partition(own_partition, [&](Partition *, core::Micros, Alarm *) {
-            own->awake = stays = own->listed && own->promise.jobs > 0;
+        with_partition(own_partition, [&](Partition *partition, core::Micros now, Alarm *alarm) {
+            end_own_lookout(partition, now, alarm);
+            own_waiter->awake = stays = own_waiter->listed && own_waiter->promise.jobs > 0;
         });
     if (!stays) leave(claims);
 }
@@ -420,11 +354,11 @@ void begin_claim(std::string_view queue, std::string_view worker_id) {
     if (!shared_memory_ready()) return;
     QueueName name;
     copy_queue(name, queue);
-    if (own != nullptr && waits_for(*own, name)) {
+    if (own_waiter != nullptr && waits_for(*own_waiter, name)) {
         with_partition(own_partition, [](Partition *, core::Micros, Alarm *) {
-            if (!own->listed) return;
-            take_promise(own);
-            own->claiming = true;
+            if (!own_waiter->listed) return;
+            take_promise(own_waiter);
+            own_waiter->claiming = true;
         });
         return;
     }
@@ -441,7 +375,7 @@ void begin_claim(std::string_view queue, std::string_view worker_id) {
 }
 
 bool leave_after_claim() {
-    if (own == nullptr || !own->claiming) return false;
+    if (own_waiter == nullptr || !own_waiter->claiming) return false;
     leave(true);
     // No lock is needed, because no other process writes to an entry that is in no list.
     return waiters->entries[MyProc - ProcGlobal->allProcs].asked;
@@ -450,6 +384,7 @@ bool leave_after_claim() {
 void end_claim(const core::WorkerFilter &filter, int claimed) {
     Promise promise = claiming.promise;
     claiming.promise.jobs = 0;
+    if (promise.jobs > 0) note_promised_claim(claimed > 0);
     if (promise.jobs <= claimed || promise.lanes == Lanes::Unknown || has_seen_promised(promise, filter)) return;
     promise.jobs -= claimed;
     with_waiters_of(claiming.queue, [&](Partition *partition, core::Micros now, Alarm *alarm) {
@@ -495,6 +430,7 @@ void hand_on_failed_claim() {
 }
 
 void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs) {
+    if (leave_to_lookout(queue, lane, jobs)) return;
     with_waiters_of(queue, [&](Partition *partition, core::Micros now, Alarm *alarm) {
         offer_to_all(partition, queue, lane, jobs, partition->entries, now, alarm);
     });

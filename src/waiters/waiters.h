@@ -2,21 +2,22 @@
 //
 // A sleeper announces how many jobs its next claim takes. A commit promises its jobs to sleepers and wakes these
 // sleepers. Later commits promise their jobs to a sleeper that has been woken and has not begun its claim yet ("on its
-// way"), as long as that claim has room for more jobs. A claim that leaves claimable jobs wakes the next sleeper.
+// way"), as long as that claim has room for more jobs. A claim that leaves claimable jobs wakes the next sleeper. While
+// such wake-ups are useless, one sleeper scans the table at short intervals instead (lookout.h).
 //
 // No wake-up is lost:
 //  - A sleeper first enters itself into the list, then scans the table for jobs under a new snapshot. A commit that is
 //    not in that snapshot reads the list later and finds the sleeper.
-//  - Commits promise no more jobs to a worker whose claim has begun. The claim takes its snapshot after that, so it
-//    sees every job that was promised to the worker.
-//  - The promised jobs are promised to another sleeper instead if the worker is cancelled, terminated, or woken by
-//    jobq_wake(); if its claim fails; or if its claim cannot see the promised job, because it has another filter or an
-//    older snapshot.
+//  - Commits promise no more jobs to a worker whose claim has begun. The claim takes its snapshot afterward, so it sees
+//    every job that was promised to the worker.
+//  - The promised jobs are promised to another sleeper instead if the worker is canceled, terminated, or woken by
+//    jobq_wake(); if its claim fails; or if its claim cannot see the promised jobs, because it has a different filter
+//    or an older snapshot.
 //  - A worker that has returned from jobq_wait() and does not claim, for example because its client hangs, counts as on
-//    its way only for kOnItsWay. The other sleepers find the jobs that were promised to it, because each sleeper scans
-//    the table once a second.
+//    its way only for kOnItsWay. The other sleepers find the jobs that were promised to this worker, because each
+//    sleeper scans the table once a second.
 //
-// Without preload all of this does nothing.
+// If the library is not preloaded, all of these functions do nothing.
 #pragma once
 
 #include "compat/pg.h"
@@ -29,38 +30,38 @@
 
 namespace jobq {
 
-// How long a woken worker counts as on its way to its claim. A wake-up takes about a millisecond.
+// How long a worker that was woken is assumed to be about to claim jobs. A wake-up takes about a millisecond.
 constexpr core::Micros kOnItsWay = 50 * core::kMillisecond;
 // Minimum time between two scans of the table that commits request from a sleeper.
 constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 
-// ---- Functions for the sleeper; a session has at most one.
+// ---- Functions for a sleeping session, which has only one entry in the list.
 
 // Registers this session as a sleeper for a queue of this database. The caller must call leave_waiters() afterward,
-// even after an error; if the process exits first, its exit callback does so. `worker` is the core::worker_key, or 0
-// for a worker without a name. `batch` is the maximum number of jobs that its next claim takes.
+// even after an error; if the process exits first, its exit callback removes the session from the list. `worker` is the
+// core::worker_key, or 0 for a worker without a name. `batch` is the maximum number of jobs in the worker's next claim.
 void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker, int batch);
 
 // Records that the sleeper has scanned the table, and whether it found its queue paused. Commits do not wake the
 // sleepers of a paused queue, but a change of the queue's settings does.
 void update_waiter(bool paused, core::Micros looked_at);
 
-// Signals that the sleeper has received. Reading them needs no lock. The latch of the sleeper is set after each signal.
+// The signals that the sleeper has received. Reading the signals needs no lock. The latch of the sleeper is set after
+// each signal.
 struct Signals {
-    bool job;    // a job was promised to this sleeper
-    bool look;   // something changed, so the sleeper must scan the table
-    bool woken;  // end_waits() ended the wait
+    bool job;      // a job was promised to this sleeper
+    bool look;     // something changed, so the sleeper must scan the table
+    bool woken;    // end_waits() ended the wait
+    bool lookout;  // this session is the lookout, so it must scan the table after kLookoutGap (see lookout.h)
 };
 Signals waiter_signals();
-// Clears Signals::look. Call it before a scan of the table, so that later changes request another scan.
-void forget_look_signal();
 
-// Marks the sleeper as on its way after its scan has found a claimable job. If `unless_another`, returns false instead
-// when another sleeper with the same filter is already on its way, because one such sleeper is enough.
+// Marks the sleeper as on its way after its scan has found a claimable job. If `unless_another` is true and another
+// sleeper with the same filter is already on its way, returns false instead, because one such sleeper is enough.
 bool set_out(bool unless_another);
 
-// Ends the sleep. If `claims`, the worker is going to claim the jobs that it was promised; otherwise, these jobs are
-// promised to other sleepers.
+// Ends the sleep. If `claims` is true, the worker is going to claim the jobs that were promised to it. Otherwise, these
+// jobs are promised to other sleepers.
 void leave_waiters(bool claims);
 
 // ---- Functions for a claim.
@@ -68,20 +69,22 @@ void leave_waiters(bool claims);
 // Stops commits from promising more jobs to this worker. Must be called before the claim takes its snapshot or reads
 // any hint in shared memory.
 void begin_claim(std::string_view queue, std::string_view worker_id);
-// Removes the worker from the list. Returns true if another claim has left a claimable job in the meantime and relies
-// on this worker to find it; the caller must then claim again, under a new snapshot.
+// Removes the worker from the list after its claim. Returns true if, during this claim, another claim left a claimable
+// job and relied on this worker to find the job. In this case, the caller must claim again under a new snapshot.
 bool leave_after_claim();
-// Promises the jobs to other sleepers if a claim with this filter could not see the jobs that this worker was promised.
+// If a claim with this filter could not see the jobs that were promised to this worker, promises these jobs to other
+// sleepers.
 void end_claim(const core::WorkerFilter &filter, int claimed);
-// Returns whether any session waits for jobs of the queue or is on its way to a claim. May return true although there
-// is none.
+// Returns whether any session waits for jobs of the queue or is on its way to a claim. Can return true even if there is
+// no such session.
 bool anybody_waits(std::string_view queue);
-// Wakes the first sleeper whose filter accepts the lane, because a claim has left a job of the lane. Does nothing if
-// such a worker is already on its way, or is in the middle of a claim that it can repeat.
+// Wakes the first sleeper whose filter accepts the lane. Call it if a claim has left a claimable job in the lane. If a
+// worker with such a filter is already on its way, or is in the middle of a claim that it can repeat, relies on this
+// worker instead of waking a sleeper.
 void wake_next_waiter(std::string_view queue, const core::LaneTraits &lane);
 
-// Promises the jobs to other sleepers after the claim was rolled back with its transaction or savepoint. For
-// main/jobq.cpp. Raises no error.
+// Promises the jobs to other sleepers after the claim was rolled back with its transaction or savepoint. main/jobq.cpp
+// calls this function. Raises no error.
 void hand_on_failed_claim();
 
 // ---- Functions for sessions that wake a worker or list the sleepers.
@@ -96,20 +99,21 @@ struct QueueSleepers {
 };
 QueueSleepers *read_sleepers(int *queues);
 
-// ---- Functions for a commit, called once other sessions can see it. They raise no error. `queue` is zero padded.
+// ---- Functions for a commit, called when other sessions can see the commit. They raise no error. `queue` is zero
+// padded.
 
-// Wakes as many sleepers as are needed for this many jobs of the lane that have become claimable: sleepers whose filter
-// accepts the lane, in the order in which they began to wait.
+// Call it when `jobs` jobs of the lane have become claimable. Wakes as many sleepers as these jobs need: sleepers whose
+// filter accepts the lane, in the order in which they began to wait.
 void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs);
-// Makes sleepers scan the table, because this many jobs of unknown lanes may have become claimable: for each filter, as
-// many sleepers as are needed for this number of jobs.
+// Makes sleepers scan the table: for each filter, as many sleepers as are needed for `jobs` jobs. Call it if this
+// number of jobs might have become claimable and their lanes are unknown.
 void let_some_waiters_look(const char *queue, int64 jobs);
 // Makes all sleepers of a queue scan the table.
 void let_waiters_look(const char *queue);
 // Makes all sleepers of all queues of this database scan the table.
 void let_all_waiters_look();
 
-// Sets up the waiters in shared memory, for main/jobq.cpp.
+// main/jobq.cpp calls these functions to set up the list of waiters in shared memory and to report its usage.
 Size waiters_size();
 void make_waiters(void *memory, bool fresh);
 SharedUsage waiters_usage();

@@ -1,4 +1,4 @@
-// jobq_signal and jobq_signal_job.
+// The SQL functions jobq_signal and jobq_signal_job.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -42,8 +42,9 @@ PGDLLEXPORT Datum jobq_signal(PG_FUNCTION_ARGS) {
     const Datum payload = payload_argument(fcinfo, 2);
     require_known_queue(view(queue));
     PG_RETURN_BOOL(with_owner_spi([&] {
-        if (!add_signal(queue, event, given(fcinfo, 2), payload)) return false;
-        log_unblocked(Blocker::Event, core::event_hash(view(queue), view(event)), kFromTheFirst);
+        const int64 id = add_signal(queue, event, given(fcinfo, 2), payload);
+        if (id == 0) return false;
+        log_unblocked(Blocker::Signal, id, kFromTheFirst);
         return true;
     }));
 }

@@ -1,4 +1,4 @@
-// jobq_spawn: a job enqueues other jobs exactly once, even if it is claimed several times.
+// The SQL function jobq_spawn, with which a job enqueues other jobs exactly once, even if it is claimed several times.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -23,7 +23,8 @@ namespace jobq {
 
 namespace {
 
-// Returns the queues in which the caller may enqueue jobs. Raises 42501 if it may not enqueue jobs.
+// Returns the queues in which the caller is allowed to enqueue jobs. Raises 42501 if the caller is not allowed to
+// enqueue any jobs.
 const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
     constexpr const char *kEnqueue = "jobq_enqueue_jobs";
     const Oid argument = JSONBOID;
@@ -37,9 +38,9 @@ const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
     return scope_of(GetUserId(), enqueue);
 }
 
-// Locks the job's row under its lease, and reserves a number for the step. Returns the children that the job has
-// already spawned under this name (bigint[], allocated in `context`), or 0 if it has not spawned them yet. Raises JQ001
-// if the lease is lost.
+// Locks the job's row, and raises JQ001 if the caller has lost the lease. Reserves a number for the step. Returns the
+// children that the job has already spawned under this name (bigint[], allocated in `context`), or 0 if it has not
+// spawned them yet.
 Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, MemoryContext context) {
     const SavedStep saved = save_under_lease(&job, scope, use, number);
     if (!job.held) lease_is_lost(job.id);
@@ -54,7 +55,7 @@ void save_children(int64 parent, int64 number, StepUse use, const Enqueued *enqu
     for (int i = 0; i < count; i++) children[i] = Int64GetDatum(enqueued[i].id);
     const Datum ids = array_of(children, count, INT8OID);
     use.jobs = DatumGetArrayTypeP(ids);
-    add_step({parent, number, use, core::StepState::Done, {}, 0, Datum(0), false});
+    add_step({.job = parent, .number = number, .use = use, .state = core::StepState::Done});
     if (count == 0) return;
     add_children(parent, ids);
     hold_known(enqueued, count, allocate_array<Datum>(static_cast<uint64>(count)));
@@ -84,7 +85,7 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
         results.row({CStringGetTextDatum("kept"), kept});
         return results.done();
     }
-    // Enqueue with the caller's rights, because triggers on the new jobs must run with these rights.
+    // Enqueues with the caller's privileges, because triggers on the new jobs must run with these privileges.
     int count = 0;
     const Enqueued *enqueued =
         enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count);

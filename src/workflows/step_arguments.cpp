@@ -38,12 +38,14 @@ SavedStep save_under_lease(HeldJob *job, const QueueScope *scope, const StepUse 
 int64 next_step(const JobState &job) {
     const int64 next = job.life.steps.value_or(0) + 1;
     if (next > settings.max_steps)
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("job %lld has too many steps: %lld", static_cast<long long>(job.id),
-                        static_cast<long long>(next - 1)),
-                 errhint("The limit is jobq.max_steps, which is %d. Enqueue another job that continues the work.",
-                         settings.max_steps)));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+             errmsg("job %lld has too many steps: %lld", static_cast<long long>(job.id),
+                    static_cast<long long>(next - 1)),
+             errhint(
+                 "Enqueue another job that continues the work. The maximum number of steps is %d (\"jobq.max_steps\").",
+                 settings.max_steps)));
     return next;
 }
 

@@ -1,6 +1,6 @@
-// jobq_sleep, jobq_await, and jobq_await_jobs: a job that waits does not occupy a worker. The first call saves the
-// deadline. The promoter unblocks the job, but only a later call, under the job's lease, decides the outcome of the
-// wait.
+// The SQL functions jobq_sleep, jobq_await, and jobq_await_jobs. A job that waits does not occupy a worker. The first
+// call saves the deadline. The promoter unblocks the job, but only a later call, under the job's lease, decides the
+// outcome of the wait.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -25,14 +25,14 @@ namespace jobq {
 
 namespace {
 
-// What a call waits for.
+// What a call to jobq_sleep, jobq_await, or jobq_await_jobs waits for.
 struct Awaited {
     StepUse use;
     core::OptInt64 deadline;  // used by the first call, which saves it
     const QueueScope *scope;
 };
 
-// What the call returns.
+// What a call to jobq_sleep, jobq_await, or jobq_await_jobs returns.
 struct Answered {
     bool held;
     core::WaitAnswer answer;
@@ -50,7 +50,7 @@ struct Look {
     core::WaitAnswer answer;
     bool decided;  // by an earlier call
     int64 number;
-    int64 awaited;
+    text *awaited;     // see the column _awaited of jobq.steps; nullptr for a sleep
     Datum jobs;        // bigint[]: the awaited jobs that exist
     int64 unfinished;  // the highest id of the awaited jobs that have not ended
     bool blocked;      // one of the awaited jobs is blocked
@@ -61,7 +61,7 @@ void look_at_signal(const JobsTable &jobs, const JobState &before, text *event, 
     look->come = signal.there;
     look->result = signal.payload;
     look->has_result = signal.has_payload;
-    look->awaited = core::event_hash(before.queue, view(event));
+    look->awaited = make_text(before.queue);
 }
 
 Awaiter awaiter_of(const JobsTable &jobs, const JobState &before, const QueueScope *scope) {
@@ -71,7 +71,7 @@ Awaiter awaiter_of(const JobsTable &jobs, const JobState &before, const QueueSco
 }
 
 // Checks which of the awaited jobs have ended. Returns the id of an awaited job that has not ended and is in the same
-// group, or 0.
+// group as the waiting job, or 0 if there is no such job.
 int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const StepUse &use, Look *look) {
     const Rows rows = read_awaited_jobs(awaiter, PointerGetDatum(use.jobs), jobs.table.snapshot);
     const int count = static_cast<int>(rows.size());
@@ -93,7 +93,7 @@ int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const 
     }
     look->come = core::jobs_have_ended(use.kind, ended, count);
     look->jobs = there.array(INT8OID);
-    look->awaited = core::kAwaitsJobs;
+    look->awaited = make_text("");
     return of_own_group;
 }
 
@@ -111,8 +111,8 @@ bool names_one_job(const ArrayType *ids) {
     return count > 0 && std::all_of(first, first + count, [first](int64 id) { return id == *first; });
 }
 
-// Raises an error if the wait would be part of a deadlock (groups/deadlock.h). Only a wait for all of the jobs without
-// a timeout can be part of a deadlock.
+// Raises an error if the wait would be part of a deadlock (groups/deadlock.h). Only a wait that has no timeout and
+// awaits all of the jobs can be part of a deadlock.
 void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
     if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && !names_one_job(use.jobs))) return;
     const int64 waiting = find_one_waiting_for(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
@@ -176,23 +176,29 @@ void save_look(int64 job, const Awaited &awaited, const Look &look) {
                                                                              : core::StepState::Done;
     text *name = awaited.use.name;
     if (!look.saved.found)
-        add_step({job, look.number, awaited.use, state, look.deadline, waits ? look.awaited : 0, look.result,
-                  look.has_result});
+        add_step({.job = job,
+                  .number = look.number,
+                  .use = awaited.use,
+                  .state = state,
+                  .until = look.deadline,
+                  .awaited = waits ? look.awaited : nullptr,
+                  .result = look.result,
+                  .has_result = look.has_result});
     else if (!waits)
         decide_step(job, name, state, look.has_result, look.result);
-    else if (look.awaited != 0)
+    else if (look.awaited != nullptr)
         arm_step(job, name, look.awaited);
-    if (waits && look.awaited == core::kAwaitsJobs)
+    if (waits && core::awaits_jobs(awaited.use.kind))
         await_jobs(job, look.jobs, awaited.use.kind == core::StepKind::Any ? 0 : look.unfinished);
     else
         forget_waits(job);
-    if (!waits || look.awaited == 0) return;
+    if (!waits || look.awaited == nullptr) return;
     disarm_other_steps(job, name);
-    // What the job awaits may have come since the look.
+    // Requests another check of the job, because the wait might have ended since the last check.
     log_unblocked(Blocker::Edge, -job);
 }
 
-// Checks the wait, and saves its outcome or makes the job wait. Call it inside with_spi().
+// Checks whether the wait is over, and saves its outcome or makes the job wait. Call it inside with_spi().
 Answered wait_for(HeldJob job, const Awaited &awaited, TimestampTz now) {
     Look look = {};
     Endings endings = {};
@@ -222,7 +228,7 @@ TimestampTz checked_until(FunctionCallInfo fcinfo, int delay, int until, Timesta
     if (given(fcinfo, delay) == given(fcinfo, until))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("exactly one of the arguments \"delay\" and \"until\" must be given"),
-                        errhint("The delay is an interval from now, and until is a point in time.")));
+                        errhint("\"delay\" is an interval from now, and \"until\" is a point in time.")));
     if (given(fcinfo, until)) return check_moment(PG_GETARG_TIMESTAMPTZ(until), "until");
     return core::bounded_moment(
         core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(delay), "delay", Zero::Allowed)));
@@ -242,7 +248,7 @@ core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
     refuse_choice("mode", view(mode), choices, lengthof(choices));
 }
 
-// Returns one row: the state, and the payload or results that the job has awaited.
+// Returns one row: the state of the wait, and the payload or the results for which the job has waited.
 Datum answer(FunctionCallInfo fcinfo, const Awaited &awaited, TimestampTz now) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
@@ -291,9 +297,11 @@ PGDLLEXPORT Datum jobq_await_jobs(PG_FUNCTION_ARGS) {
     for (int i = 0; i < ids.count; i++)
         if (DatumGetInt64(ids.values[i]) == id) never_ends(id, "A job cannot wait for itself.");
     if (use.kind == core::StepKind::Any && ids.count == 0)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"ids\" must not be empty in mode 'any'"),
-                 errhint("Pass at least one job. In mode 'all', an empty array is ready at once.")));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"ids\" must not be empty in mode 'any'"),
+             errhint(
+                 "Pass at least one job. In mode 'all', a call with an empty array returns \"ready\" immediately.")));
     const core::OptInt64 deadline = deadline_argument(fcinfo, 5, now);
     return answer(fcinfo, {use, deadline, scope_of(fcinfo)}, now);
 }

@@ -1,9 +1,10 @@
-// See executors.h.
+// See executor_slots.h.
 #include "compat/pg.h"
 
+#include "compat/call_then.h"
 #include "compat/queue_name.h"
-#include "core/executor.h"
-#include "shmem/executors.h"
+#include "handlers/executor_policy.h"
+#include "handlers/executor_slots.h"
 #include "shmem/memory.h"
 
 extern "C" {
@@ -35,14 +36,7 @@ LWLock *lock() { return shared_lock(Part::Executors); }
 template <typename Body>
 auto under_lock(LWLockMode mode, Body body) {
     LWLockAcquire(lock(), mode);
-    if constexpr (std::is_void_v<decltype(body())>) {
-        body();
-        LWLockRelease(lock());
-    } else {
-        const auto result = body();
-        LWLockRelease(lock());
-        return result;
-    }
+    return call_then(body, [] { LWLockRelease(lock()); });
 }
 
 bool is_taken(const ExecutorSlot &slot) {
@@ -61,7 +55,7 @@ void free_slot(ExecutorSlot *slot) {
     slot->generation = generation;
 }
 
-// Frees the slot if its process never attached, or if it is in the state Failed and kFailedRest has passed.
+// Frees the slot if its process never attached, or if the slot has been in the state Failed for at least kFailedRest.
 void tidy(ExecutorSlot *slot, TimestampTz now) {
     constexpr core::Micros kLongestStart = core::kMinute;
     const bool late = slot->state == ExecutorState::Starting && slot->pid == 0 &&
@@ -71,8 +65,8 @@ void tidy(ExecutorSlot *slot, TimestampTz now) {
     if (late || rested) free_slot(slot);
 }
 
-// Returns how long a recorded wait is valid without confirmation. A worker confirms its wait at least once per tick
-// interval.
+// Returns the time for which a recorded wait for an executor remains valid if no background worker confirms it. A
+// background worker confirms its wait at least once per tick interval.
 core::Micros wait_kept() { return 5 * core::kSecond + 2 * tick_interval(); }
 
 bool was_shut_down_in_order() {
@@ -81,8 +75,8 @@ bool was_shut_down_in_order() {
     return valid && control->state == DB_SHUTDOWNED;
 }
 
-// Returns whether a shutdown has begun. The postmaster writes this to its lock file before it terminates the first
-// process, so that a process that is terminated can tell a shutdown from pg_terminate_backend().
+// Returns whether a shutdown has begun. The postmaster records the shutdown in its lock file before it terminates the
+// first process, so that a process that is terminated can distinguish a shutdown from pg_terminate_backend().
 bool shutdown_has_begun() {
     FILE *file = fopen("postmaster.pid", "r");
     if (file == nullptr) return false;
@@ -93,9 +87,9 @@ bool shutdown_has_begun() {
     return strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
-// Called when the process exits, after it has left the list of sessions. Frees its own slot, or keeps the slot in the
-// state Ended if it contains a lease. During a shutdown, the slot is also marked as terminated, so that a worker that
-// is still running does not blame the job.
+// Exit callback, called after the process has left the list of sessions. Frees the process's own slot, or keeps the
+// slot in the state Ended if it contains a lease. During a shutdown, also marks the slot as terminated, so that a
+// worker that is still running does not blame the job.
 void leave_slot(int, Datum) {
     if (own == nullptr) return;
     DatabaseState *db = find_database_state(own->database);
@@ -204,7 +198,7 @@ void ask_executor_to_leave(int index, uint32 generation, TimestampTz now) {
     });
 }
 
-// Sends SIGINT while it holds the lock. The process needs this lock to exit or to begin another job, so the signal
+// Sends SIGINT while holding the lock. The process cannot exit or begin another job without this lock, so the signal
 // interrupts the intended job.
 void interrupt_executor(int index, int64 lease, TimestampTz now) {
     under_lock(LW_EXCLUSIVE, [&] {
@@ -256,8 +250,11 @@ int ended_executors(EndedLease *leases) {
             if (slot.state != ExecutorState::Ended || slot.database != MyDatabaseId) continue;
             const auto add = [&](const ExecutorLease &lease, bool begun) {
                 if (lease.job != 0)
-                    leases[count++] = {lease, slot.terminated || !begun, static_cast<int>(&slot - shared->slots),
-                                       slot.generation, slot.since};
+                    leases[count++] = {.lease = lease,
+                                       .blameless = slot.terminated || !begun,
+                                       .slot = static_cast<int>(&slot - shared->slots),
+                                       .generation = slot.generation,
+                                       .ended_at = slot.since};
             };
             add(slot.now, slot.begun);
             add(slot.next, false);
@@ -322,8 +319,8 @@ void note_next_lease(int64 job, int64 lease) {
 
 void begin_next_lease() {
     under_lock(LW_EXCLUSIVE, [] {
-        // Discards an interrupt that was meant for the last job. A signal that has already been sent is delivered
-        // before sigprocmask() returns, and interrupts that are sent later are meant for the next job.
+        // Discards an interrupt that was meant for the previous job. A signal that was sent for the previous job is
+        // delivered before sigprocmask() returns; signals that are sent later are meant for the next job.
         sigprocmask(SIG_SETMASK, &UnBlockSig, nullptr);
         QueryCancelPending = false;
         own->now = own->next;
@@ -333,8 +330,8 @@ void begin_next_lease() {
     });
 }
 
-// Needs no lock, because other processes read `begun` only after this process has exited, and the exit acquires the
-// lock.
+// Sets `begun` without the lock, because other processes read it only after this process has exited, and the exiting
+// process acquires the lock.
 void lease_has_begun() { own->begun = true; }
 
 void drop_next_lease() {
@@ -386,7 +383,6 @@ Size executors_size() { return sizeof(Executors); }
 void make_executors(void *memory, bool fresh) {
     shared = static_cast<Executors *>(memory);
     if (!fresh) return;
-    memset(memory, 0, executors_size());
     shared->terminated = was_shut_down_in_order();
 }
 

@@ -1,18 +1,18 @@
-// See supervise.h. core::plan_executors decides which executor is started and which must exit.
+// See supervise.h. core::plan_executors() decides which executor is started and which executor must exit.
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/background_process.h"
 #include "compat/memory.h"
 #include "compat/queue_name.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
+#include "handlers/executor_slots.h"
 #include "handlers/handler.h"
 #include "handlers/handler_job.h"
+#include "handlers/supervise.h"
 #include "identity/identity.h"
-#include "processes/process.h"
-#include "processes/supervise.h"
-#include "shmem/executors.h"
 #include "wait/peek.h"
 
 #include <algorithm>
@@ -26,15 +26,16 @@ namespace jobq {
 namespace {
 
 constexpr ProcessKind kExecutor = {"jobq executor", "jobq_executor_main"};
-// Minimum time between two log messages that handlers wait for an executor.
+// Minimum time between two log messages that say that handlers are waiting for an executor.
 constexpr core::Micros kWaitReportPause = 10 * core::kMinute;
 
-// How long after the end of its max_runtime a job is interrupted here. Usually, the rescue duty ends such a job, but it
-// skips the row if the handler has locked it, for example by saving the progress of its own job.
+// The supervision interrupts a job that exceeds its max_runtime by more than this duration. Usually, the duty "rescue"
+// ends such a job earlier, but the duty skips the job if the handler has locked the job's row, for example by saving
+// the progress of the job.
 constexpr core::Micros kPassedBy = 2 * core::kSecond;
 
-// Selects the jobs that still run with the lease of an executor, and whether they must stop. $3 is the current time
-// minus kPassedBy.
+// Returns one row per job that is still running under one of the given leases of executors: the lease, and whether the
+// job must stop. $3 is the current time minus kPassedBy.
 Statement read_handled = {
     R"(SELECT j.lease, j.stops FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.lease, j.cancel_requested_at IS NOT NULL OR coalesce(j._must_end_at <= $3, false) AS stops
@@ -42,7 +43,7 @@ Statement read_handled = {
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
     {INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
 
-// A copy of the executors' slots in shared memory.
+// A local copy of the executors' slots, which are in shared memory.
 struct Executors {
     ExecutorSlot slots[kMaxExecutors];
 };
@@ -51,7 +52,8 @@ bool works(const ExecutorSlot &slot) {
     return slot.pid != 0 && slot.database == MyDatabaseId && slot.now.job != 0 && !slot.reported;
 }
 
-// Interrupts each executor whose job must stop or has been lost. Terminates an executor that does not react.
+// Interrupts each executor whose job must stop or no longer runs under the executor's lease. Terminates the executor if
+// it does not respond to the interrupt.
 void end_what_is_to_stop(const Executors &executors, TimestampTz now) {
     Datum jobs[kMaxExecutors], leases[kMaxExecutors];
     int count = 0;
@@ -136,8 +138,13 @@ int facts_of(const Executors &executors, core::ExecutorFacts *facts, int *indexe
         if (!starting && slot.state != ExecutorState::Idle && slot.state != ExecutorState::Busy) continue;
         const bool idle = slot.state == ExecutorState::Idle;
         indexes[count] = i;
-        facts[count++] = {slot.database, slot.role, idle, starting, slot.leave, idle ? slot.since : slot.started_at,
-                          slot.asked_at};
+        facts[count++] = {.database = slot.database,
+                          .role = slot.role,
+                          .idle = idle,
+                          .starting = starting,
+                          .leaving = slot.leave,
+                          .since = idle ? slot.since : slot.started_at,
+                          .asked = slot.asked_at};
     }
     return count;
 }
@@ -149,15 +156,18 @@ void report_executor_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now)
     if (!begins || bounded(db->wait_reported_at + kWaitReportPause, now, kWaitReportPause) > now) return;
     db->wait_reported_at = now;
     const bool no_process = wait == ExecutorWait::NoProcess;
-    ereport(LOG,
-            (no_process ? errmsg("jobq: handlers in database \"%s\" wait because max_worker_processes is exhausted",
-                                 get_database_name(MyDatabaseId))
-                        : errmsg("jobq: handlers in database \"%s\" wait because all executors are busy",
-                                 get_database_name(MyDatabaseId)),
-             errhint("Increase \"%s\".", no_process ? "max_worker_processes" : "jobq.max_executors")));
+    ereport(
+        LOG,
+        (no_process
+             ? errmsg("jobq: handlers in database \"%s\" are waiting because all background worker slots are in use",
+                      get_database_name(MyDatabaseId))
+             : errmsg("jobq: handlers in database \"%s\" wait because all executors are busy",
+                      get_database_name(MyDatabaseId)),
+         no_process ? errhint("Increase \"max_worker_processes\".") : errhint("Increase \"jobq.max_executors\".")));
 }
 
-// The role that last got an executor. The pools take turns, and the pool after this role's pool is next.
+// The role of the executor that was started most recently. The pools take turns, and the pool that follows this role's
+// pool is next.
 Oid started_last = InvalidOid;
 void rotate(Pools *pools) {
     const auto *last = std::find_if(pools->items, pools->items + pools->count,
@@ -171,8 +181,8 @@ void rotate(Pools *pools) {
 // Starts an executor. Returns false if max_worker_processes leaves no room.
 bool start_executor(Oid role, const char *role_name, TimestampTz now) {
     ExecutorSlot *slot = take_executor_slot(MyDatabaseId, role, settings.max_executors, now);
-    // Another database has taken the slot, or the role must wait because its last executor has failed. The next
-    // supervision tries again.
+    // No executor can be started now, because another database has taken the last slot, or because the role must wait
+    // after a failed start. The next supervision tries again.
     if (slot == nullptr) return true;
     started_last = role;
     const ExecutorArguments arguments = {slot->generation, MyDatabaseId, role};
@@ -184,8 +194,8 @@ bool start_executor(Oid role, const char *role_name, TimestampTz now) {
     return false;
 }
 
-// Starts at most one executor and asks at most one to exit. The next supervision is requested when an executor starts
-// or exits.
+// Starts at most one executor and asks at most one executor to exit. Each start and each exit of an executor requests
+// the next supervision.
 void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Executors &executors, TimestampTz now) {
     Pools pools = find_pools(handlers, executors);
     rotate(&pools);
@@ -203,8 +213,8 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
         // max_worker_processes allows no more processes, so one executor must exit.
         plan = plan_with(count);
     }
-    // Must come before an executor is asked to exit, so that the database of that executor sees that another database
-    // waits.
+    // Reports the wait before asking an executor to exit, so that the background worker in the database of that
+    // executor sees that another database is waiting.
     report_executor_wait(db, wait, now);
     if (plan.leave >= 0)
         ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation, now);
@@ -229,7 +239,8 @@ void supervise_executors(TimestampTz now) {
     if (db == nullptr) return;
     const Handlers handlers = read_handlers(nullptr);
     const uint64 queues = queues_of(handlers);
-    // Must come before the search for jobs, so that a later commit of a job requests another supervision.
+    // Stores the queues of the handlers in shared memory before the search for jobs, so that a commit that adds a job
+    // after the search requests another supervision.
     pg_atomic_write_u64(&db->handler_queues, queues);
     pg_atomic_write_u32(&db->executors_wanted, handlers.count > 0);
     pg_memory_barrier();

@@ -1,6 +1,6 @@
 // Supervises the executors, which are the processes that run handlers in a database: starts them, asks them to exit
-// when executors of another role need their process slots, and interrupts them when their job must stop. Only step.cpp
-// may call this, in the worker of the database.
+// when their process slots are needed for executors of another role, and interrupts them when their job must stop. Only
+// step.cpp, in the background worker of the database, may call this function.
 #pragma once
 
 #include "compat/pg.h"
@@ -13,7 +13,7 @@ struct ExecutorArguments {
     Oid database, role;
 };
 
-// Starts and stops executors as needed. Call it in a transaction, with the rights of the extension's owner.
+// Starts and stops executors as needed. Call it in a transaction, with the privileges of the extension's owner.
 void supervise_executors(TimestampTz now);
 
 }  // namespace jobq

@@ -1,19 +1,20 @@
-// The main function of an executor, a process that runs handlers with the rights of their role. The worker of its
-// database starts it; the postmaster looks up jobq_executor_main by name. The executor connects as that role and never
-// has other rights. It waits until a commit sets the signal in its slot (shmem/executors.h). It exits when it has been
-// idle for a long time, when another executor needs its process slot, when a command needs the database without
-// sessions, and when it has run so many jobs or used so much memory that a new process is better.
+// The main function of an executor, a process that runs the handlers of one role with the privileges of this role. The
+// background worker of the database starts the executor; the postmaster looks up jobq_executor_main by name. The
+// executor connects as this role and never has any other privileges. It waits until a commit sets the signal in its
+// slot (handlers/executor_slots.h). It exits when it has been idle for a long time, when its process slot is needed for
+// another executor, when a command such as DROP DATABASE requires that no session is connected to the database, or when
+// it has run so many jobs or used so much memory that a new process must replace it.
 #include "compat/pg.h"
 
+#include "compat/background_process.h"
 #include "compat/latch.h"
 #include "compat/settings.h"
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
+#include "handlers/executor_slots.h"
 #include "handlers/handler_session.h"
 #include "handlers/known_handlers.h"
 #include "handlers/run_handler.h"
-#include "processes/process.h"
-#include "processes/supervise.h"
-#include "shmem/executors.h"
+#include "handlers/supervise.h"
 
 extern "C" {
 #include "pgstat.h"
@@ -26,27 +27,22 @@ namespace jobq {
 
 namespace {
 
-// Maximum time that the executor sleeps before it checks for jobs, because some changes do not wake it.
+// Maximum time that the executor sleeps before it checks for jobs. The time is limited because some changes do not wake
+// the executor.
 constexpr core::Micros kLook = core::kSecond;
-// Number of jobs between two checks of the memory that the process uses.
+// Number of jobs that the process runs between two checks of its memory usage.
 constexpr int kMeasured = 1000;
 
 int jobs_done = 0;
 
-// Returns whether a command needs the database without sessions.
-bool must_make_room() {
-    const DatabaseState *db = known_session_database();
-    return db != nullptr && db->keep_out > 0;
-}
-
 // Returns whether the executor may continue with another job.
 bool may_go_on() {
-    return !ProcDiePending && !ConfigReloadPending && !own_executor_slot()->leave && !must_make_room() &&
-           settings.enabled && settings.max_executors > 0;
+    return !ProcDiePending && !ConfigReloadPending && !own_executor_slot()->leave &&
+           !must_make_room(known_session_database()) && settings.enabled && settings.max_executors > 0;
 }
 
-// Returns whether the process has run so many jobs or uses so much memory that it must be replaced, because a session
-// does not free everything that it has once needed.
+// Returns whether the process has run so many jobs or uses so much memory that it must be replaced. A session does not
+// free all the memory that it has used.
 bool is_worn_out(int jobs) {
     const int before = jobs_done;
     jobs_done += jobs;
@@ -86,10 +82,10 @@ PGDLLEXPORT void jobq_executor_main(Datum index) {
     ExecutorArguments arguments;
     memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
     if (!enter_executor_slot(DatumGetInt32(index), arguments.generation)) proc_exit(0);
-    // A command that needs the database without sessions first increases keep_out and then searches for executors. So
-    // either it finds this executor, or this executor sees the new value of keep_out.
-    const DatabaseState *db = find_database_state(arguments.database);
-    if (db != nullptr && db->keep_out > 0) {
+    // A command such as DROP DATABASE, which fails while a session is connected to the database, first increases
+    // keep_out and then searches for executors. So either the command finds this executor, or this executor sees the
+    // new value of keep_out.
+    if (must_make_room(find_database_state(arguments.database))) {
         executor_is_ready();
         proc_exit(0);
     }

@@ -1,37 +1,23 @@
-// See duties.h. The statements skip jobs that other transactions have locked, so that a tick never waits for them.
+// The duty "promote", which makes due jobs claimable. Its statements skip jobs that other transactions have locked, so
+// that a tick never waits for these transactions.
 #include "compat/pg.h"
 
-#include "compat/memory.h"
 #include "compat/spi.h"
 #include "duties/change_jobs.h"
 #include "duties/duties.h"
-#include "finish/ending.h"
-#include "groups/groups.h"
 #include "lanes/refresh.h"
-#include "leases/young_leases.h"
-#include "log/rows.h"
-#include "metrics/counters.h"
-#include "shmem/database_state.h"
 
 namespace jobq {
 
 namespace {
 
-// Condition for due jobs j with keys (run_at, id) in a range.
+// SQL condition: the job j is due or will become due, and its key (run_at, id) is in the given range.
 #define DUE_BETWEEN DUE " AND (j.run_at, j.id) >= ($1, $2) AND (j.run_at, j.id) < ($3, $4) "
 Statement lock_due = {"SELECT j.id FROM jobq.jobs j WHERE " DUE_BETWEEN
                       "AND j.run_at <= $5 ORDER BY j.run_at, j.id LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED",
                       {TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID}};
 Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE " DUE_BETWEEN "ORDER BY j.run_at, j.id LIMIT 1",
                           {TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, INT8OID}};
-
-Statement find_unfinished = {
-    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._rescue_indexed)
-           OR EXISTS (SELECT FROM jobq.jobs j WHERE )" DUE R"()
-           OR EXISTS (SELECT FROM jobq.jobs j WHERE j._ready))",
-    {}};
-
-Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};
 
 Params between(const core::KeyRange &keys) {
     return Params()
@@ -41,8 +27,8 @@ Params between(const core::KeyRange &keys) {
         .add(Int64GetDatum(keys.to.id));
 }
 
-// Calls body(keys) for each range of keys up to `end` in which there may be due jobs, in ascending order, until body()
-// returns false.
+// Calls body(keys) for each range of keys up to `end` that might contain due jobs. Goes through the ranges in ascending
+// order and stops when body() returns false.
 template <typename Body>
 void for_possible_due(const core::ClaimKey &end, Body body) {
     const core::EmptyRanges empty = refreshed_ranges(core::KeySpace::Due, end);
@@ -51,18 +37,6 @@ void for_possible_due(const core::ClaimKey &end, Body body) {
 }
 
 }  // namespace
-
-void apply_to_each(const Datum *ids, int count, const core::Event &event, DutyOutcome *outcome) {
-    change_jobs(
-        count, [&](int first, int n) { apply_event(ids + first, n, event); },
-        [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
-}
-
-void apply_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome) {
-    auto *ids = allocate_array<Datum>(locked.size());
-    for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
-    apply_to_each(ids, static_cast<int>(locked.size()), event, outcome);
-}
 
 DutyOutcome promote_due(TimestampTz now, int batch) {
     Notes<Datum> due = {};
@@ -73,7 +47,7 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
         return due.count < batch;
     });
     DutyOutcome outcome = {};
-    apply_to_each(due.items, due.count, {core::EventKind::Due, now}, &outcome);
+    apply_to_each(due, {core::EventKind::Due, now}, &outcome);
     outcome.more = due.count == batch && outcome.done > 0;
     return outcome;
 }
@@ -86,21 +60,6 @@ TimestampTz next_due_job() {
         return rows.size() == 0;
     });
     return next;
-}
-
-bool any_unfinished_job() {
-    bool any = false;
-    if (next_young_due() != DT_NOEND) return true;
-    if (trigger_epoch() != kNoEpoch &&
-        any_counted([](core::JobStatus status) { return !core::is_finished(status); }, &any))
-        return any;
-    return run(find_unfinished, Params())[0].bool_at(1) || any_group_waits();
-}
-
-bool any_job() {
-    bool any = false;
-    if (trigger_epoch() != kNoEpoch && any_counted([](core::JobStatus) { return true; }, &any)) return any;
-    return run(find_any, Params()).size() > 0;
 }
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
-// See executor.h.
-#include "core/executor.h"
+// See executor_policy.h.
+#include "handlers/executor_policy.h"
 
 #include "core/stable_hash.h"
 
@@ -11,8 +11,8 @@ bool is_of(const ExecutorFacts &executor, std::uint32_t database, std::uint32_t 
     return executor.database == database && executor.role == role;
 }
 
-// Returns whether an executor of the pool is idle or starting. Such an executor will search for a job, so the pool
-// needs no other.
+// Returns whether an executor of the pool is idle or starting. Such an executor will search for a job, so the pool does
+// not need another executor.
 bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count) {
     for (int i = 0; i < count; i++)
         if (is_of(executors[i], database, role) && !executors[i].leaving &&
@@ -21,15 +21,16 @@ bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFact
     return false;
 }
 
-// Returns whether `a` should leave rather than `b`: an idle executor before a busy one, then the executor that has been
-// in its state longer.
+// Returns whether executor `a` should leave rather than executor `b`. An idle executor leaves before a busy executor;
+// otherwise, the executor with the earlier `since` leaves first.
 bool rather(const ExecutorFacts &a, const ExecutorFacts &b) {
     if (a.idle != b.idle) return a.idle;
     return a.since < b.since;
 }
 
 // Returns the index of the executor that must leave to make room for an executor of `role`. Returns -1 if no executor
-// can leave, or if one is already leaving. `surplus` means that more executors run than jobq.max_executors allows.
+// can leave, or if an executor is already leaving. `surplus` means that more executors run than jobq.max_executors
+// allows.
 int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count, bool surplus,
                Micros now) {
     int best = -1;
@@ -45,7 +46,8 @@ int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *
     return best;
 }
 
-// Returns whether the wait has not expired. `seen` may be slightly later than `now`, because another worker has set it.
+// Returns whether the database is still waiting, which means that the wait has not expired. `seen` can be slightly
+// later than `now`, because another worker can set `seen` after `now` was read.
 bool still_waits(const ExecutorWaitFacts &wait, Micros kept, Micros now) {
     return wait.database != 0 && wait.seen <= now + kSecond && now - wait.seen <= kept;
 }
@@ -53,10 +55,7 @@ bool still_waits(const ExecutorWaitFacts &wait, Micros kept, Micros now) {
 }  // namespace
 
 std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexcept {
-    StableHash hash;
-    hash.add_part(queue);
-    hash.add_part(kind);
-    return static_cast<std::uint64_t>(hash.value());
+    return static_cast<std::uint64_t>(stable_hash(queue, kind));
 }
 
 int longest_wait(const ExecutorWaitFacts *waits, int count, Micros kept, Micros now) noexcept {
@@ -99,10 +98,10 @@ ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int 
     return plan;
 }
 
-OrphanEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran) noexcept {
-    if (blameless) return OrphanEnd::GivenBack;
-    if (overran) return OrphanEnd::Overran;
-    return orphans == 1 || suspect ? OrphanEnd::Lost : OrphanEnd::LostInCompany;
+RescueEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran) noexcept {
+    if (blameless) return RescueEnd::GivenBack;
+    if (overran) return RescueEnd::Overran;
+    return orphans == 1 || suspect ? RescueEnd::Lost : RescueEnd::LostInCompany;
 }
 
 }  // namespace jobq::core

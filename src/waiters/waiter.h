@@ -1,0 +1,108 @@
+// The entries of the list in waiters.h. Only files in this directory include this file. Each backend has an entry. The
+// entries of waiting sessions are in lists, one list per partition. Lookouts (see lookout.h) and sessions that are on
+// their way to a claim come first in a list; the other sessions follow in the order in which they began to wait. Each
+// partition has its own lock and its own counters, which a commit or a claim reads before it acquires the lock.
+#pragma once
+
+#include "compat/pg.h"
+
+#include "compat/queue_name.h"
+#include "core/job.h"
+#include "core/wake.h"
+#include "shmem/memory.h"
+#include "shmem/sleepers.h"
+#include "shmem/wall_clock.h"
+
+namespace jobq {
+
+constexpr uint32 kJobSignal = 1;
+constexpr uint32 kLookSignal = 2;
+constexpr uint32 kWakeSignal = 4;
+constexpr uint32 kLookoutSignal = 8;  // set while the session is the lookout (see lookout.h)
+
+// Whether the jobs that are promised to a sleeper are all in one lane, in several lanes, or in unknown lanes.
+enum class Lanes : uint8 { Unknown, One, Several };
+
+struct Promise {
+    int jobs;  // 0: the sleeper is not on its way to a claim
+    Lanes lanes;
+    core::LaneTraits lane;  // the lane, if `lanes` is Lanes::One
+    uint64 made_at;         // value of Partition::entries at the time of the promise
+};
+
+struct Waiter {
+    Sleeper sleeper;
+    pg_atomic_uint32 signals;  // set under the lock
+    bool listed;
+    bool awake;     // its jobq_wait() has returned, and it is going to claim
+    bool claiming;  // its claim is in progress, so no more jobs are promised to it
+    bool asked;     // when its claim ends, it must claim again, because another claim has left a job
+    bool paused;
+    int batch;
+    pg_atomic_uint32 relying;    // lookout: number of commits, claims, and sleepers that rely on its next scan
+    core::Micros lookout_until;  // end of the time for which the queue has lookouts
+    int looks_for;               // with kLookSignal: number of jobs for which it scans the table
+    core::Micros looked_at;
+    core::Micros woken_at;
+    Promise promise;
+    int64 worker;  // 0: the worker has no name
+    uint64 entered_as;
+    uint64 filter_hash;
+    QueueName queue;
+    core::FilterDigest digest;
+};
+
+struct Partition {
+    SleeperList list;
+    pg_atomic_uint32 promised;  // number of entries that are on their way, including late ones
+    int unsure;                 // number of entries that might have to scan the table for each job
+    uint64 entries;             // number of entries added so far
+};
+
+struct Waiters {
+    Partition partitions[kLockPartitions];
+    Waiter entries[FLEXIBLE_ARRAY_MEMBER];
+};
+
+extern Waiters *waiters;
+// This session's entry and its partition, set from the beginning of a wait until the next claim or wait. Another
+// session might have removed the entry from the list in the meantime.
+extern Waiter *own_waiter;
+extern int own_partition;
+
+inline int partition_of(const char *queue) {
+    return static_cast<int>(digest_of_queue(queue_view(queue)) % kLockPartitions);
+}
+
+inline LWLock *lock_of(int partition) { return shared_lock(Part::Waiters, partition); }
+
+inline bool waits_for(const Waiter &waiter, const char *queue) { return same_queue(waiter.queue, queue); }
+
+// Returns whether both sessions wait for jobs of the same queue with the same filter.
+inline bool same_wait(const Waiter &a, const Waiter &b) {
+    return a.filter_hash == b.filter_hash && waits_for(a, b.queue);
+}
+
+inline bool has_signal(Waiter *waiter, uint32 which) { return (pg_atomic_read_u32(&waiter->signals) & which) != 0; }
+
+// Calls body(partition, now, alarm) under the partition's lock, then sets the latches of the sleepers that body() has
+// signaled.
+template <typename Body>
+void with_partition(int index, Body body) {
+    Alarm alarm;
+    const core::Micros now = monotonic_now();
+    LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
+    body(&waiters->partitions[index], now, &alarm);
+    LWLockRelease(lock_of(index));
+    alarm.ring();
+}
+
+// Returns whether a session might be in the list of this partition. What the caller has committed must be visible to
+// other sessions before the list is read. Otherwise, a session that begins to wait now could miss the commit, and the
+// caller could miss the session.
+inline bool has_waiters(int partition) {
+    pg_memory_barrier();
+    return !is_empty(&waiters->partitions[partition].list);
+}
+
+}  // namespace jobq
