@@ -51,7 +51,7 @@ bench: ## Run all benchmarks; QUICK=1: the main figures, ONLY="lifecycle batches
 
 deb: ## Build the Debian package; PG=17: for PostgreSQL 17, TEST=1: also test it
 dist: ## Build the archive for PGXN, and test it
-site: ## Build the documentation as a static website
+site: ## Build the documentation as a static website, and test it in Chromium
 deb dist site:
 	@scripts/$@.sh
 release: ## Freeze the install script, commit, and tag VERSION=1.0.0
@@ -139,9 +139,9 @@ $(router_goals:%=router-%): router-%:
 router-all: jobq--$(version).sql
 router-install: router-all
 
-# The table of functions in docs/reference.md is generated from the comments in src/sql and from src/queues/roles.cpp.
-docs: ## Update the table of functions in docs/reference.md
-check-reference: ## Check that the table of functions in docs/reference.md is up to date
+# The table of functions in docs/reference/functions.md is generated from the comments in src/sql and from src/queues/roles.cpp.
+docs: ## Update the table of functions in docs/reference/functions.md
+check-reference: ## Check that the table of functions in docs/reference/functions.md is up to date
 .PHONY: docs check-reference
 docs check-reference: jobq--$(version).sql
 	@scripts/reference.sh $(if $(filter check-reference,$@),--check) $<
