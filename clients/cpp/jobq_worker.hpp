@@ -1,19 +1,19 @@
-// A jobq worker in C++17, with libpqxx (6.4 and newer of that series). Copy this file. Contract: clients/README.md.
+// A jobq worker in C++17 for libpqxx 6 (6.4 or newer). Copy this file. The contract is in clients/CONTRACT.md.
 //
 //     try {
 //         jobq::Worker worker(jobq::Options::from_environment());
 //         worker.handle("welcome", [](jobq::Job &job) { ...; return std::string("{\"sent\": true}"); });
-//         _exit(worker.run());    // before the worker goes, which its threads still use
-//     } catch (const std::exception &error) {    // a wrong option, no connection at the start
+//         _exit(worker.run());    // before the worker is destroyed, because its threads still use it
+//     } catch (const std::exception &error) {    // a wrong option, or no connection at the start
 //         std::cerr << error.what() << std::endl;
 //         _exit(1);
 //     }
 //
-// A process runs one worker, because run() takes the signals: start a process for each queue.
+// A process runs one worker, because run() handles the signals. Start one process per queue.
 //
-// Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and looks at
-// job.cancelled(). Statements go out by exec_params, which names no prepared statement: PgBouncer needs no setting. nontransaction is what
-// libpqxx calls autocommit.
+// Payloads, results, and progress are JSON texts, which you can parse with any library. A handler runs in a thread and checks
+// job.cancelled(). exec_params uses no named prepared statements, so PgBouncer needs no special setting. A nontransaction is what
+// libpqxx calls autocommit mode.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ using Text = std::optional<std::string>;
 inline double seconds_since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
 inline void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Half of it or more: those whose connections broke together do not come back together.
+// Returns between half of the pause and all of it, so that workers whose connections broke together do not reconnect together.
 inline double about(double pause)
 {
     thread_local std::minstd_rand random{std::random_device()()};
@@ -56,7 +56,8 @@ inline double about(double pause)
 
 inline const char *or_null(const Text &text) { return text ? text->c_str() : nullptr; }
 
-// The message as the server takes it: what is no UTF-8 becomes a question mark. It ends before a NUL.
+// Returns the message as text that the server accepts: each byte that is not valid UTF-8 becomes a question mark. The text ends
+// before the first NUL.
 inline std::string as_text(const std::string &message)
 {
     std::string text;
@@ -67,7 +68,7 @@ inline std::string as_text(const std::string &message)
         for (size_t ahead = 1; ahead < length; ++ahead)
             if ((byte(at + ahead) & 0xC0) != 0x80)
                 length = 0;
-        // Longer than need be, halves of surrogate pairs, beyond Unicode.
+        // Overlong forms, surrogates, and values above the range of Unicode.
         if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) || (first == 0xF0 && second < 0x90) ||
             (first == 0xF4 && second >= 0x90))
             length = 0;
@@ -77,7 +78,7 @@ inline std::string as_text(const std::string &message)
     return text;
 }
 
-// Returns valid UTF-8 with a question mark in the place of each character that is not ASCII.
+// Returns valid UTF-8 with a question mark for each character that is not ASCII.
 inline std::string as_ascii(const std::string &message)
 {
     std::string text;
@@ -93,7 +94,7 @@ struct OptionError : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
 
-// The attempt has failed: retried after retry_in seconds, or the queue's backoff; with final not at all.
+// Fails the attempt. The job is retried after retry_in seconds or the queue's backoff, or not at all if final is true.
 struct Fail : std::runtime_error {
     std::optional<double> retry_in;
     bool final;
@@ -103,7 +104,7 @@ struct Fail : std::runtime_error {
     }
 };
 
-// What is below is no std::exception, so that a handler's catch of these does not keep it from stopping.
+// The following types do not derive from std::exception, so that a handler that catches std::exception does not catch them.
 struct Snooze {
     double delay;
 };
@@ -169,7 +170,8 @@ inline std::unique_ptr<pqxx::connection> connect(const std::string &conninfo)
     auto connection = std::make_unique<pqxx::connection>("connect_timeout=10 keepalives_idle=30 keepalives_interval=10 keepalives_count=3 "
                                                          "tcp_user_timeout=30000 client_encoding=UTF8 " +
                                                          conninfo);
-// Whoever uses it shall hear that it is gone. In 7 nothing else happens, hence deprecated.
+// An error must be raised if the connection is broken, instead of opening it again. libpqxx 7 never opens it again, so it
+// deprecates the call.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     connection->inhibit_reactivation(true);
@@ -180,14 +182,15 @@ inline std::unique_ptr<pqxx::connection> connect(const std::string &conninfo)
 inline std::string sqlstate(const std::exception &error)
 {
     const auto *refused = dynamic_cast<const pqxx::sql_error *>(&error);
-    // libpqxx 6 makes exceptions without an SQLSTATE of these two.
+    // For these two errors, libpqxx 6 throws exceptions without an SQLSTATE.
     return refused != nullptr                                                      ? refused->sqlstate()
            : dynamic_cast<const pqxx::serialization_failure *>(&error) != nullptr ? "40001"
            : dynamic_cast<const pqxx::deadlock_detected *>(&error) != nullptr     ? "40P01"
                                                                                    : "";
 }
 
-// It takes another connection, or only another try (40001, 40P01), for which another one is as good.
+// Returns whether the statement may succeed on a new connection. A collision (40001, 40P01) only has to be repeated, but a new
+// connection does no harm.
 inline bool is_broken(const pqxx::connection *connection, const std::exception &error)
 {
     const std::string state = sqlstate(error);
@@ -202,7 +205,7 @@ template <typename... Values> Text one(pqxx::transaction_base &transaction, cons
     return text_of(transaction.exec_params1(statement, values...)[0]);
 }
 
-// What a handler is given.
+// The job that a handler receives.
 class Job {
 public:
     const long id, lease;
@@ -217,7 +220,7 @@ public:
     {
     }
 
-    // Why the handler should stop: "", "cancel", "lost" or "stopping".
+    // Returns why the handler should stop: "", "cancel", "lost", or "stopping".
     std::string cancelled() const
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -231,7 +234,7 @@ public:
             throw Stop{reason};
     }
 
-    // Sleeps, and throws when it should stop meanwhile.
+    // Sleeps. Throws if the handler should stop in the meantime.
     void pause(double seconds)
     {
         std::unique_lock<std::mutex> lock(mutex_);
@@ -240,14 +243,14 @@ public:
         check();
     }
 
-    // Goes out with a heartbeat, within about a second.
+    // The progress is sent with a heartbeat, within about a second.
     void set_progress(const std::string &json)
     {
         std::lock_guard<std::mutex> lock(mutex_);
         new_progress_ = json;
     }
 
-    // A connection of the job's own, closed when its handler has ended.
+    // Returns the job's own connection, which is closed when its handler has ended.
     pqxx::connection &connection()
     {
         if (!connection_ || !connection_->is_open())
@@ -257,7 +260,7 @@ public:
 
     using Work = std::function<std::string(pqxx::work &)>;
 
-    // What the work writes and the completion commit together, or neither. The work returns the result.
+    // Commits the writes of the work and the completion together, or neither. The work returns the result.
     Text completing(const Work &work)
     {
         transaction(work, [this](pqxx::work &own, const std::string &result) {
@@ -267,7 +270,7 @@ public:
         return {};
     }
 
-    // Does the work once, however often the job is tried: what it writes is committed with what it returns.
+    // Runs the work once, even if the job is retried: its writes are committed together with its saved result.
     std::string step(const std::string &name, const Work &work)
     {
         {
@@ -284,7 +287,7 @@ public:
                }).value_or("null");
     }
 
-    // The payload of a signal, for which no worker waits.
+    // Returns the payload of a signal. While the job waits for the signal, it uses no worker.
     Text wait_for(const std::string &event)
     {
         pqxx::nontransaction asking(connection());
@@ -306,7 +309,7 @@ private:
     std::string reason_;
     Text new_progress_;
     std::unique_ptr<pqxx::connection> connection_;
-    Clock::time_point beat_at = Clock::now();    // of the thread that heartbeats
+    Clock::time_point beat_at = Clock::now();    // used only by the thread that sends heartbeats
     std::atomic<bool> reporting{false}, done{false};
 
     void stop(const std::string &reason)
@@ -325,7 +328,7 @@ private:
         return taken;
     }
 
-    void keep_progress(const Text &progress)    // it could not be sent
+    void keep_progress(const Text &progress)    // for progress that could not be sent
     {
         std::lock_guard<std::mutex> lock(mutex_);
         if (!new_progress_)
@@ -360,10 +363,11 @@ class Worker {
 public:
     explicit Worker(Options options, std::string conninfo = "") : options_(std::move(options)), conninfo_(std::move(conninfo)) {}
 
-    // The kind "" stands for jobs without a kind.
+    // Registers the handler of a kind. The kind "" means jobs without a kind.
     void handle(const std::string &kind, Handler handler) { handlers_[kind] = std::move(handler); }
 
-    // Works until SIGTERM or SIGINT; the exit status. The process should end then, by _exit: handlers that were given up still run.
+    // Works until SIGTERM or SIGINT and returns the exit status. Then the process should end with _exit, because handlers that
+    // were given up are still running.
     int run()
     {
         if (handlers_.empty())
@@ -372,7 +376,7 @@ public:
         sigemptyset(&signals);
         sigaddset(&signals, SIGTERM);
         sigaddset(&signals, SIGINT);
-        pthread_sigmask(SIG_BLOCK, &signals, nullptr);    // before there are threads: they are waited for below
+        pthread_sigmask(SIG_BLOCK, &signals, nullptr);    // before any thread starts; run() waits for the signals below
         open();
         say("serves queue \"" + options_.queue + "\", kinds " + kinds() + "; leaves jobs of other kinds to other workers");
         std::thread([this] { claim_all(); }).detach();
@@ -395,14 +399,14 @@ private:
     const Options options_;
     const std::string conninfo_;
     std::map<std::string, Handler> handlers_;
-    std::mutex mutex_;    // of running_ and conflicts_
+    std::mutex mutex_;    // protects running_ and conflicts_
     std::condition_variable changed_;
     std::map<long, std::shared_ptr<Job>> running_;    // by lease
-    std::map<long, int> conflicts_;                   // how often the job's own transaction has collided here, by id
+    std::map<long, int> conflicts_;                   // number of collisions of the job's own transaction, by ID
     bool waits_canceled_ = false;
-    Clock::time_point look_at_;    // for jobs of other kinds
+    Clock::time_point look_at_;    // when to look for jobs of other kinds again
     bool pooled_ = false, has_polled_ = false;
-    std::optional<Clock::time_point> polls_until_;    // by mutex_
+    std::optional<Clock::time_point> polls_until_;    // protected by mutex_
     int polls_in_a_row_ = 0;
     std::unique_ptr<pqxx::connection> claims_, beats_;
     std::mutex beats_mutex_;
@@ -453,7 +457,8 @@ private:
         return running_.size();
     }
 
-    // A second for handlers that look, then the others' jobs are released. Of those that have ended the reports are waited for.
+    // Gives handlers that check for a stop one second, and then releases the jobs of the others. Waits for the reports of
+    // handlers that have ended.
     bool give_back()
     {
         for (const auto &job : held())
@@ -493,8 +498,8 @@ private:
         say_of(job, "could not be reported");
     }
 
-    // What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from
-    // the beginning, since there may be no other when jobs have to be given back.
+    // Runs calls that must not make another thread wait for the server, because a pooler whose server is down makes its clients
+    // wait. The thread exists from the beginning, because starting one may fail later.
     void run_asides()
     {
         while (true) {
@@ -516,7 +521,7 @@ private:
 
     // ---- connections
 
-    // The first connections must work.
+    // The first connections must succeed.
     void open()
     {
         claims_ = connect(conninfo_);
@@ -533,7 +538,7 @@ private:
                 throw std::runtime_error(std::string("jobq is not in this database: ") + error.what());
             if (error.sqlstate() != "55000")
                 throw;
-            wait_timeout_ = std::min(wait_timeout_, SHORT_WAIT);    // not preloaded: no call can end the wait
+            wait_timeout_ = std::min(wait_timeout_, SHORT_WAIT);    // if jobq is not preloaded, no function can end the wait
         }
     }
 
@@ -565,7 +570,7 @@ private:
         }
     }
 
-    // Until it has arrived; nothing: refused, or given up.
+    // Repeats the report until the server has answered it. Returns nothing if the server rejected it, or if the worker gave up.
     Text attempt(const std::function<Text(pqxx::nontransaction &)> &function, std::optional<Refusal> *refused = nullptr)
     {
         for (double pause = 0.1;; pause = std::min(pause * 2, 5.0)) {
@@ -632,11 +637,11 @@ private:
         claiming_ = false;
     }
 
-    // Seconds between two looks for jobs of the queue that the worker does not claim.
+    // Seconds between two searches for jobs of the queue that the worker does not claim.
     static constexpr double LOOKS_EVERY = 600;
 
-    // Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at
-    // most. A role that may not read the tables looks once.
+    // Logs which waiting jobs of the queue have no kind, or a kind without a handler in this worker. Reads at most a thousand
+    // jobs of each lane. A role that may not read the tables tries only once.
     void look_for_others()
     {
         if (Clock::now() < look_at_)
@@ -651,15 +656,15 @@ private:
                 options_.queue, kinds());
             if (found)
                 say("jobs that this worker does not claim are waiting in queue \"" + options_.queue + "\": " + *found);
-        } catch (const std::exception &error) {    // the claim notices a broken connection
+        } catch (const std::exception &error) {    // if the connection is broken, the next claim reports it
             if (sqlstate(error) == "42501")
                 look_at_ = Clock::time_point::max();
         }
     }
 
-    // ---- small pools: see clients/README.md
+    // ---- small pools: see clients/CONTRACT.md
 
-    static constexpr double SHORT_WAIT = 2;    // seconds of a wait that cannot be woken, or behind a pooler
+    static constexpr double SHORT_WAIT = 2;    // seconds of a wait that no function can end, or of a wait behind a pooler
 
     // Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
     void answered(double took)
@@ -768,7 +773,7 @@ private:
         changed_.notify_all();
     }
 
-    // From what the handler returned or threw to the report.
+    // Runs the handler, converts its return value or exception to an outcome, and reports it.
     void call(Job &job)
     {
         std::function<std::optional<Refusal>()> conclusion;
@@ -811,7 +816,7 @@ private:
         if (!refused)
             return;
         const std::string text = "the " + what + " was refused: " + refused->message;
-        if (fail(job, Fail(text, retry_in, for_good)) && retry_in)    // the delay may be the reason
+        if (fail(job, Fail(text, retry_in, for_good)) && retry_in)    // the delay may be the reason for the rejection
             fail(job, Fail(text, {}, for_good));
     }
 
@@ -821,13 +826,13 @@ private:
     // collision is a failed attempt, so that a job that always collides ends.
     static constexpr int MOST_CONFLICTS = 10;
 
-    // Whether the job runs again without counting the attempt, because its own transaction ended in 40001 or 40P01.
+    // Returns whether the job is released without counting the attempt, because its own transaction ended in 40001 or 40P01.
     bool gives_back(const Job &job, const std::string &state)
     {
         int times;
         {
             std::lock_guard<std::mutex> lock(mutex_);
-            if (conflicts_.size() > 1000)    // forgets jobs that other workers have completed
+            if (conflicts_.size() > 1000)    // removes jobs that other workers have completed
                 conflicts_.clear();
             times = ++conflicts_[job.id];
             if ((state != "40001" && state != "40P01") || times > MOST_CONFLICTS) {
@@ -848,7 +853,7 @@ private:
         const auto refused = send_failure(job, message, error);
         if (!refused || (refused->state != "22P05" && refused->state != "22021"))
             return refused;
-        // The encoding of the database lacks a character of the text.
+        // The encoding of the database does not have a character of the text.
         return send_failure(job, as_ascii(message), error);
     }
 
@@ -859,7 +864,7 @@ private:
             error.final ? "f" : "t");
     }
 
-    // Returns the error with which the server rejected the report, if it did.
+    // Returns the error with which the server rejected the report, if any.
     template <typename... Values> std::optional<Refusal> report(Job &job, const std::string &statement, const Values &...values)
     {
         std::optional<Refusal> refused;
@@ -869,13 +874,13 @@ private:
                 ++tries;
                 if (one(own, statement, job.id, job.lease, values...) == Text("t"))
                     return Text("finished");
-                // Perhaps an earlier try has arrived, whose answer was lost.
+                // An earlier attempt to report may have succeeded although its answer was lost.
                 return one(own, "SELECT jobq_heartbeat($1, $2)", job.id, job.lease);
             },
             &refused);
         if (!state && !refused)
             could_not_report(job);
-        // gone: where nothing is kept
+        // "gone" also means success if the queue keeps no finished jobs
         else if (state && *state != "finished" && !(*state == "gone" && tries > 1))
             say_lost(job);
         else if (state && statement == RELEASE)
@@ -915,7 +920,8 @@ private:
                     if (is_due || silent > 0.5)
                         progressed.push_back(job);
                 }
-                // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+                // All heartbeats are sent in one call first, so that progress that cannot be sent, perhaps because its shard is
+                // down, delays no heartbeat.
                 if (!due.empty())
                     beat(due);
                 for (const auto &job : reported)
@@ -934,8 +940,8 @@ private:
         }
     }
 
-    // Keeps the lease of a job whose report is on its way. The report finds out what the answer would say. A report without an answer
-    // may still lock the job's row, and heartbeats of others must not wait for that.
+    // Keeps the lease while the report is sent. The answer is not needed, because the report learns the same. A report whose
+    // connection broke may still lock the row of the job, and the heartbeats of other jobs must not wait for this lock.
     void beat_briefly(Job &job)
     {
         job.beat_at = Clock::now();
@@ -951,12 +957,12 @@ private:
         }
     }
 
-    // Where there is any.
+    // Sends a heartbeat with progress if the job has new progress.
     void beat_with_progress(Job &job)
     {
         Text progress;
         try {
-            // Taken when its turn has come: a report that comes first takes it along.
+            // The progress is taken only now, so that a report that is sent earlier includes it.
             const Text state = on_beats([&](pqxx::nontransaction &own) {
                 progress = job.take_progress();
                 return progress ? one(own, "SELECT jobq_heartbeat($1, $2, $3::jsonb)", job.id, job.lease, *progress) : Text();
@@ -979,7 +985,7 @@ private:
             ids += (ids.empty() ? "{" : ",") + std::to_string(job->id);
             leases += (leases.empty() ? "{" : ",") + std::to_string(job->lease);
         }
-        std::vector<std::string> states;    // in the order of the ids
+        std::vector<std::string> states;    // in the order of the IDs
         on_beats([&](pqxx::nontransaction &own) {
             for (const auto &row : own.exec_params("SELECT state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])", ids + "}", leases + "}"))
                 states.emplace_back(row[0].c_str());

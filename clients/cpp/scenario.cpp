@@ -1,5 +1,4 @@
-// The handlers of the scenarios: see clients/scenarios/README.md. The server reads their JSON, so that no library is
-// needed.
+// The handlers of the scenarios: see clients/scenarios/README.md. The server parses their JSON, so that no library is needed.
 #include "jobq_worker.hpp"
 
 #include <sstream>
@@ -9,7 +8,7 @@ namespace {
 using jobq::Job;
 using jobq::Text;
 
-// Looks at the database whatever becomes of connections.
+// Reads the database, and opens a new connection when one breaks.
 class Eye {
  public:
     explicit Eye(Job &job) : job_(job) {}
@@ -163,7 +162,7 @@ int main() {
         add_handlers(worker);
         status = worker.run();
         std::cerr.flush();
-        _exit(status);  // before the worker goes, which its threads still use
+        _exit(status);  // before the worker is destroyed, because its threads still use it
     } catch (const std::exception &error) {
         std::cerr << "scenario: " << error.what() << std::endl;
     }

@@ -1,5 +1,5 @@
 // A jobq worker in Go that uses pgx v4. Copy this file, and register handlers as main in scenario.go does. Contract:
-// clients/README.md.
+// clients/CONTRACT.md.
 //
 // The connection "claims" claims and waits, the connection "beats" sends heartbeats and reports, and each job that calls Conn has
 // a connection. With PgBouncer before 1.21, pgx must neither name prepared statements nor prepare and execute in separate
@@ -324,7 +324,7 @@ func (w *Worker) Run() error {
 	return failure
 }
 
-// RunAll runs several workers in one process, and returns the first error. If a worker ends with an error, the others stop as
+// RunAll runs several workers in one process and returns the first error. If a worker ends with an error, the others stop as
 // after SIGTERM, so that the process does not continue with only some of its workers.
 func RunAll(workers ...*Worker) (failure error) {
 	ended := make(chan error, len(workers))
@@ -466,7 +466,7 @@ func closeSoon(conn *pgx.Conn) {
 	conn.Close(ctx)
 }
 
-// open opens the first connections, and fails if one of them fails.
+// open opens the first connections and fails if one of them fails.
 func (w *Worker) open() (err error) {
 	if w.claims, err = w.connect(context.Background()); err != nil {
 		return err
@@ -559,7 +559,7 @@ func (w *Worker) tryBeats(function func(ctx context.Context, conn *pgx.Conn) err
 	return err
 }
 
-// ---- small pools: see clients/README.md
+// ---- small pools: see clients/CONTRACT.md
 
 const (
 	shortWait   = 2 * time.Second // length of a wait that cannot be woken or that uses a pooler
@@ -930,7 +930,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// report sends a report until the server answers, and returns the error with which the server rejects it.
+// report sends a report until the server answers and returns the error with which the server rejects it.
 func (w *Worker) report(job *Job, what, statement string, values ...interface{}) (refused error) {
 	taken, state, tries := false, "", 0
 	err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {

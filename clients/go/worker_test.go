@@ -27,6 +27,6 @@ func TestRunAllStopsAllWorkersWhenOneFails(t *testing.T) {
 			t.Error("RunAll returns no error")
 		}
 	case <-time.After(2 * time.Minute):
-		t.Fatal("RunAll goes on")
+		t.Fatal("RunAll does not return")
 	}
 }

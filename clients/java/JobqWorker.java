@@ -1,4 +1,4 @@
-// A jobq worker in Java that uses JDBC (Java 17 and newer). Copy this file. Contract: clients/README.md.
+// A jobq worker in Java that uses JDBC (Java 17 and newer). Copy this file. Contract: clients/CONTRACT.md.
 //
 //     var worker = new JobqWorker(JobqWorker.Options.fromEnvironment(), "jdbc:postgresql://host/db", properties);
 //     worker.handle("welcome", job -> job.completing(conn -> { ...; return "{\"sent\": true}"; }));
@@ -220,7 +220,7 @@ public final class JobqWorker {
         }
 
         /**
-         * Rolls back, and keeps the original error. If the rollback fails, closes the connection, because autocommit would commit
+         * Rolls back and keeps the original error. If the rollback fails, closes the connection, because autocommit would commit
          * the writes.
          */
         private void undo(Connection conn, Throwable error) {
@@ -276,7 +276,7 @@ public final class JobqWorker {
     public void handle(String kind, Handler handler) { handlers.put(kind, handler); }
 
     /**
-     * Works until SIGTERM or SIGINT, and returns the exit status. The process should end then, because abandoned handlers still
+     * Works until SIGTERM or SIGINT and returns the exit status. The process should end then, because abandoned handlers still
      * run.
      */
     public int run() throws Exception {
@@ -396,7 +396,7 @@ public final class JobqWorker {
 
     private Connection connectClaims() throws SQLException { return connect(ANSWERED_WITHIN + options.waitTimeout); }
 
-    /** Opens the first connections, and fails if one of them fails. */
+    /** Opens the first connections and fails if one of them fails. */
     private void open() throws SQLException {
         claims = connectClaims();
         beats = connect(ANSWERED_WITHIN);
@@ -581,7 +581,7 @@ public final class JobqWorker {
         }
     }
 
-    // ---- small pools: see clients/README.md
+    // ---- small pools: see clients/CONTRACT.md
 
     /** Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool. */
     private void answered(long begun) {

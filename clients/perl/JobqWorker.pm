@@ -1,6 +1,6 @@
 package JobqWorker;
 
-# A jobq worker in Perl that uses DBD::Pg. Copy this file. Contract: clients/README.md.
+# A jobq worker in Perl that uses DBD::Pg. Copy this file. Contract: clients/CONTRACT.md.
 #
 #   my $worker = JobqWorker->from_environment;
 #   $worker->handle(welcome => sub { my $job = shift; ...; return { sent => JSON::PP::true } });
@@ -97,7 +97,7 @@ sub is_broken
 
 # ---- the worker
 
-# Works until SIGTERM or SIGINT, and returns the exit status.
+# Works until SIGTERM or SIGINT and returns the exit status.
 sub run
 {
     my ($self) = @_;
@@ -201,7 +201,7 @@ sub look_for_others
     return;
 }
 
-# ---- small pools: see clients/README.md
+# ---- small pools: see clients/CONTRACT.md
 
 # Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
 sub answered
@@ -282,7 +282,7 @@ sub claim
     return 0;
 }
 
-# Stops as after SIGTERM, but with another exit status, because the worker cannot claim any more.
+# Stops as after SIGTERM, but with another exit status, because the worker cannot claim anymore.
 sub fail
 {
     my ($self, $why) = @_;
@@ -406,7 +406,7 @@ sub heartbeat
     my ($self) = @_;
     my $now  = time;
     my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
-    my @told = grep { $_->{outcome} && ($_->{reason} || '') ne 'lost' } values %{ $self->{jobs} };    # heartbeats go on until the report
+    my @told = grep { $_->{outcome} && ($_->{reason} || '') ne 'lost' } values %{ $self->{jobs} };    # heartbeats continue until the report
     my @progressed = grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live;
     # Send the heartbeats of running jobs before progress, and separately from jobs that have ended, because an unanswered
     # completion may still lock the row of such a job, and the heartbeats of other jobs must not wait.

@@ -1,5 +1,5 @@
 <?php
-// A jobq worker in PHP (8, command line, pcntl) that uses PDO. Copy this file. Contract: clients/README.md.
+// A jobq worker in PHP (8, command line, pcntl) that uses PDO. Copy this file. Contract: clients/CONTRACT.md.
 //
 //     $worker = JobqWorker::fromEnvironment();
 //     $worker->handle('welcome', function (JobqJob $job) { ...; return ['sent' => true]; });
@@ -329,7 +329,7 @@ final class JobqWorker
         $this->handlers[$kind] = $handler;
     }
 
-    /** Works until SIGTERM or SIGINT, and returns the exit status. */
+    /** Works until SIGTERM or SIGINT and returns the exit status. */
     public function run(): int
     {
         $this->pdo = ['claims' => JobqSql::connect(), 'beats' => JobqSql::connect()];
@@ -509,7 +509,7 @@ final class JobqWorker
         }
     }
 
-    // ---- small pools: see clients/README.md
+    // ---- small pools: see clients/CONTRACT.md
 
     /** Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool. */
     private function answered(float $took): void
@@ -599,7 +599,7 @@ final class JobqWorker
         return (bool) $rows;
     }
 
-    /** Stops as after SIGTERM, but with another exit status, because the worker cannot claim any more. */
+    /** Stops as after SIGTERM, but with another exit status, because the worker cannot claim anymore. */
     private function fail(string $why): void
     {
         $this->say($why);

@@ -11,14 +11,14 @@ function raises(string $state, string $message): string
 }
 
 $cases = [
-    'a refusal whose text speaks of connections' => [raises('P0001', 'no connection: the SSL server closed, EOF, terminated'), false],
+    'a rejection whose message mentions connections' => [raises('P0001', 'no connection: the SSL server closed, EOF, terminated'), false],
     'a missing privilege' => [raises('42501', 'permission denied for table terminations'), false],
-    'a statement that is none' => ['SELEC', false],
+    'an invalid statement' => ['SELEC', false],
     'a collision' => [raises('40001', 'once more'), true],
     'a deadlock' => [raises('40P01', 'once more'), true],
     'a standby' => [raises('25006', 'read only'), true],
     'a full server' => [raises('53300', 'too many'), true],
-    'a connection that ends' => ['SELECT pg_terminate_backend(pg_backend_pid())', true],
+    'a connection that ends during a statement' => ['SELECT pg_terminate_backend(pg_backend_pid())', true],
 ];
 $failed = 0;
 $check = function (string $what, ?PDO $pdo, string $statement, array $values, bool $broken) use (&$failed): void {
@@ -55,6 +55,6 @@ $said = stream_get_contents($output);
 $times = substr_count($said, 'too many connections');
 $right = $status === 0 && $times >= 2 && $times <= 10;
 $failed += $right ? 0 : 1;
-echo $right ? 'ok' : 'not ok', " - a wait that gets no connection is told, and tried again after pauses\n", $right ? '' : "# $status $times $said\n";
+echo $right ? 'ok' : 'not ok', " - a wait that gets no connection is logged and repeated after pauses\n", $right ? '' : "# $status $times $said\n";
 echo count($cases) + 5 - $failed, " passed, $failed failed\n";
 exit($failed ? 1 : 0);

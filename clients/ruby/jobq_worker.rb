@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A jobq worker in Ruby that uses pg. Copy this file. Contract: clients/README.md.
+# A jobq worker in Ruby that uses pg. Copy this file. Contract: clients/CONTRACT.md.
 #
 #   worker = Jobq::Worker.new(queue: 'emails', slots: 4)
 #   worker.handle('welcome') { |job| job.completing { |conn| conn.exec_params('INSERT ...'); { sent: true } } }
@@ -378,7 +378,7 @@ module Jobq
       @handlers[kind] = block
     end
 
-    # Works until SIGTERM or SIGINT, and returns the exit status. The process should end then, because abandoned handlers still
+    # Works until SIGTERM or SIGINT and returns the exit status. The process should end then, because abandoned handlers still
     # run.
     def run
       raise OptionError, 'option "handlers" must name at least one kind' if @handlers.empty?
@@ -417,7 +417,7 @@ module Jobq
       nil
     end
 
-    # Opens the first connections, and fails if one of them fails.
+    # Opens the first connections and fails if one of them fails.
     def open
       @claims = connect
       @beats = connect
@@ -604,7 +604,7 @@ module Jobq
       @mutex.synchronize { @changed.wait(@mutex, [0.05 * 2**[@polls - 1, 10].min, 1].min) unless @stopping }
     end
 
-    # ---- small pools: see clients/README.md
+    # ---- small pools: see clients/CONTRACT.md
 
     # Makes a worker behind a pooler poll for a while if an answer was late, because waits may hold all connections of the pool.
     def answered(took)

@@ -39,12 +39,12 @@ Dir.mktmpdir do |directory|
   paths = %w[hold beside].map { |name| File.join(directory, name).tap { |path| File.mkfifo(path) } }
   pid = spawn(RbConfig.ruby, __FILE__, 'worker')
   beside = ask.call("SELECT jobq_enqueue('held', to_jsonb($1::text), kind => 'beside')", paths[1])
-  becomes('the job beside it runs') { ask.call('SELECT status FROM jobq.jobs WHERE id = $1', beside) == 'processing' }
+  becomes('the other job runs') { ask.call('SELECT status FROM jobq.jobs WHERE id = $1', beside) == 'processing' }
   held = ask.call("SELECT jobq_enqueue('held', to_jsonb($1::text), kind => 'hold')", paths[0])
   becomes('the job that holds the lock runs') { ask.call('SELECT status FROM jobq.jobs WHERE id = $1', held) == 'processing' }
   4.times do
     before = ask.call('SELECT min(last_heartbeat) FROM jobq.jobs WHERE id IN ($1, $2)', held, beside)
-    becomes('heartbeats go on while C code holds the lock') do
+    becomes('heartbeats continue while C code holds the lock') do
       ask.call('SELECT min(last_heartbeat) > $3::timestamptz FROM jobq.jobs WHERE id IN ($1, $2)', held, beside, before) == 't'
     end
   end
@@ -56,11 +56,11 @@ Dir.mktmpdir do |directory|
   child = File.read("/proc/#{pid}/task/#{pid}/children").split.first
   Process.kill(:KILL, pid)
   Process.wait(pid)
-  becomes('the process that heartbeats ends with the worker') { !File.exist?("/proc/#{child}") }
+  becomes('the process that sends heartbeats ends with the worker') { !File.exist?("/proc/#{child}") }
 end
-puts 'ok - heartbeats go on while C code holds the lock'
+puts 'ok - heartbeats continue while C code holds the lock'
 
 pid = spawn(RbConfig.ruby, __FILE__, 'broken')
 becomes('a worker whose heartbeats have ended stops') { Process.wait(pid, Process::WNOHANG) }
-abort "not ok - its status tells\n1 passed, 1 failed" unless $?.exitstatus == 1 # rubocop:disable Style/SpecialGlobalVars
+abort "not ok - its exit status is 1\n1 passed, 1 failed" unless $?.exitstatus == 1 # rubocop:disable Style/SpecialGlobalVars
 puts 'ok - a worker whose heartbeats have ended stops', '2 passed, 0 failed'

@@ -197,7 +197,12 @@ def set_up(users, password):
             END $$;
             CREATE TRIGGER conflicts BEFORE INSERT ON scenario.effects FOR EACH ROW EXECUTE FUNCTION scenario.conflicts();
             CREATE FUNCTION scenario.run(command text) RETURNS boolean LANGUAGE plpgsql AS $$
-            BEGIN EXECUTE command; RETURN true; END $$;
+            BEGIN
+                -- Scenarios that run at the same time must not change the privileges on a table concurrently (XX000).
+                PERFORM pg_catalog.pg_advisory_xact_lock(1);
+                EXECUTE command;
+                RETURN true;
+            END $$;
             CREATE ROLE workers;
             GRANT USAGE ON SCHEMA scenario TO workers;
             GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA scenario TO workers;

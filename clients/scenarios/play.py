@@ -10,9 +10,9 @@
   changes: SQL, times: N      waits until the value has changed N times, within the limit
   open: GATE                  opens a gate for which a handler waits
   signal: TERM | KILL         sends the signal to the program
-  exits: STATUS | killed | failed  [says: TEXT in its output] [hushes: TEXT not in it]
+  exits: STATUS | killed | failed  [says: REGEX that matches its output] [hushes: TEXT not in it]
   expire: JOB                 ends the lease, as if the worker had fallen silent
-  steal: JOB                  ends the lease, and claims the job for a thief, under the lease :JOB_lease
+  steal: JOB                  ends the lease and claims the job for a thief, under the lease :JOB_lease
   keep_running: SQL           until the condition is true, restarts the program whenever it was killed, and ends its leases
   collide: true | false       makes jobs collide that ask for it (places.py), counted from 1 in scenario.collisions, or be rejected
   restart: pooler | server
@@ -149,10 +149,10 @@ class Play:
             try:
                 status = process.wait(self.limit)
             except subprocess.TimeoutExpired:
-                raise Failed("it goes on") from None
+                raise Failed("it keeps running") from None
             if not (status == -signal.SIGKILL if exits == "killed" else status > 0 if exits == "failed" else status == exits):
                 raise Failed(f"its status is {status}")
-        if says not in self.text():
+        if not re.search(says, self.text()):
             raise Failed(f"it does not say {says!r}")
         if hushes is not None and hushes in self.text():
             raise Failed(f"it says {hushes!r}")
@@ -244,7 +244,7 @@ class Play:
     # ---- implementation
 
     def commits_wait(self):
-        """Returns whether a commit is waiting for the standby, and ends its session."""
+        """Returns whether a commit is waiting for the standby and ends its session."""
         with psycopg.connect(dbname="work", autocommit=True) as probe:
             pid = probe.info.backend_pid
 
@@ -318,7 +318,7 @@ class Play:
     # ---- end
 
     def end(self):
-        """Ends all processes of the program, and removes jobs that could disturb another run."""
+        """Ends all processes of the program and removes jobs that could disturb another run."""
         for directory in Path("/proc").glob("[0-9]*"):
             try:
                 if f"JOBQ_SCENARIO_RUN={self.token}".encode() in (directory / "environ").read_bytes():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Plays the scenarios with the program of each language, directly and through PgBouncer, and prints a line for each.
+"""Runs the scenarios with the program of each language, directly and through PgBouncer, and prints one line per scenario.
 
     runner.py [--client NAME...] [--scenario NAME...] [--way direct|pooler...] [--at-once N] [--limit SECONDS] [--table FILE]
-    runner.py --tests          runs only the programs' own tests, which are also part of a run of all scenarios
+    runner.py --tests          runs only the programs' own tests (a run of all scenarios also includes them)
     runner.py --speed          measures the jobs per second of each program, see speed.py [--rounds N] [--seconds N] [--table FILE]
     runner.py --selftest       plants defects into a worker, each of which a scenario must find
     runner.py --table-of LOG   makes the table from the output of earlier runs, without a server

@@ -1,4 +1,4 @@
-"""Makes the table of scenarios and languages for clients/README.md."""
+"""Makes the table of scenarios and languages for clients/CONTRACT.md."""
 
 
 def table(programs, scenarios, results):

@@ -7,7 +7,7 @@
 # JSON. Exit status 0 completes the job; any other status fails it, with the end of the standard error as the message. A handler
 # may call
 #     progress JSON         reports progress with a heartbeat
-#     snooze SECONDS        gives the job back, to run again after this time; the attempt is not counted
+#     snooze SECONDS        postpones the job by this time; the attempt is not counted
 #     retry_in SECONDS MESSAGE      fails the attempt; the job is retried after this time
 #     reject MESSAGE        fails the job permanently
 #     completing SQL [name=value...]     runs the SQL and completes the job in one transaction; the result is in the file "result"
@@ -15,7 +15,7 @@
 # A handler gets SIGTERM when it should stop; then the file "stopped" contains the reason: cancel, lost, or stopping.
 #
 # Options are environment variables, such as JOBQ_QUEUE. The worker connects as psql does, and has one slot. Contract:
-# clients/README.md.
+# clients/CONTRACT.md.
 set -u
 export PSQLRC=/dev/null PGCONNECT_TIMEOUT=${PGCONNECT_TIMEOUT-10} PGCLIENTENCODING=UTF8
 die() { echo "worker.sh: $*" >&2; exit 1; }
@@ -68,7 +68,7 @@ try_sql() {
 error='' passing='(ERROR|FATAL|PANIC):  (08|53|57|58|25006|40001|40P01)'
 
 # Makes the worker poll for a while if an answer was late, because waits may hold all connections of a pooler: see "Small pools" in
-# clients/README.md. psql does not say whether there is a pooler.
+# clients/CONTRACT.md. psql does not say whether there is a pooler.
 answered() {  # time of the request, in microseconds
     local took=$((${EPOCHREALTIME/[^0-9]/} - $1))
     [ -n "$jobs" ] && [ $took -gt "$late_after" ] || return 0
@@ -89,7 +89,7 @@ limit_answers() {  # heartbeat interval of the job in hand, or nothing
 }
 late_after=3000000
 
-# Sleeps, and makes the next pause longer.
+# Sleeps and makes the next pause longer.
 rest_longer() {
     sleep "$(awk -v p="$pause" -v r=$RANDOM 'BEGIN { print p * (0.5 + r / 65536) }')"
     pause=$(awk -v p="$pause" 'BEGIN { print p < 2.5 ? 2 * p : 5 }')
@@ -152,7 +152,8 @@ COMMIT;" || exit 1
 
 # ---- a job
 
-# Beside the handler. $$ is the worker: when that was killed nobody will report on the job, so all of it ends.
+# Runs in parallel with the handler. $$ is the worker: if the worker was killed, no process can report on the job, so the
+# heartbeats kill the handler and end.
 heartbeats() {  # interval, process group of the handler
     local answer status next
     next=$(awk -v i="$1" 'BEGIN { printf "%d", i * 10 }')
@@ -173,7 +174,7 @@ SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=
         if [ $status = 3 ] && [ -e "$JOB_DIR/progress.sent" ]; then
             log "job $JOB_ID: progress was refused: $(head -c 300 "$JOB_DIR/heartbeat.error")"
             rm "$JOB_DIR/progress.sent"
-            tenths=$next   # the heartbeat is still to come
+            tenths=$next   # the heartbeat itself has not been sent yet
             continue
         elif [ $status != 0 ]; then
             log "job $JOB_ID: heartbeat failed, trying again: $(head -c 300 "$JOB_DIR/heartbeat.error")"
@@ -193,8 +194,8 @@ SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=
     done
 }
 
-# Keeps the lease while the report is sent. The report finds out what the answer would say. A report without an answer may still lock the
-# job's row, and the next heartbeat must not wait for that.
+# Keeps the lease while the report is sent. The answer of a heartbeat is not needed, because the report learns the same. A report
+# whose connection broke may still lock the row of the job, and the next heartbeat must not wait for this lock.
 keep_lease() {  # interval
     while sleep "$1" && kill -0 $$ 2>/dev/null; do
         sql job="$JOB_ID" lease="$JOB_LEASE" >/dev/null 2>&1 <<<"WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
@@ -218,7 +219,7 @@ run() {  # interval of the lease
     heartbeats "$interval" "$handler" &
     beats=$!
     set +m
-    # A signal to us ends the wait, not the handler.
+    # A signal to this script ends the wait, but not the handler.
     while kill -0 "$handler" 2>/dev/null; do
         if [ -n "$at_once" ] && [ -z "$released" ]; then
             released=1
@@ -259,7 +260,7 @@ report() {  # status of the handler
     local outcome stopped='' answer what refused='' retry=true delay='' conflicts=0
     [ ! -e "$JOB_DIR/stopped" ] || stopped=$(cat "$JOB_DIR/stopped")
     if [ "$stopped" = lost ]; then return; fi
-    # Also what the heartbeats were about to send.
+    # Also sends the progress that the heartbeats were about to send.
     [ -e "$JOB_DIR/progress" ] || mv "$JOB_DIR/progress.sent" "$JOB_DIR/progress" 2>/dev/null
     if [ -e "$JOB_DIR/progress" ]; then
         surely job="$JOB_ID" lease="$JOB_LEASE" >/dev/null <<<"\\set progress \`cat '$JOB_DIR/progress'\`
@@ -302,9 +303,9 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
         answer=$(fail "$retry") || { [ -n "$delay" ] && delay='' && answer=$(fail "$retry"); } || answer=refused
     fi
     if [ -z "$answer" ] || [ "$answer" = f ]; then
-        # Perhaps an earlier try has arrived, whose answer was lost.
+        # An earlier attempt to report may have succeeded although its answer was lost.
         answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_heartbeat(:job, :lease)")
-        # gone: where nothing is kept.
+        # "gone" also means success if the queue keeps no finished jobs.
         [ "$answer" = finished ] || { [ "$answer" = gone ] && [ -e "$JOB_DIR/again" ]; } || what="the lease is lost"
     fi
     log "job $JOB_ID of kind $JOB_KIND: $what"
@@ -315,7 +316,7 @@ fail() {  # whether to retry
     tail -c 30000 "$JOB_DIR/errors" | iconv -f UTF-8 -t UTF-8 -c | tr -d '\000' >"$JOB_DIR/message"
     send_failure "$1" && return
     [[ $error =~ ERROR:\ \ (22P05|22021) ]] || return 1
-    # The encoding of the database lacks a character of the text.
+    # The encoding of the database does not have a character of the text.
     LC_ALL=C sed -i 's/[\xC0-\xFF][\x80-\xBF]*/?/g' "$JOB_DIR/message"
     send_failure "$1"
 }
@@ -331,7 +332,7 @@ on_term() {
     [ -z "$stop" ] || at_once=1
     [ -n "$stop" ] || log "stopping, no more claims"
     stop=1
-    # Ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
+    # Ends the wait, even if it has not begun yet. If jobq is not preloaded, kills the psql that waits.
     { sql <<<"SELECT jobq_wake(:'worker')" || { [ -z "$waiting" ] || kill "$waiting"; }; } >/dev/null 2>&1 &
     if [ -z "$timer" ]; then
         (sleep "$grace"; kill -USR1 $$) 2>/dev/null &
@@ -345,13 +346,13 @@ trap 'rm -rf "$jobs"' EXIT
 if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
     [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
 fi
-# Not preloaded, no call can end the wait; behind a pooler, the wait holds a connection.
+# If jobq is not preloaded, no function can end a wait, and behind a pooler, a wait holds a connection. So waits are short.
 wait_timeout=$(awk -v w="$wait_timeout" 'BEGIN { print w < 2 ? w : 2 }')
 jobs=$(mktemp -d) || die "could not create a directory for jobs"
 log "serves queue \"$queue\", kinds $kinds; leaves jobs of other kinds to other workers"
 
-# Logs which jobs wait in the queue that have no kind, or a kind without a handler here. It reads a thousand jobs of each lane at most.
-# A role that may not read the tables looks once. The claim notices a broken connection.
+# Logs which waiting jobs of the queue have no kind, or a kind without a handler in this worker. Reads at most a thousand jobs of
+# each lane. A role that may not read the tables tries only once. If the connection is broken, the next claim reports it.
 look_for_others() {
     local found status=0
     [ "$SECONDS" -ge "$look_at" ] || return 0
@@ -394,7 +395,7 @@ await_job() {
     waiting=
 }
 
-# A handler must not be given half a payload where the disk is full.
+# If the disk is full, the handler must not get a part of the payload.
 keep_what_was_claimed() {
     mkdir "$JOB_DIR" && printf '%s' "$payload" >"$JOB_DIR/payload" || return 1
     [ -z "$before" ] || printf '%s' "$before" >"$JOB_DIR/progress_before"
@@ -412,7 +413,7 @@ while [ -z "$stop" ]; do
     pause=0.1
     if [ -z "$row" ]; then await_job; continue; fi
     poll=0.05
-    # Not by read, whose input is a file for which there may be no room.
+    # The command "read" is not used, because its input is a temporary file, and the disk may be full.
     for name in JOB_ID JOB_LEASE interval JOB_ATTEMPT JOB_KIND before; do
         printf -v "$name" %s "${row%%$'\t'*}"
         row=${row#*$'\t'}

@@ -1,4 +1,4 @@
-"""Selects the database of the queue, and makes the parameters with which a worker connects to it."""
+"""Selects the database of the queue and makes the parameters with which a worker connects to it."""
 
 from __future__ import annotations
 

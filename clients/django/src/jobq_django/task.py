@@ -26,7 +26,7 @@ def task(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] =
     name       kind of the task's jobs; default: MODULE.FUNCTION
     takes_job  passes the jobq.Job, with check(), set_progress() and so on, as the first argument of the function
     atomic     runs the function and completes its job in one Django transaction, so that its writes in this database happen exactly once
-    options    parameters of jobq_enqueue; a function among them is called with the arguments of each enqueue, and returns the value"""
+    options    parameters of jobq_enqueue; a function among them is called with the arguments of each enqueue and returns the value"""
     if function is None:
         return functools.partial(task, name=name, takes_job=takes_job, atomic=atomic, **options)
     if inspect.iscoroutinefunction(function):

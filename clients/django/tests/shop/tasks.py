@@ -63,6 +63,24 @@ def break_connection():
     Order.objects.count()
 
 
+calls = 0
+
+
+def collide(times, when):
+    """Creates an order. In the given number of calls, the order collides (see tests.py), either in a statement or at the commit."""
+    global calls
+    calls += 1
+    with transaction.atomic():
+        if when == "statement":
+            with connection.cursor() as cursor:
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        Order.objects.create(name=f"call {calls}", charged=calls if calls <= times else 0)
+
+
+colliding = task(name="colliding")(collide)
+colliding_atomic = task(name="colliding_atomic", atomic=True)(collide)
+
+
 def steal(job):
     other = connection.copy()
     with other.cursor() as cursor:

@@ -1,5 +1,6 @@
 """Run with Django's own test runner: tests/manage.py test."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -51,6 +52,20 @@ class EnqueueTest(TestCase):
         self.assertEqual(self.row(job_id, "unique_key, max_attempts, metadata->>'team'"), ("product tea", 2, "red"))
         self.assertEqual(tasks.index.using(queue=self.queue).enqueue("tea"), job_id)
         self.assertEqual(tasks.index.options["max_attempts"], 7)
+
+    def test_a_time_without_a_time_zone_is_rejected(self):
+        naive = datetime(2040, 1, 2, 3, 4, 5)
+        says = "must be a datetime with a time zone (tzinfo), or a timestamp's text; it is datetime.datetime(2040, 1, 2, 3, 4, 5)"
+        later = tasks.charge.using(queue=self.queue, run_at=naive)
+        for use_tz in (True, False):   # with USE_TZ = False, django.utils.timezone.now() has no time zone
+            with self.settings(USE_TZ=use_tz):
+                for call in (lambda: later.enqueue(7), lambda: later.using(run_at=lambda order_id: naive).enqueue(7),
+                             lambda: jobq.enqueue_jobs(connection, [later.spec(7)])):
+                    with self.assertRaisesMessage(jobq.OptionError, f'argument "run_at" {says}'):
+                        call()
+                with self.assertRaisesMessage(jobq.OptionError, f'argument "now" {says}'):
+                    drain(self.queue, now=naive)
+        self.assertEqual(ask("SELECT count(*) FROM jobq.jobs WHERE queue = %s", self.queue), 0)
 
     def test_many_in_one_statement(self):
         with self.assertNumQueries(1):
@@ -187,6 +202,29 @@ class CommittedTest(TransactionTestCase):
         self.finish(job_id)
         self.assertEqual([order.name for order in Order.objects.all()], ["error 2"])
         self.assertEqual(ask("SELECT error FROM jobq.attempts WHERE job_id = %s", job_id), "ValueError: no")
+
+    def test_a_task_whose_transaction_collides_is_released_without_counting_the_attempt(self):
+        with connection.cursor() as cursor:
+            cursor.execute("""CREATE FUNCTION collide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                                  RAISE 'in the way' USING ERRCODE = CASE NEW.charged % 2 WHEN 0 THEN '40P01' ELSE '40001' END;
+                              END $$;
+                              CREATE CONSTRAINT TRIGGER collide AFTER INSERT ON shop_order DEFERRABLE INITIALLY DEFERRED
+                              FOR EACH ROW WHEN (NEW.charged > 0) EXECUTE FUNCTION collide()""")
+            self.addCleanup(self.drop_collisions)
+        self.work()
+        for which, when in itertools.product((tasks.colliding, tasks.colliding_atomic), ("statement", "commit")):
+            for times, status, calls, orders in ((4, "completed", 5, ["call 5"]), (1000, "failed", 11, [])):
+                with self.subTest(task=which.name, when=when, status=status):
+                    tasks.calls = 0
+                    Order.objects.all().delete()
+                    job_id = self.enqueue(which, times, when, max_attempts=1)
+                    self.finish(job_id, status)
+                    self.assertEqual(ask("SELECT attempts FROM jobq.jobs WHERE id = %s", job_id), 1)
+                    self.assertEqual((tasks.calls, [order.name for order in Order.objects.all()]), (calls, orders))
+
+    def drop_collisions(self):
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION collide CASCADE")
 
     def test_a_lost_lease_rolls_the_effect_back(self):
         self.work()

@@ -11,17 +11,28 @@ from django.utils.connection import ConnectionDoesNotExist
 import jobq
 from jobq_django.worker import make_worker
 
-OPTIONS = {"queue": str, "slots": int, "batch": int, "worker_id": str, "heartbeat_timeout": float, "heartbeat_interval": float,
-           "wait_timeout": float, "poll_interval": float, "grace": float}
+# Name: (type, help).
+OPTIONS = {
+    "queue": (str, "queue to serve"),
+    "slots": (int, "maximum number of tasks that run at the same time"),
+    "batch": (int, "maximum number of jobs per claim"),
+    "worker_id": (str, "unique name of this process"),
+    "heartbeat_timeout": (float, "lease timeout, in seconds"),
+    "heartbeat_interval": (float, "maximum time between two heartbeats, in seconds"),
+    "wait_timeout": (float, "timeout of one call to jobq_wait, in seconds"),
+    "poll_interval": (float, "poll with pauses of at most this many seconds instead of waiting in the server"),
+    "grace": (float, "how long tasks can continue after SIGTERM, in seconds"),
+}
 
 
 class Command(BaseCommand):
-    help = "Works on the tasks of a queue. Options that are missing are those of the environment, JOBQ_QUEUE and so on."
+    help = ("Runs the tasks of a queue until SIGTERM or SIGINT. If an option is not given, the command uses the environment variable of "
+            "the same name, such as JOBQ_QUEUE for --queue.")
 
     def add_arguments(self, parser):
-        for name, kind in OPTIONS.items():
-            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, type=kind)
-        parser.add_argument("--database", help="an alias of DATABASES; without, that of the setting JOBQ_DATABASE")
+        for name, (kind, text) in OPTIONS.items():
+            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, type=kind, help=text)
+        parser.add_argument("--database", help="alias in DATABASES; the default is the setting JOBQ_DATABASE")
 
     def handle(self, *args, **given):
         if not logging.getLogger("jobq").hasHandlers():
