@@ -1,7 +1,8 @@
-# The benchmark's main program: chooses the groups, runs them, judges the goals, writes results.json, report.md and the
-# plots. Called by run.sh with a server that is its own (PGHOST ..., BENCH_DATA, BENCH_NODE, BENCH_RESULTS).
-# Environment: QUICK=1 short rounds of the headline groups, ONLY="group ..." these groups only. Ends with 1 when a job was
-# lost or doubled or a group failed. Goals that are not met do not make it fail: the machine may be another.
+# The main program of the benchmark. Chooses the groups, runs them, checks the goals, and writes results.json, report.md, and the
+# plots. run.sh calls it with a server of its own (PGHOST, BENCH_DATA, BENCH_NODE, BENCH_RESULTS).
+# Environment: QUICK=1 runs the headline groups with short rounds. ONLY="group ..." runs only these groups. The exit code is 1 if
+# a job was lost or run twice, or if a group failed. A goal that is not met is not a failure, because results differ from machine
+# to machine.
 
 import importlib
 import json
@@ -22,12 +23,12 @@ from statistic import median_and_interval
 GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('access', False), ('peers', True), ('clients', False), ('brokers', False), ('router', False), ('wal', True), ('payload', False),
           ('empty', True), ('wake', True), ('sleepers', False), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
           ('front', False), ('lanes', False), ('heartbeat', False), ('metrics', False), ('duties', False), ('schedules', True), ('handlers', True)]
-# For whoever changes jobq, not for the page: these run when they are named only.
+# Groups for developers of jobq, not for the published page. They run only if they are named.
 NAMED_ONLY = ['ablation']
 
 
 class Skip(Exception):
-    """Raised by a scenario that cannot run here, with the reason."""
+    """Raised by a scenario that cannot run here. The text is the reason."""
 
 
 class Bench:
@@ -43,7 +44,7 @@ class Bench:
         return psycopg.connect(dbname=database or 'bench', autocommit=True, application_name='bench', **options)
 
     def conn_of(self, contender):
-        """The control connection to the server that the contender is on."""
+        """The control connection to the server of the contender."""
         if contender.host is None:
             return self.conn
         if contender.host not in self.conns:
@@ -68,7 +69,7 @@ class Bench:
         return statistics.median(values) if values else None
 
     def ratio(self, group, cell, base, sync, metric='jobs_per_s'):
-        """Median of one cell by the median of another of the same run."""
+        """The median of one cell divided by the median of another cell of the same run."""
         above, below = self.median(group, cell, sync, metric), self.median(group, base, sync, metric)
         return above / below if above is not None and below else None
 
@@ -89,7 +90,7 @@ class Bench:
                            'open': interval is not None and interval.leaves_open(target)})
 
     def goal_of_pairs(self, group, text, cell, base, sync, relation, target, metric='jobs_per_s', note=''):
-        """A goal that is a ratio of two cells."""
+        """A goal for the ratio of two cells."""
         ratio, interval = self.paired(group, cell, base, sync, metric)
         self.goal(group, text, ratio, relation, target, note=note, interval=interval)
 
@@ -104,7 +105,7 @@ class Bench:
         return self.conn.execute('SELECT count(*) FROM pg_proc WHERE proname = %s', (name,)).fetchone()[0] > 0
 
     def setting(self, name, value, conn=None):
-        """Sets a server-wide setting, or resets it (None), and waits until it is in force."""
+        """Sets a server-wide setting, or resets it if the value is None, and waits until the change is in effect."""
         conn = conn or self.conn
         if value is None:
             conn.execute(f'ALTER SYSTEM RESET {name}')
@@ -114,7 +115,7 @@ class Bench:
         time.sleep(0.5)
 
     def fresh_database(self, name, host=None):
-        """A database with jobq and nothing else, and a connection to it; host: on another server than the usual one."""
+        """Creates a database that contains only jobq and returns a connection to it. host: a server other than the usual one."""
         self.drop_database(name, host)
         admin = self.connect('postgres', host=host)
         admin.execute(f'CREATE DATABASE {name}')
@@ -182,13 +183,13 @@ def results_of(bench, groups):
 
 
 def main():
-    sys.modules['bench'] = sys.modules['__main__']   # the scenarios import Skip from here
+    sys.modules['bench'] = sys.modules['__main__']   # The scenarios import Skip from this module.
     groups = chosen_groups(os.environ.get('QUICK') == '1')
     bench = setup()
     directory = os.environ['BENCH_RESULTS']
     for number, name in enumerate(groups, 1):
         run_group(bench, name)
-        results = results_of(bench, groups[:number])   # after each: an interrupted run keeps what it has measured
+        results = results_of(bench, groups[:number])   # Written after each group, so that an interrupted run keeps its results.
         with open(os.path.join(directory, 'results.json'), 'w') as file:
             json.dump(results, file, indent=1)
     with open(os.path.join(directory, 'report.md'), 'w') as file:

@@ -1,5 +1,5 @@
-# The contenders of the group "brokers": how to start, fill, run and kill each. Called by scenarios/brokers.py. sync says in which
-# class of durability: 'on' what was answered is on the disk, 'off' the last moment may be lost.
+# The contenders of the group "brokers": how to start, fill, run, and kill each of them. Called by scenarios/brokers.py. sync is
+# the class of durability. 'on': a confirmed change is on disk. 'off': a crash may lose the last changes.
 
 import json
 import os
@@ -22,7 +22,7 @@ CLIENTS, PRODUCERS = 16, 4
 
 
 class Absent(Exception):
-    """The broker, or its client, is not here or does not offer this class of durability; with the reason."""
+    """The broker or its client is not installed, or it does not offer this class of durability. The text is the reason."""
 
 
 def need(*programs):
@@ -36,7 +36,7 @@ def need_load():
 
 
 class Log:
-    """What the clients were told: sets of job numbers, and how many were delivered more than once."""
+    """The answers that the clients got: sets of job numbers, and the number of jobs that were delivered more than once."""
 
     def __init__(self, path):
         self.told = {kind: [] for kind in 'edal'}
@@ -50,8 +50,9 @@ class Log:
 
 
 class Peer:
-    """One broker in one way of using it. options: what its client is told; fused: the acknowledgement goes with the next claim."""
-    lasting = False    # a server that takes long to start is paused between its turns
+    """A broker that is used in one particular way. options: passed to its client. fused: a client sends each acknowledgement
+    together with the next claim."""
+    lasting = False    # The server takes long to start, so it is paused between its turns.
 
     def __init__(self, title, guess, clients=CLIENTS, batch=1, **options):
         self.title, self.guess, self.clients, self.batch = title, guess, clients, batch
@@ -88,7 +89,7 @@ class Peer:
         return ServerCost(self.server.pids, self.data_directory())
 
     def audit(self, jobs, acknowledged, left):
-        """Problems, after a run without a kill."""
+        """Returns the problems after a run without a kill."""
         found = []
         if acknowledged.twice('a'):
             found.append(f"{acknowledged.twice('a')} jobs were acknowledged twice")
@@ -101,7 +102,7 @@ class Peer:
 
 
 class Loaded(Peer):
-    """One that bench/brokers has a client for."""
+    """A broker with a client in bench/brokers."""
     broker = None
 
     def check(self, sync):
@@ -131,7 +132,7 @@ class Loaded(Peer):
         return process
 
     def work(self, seconds):
-        """(what the client says, microseconds of the server, bytes on the disk or None)"""
+        """Returns (output of the client, microseconds of processor time of the server, bytes written to disk or None)."""
         process = self.start('work', milliseconds=int(seconds * 1000), log=self.path('work.log'))
         cost = self.cost()
         process.stdin.write('go\n')
@@ -151,7 +152,8 @@ class Loaded(Peer):
         return Log(self.path('left.log'))
 
     def crash(self, first, kill):
-        """Clients that claim and clients that enqueue, from `first` on, until kill() has been called. What they were told."""
+        """Runs clients that claim and clients that enqueue jobs from number `first` on, until kill() is called. Returns the
+        answers that they got."""
         process = self.start('crash', producers=PRODUCERS, enqueue=1, first=first, log=self.path('crash.log'))
         process.stdin.write('go\n')
         process.stdin.flush()
@@ -207,13 +209,14 @@ class Nats(Loaded):
 
 
 def measured(told, server_us, written):
-    """What a node program says of a run: what it has done after the measurement has a cost, too."""
+    """What a Node program reports about a run. The work after the measurement is part of the cost, too."""
     share = told['measured'] / max(told['handled'], 1)
     return dict(told, acknowledged=told['measured'], drained=False), server_us * share, None if written is None else written * share
 
 
 class Rabbit(Peer):
-    """By node and amqplib. Its channels are the clients; an acknowledgement always lets the next job come."""
+    """RabbitMQ, used by a Node program with amqplib. Its channels are the clients. The server sends the next job after each
+    acknowledgement."""
     lasting = True
 
     def check(self, sync):
@@ -264,7 +267,8 @@ class Rabbit(Peer):
 
 
 class ByNode(Peer):
-    """A queue by its own library in one node process, which has the log of ids. peer: of peers.py."""
+    """A queue that is used through its own library in one Node process, which writes the log of ids. peer: a contender from
+    peers.py."""
 
     def __init__(self, peer, guess, clients):
         super().__init__(peer.title, guess, clients=clients)
@@ -281,7 +285,7 @@ class ByNode(Peer):
 
 
 class Bull(ByNode):
-    """BullMQ, which keeps what is completed. It asks for the next job with each completion."""
+    """BullMQ, which keeps completed jobs. It fetches the next job with each completion."""
 
     def __init__(self, concurrency):
         title = f'BullMQ, {concurrency} at a time'
@@ -305,10 +309,10 @@ class Bull(ByNode):
 
 
 class Postgres:
-    """What is on the server of the benchmark."""
+    """A queue in the server of the benchmark."""
 
     def rest(self):
-        """The server goes on."""
+        """The server keeps running."""
 
     def data_directory(self):
         return os.environ['BENCH_DATA']
@@ -320,7 +324,7 @@ class Postgres:
 
 
 class SqlPeer(Postgres, Loaded):
-    """A queue in SQL by libpq. The runs with a kill have a server of their own: serve_own()."""
+    """A queue in SQL, used through libpq. The runs with a kill have their own server: see serve_own()."""
     broker = 'postgres'
 
     def __init__(self, title, guess, contender=JOBQ, batch=1, **options):
@@ -374,7 +378,7 @@ class NodeOnPostgres(Postgres, ByNode):
 
 
 def single_jobs():
-    """16 clients, a job at a time: claim, then acknowledge; or the acknowledgement with the next claim, in one round trip."""
+    """16 clients, one job at a time: claim, then acknowledge, or acknowledge and claim the next job in one round trip."""
     return [SqlPeer('jobq', 8_000), SqlPeer('jobq, one call', 10_000, fused=1),
             Lists('Redis lists', 30_000), Lists('Redis lists, one round trip', 40_000, fused=1),
             Streams('Redis streams, one round trip', 30_000, fused=1),
@@ -391,13 +395,13 @@ def single_jobs():
 
 
 def ahead():
-    """Still a job at a time for the handler, but its library fetches them ahead: what it has is taken from all other workers."""
+    """The handler still gets one job at a time, but the library fetches jobs ahead, so that no other worker can get them."""
     return [NodeOnPostgres(NodeClient("Node: jobq's client, 500 slots", slots=500)),
             NodeOnPostgres(Graphile('graphile-worker, 500 ahead', 'graphile.mjs', 'graphile-worker', mode='best')), RABBIT_AHEAD]
 
 
 def batches():
-    """100 at a time by as many clients as are good for it."""
+    """Batches of 100, with the number of clients that is best for each contender."""
     two = {'clients': 2, 'batch': 100}
     return [SqlPeer('jobq, batches', 80_000, **two), SqlPeer('jobq, batches, one call', 80_000, fused=1, **two),
             SqlPeer('jobq, keep 0, batches, one call', 90_000, contender=contenders.JOBQ_KEEP_0, fused=1, **two),
@@ -409,12 +413,12 @@ def batches():
 
 
 def killed():
-    """One of each kind."""
+    """One contender of each kind."""
     return [SqlPeer('jobq', 10_000, fused=1), Lists('Redis lists', 40_000, fused=1), Streams('Redis streams', 30_000, fused=1),
             Beanstalk('beanstalkd', 30_000, fused=1), Nats('NATS JetStream', 10_000, fused=1), Rabbit('RabbitMQ', 10_000)]
 
 
 RABBIT = Rabbit('RabbitMQ', 10_000)
-# Its channels get jobs ahead, as its guide advises, and acknowledge each by itself.
+# The channels prefetch jobs, as the guide of RabbitMQ recommends, and acknowledge each job separately.
 RABBIT_AHEAD = Rabbit('RabbitMQ, 20 ahead', 12_000, ahead=20)
 RABBIT_BATCHES = Rabbit('RabbitMQ, batches', 15_000, clients=2, batch=100)

@@ -1,28 +1,29 @@
 #!/usr/bin/env python3
-"""How many shards and routers a rate of jobs needs, by a model from measured figures: docs/scaling.md.
+"""Computes how many shards and routers a rate of jobs needs. See docs/guides/scaling.md.
 
     python3 bench/capacity.py [FILE] [NAME=NUMBER ...]
 
-FILE has what a job costs, as `make bench ONLY=router` leaves it in bench/results/capacity.json; without it, what docs/scaling.md says was
-measured. The numbers: cores (32) and gbit (10) of each server, share (0.6) of both that may be used, call_ms (2), for how long a call of
-a worker takes, wal_mb (300) that a server's disk takes a second, sessions (2000) that a server serves well.
+FILE contains the cost of a job, as `make bench ONLY=router` writes it to bench/results/capacity.json. Without FILE, the model uses the
+published results in docs/internals/benchmarks/capacity.json. NAME=NUMBER: cores (32) and gbit (10) of each server, share (0.6) of both that may be
+used, call_ms (2), the duration of a call of a worker, wal_mb (300), the MB of WAL that the disk of a server can write per second, and
+sessions (2000), the number of sessions that a server handles well.
 
-The model is proportional: so many microseconds of processor and bytes a job, whatever the rate. It knows nothing of what does not grow by
-adding servers: one queue that is not spread, one key, one group.
+The model is proportional: a job costs the same processor time and bytes at any rate. It does not include limits that more servers cannot
+raise: a queue that is not spread, a concurrency key, or a group.
 """
 import json
 import math
 import os
 import sys
 
-MEASURED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "benchmarks", "capacity.json")
+MEASURED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "internals", "benchmarks", "capacity.json")
 DEFAULTS = {"cores": 32, "gbit": 10, "share": 0.6, "call_ms": 2, "wal_mb": 300, "sessions": 2000}
 RATES = (100_000, 1_000_000, 10_000_000)
-MOST_SHARDS = 1024      # an id has room for so many
+MOST_SHARDS = 1024      # a job ID contains the number of its shard
 
 
 def needed(rate, job, site):
-    """What the rate needs, each part by itself: (servers, because of)."""
+    """Returns what the rate needs. Each part is (number of servers, bottleneck)."""
     cpu = site["cores"] * site["share"] * 1e6
     network = site["gbit"] * site["share"] * 1e9 / 8
     shards = max((rate * job["shard_cpu_us"] / cpu, "processors of shards"), (rate * job["shard_bytes"] / network, "network of shards"),

@@ -1,5 +1,5 @@
-# One cell: a fresh table, a fill, a load, its cost, its audit; and the rounds that interleave the cells of a group.
-# Called by the scenarios. A lost or doubled job is a failure of the whole benchmark.
+# A cell is a fresh table, a fill, a load, its cost, and its audit. A round interleaves the cells of a group. Called by the
+# scenarios. If a job is lost or run twice, the whole benchmark fails.
 
 from contenders import JOBQ
 from load import Drained, Running, pgbench
@@ -7,7 +7,8 @@ from measure import Probe
 
 
 def prepare(bench, contender, jobs):
-    """A fresh, vacuumed table with so many jobs. The fill, not the run, pays for the first change after a checkpoint."""
+    """Creates a fresh, vacuumed table with this number of jobs. The first change of each page after a checkpoint happens in the
+    fill, not in the run."""
     conn = bench.conn_of(contender)
     contender.reset(conn)
     conn.execute('CHECKPOINT')
@@ -18,8 +19,8 @@ def prepare(bench, contender, jobs):
 
 def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
              key=None, warmup=0, options=''):
-    """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better. warmup: seconds, once all
-    sessions are there, that count for the audit only."""
+    """Runs script until the time is up. guess: expected jobs per second, until a run has measured the rate. warmup: number of
+    seconds after all sessions have connected that count only for the audit."""
     key = key or (contender.name, script, clients, options)
     rate = bench.rates.get(key, guess)
     for _ in range(6):
@@ -50,7 +51,7 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
 
 
 def interleave(bench, group, cells, rounds, sync, quiet=False):
-    """cells: name -> function that runs the cell once. Each round begins with another one."""
+    """cells: name -> function that runs the cell once. Each round begins with a different cell."""
     names = list(cells)
     for number in range(rounds):
         turn = number % len(names)
@@ -62,7 +63,8 @@ def interleave(bench, group, cells, rounds, sync, quiet=False):
 
 
 def against_first(bench, group, cells, rounds, goal, least):
-    """Interleaves the cells, and holds each against the first: goal, a format of its name, is at least so many times it."""
+    """Interleaves the cells and compares each with the first cell. goal: a format string for the name of a cell. least: the
+    lowest acceptable ratio."""
     bench.conn.execute('CHECKPOINT')
     interleave(bench, group, cells, rounds, 'off', quiet=True)
     first, *others = cells
@@ -71,7 +73,7 @@ def against_first(bench, group, cells, rounds, goal, least):
 
 
 def fill_database(bench, name, fill, contender=JOBQ):
-    """A database with jobq that fill(conn) fills with millions, without autovacuum in its way."""
+    """Creates a database with jobq. fill(conn) adds millions of jobs while autovacuum is off."""
     conn = bench.fresh_database(name, contender.host)
     conn.execute('SET synchronous_commit = off')
     conn.execute('ALTER TABLE jobq.jobs SET (autovacuum_enabled = off)')
@@ -82,7 +84,7 @@ def fill_database(bench, name, fill, contender=JOBQ):
 
 
 class SteadyQueue:
-    """A database of its own whose backlog stays as deep as it was: what a short run takes is filled up before the next."""
+    """A database of its own with a constant backlog: the jobs that a short run takes are replaced before the next run."""
 
     def __init__(self, bench, database, script, refill, clients=4, transactions=2000, per_transaction=1, contender=JOBQ,
                  auditor=JOBQ):

@@ -1,11 +1,11 @@
-# The contenders that pgbench drives: schema, fill, scripts, audit of each. Called by cells.py and the scenarios.
-# Every script ends with an error when it gets no job, so a cell never measures an empty queue by mistake.
+# The contenders that pgbench drives: the schema, fill, scripts, and audit of each. Called by cells.py and the scenarios. Every
+# script ends with an error when it gets no job, so that a cell never measures an empty queue by mistake.
 
 import os
 
 PAYLOAD_BYTES = 100
 
-# The same payload for everybody: 100 bytes of JSON text, different for each job.
+# All contenders use the same payload: 100 bytes of JSON text, different for each job.
 COMMON = """
 CREATE FUNCTION bench_payload(n bigint) RETURNS jsonb IMMUTABLE PARALLEL SAFE LANGUAGE sql AS
 $$ SELECT ('{"n": "' || lpad(n::text, 12, '0') || '", "text": "' || repeat('x', 67) || '"}')::jsonb $$;
@@ -13,18 +13,18 @@ CREATE FUNCTION bench_noise(n bigint, bytes int) RETURNS jsonb IMMUTABLE PARALLE
 $$ SELECT to_jsonb(left(string_agg(md5(n || ' ' || i), ''), bytes)) FROM generate_series(1, bytes / 32 + 1) i $$;
 """
 
-# A client of a batch gets its payloads, too: pgbench takes one row, so as one text.
+# A client that works in batches reads the payloads, too. pgbench accepts only one row, so the payloads are one string.
 PAYLOADS = "string_agg(payload::text, ' ') AS payloads"
 
 
 def payloads_once(size, payload):
-    """Each client gets the array it will send in its first transaction, and sends it in all of them."""
+    """Each client reads the array of payloads in its first transaction and sends it in every transaction."""
     return (f'\\if :ready\n\\else\nSELECT array_agg({payload}) AS payloads FROM generate_series(1, {size}) n '
             '\\gset\n\\set ready 1\n\\endif\n')
 
 
 class Audit:
-    """What the table says after a run; check() compares it with what the clients were told."""
+    """What the table contains after a run. problems() compares it with the answers that the clients got."""
 
     def __init__(self, enqueued, completed, left, running, repeated):
         self.enqueued, self.completed, self.left = enqueued, completed, left
@@ -45,12 +45,13 @@ class Audit:
 
 
 class Contender:
-    """Where one is; its schema, fill, scripts and audit are its own. statements(): what bench/brokers/postgres.cpp works by."""
-    host = data = None     # of the usual server
+    """Where a contender runs. The subclass defines the schema, fill, scripts, and audit. statements(): the statements for
+    bench/brokers/postgres.cpp."""
+    host = data = None     # None: the usual server
 
 
 class Textbook(Contender):
-    """The pattern of countless blog posts: one table, a status, an index over it, FOR UPDATE SKIP LOCKED."""
+    """The pattern of many blog posts: one table, a status, an index on it, and FOR UPDATE SKIP LOCKED."""
     name = 'textbook'
     title = 'textbook'
     table = 'textbook_jobs'
@@ -96,12 +97,13 @@ CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
     def lifecycle(self):
         return self.claim(1, self.returning) + ' \\gset\n' + self.complete_one.format(table=self.table)
 
-    # The two statements as one, which completes what the client holds and claims the next. It has to complete first, hence the count: a
-    # claim keeps its locks of jobs that it has lost to others, who would wait for it here, and it for them.
+    # Both statements in one: it completes the jobs that the client holds and claims the next ones. The count forces it to
+    # complete first. Otherwise, a claim would keep locks on jobs that it has lost to other clients, and two clients could wait
+    # for each other.
     fused_variables = {'ids': '{}'}
 
     def both(self, batch, ids, returning):
-        # Of one row, by a plan that is made once: the server would plan anew for an array each time.
+        # A single row has a generic plan. For an array, the server would make a new plan each time.
         which = f'id = ({ids})[1]' if batch == 1 else f'id = ANY ({ids})'
         return (f"WITH done AS (UPDATE {self.table} SET status = 'completed', finished_at = now() WHERE {which} RETURNING 1), "
                 + self.claim(batch, returning).removeprefix('WITH ').replace('WHERE', 'WHERE (SELECT count(*) FROM done) >= 0 AND', 1))
@@ -137,7 +139,8 @@ CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
 
 
 class Tuned(Textbook):
-    """The textbook as its best descriptions tune it: partial index, room for HOT, vacuum without a brake, DELETE."""
+    """The textbook table, tuned as the best descriptions advise: a partial index, room for HOT updates, vacuum without a cost
+    limit, DELETE."""
     name = 'tuned'
     title = 'tuned textbook'
     table = 'tuned_jobs'
@@ -151,7 +154,7 @@ class Tuned(Textbook):
     complete_many = 'DELETE FROM {table} WHERE id = ANY (:ids::bigint[]);\n'
 
     def audit(self, conn, enqueued):
-        # A job that two clients had would be deleted by one of them, and the other's DELETE would get no row.
+        # If two clients had the same job, one of them would delete it, and the DELETE of the other would return no row.
         row = conn.execute(f"""
             SELECT count(*), count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'processing'),
                    count(*) FILTER (WHERE attempts > 1) FROM {self.table}""").fetchone()
@@ -159,8 +162,9 @@ class Tuned(Textbook):
 
 
 class Bare(Contender):
-    """No queue: rows of a table with nothing but its key, changed twice each, by keys that a sequence hands out. It chooses no job by
-    its time or priority, skips none, looks at no lease: the least that a queue in SQL does by one statement for a job."""
+    """Not a queue, but a table with only a key. A client updates each row twice and takes the keys from a sequence. It does not
+    order jobs by time or priority, skips no rows, and checks no leases: the minimum work of an SQL queue that uses one
+    statement per job."""
     name = title = 'bare rows'
     table = 'bare_rows'
     tables = ['bare_rows']
@@ -179,7 +183,7 @@ class Bare(Contender):
         rows = 'id = last' if batch == 1 else f'id > last - {batch} AND id <= last'
         claim = (f"UPDATE bare_rows SET status = 1 FROM (SELECT {batch} * nextval('bare_next') AS last) next "
                  f'WHERE {rows} RETURNING id, 0, payload')
-        # Of one row, by a plan that is made once: the server would plan anew for an array each time.
+        # A single row has a generic plan. For an array, the server would make a new plan each time.
         which = 'id = ($1::bigint[])[1]' if batch == 1 else 'id = ANY ($1::bigint[])'
         done = f'UPDATE bare_rows SET status = 2 WHERE {which} AND $2::bigint[] IS NOT NULL'
         one = 'UPDATE bare_rows SET status = 2 WHERE id = $1 AND $2::bigint = 0'
@@ -206,7 +210,7 @@ class Jobq(Contender):
         conn.execute("DELETE FROM jobq.queue_settings WHERE queue = 'bench'")
 
     def fill(self, conn, jobs, queue='bench', arguments='', payload='bench_payload(n)', arrays=()):
-        """arrays: pairs of an argument that takes one and the expression of n that its elements are."""
+        """arrays: pairs of the name of an array argument and an expression of n for its elements."""
         chunk = 10_000
         for start in range(0, jobs, chunk):
             numbers = f'generate_series({start + 1}, {min(start + chunk, jobs)}) n'
@@ -218,7 +222,7 @@ class Jobq(Contender):
         return ("SELECT id, lease, payload FROM jobq_claim('bench') \\gset\n"
                 'SELECT jobq_complete(:id, :lease) AS done \\gset\n')
 
-    # Each client keeps what it holds in variables between its transactions; its first call only claims.
+    # Each client keeps the jobs that it holds in variables between its transactions. Its first call only claims.
     fused_variables = {'ids': '{}', 'leases': '{}'}
 
     def fused(self):
@@ -265,7 +269,7 @@ class UnkeptJobq(Jobq):
         conn.execute("SELECT jobq_create_queue('bench', keep_completed => '0')")
 
     def audit(self, conn, enqueued):
-        # A job that two clients had would be completed by one of them, and the other told that its lease is lost.
+        # If two clients had the same job, one of them would complete it, and jobq would tell the other that its lease is lost.
         row = conn.execute("""
             SELECT count(*), count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
                    count(*) FILTER (WHERE status = 'processing'),
@@ -276,7 +280,7 @@ class UnkeptJobq(Jobq):
 
 
 class BaseJobq(Jobq):
-    """jobq as the commit has it that BASE= names, on a server of its own."""
+    """jobq at the commit that BASE= names, on a server of its own."""
     name = 'base'
     title = 'jobq before'
     host = os.environ.get('BENCH_BASE_HOST')
@@ -284,7 +288,7 @@ class BaseJobq(Jobq):
 
 
 class SmallPagesJobq(Jobq):
-    """The same on a server with pages of 4 kB, where the usual one has huge ones."""
+    """jobq on a server with memory pages of 4 kB, if the usual server uses huge pages."""
     name = 'small_pages'
     title = 'jobq, pages of 4 kB'
     host = os.environ.get('BENCH_SMALL_HOST')
@@ -292,7 +296,7 @@ class SmallPagesJobq(Jobq):
 
 
 class Pgmq(Contender):
-    """Messages become invisible for a time, and are archived when they are done. Where the server has the extension."""
+    """Messages become invisible for a time and are archived when they are done. Runs if the server has the extension."""
     name = 'pgmq'
     title = 'pgmq'
     tables = ['pgmq.q_bench', 'pgmq.a_bench']
@@ -324,7 +328,7 @@ class Pgmq(Contender):
 
 
 class PgQ(Contender):
-    """Acknowledges whole batches in order and keeps no state per job: a yardstick, not a rival."""
+    """Acknowledges whole batches in order and keeps no state per job. It is a reference point, not a competitor."""
     tables = ['pgq.event_template']
 
     def __init__(self, size):
@@ -338,13 +342,13 @@ class PgQ(Contender):
         if conn.execute("SELECT count(*) FROM pgq.queue WHERE queue_name = 'bench'").fetchone()[0]:
             conn.execute("SELECT pgq.drop_queue('bench', true)")
         conn.execute("SELECT pgq.create_queue('bench')")
-        # Of the first batch the ticker counts one event less than there are: it starts at 1, not at 0.
+        # For the first batch, the ticker counts one event too few, because it starts at 1 instead of 0.
         conn.execute(f"SELECT pgq.set_queue_config('bench', 'ticker_max_count', '{self.size - 1}')")
         conn.execute("SELECT pgq.ticker('bench')")
         conn.execute("SELECT pgq.register_consumer('bench', 'worker')")
 
     def fill(self, conn, jobs):
-        # A batch is what lies between two ticks, and a tick sees what is committed.
+        # A batch contains the events between two ticks, and a tick sees only committed events.
         conn.execute('SET synchronous_commit = off')
         for start in range(0, jobs, self.size):
             conn.execute(f"SELECT count(pgq.insert_event('bench', 'job', bench_payload(n)::text)) "
@@ -358,7 +362,7 @@ class PgQ(Contender):
                 'SELECT pgq.finish_batch(:batch::bigint) AS done \\gset\n')
 
     def audit(self, conn, enqueued):
-        # The events of a fresh queue are numbered from 1, so the last finished tick says how many there were.
+        # The events of a fresh queue are numbered from 1, so the last finished tick contains the number of events.
         done = conn.execute("""
             SELECT CASE s.sub_last_tick WHEN 1 THEN 0 ELSE t.tick_event_seq END
             FROM pgq.queue q JOIN pgq.subscription s ON s.sub_queue = q.queue_id
@@ -368,7 +372,7 @@ class PgQ(Contender):
 
 
 TEXTBOOK, TUNED, BARE, JOBQ, JOBQ_KEEP_0, PGMQ = Textbook(), Tuned(), Bare(), Jobq(), UnkeptJobq(), Pgmq()
-# What a ticker is set to by hand, and what gathers under load before one comes.
+# Two batch sizes: a typical setting of an operator, and the number of jobs that arrive between two ticks under load.
 PGQ = {size: PgQ(size) for size in (100, 5000)}
 BASE = BaseJobq() if BaseJobq.host else None
 SMALL_PAGES = SmallPagesJobq() if SmallPagesJobq.host else None

@@ -1,6 +1,6 @@
-# Runs pgbench and reads what it says: transactions, throughput, percentiles of the call and a count per second.
-# Called by the scenarios, through cells.py or, where something has to happen meanwhile, directly. A client that
-# gets no row where the script needs one ends with an error, which makes the run Drained or failed.
+# Runs pgbench and parses its output: transactions, throughput, percentiles of the latency, and a count per second. Called by the
+# scenarios through cells.py, or directly if something else must happen during the run. A client that gets no row where the script
+# needs one ends with an error, so the run is Drained or failed.
 
 import glob
 import os
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 CORES = os.cpu_count() or 1
 
 
-# What a client says when the script's claim gave it nothing: no row, or the empty string instead of an array.
+# The error of a client whose claim returned nothing: no row, or an empty string instead of an array.
 EMPTY_QUEUE = ('expected one row, got 0', 'malformed array literal: ""', 'invalid input syntax for type bigint: ""')
 
 
 class Drained(Exception):
-    """The queue was empty before the time was up: the cell has to be repeated with more jobs."""
+    """The queue was empty before the time was up, so the cell must be repeated with more jobs."""
 
 
 class LoadError(Exception):
@@ -28,11 +28,11 @@ class LoadError(Exception):
 @dataclass
 class Load:
     transactions: int
-    measured: int    # of these, after the warm-up, if there was one; so are tps and the latencies
+    measured: int    # transactions after the warm-up, if any; tps and the latencies also count only these
     tps: float
     seconds: float
     latencies_us: list = field(default_factory=list)  # sorted
-    per_second: list = field(default_factory=list)    # transactions that ended in each second of the run
+    per_second: list = field(default_factory=list)    # number of transactions that ended in each second of the run
 
     def percentile_ms(self, share):
         if not self.latencies_us:
@@ -41,7 +41,7 @@ class Load:
 
 
 class Running:
-    """A pgbench that has been started. finish() waits for it."""
+    """A pgbench process that has been started. finish() waits for it."""
 
     def __init__(self, script, clients, seconds=None, transactions=None, sync='off', log=True, database=None, rate=None,
                  prepared=True, options='', variables=None, host=None):
@@ -51,7 +51,7 @@ class Running:
             file.write(script)
         self.log = log
         self.clients = clients
-        self.since = None    # the moment from which on transactions count
+        self.since = None    # transactions count from this time on
         command = ['pgbench', '-n', '-M', 'prepared' if prepared else 'simple', '-f', path, '-c', str(clients), '-j',
                    str(min(clients, CORES))]
         if seconds is not None:
@@ -73,7 +73,8 @@ class Running:
                                         env=environment, cwd=self.directory.name)
 
     def warm_up(self, conn, seconds):
-        """Waits until all sessions are there, and so many seconds more, which do not count: many sessions get ready then."""
+        """Waits until all sessions have connected, and then for this number of seconds, which do not count, because sessions are
+        still reading catalogs then."""
         while self.process.poll() is None and conn.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'").fetchone()[0] < self.clients:
             time.sleep(0.05)

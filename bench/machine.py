@@ -1,4 +1,4 @@
-# Describes the machine, the server and the versions for the report. Called by bench.py.
+# Describes the machine, the server, and the versions for the report. Called by bench.py.
 
 import json
 import os

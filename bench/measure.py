@@ -1,5 +1,5 @@
-# What a run cost the server: WAL, processor time, dead tuples, HOT updates, size. Called by cells.py and by the
-# scenarios, before and after a run, on the control connection.
+# What a run costs the server: WAL, processor time, dead tuples, HOT updates, size. Called by cells.py and the scenarios on the
+# control connection, before and after a run.
 
 import os
 import time
@@ -18,8 +18,8 @@ def stat_fields(pid):
 
 
 def server_use(data=None):
-    """Processor time, in microseconds, and page faults without a read from disk, of the postmaster, of its children that have
-    ended, and of those that live."""
+    """Returns the processor time in microseconds, and the number of page faults without a disk read, of the postmaster and all
+    its children, including those that have ended."""
     parent = postmaster_pid(data or os.environ['BENCH_DATA'])
     fields = stat_fields(parent)
     ticks = sum(int(fields[i]) for i in (11, 12, 13, 14))   # utime, stime, cutime, cstime
@@ -37,7 +37,7 @@ def server_use(data=None):
 
 
 def wait_for_quiet(conn):
-    """Until the sessions of the last load have ended: they report their statistics at their end."""
+    """Waits until the sessions of the last load have ended, because sessions report their statistics when they end."""
     for _ in range(200):
         busy = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' "
                             "AND application_name <> 'bench'").fetchone()[0]
@@ -48,11 +48,11 @@ def wait_for_quiet(conn):
 
 
 class Probe:
-    """The cost of what happens between its creation and done()."""
+    """The cost of everything between the creation of this object and done()."""
 
     def __init__(self, conn, tables=(), data=None):
         self.conn = conn
-        self.data = data   # directory of another server than the usual one
+        self.data = data   # data directory of a server other than the usual one
         self.tables = [str(table) for table in tables]
         self.started = self.read()
 
@@ -79,8 +79,9 @@ class Probe:
 
 
 class DiskWrites:
-    """Bytes written to the disk that a directory is on, by whomever, from its creation to done(), what the kernel still holds back
-    included. (Those of a process in /proc are not it: a kernel with large folios counts a whole one where a WAL page in it is written.)"""
+    """Bytes written to the disk of a directory by all processes, from the creation of this object to done(), including data that
+    the kernel has not flushed yet. (The counters of a process in /proc are too high: a kernel with large folios counts a whole
+    folio for one changed WAL page.)"""
 
     def __init__(self, directory):
         device = os.stat(directory).st_dev
@@ -96,14 +97,15 @@ class DiskWrites:
             return None
 
     def done(self):
-        """None: the directory is on no disk of its own, such as a container's."""
+        """Returns None if the directory has no block device of its own, as in a container."""
         now = self.read()
         return None if now is None or self.started is None else now - self.started
 
 
 class ServerCost:
-    """Processor time of a server's processes, and what is written to the disk under its directory, from its creation to done(). pids():
-    all processes now, the one that started the others first: one that ends meanwhile leaves its time to that."""
+    """Processor time of the processes of a server, and the bytes written to the disk of its directory, from the creation of this
+    object to done(). pids(): all current processes, beginning with the parent of the others. If a process ends in the
+    meantime, its time is added to that of the parent."""
 
     def __init__(self, pids, directory):
         self.pids = pids
@@ -117,7 +119,7 @@ class ServerCost:
                 fields = stat_fields(pid)
                 ticks += sum(int(fields[i]) for i in ((11, 12, 13, 14) if number == 0 else (11, 12)))
             except (FileNotFoundError, ProcessLookupError):
-                # A process at its end gives nothing away.
+                # An exiting process cannot be read.
                 if number == 0:
                     raise
         return ticks * TICK_US

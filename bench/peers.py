@@ -1,4 +1,4 @@
-# The contenders that are node programs: how to fill, run and audit them. Called by scenarios/peers.py.
+# The contenders that are Node programs: how to fill, run, and audit them. Called by scenarios/peers.py.
 
 import json
 import os
@@ -15,7 +15,7 @@ class NodeError(Exception):
 
 
 def node(script, action, timeout=300, **config):
-    """Runs one of the programs in node/ and returns what it reports."""
+    """Runs one of the programs in node/ and returns its report."""
     result = subprocess.run([os.environ['BENCH_NODE'], os.path.join(HERE, script), action, json.dumps(config)],
                             capture_output=True, text=True, timeout=timeout)
     if result.returncode != 0 or (action == 'work' and not result.stdout.strip()):
@@ -24,10 +24,10 @@ def node(script, action, timeout=300, **config):
 
 
 class NodePeer:
-    host = None    # of the usual server
+    host = None    # None: the usual server
     tables = []
-    guess = 40_000   # jobs a second, until a run has told
-    cut_off = 0      # so many handled jobs may be left running when the program stops
+    guess = 40_000   # jobs per second, until a run has measured the rate
+    cut_off = 0      # number of handled jobs that may still be running when the program stops
 
     def __init__(self, name, script, package, **config):
         self.name, self.title, self.script, self.package, self.config = name, name, script, package, config
@@ -45,7 +45,7 @@ class NodePeer:
 
     def problems(self, conn, jobs, told):
         audit = self.audit(conn, jobs)
-        # stop() of a library that completes jobs by itself may leave out the last one that was handled.
+        # If a library completes jobs on its own, its stop() may leave out the last handled job.
         cut_off = min(self.cut_off, audit.running)
         return audit.problems(told['handled'] - cut_off, cut_off) + ([f"{told['twice']} jobs came twice"] if told['twice'] else [])
 
@@ -58,7 +58,7 @@ class Graphile(NodePeer):
         conn.execute('DROP SCHEMA IF EXISTS graphile_worker CASCADE')
 
     def audit(self, conn, enqueued):
-        # A completed job is deleted.
+        # Completed jobs are deleted.
         left, running, repeated = conn.execute("""
             SELECT count(*) FILTER (WHERE locked_at IS NULL), count(*) FILTER (WHERE locked_at IS NOT NULL),
                    count(*) FILTER (WHERE attempts > 1) FROM graphile_worker._private_jobs""").fetchone()
@@ -80,7 +80,7 @@ class PgBoss(NodePeer):
 
 
 class NodeJobq(NodePeer):
-    """One of jobq's contenders, by node."""
+    """A contender of jobq that is driven by Node."""
     tables = JOBQ.tables
     guess = 100_000
 
@@ -107,7 +107,7 @@ class NodeClient(NodeJobq):
         self.guess = 3_000 if config['slots'] == 1 else 30_000
 
     def audit(self, conn, enqueued):
-        # What the claim under way brought when it stopped was released, and has not been started.
+        # Jobs of a claim that was still in progress at the stop have been released, and were not started.
         released = conn.execute("SELECT count(*) FROM jobq.attempts WHERE outcome = 'released'").fetchone()[0]
         audit = super().audit(conn, enqueued)
         audit.repeated -= released
@@ -115,7 +115,7 @@ class NodeClient(NodeJobq):
 
 
 class BullMq(NodePeer):
-    """The one that needs another server. sync chooses between the two ways in which that writes its log."""
+    """The contender that needs another server. sync selects how this server writes its log."""
 
     def __init__(self, name, **config):
         super().__init__(name, 'bullmq.mjs', 'bullmq', **config)
@@ -143,7 +143,7 @@ class BullMq(NodePeer):
 
 
 def one_by_one():
-    """A job at a time, its completion told before the next one is begun."""
+    """One job at a time: each job is completed before the next one starts."""
     return [NodeClient('jobq, its client, 1 slot', slots=1),
             NodeClient('jobq, its client, 1 slot, prepared', slots=1, prepare=True),
             Graphile('graphile-worker, default', 'graphile.mjs', 'graphile-worker', mode='default'),
@@ -152,7 +152,7 @@ def one_by_one():
 
 
 def many_at_once():
-    """As many at once as is good for it, in one process."""
+    """One process with the concurrency that is best for the library."""
     return [NodeClient('jobq, its client, 100 slots', slots=100),
             NodeClient('jobq, its client, 500 slots', slots=500),
             Graphile('graphile-worker, best', 'graphile.mjs', 'graphile-worker', mode='best'),

@@ -1,4 +1,4 @@
-# Draws the plots of the report as SVG, the same bytes for the same results. Called by report.py.
+# Draws the plots of the report as SVG. The same results produce the same bytes. Called by report.py.
 
 import os
 import statistics
@@ -8,7 +8,7 @@ import matplotlib
 matplotlib.use('svg')
 matplotlib.rcParams['svg.hashsalt'] = 'jobq'
 matplotlib.rcParams['font.size'] = 9
-import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+import matplotlib.pyplot as plt  # noqa: E402  (the backend must be selected first)
 
 
 def save(figure, directory, name):
@@ -26,7 +26,7 @@ def medians(results, group, sync, metric='jobs_per_s'):
 
 
 def bars(results, directory, group, name, title, base):
-    """Jobs per second of each cell as multiples of one of them, synchronous_commit off and on in two panels."""
+    """Jobs per second of each cell as a multiple of one of them, with synchronous_commit off and on in two panels."""
     panels = [(sync, medians(results, group, sync)) for sync in ('off', 'on')]
     panels = [(sync, cells) for sync, cells in panels if base in cells]
     if not panels:
@@ -47,7 +47,7 @@ def bars(results, directory, group, name, title, base):
 
 
 def lines(results, directory, series, name, title, xlabel, ylabel, logarithmic=False):
-    """series: label -> [(x, y)], a key of results['series']."""
+    """series: label -> [(x, y)], from a key of results['series']."""
     data = results['series'].get(series)
     if not data:
         return None
@@ -65,7 +65,7 @@ def lines(results, directory, series, name, title, xlabel, ylabel, logarithmic=F
     return name, title
 
 
-# The usual alternatives, by the cells of the group "brokers": sixteen workers with one job each; then workers whose library fetches jobs ahead.
+# The usual alternatives from the group "brokers": 16 workers with one job each, then workers whose library fetches jobs ahead.
 CHOICES = {'jobq, one call': 'jobq, one call per job (C++)', 'jobq': 'jobq, claim and complete (C++)', 'textbook': 'textbook table (C++)', 'pgmq': 'pgmq (C++)',
            "Node: jobq's client, 16 slots": 'jobq, its client (Node)', 'graphile-worker, 16 at a time': 'graphile-worker (Node)',
            'pg-boss, 16 at a time': 'pg-boss (Node)', 'Redis lists, one round trip': 'Redis, lists (C++)',
@@ -75,7 +75,7 @@ CHOICES = {'jobq, one call': 'jobq, one call per job (C++)', 'jobq': 'jobq, clai
 
 
 def choices(results, directory, name, title):
-    """Jobs per second, and what the server writes to the disk for each, in both classes of durability."""
+    """Jobs per second, and bytes that the server writes to disk per job, in both classes of durability."""
     classes = {'on': 'durable: every answer is on disk', 'off': 'asynchronous commit: the last answers may be lost'}
     speeds = {sync: medians(results, 'brokers', sync) for sync in classes}
     classes = {sync: text for sync, text in classes.items() if any(cell in speeds[sync] for cell in CHOICES)}
@@ -101,7 +101,7 @@ def choices(results, directory, name, title):
 
 
 def draw(results, directory):
-    """{group: [(file, title)]} of what there are results for."""
+    """Returns {group: [(file, title)]} for the groups that have results."""
     pictures = {
         'lifecycle': bars(results, directory, 'lifecycle', 'lifecycle.svg', 'Single jobs, 16 clients', 'textbook'),
         'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 client'),

@@ -1,6 +1,6 @@
-# Puts a run into docs/benchmarks.md: its report between the markers, its plots, raw figures and what capacity.py reckons with into docs/benchmarks. What was
-# published before stays for the groups that the run left out: ratios are always those of one run of a group. Called by
-# run.sh: publish.py RESULTS DOCS.
+# Copies the results of a run into docs/internals: the tables go between the markers of benchmark_results.md and benchmark_peers.md, and the
+# plots, raw data, and input of capacity.py go to docs/internals/benchmarks. Groups that were not run keep their published results, because
+# a ratio only compares cells of the same run of a group. run.sh calls: publish.py RESULTS DOCS.
 
 import glob
 import json
@@ -19,7 +19,7 @@ def load(path):
 
 
 def merged(before, run):
-    """`before` with the groups of `run` in the place of its own."""
+    """Returns `before`, with its groups replaced by those of `run`."""
     groups = before['groups'] + [group for group in run['groups'] if group not in before['groups']]
     together = dict(run, groups=groups)
     for part in ('results', 'goals', 'failures'):
@@ -31,8 +31,20 @@ def merged(before, run):
     return together
 
 
+def put(page, text):
+    """Replaces what the page has between the markers."""
+    with open(page) as file:
+        before, found, rest = file.read().partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        sys.exit(f'{page} lacks the markers {BEGIN} and {END}')
+    with open(page, 'w') as file:
+        file.write(f'{before}{BEGIN}\n\n{text}\n{END}{after}')
+
+
 def main(results, docs):
-    page, target = os.path.join(docs, 'benchmarks.md'), os.path.join(docs, 'benchmarks')
+    internals = os.path.join(docs, 'internals')
+    target = os.path.join(internals, 'benchmarks')
     published = os.path.join(target, 'results.json')
     run = load(os.path.join(results, 'results.json'))
     if os.path.exists(published):
@@ -42,17 +54,12 @@ def main(results, docs):
         os.remove(old)
     if os.path.exists(inputs := os.path.join(results, 'capacity.json')):
         shutil.copy(inputs, target)
-    text = report.write(run, target)
+    own, others = report.pages(run, target)
     with open(published, 'w') as file:
         json.dump(run, file, indent=1)
         file.write('\n')
-    with open(page) as file:
-        before, found, rest = file.read().partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not found or not ended:
-        sys.exit(f'{page} lacks the markers {BEGIN} and {END}')
-    with open(page, 'w') as file:
-        file.write(f'{before}{BEGIN}\n\n{text}\n{END}{after}')
+    put(os.path.join(internals, 'benchmark_results.md'), own)
+    put(os.path.join(internals, 'benchmark_peers.md'), others)
 
 
 if __name__ == '__main__':

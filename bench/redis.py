@@ -1,4 +1,4 @@
-# A Redis of its own for BullMQ and for the group "brokers", on a socket, with an append-only file that is written every second or at
+# A Redis server for BullMQ and for the group "brokers", on a socket, with an append-only file that is flushed every second or at
 # each command. Called by peers.py and broker_peers.py.
 
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 import servers
 
 PREFIX = 'bull:bench:'
-# Lists, or sorted sets of what has ended.
+# Lists, or sorted sets of finished jobs.
 SETS = {'completed', 'failed'}
 
 

@@ -1,5 +1,5 @@
-# Turns results into tables: for the terminal, and as Markdown. Called by bench.py; publish.py puts the Markdown into
-# docs/benchmarks.md. Medians over the rounds; the spread is the lowest and the highest round's jobs per second.
+# Converts results to tables: as text for the terminal, and as Markdown that publish.py copies into docs/internals. A value is
+# the median of the rounds. The spread is the jobs per second of the slowest and the fastest round.
 
 import os
 import statistics
@@ -23,7 +23,7 @@ COLUMNS = [  # metric, heading, format
     ('woken_ms', 'ms from the enqueue to the end', '{:,.1f}'), ('idle_us', 'CPU us per second without jobs', '{:,.0f}'),
 ]
 
-# The headings of the two sections of a group that measures servers other than PostgreSQL, too.
+# The headings of the two sections of a group that also measures servers other than PostgreSQL.
 CLASSES = {'brokers': {'on': 'Durable (each change is on disk before the server confirms it)', 'off': 'Asynchronous (a crash may lose the last changes)'}}
 
 
@@ -37,7 +37,7 @@ def rounds_of(rows):
 
 
 def summary(results, group):
-    """[(sync, [row])], a row has the medians of a cell; ratio is to the textbook cell of the same kind."""
+    """Returns [(sync, [row])]. A row has the medians of a cell. ratio is relative to the textbook cell of the same kind."""
     sections = []
     for sync in ('off', 'on'):
         cells = {}
@@ -62,8 +62,8 @@ def summary(results, group):
 
 
 def base_of(cell, speeds):
-    """The textbook with the same suffix ("textbook, 2 clients" for "jobq, 2 clients"); else its batches for batches, where it has any, and
-    its single jobs for others."""
+    """The textbook cell with the same suffix ("textbook, 2 clients" for "jobq, 2 clients"). Otherwise, the batches of the
+    textbook for a batch cell, if there are any, and its single jobs for other cells."""
     _, _, suffix = cell.partition(', ')
     if f'textbook, {suffix}' in speeds:
         return speeds[f'textbook, {suffix}']
@@ -83,7 +83,7 @@ def add_ratios(rows):
 
 
 def grid(rows):
-    """Headings and lines of text for the columns that at least one row has."""
+    """Returns headings and text lines for the columns that at least one row has."""
     used = [column for column in COLUMNS if any(column[0] in row for row in rows)]
     head = [''] + [column[1] for column in used]
     lines = [[row['cell']] + [column[2].format(row[column[0]]) if row.get(column[0]) is not None else ''
@@ -139,7 +139,7 @@ def text(results):
 
 
 def machine_lines(results):
-    """Each property of the machine and the versions; the groups to each value where it is not the same for all."""
+    """Returns each property of the machine and the versions, with the groups of each value if the groups differ."""
     machines = {group: dict(machine, settings=', '.join(f'`{name} = {value}`' for name, value in machine['settings'].items()))
                 for group, machine in results['machines'].items()}
     lines = []
@@ -155,26 +155,45 @@ def machine_lines(results):
     return lines
 
 
-def write(results, directory):
-    """Draws the plots into the directory; returns the page."""
-    out = ['### The machine', '', '| | |', '|---|---|']
+# The groups that compare jobq with other queues, or run it through a router. Their results have a page of their own.
+OTHERS = ('peers', 'clients', 'brokers', 'router')
+
+
+def conditions(results):
+    """The sections about the machine and the goals."""
+    out = ['## The machine', '', '| | |', '|---|---|']
     out += [f'| {name} | {value} |' for name, value in machine_lines(results)]
-    out += ['', '### Goals', '', markdown(GOAL_HEAD, goal_lines(results)), '']
-    pictures = plots.draw(results, directory)
-    for group in results['groups']:
-        sections = summary(results, group)
-        if not sections and group not in results['skipped']:
-            continue
-        out += [f"### {results['titles'][group]}", '']
-        if group in results['skipped']:
-            out += [f"Skipped: {results['skipped'][group]}", '']
-        for sync, rows in sections:
-            out += [f'{section(group, sync, "`synchronous_commit = {}`")}, {rounds_of(rows)}:', '',
-                    markdown(*grid(rows)), '']
-        out += [f'{note}\n' for note in results['notes'].get(group, [])]
-        out += [f'![{title}](benchmarks/{name})\n' for name, title in pictures.get(group, [])]
+    return out + ['', '## Goals', '', markdown(GOAL_HEAD, goal_lines(results)), '']
+
+
+def group_lines(results, group, pictures):
+    sections = summary(results, group)
+    if not sections and group not in results['skipped']:
+        return []
+    out = [f"## {results['titles'][group]}", '']
+    if group in results['skipped']:
+        out += [f"Skipped: {results['skipped'][group]}", '']
+    for sync, rows in sections:
+        out += [f'{section(group, sync, "`synchronous_commit = {}`")}, {rounds_of(rows)}:', '', markdown(*grid(rows)), '']
+    out += [f'{note}\n' for note in results['notes'].get(group, [])]
+    return out + [f'![{title}](benchmarks/{name})\n' for name, title in pictures]
+
+
+def audit(results):
     if results['failures']:
-        out += ['### Failures', ''] + [f"* {failure['group']}: {failure['failure']}" for failure in results['failures']] + ['']
-    else:
-        out += ['The audit of every cell found no lost and no duplicate job.', '']
-    return '\n'.join(out)
+        return ['## Failures', ''] + [f"* {failure['group']}: {failure['failure']}" for failure in results['failures']] + ['']
+    return ['The audit of every cell found no lost and no duplicate job.', '']
+
+
+def pages(results, directory):
+    """Draws the plots into the directory; returns the results of jobq itself, and those of OTHERS."""
+    pictures = plots.draw(results, directory)
+    texts = {group: group_lines(results, group, pictures.get(group, [])) for group in results['groups']}
+    own = [line for group in texts if group not in OTHERS for line in texts[group]]
+    others = [line for group in texts if group in OTHERS for line in texts[group]]
+    return '\n'.join(conditions(results) + own + audit(results)), '\n'.join(others)
+
+
+def write(results, directory):
+    """Draws the plots into the directory; returns all results as one page."""
+    return '\n'.join(pages(results, directory))

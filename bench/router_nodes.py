@@ -1,4 +1,4 @@
-# Clusters for the scenario router: shards and a router, servers of their own, and what one call costs each of them. Called by
+# Clusters for the scenario "router": servers for shards and a router, and the cost of a call for each of them. Called by
 # scenarios/router.py.
 
 import os
@@ -10,11 +10,12 @@ import psycopg
 from servers import Postgres
 
 
-PAGES_OF_NODE = 160    # of 2 MB, a little more than a node takes
+PAGES_OF_NODE = 160    # huge pages of 2 MB, slightly more than a node needs
 
 
 def huge_pages_for(nodes):
-    """'on' where all of so many nodes get huge pages, else 'off': those that are compared have pages of the same size."""
+    """Returns 'on' if the machine has enough huge pages for this number of nodes, else 'off', so that nodes that are compared
+    have pages of the same size."""
     with open('/proc/meminfo') as file:
         pages = {line.split(':')[0]: int(line.split()[1]) for line in file}
     return 'on' if pages.get('HugePages_Free', 0) - pages.get('HugePages_Rsvd', 0) >= nodes * PAGES_OF_NODE else 'off'
@@ -35,8 +36,8 @@ class Node(Postgres):
         return psycopg.connect(host=self.directory, port=5432, user='postgres', dbname=database, autocommit=True, application_name='bench')
 
     def cpu(self):
-        """Nanoseconds of processor that each of its sessions has had. What a server does by itself goes by the clock, not by the call;
-        and the ticks of the usual statistics would be too coarse for a few calls."""
+        """Returns the processor time of each session in nanoseconds. Background processes are left out, because their work
+        depends on the clock and not on the calls. The ticks of the usual statistics would be too coarse for a few calls."""
         found = {}
         for pid in self.pids():
             try:
@@ -56,12 +57,12 @@ class Node(Postgres):
 
 
 def spent(before, now):
-    """In microseconds, by processes that are still there."""
+    """Returns the microseconds that the processes that still exist have spent."""
     return sum(time - before.get(pid, 0) for pid, time in now.items()) / 1000
 
 
 class Counted:
-    """Stands between two ends of a connection, on a socket in front of the server's, and counts the bytes that pass."""
+    """A proxy on a socket in front of a server, which counts the bytes of the connections."""
 
     def __init__(self, node):
         self.directory = os.path.join(node.directory, 'counted')
@@ -103,7 +104,7 @@ class Counted:
 
 
 class Cluster:
-    """A router with so many shards, in databases of given servers. counted: the bytes to and from the first shard are."""
+    """A router with shards in databases of these servers. counted: whether the bytes to and from the first shard are counted."""
 
     def __init__(self, name, router, shards, counted=False):
         self.name, self.router, self.shards = name, router, shards
@@ -120,22 +121,22 @@ class Cluster:
         return self.router.connect(self.name)
 
     def vacuum(self):
-        """Finished jobs are not part of what is measured next."""
+        """Removes finished jobs, so that they do not affect the next measurement."""
         for shard in self.shards:
             with shard.connect(self.name) as conn:
                 conn.execute('TRUNCATE jobq.jobs, jobq.attempts')
 
     def cpu(self):
-        """What router and shards have used until now, for used_us()."""
+        """What the router and the shards have used so far, for used_us()."""
         return self.router.cpu(), [shard.cpu() for shard in self.shards]
 
     def used_us(self, before):
-        """Processor time of router and shards since then, in microseconds."""
+        """Processor time of the router and the shards since `before`, in microseconds."""
         router, shards = self.cpu()
         return spent(before[0], router), sum(spent(then, now) for then, now in zip(before[1], shards))
 
     def wal(self):
-        """Bytes of WAL that the shards have written until now."""
+        """Bytes of WAL that the shards have written so far."""
         written = 0
         for shard in self.shards:
             with shard.connect('postgres') as conn:

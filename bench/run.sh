@@ -1,11 +1,11 @@
 #!/bin/bash
-# The benchmark: installs what it needs, builds jobq, starts a throw-away server with jobq preloaded and runs
-# bench/bench.py against it, never as root. Leaves its results in bench/results and the report in docs/benchmarks.md.
+# Installs the dependencies of the benchmark, builds jobq, starts a temporary server with jobq preloaded, and runs bench/bench.py
+# against it, never as root. Writes the results to bench/results, and the report to docs/internals.
 #   make bench                            everything, two and a half hours
-#   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
-#   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
-#   make bench ONLY=ablation              what each mechanism of src/core/ablation.h buys; WITHOUT="PlaceCache SlotBounds": these
-#   make bench BASE=HEAD~1                beside another commit of this repository, on a server of its own; BASE=/some/checkout
+#   make bench QUICK=1                    the headline figures, under four minutes; docs/internals does not change
+#   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace the results in docs/internals
+#   make bench ONLY=ablation              the benefit of each mechanism of src/core/ablation.h; WITHOUT="PlaceCache SlotBounds"
+#   make bench BASE=HEAD~1                also another commit, on a server of its own; BASE=/some/checkout for a directory
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -25,7 +25,7 @@ cp -r clients/node/src "$SCRATCH/bench/node/client"
 node=
 if [ -e build/bench/node_path ]; then
     node=$(cat build/bench/node_path)
-    # Modules are looked for beside the scripts, and the server's owner may not be allowed into this directory.
+    # Node looks up modules relative to the scripts, and the owner of the server may have no access to this directory.
     cp -rl build/bench/node_modules "$SCRATCH/bench/node/" 2>/dev/null ||
         { rm -rf "$SCRATCH/bench/node/node_modules" && cp -r build/bench/node_modules "$SCRATCH/bench/node/"; }
     case $node in "$PWD"/build/bench/node_modules/*) node=$SCRATCH/bench/node/${node#"$PWD"/build/bench/} ;; esac
@@ -34,12 +34,13 @@ export BENCH_NODE=$node BENCH_DATA=$SCRATCH/server BENCH_RESULTS=$SCRATCH/result
 export BENCH_COMMIT MPLCONFIGDIR=$SCRATCH/home/tmp
 BENCH_COMMIT=$(git -c safe.directory="$PWD" describe --always --dirty 2>/dev/null || echo unknown)
 
-# What a DBA would set on a machine of its own; the report prints it. No checkpoint may fall into a measurement.
+# The settings that a DBA would choose on a dedicated machine. The report prints them. No checkpoint may happen during a
+# measurement.
 settings=("shared_preload_libraries = 'jobq'" "fsync = on" "max_connections = 400"
     "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "min_wal_size = 2GB" "checkpoint_timeout = 1h" "synchronous_commit = on"
     "track_wal_io_timing = off" "log_checkpoints = off" "max_parallel_workers_per_gather = 0")
 
-# The same server with jobq as another commit or checkout has it: BENCH_BASE_HOST, BENCH_BASE_DATA.
+# Starts the same server with jobq from another commit or checkout: BENCH_BASE_HOST, BENCH_BASE_DATA.
 base_server() {  # commit or directory
     local from=$SCRATCH/before host=$PGHOST tree=$SCRATCH/tree
     if [ -d "$1" ]; then
@@ -56,7 +57,7 @@ base_server() {  # commit or directory
     SCRATCH_BIN=$tree${SCRATCH_BIN#"$SCRATCH/base-tree"}
 }
 
-# Servers with builds that lack one mechanism each: BENCH_WITHOUT names these, without-NAME are the directories.
+# Starts servers whose builds lack one mechanism each. BENCH_WITHOUT contains their names, and without-NAME are their directories.
 ablated_servers() {
     local name from host=$PGHOST tree=$SCRATCH/tree major
     major=$(cat build/server)
@@ -64,7 +65,7 @@ ablated_servers() {
     for name in $BENCH_WITHOUT; do
         from=$SCRATCH/source-$name
         mkdir "$from"
-        # With what has been compiled: only what includes the header is compiled again.
+        # Reuses the build directory, so that only files that include the header are compiled again.
         cp -a --parents Makefile jobq.control META.json.in router src scripts jobq--*.sql build/exports.txt build/server \
             "build/$major" "$from"
         touch "$from/src/core/ablation.h"
@@ -78,14 +79,14 @@ ablated_servers() {
     done
 }
 
-# The same server in pages of 4 kB, where the usual one has huge ones: BENCH_SMALL_HOST, BENCH_SMALL_DATA.
+# Starts the same server with pages of 4 kB, if the usual server uses huge pages: BENCH_SMALL_HOST, BENCH_SMALL_DATA.
 small_pages_server() {
     local host=$PGHOST
     scratch_server small "${settings[@]}" "huge_pages = off"
     export BENCH_SMALL_HOST=$PGHOST BENCH_SMALL_DATA=$SCRATCH/small PGHOST=$host
 }
 
-# Servers that are compared with one another have pages of the same size: there may be enough huge ones for the first only.
+# Servers that are compared have pages of the same size. There might be enough huge pages for only the first server.
 if [ -n "${BASE-}" ] || [[ " ${ONLY-} " = *[\ ,]ablation[\ ,]* ]]; then settings+=("huge_pages = off"); fi
 huge_pages=$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)
 scratch_server server "${settings[@]}"
@@ -105,7 +106,7 @@ run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
 cd "$JOBQ_ROOT"
 rm -f bench/results/*.svg bench/results/report.md
 scratch_fetch "$SCRATCH/results" bench/results
-# A short run is not for the page of results; some groups only if asked for.
+# A short run does not update the page of results. Some groups run only if they are named.
 if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && { [ -z "${ONLY-}" ] || [ "${PUBLISH-}" = 1 ]; }; then
     /usr/bin/python3 bench/publish.py bench/results docs
 fi

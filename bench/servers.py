@@ -1,5 +1,5 @@
-# Servers that the benchmark starts beside the database: each in a directory of its own, on a socket or a port that was free, ended
-# by its process id. Called by peers.py, broker_peers.py and redis.py.
+# Servers that the benchmark starts in addition to the database. Each has its own directory and a socket or a free port, and is
+# stopped by its process ID. Called by peers.py, broker_peers.py, and redis.py.
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def free_port():
 
 
 def children_of(pid):
-    """The processes below pid, the nearest first."""
+    """Returns the descendants of pid, nearest first."""
     parents = {}
     for name in os.listdir('/proc'):
         if name.isdigit():
@@ -37,7 +37,7 @@ def children_of(pid):
 
 
 class Server:
-    """command() and answers() are the subclass's."""
+    """Subclasses define command() and answers()."""
     environment = {}
     seconds_to_start = 60
 
@@ -52,7 +52,7 @@ class Server:
             raise
 
     def start(self):
-        """Also after a kill, with what that left."""
+        """Starts the server, also after a kill, with the files that are left."""
         with open(os.path.join(self.directory, 'output'), 'ab') as output:
             self.process = subprocess.Popen(self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL,
                                             cwd=self.directory, env=dict(os.environ, **self.environment))
@@ -67,7 +67,7 @@ class Server:
             return file.read()[-600:]
 
     def accepts(self, port=None):
-        """Whether somebody listens on the socket, or on the port."""
+        """Returns whether a server listens on the socket or the port."""
         with socket.socket(socket.AF_INET if port else socket.AF_UNIX) as probe:
             try:
                 probe.connect(('127.0.0.1', port) if port else self.socket)
@@ -79,7 +79,7 @@ class Server:
         return [self.process.pid] + children_of(self.process.pid)
 
     def kill(self):
-        """As if all of it died at once: no process of it gets to write anything more."""
+        """Kills all processes at once, so that none of them can write anything."""
         pids = self.pids()
         for kind in (signal.SIGSTOP, signal.SIGKILL):
             for pid in pids:
@@ -122,7 +122,7 @@ class Beanstalkd(Server):
         super().__init__()
 
     def command(self):
-        # A socket that a kill has left is replaced by beanstalkd itself.
+        # beanstalkd replaces a socket that is left after a kill.
         return ['beanstalkd', '-l', f'unix:{self.socket}', '-b', self.directory, '-f', str(self.milliseconds)]
 
     def answers(self):
@@ -160,10 +160,10 @@ def nats_knows_sync_interval():
 
 
 class RabbitMq(Server):
-    SCRIPT = '/usr/lib/rabbitmq/bin/rabbitmq-server'   # the one on the PATH wants to be root or rabbitmq
+    SCRIPT = '/usr/lib/rabbitmq/bin/rabbitmq-server'   # The program on the PATH requires the user root or rabbitmq.
 
     def __init__(self):
-        # Erlang's names go through a name server of our own, too.
+        # A separate epmd (Erlang's name server) keeps the names out of the usual one.
         self.names = None
         self.port, self.names_port, self.distribution_port = free_port(), free_port(), free_port()
         super().__init__()
@@ -185,7 +185,8 @@ class RabbitMq(Server):
             'RABBITMQ_ADVANCED_CONFIG_FILE': os.path.join(self.directory, 'none'),
             'RABBITMQ_MNESIA_BASE': os.path.join(self.directory, 'data'), 'RABBITMQ_LOG_BASE': self.directory,
             'RABBITMQ_ENABLED_PLUGINS_FILE': nothing, 'RABBITMQ_PID_FILE': os.path.join(self.directory, 'pid'),
-            # Schedulers that wait do not spin: client and server share the processors here. It is exec'd, so its id is ours.
+            # Schedulers that wait must not spin, because client and server share the processors. The shell calls exec, so that
+            # the process ID is that of the server.
             'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS': '+sbwt none +sbwtdcpu none +sbwtdio none', 'RUNNING_UNDER_SYSTEMD': 'true',
         }
         if self.names is None:

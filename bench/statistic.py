@@ -1,4 +1,4 @@
-# The statistics that the report needs. Called by bench.py and the scenarios.
+# The statistics for the report. Called by bench.py and the scenarios.
 
 import math
 import statistics
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the median of so many values lies with 95 %; with fewer than six nobody can say, and it is their range."""
+    """The 95 % confidence interval of the median of this many values. With fewer than six values, no such interval exists, so it
+    is their range."""
     low: float
     high: float
     count: int
@@ -25,12 +26,13 @@ def median_and_interval(values, what='pairs'):
 
 
 def interval_of_median(values, confidence=0.95):
-    """The narrowest pair of order statistics that holds the median with this confidence, or the range if there is none."""
+    """Returns the narrowest pair of order statistics that contains the median with this confidence, or the range if no pair
+    does."""
     ordered = sorted(values)
     count = len(ordered)
     low = 0
     for rank in range(1, count // 2 + 1):
-        # The median lies outside when at most rank - 1 values fall on one side of it.
+        # The median lies outside if at most rank - 1 values are on one side of it.
         outside = 2 * sum(math.comb(count, k) for k in range(rank)) / 2 ** count
         if 1 - outside < confidence:
             break

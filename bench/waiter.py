@@ -1,5 +1,5 @@
-# An idle worker in a process of its own, for the latency of wake-ups: waits by jobq_wait or by LISTEN, claims, notes the
-# time, completes. Called by scenarios/wake.py with MODE JOBS; prints "job-id microseconds-since-1970" per job.
+# An idle worker in its own process, for the latency of wake-ups: waits with jobq_wait or LISTEN, claims, records the time, and
+# completes. scenarios/wake.py calls it with MODE JOBS. Prints "job-id microseconds-since-1970" for each job.
 
 import sys
 import time
@@ -11,7 +11,7 @@ def main(mode, jobs):
     conn = psycopg.connect(autocommit=True, options='-c synchronous_commit=off')
     heard = []
     if mode == 'listen':
-        # A notification that arrives during another command goes to the handler only.
+        # A notification that arrives during another command is passed only to the handler.
         conn.add_notify_handler(heard.append)
         conn.execute('LISTEN jobq')
     claimed = 0
@@ -20,7 +20,7 @@ def main(mode, jobs):
         if mode == 'wait':
             conn.execute("CALL jobq_wait('wake', '10 s')")
         elif not heard:
-            # One notification is enough, the rest is drained below.
+            # One notification is enough, because the loop below claims all remaining jobs.
             next(conn.notifies())
         heard.clear()
         while True:

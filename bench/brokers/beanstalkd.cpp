@@ -1,4 +1,4 @@
-// beanstalkd: reserve and delete; fused: both in one write. It has no batches; jobs are enqueued by pipelined puts.
+// beanstalkd: reserve and delete. fused: both in one write. beanstalkd has no batches. Jobs are enqueued with pipelined puts.
 
 #include "wire.h"
 
@@ -82,7 +82,7 @@ class Beanstalkd final : public Broker {
 public:
     explicit Beanstalkd(const Options &options) : options_(options) {}
 
-    // Its tube is emptied by a fresh server: there is no command for that.
+    // The tube is empty because the server is new. beanstalkd has no command that empties a tube.
     void reset() override {
         if (!left().empty()) throw std::runtime_error("beanstalkd is not empty");
     }
@@ -93,7 +93,7 @@ public:
         return std::make_unique<BeanstalkProducer>(options_, record, first, last, step);
     }
 
-    // What can be reserved once everybody else has gone. The connection's end gives it back.
+    // Reads the jobs that can still be reserved after all other clients have disconnected. Closing the connection releases them.
     std::vector<uint32_t> left() override {
         Wire wire(options_);
         std::vector<uint32_t> numbers;
@@ -105,7 +105,7 @@ public:
             for (int answers = 0; answers < ahead; answers++) {
                 while (!wire.line(line)) wire.await();
                 wire.take_line(line);
-                // It warns once of jobs whose time runs out.
+                // It warns once about a job whose time to run is about to end.
                 if (line == "TIMED_OUT" || line == "DEADLINE_SOON") {
                     more = false;
                     continue;

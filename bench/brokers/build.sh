@@ -1,6 +1,6 @@
 #!/bin/bash
-# Compiles the brokers' clients into build/bench/broker_load, unless that is newer than its sources. Called by run.sh with PG_CONFIG.
-# Without hiredis or libpq it leaves none, and the group says so.
+# Compiles the clients of the brokers into build/bench/broker_load, unless this file is newer than its sources. Called by run.sh
+# with PG_CONFIG. Without hiredis or libpq, it builds nothing, and the group "brokers" reports this.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=build/bench/broker_load

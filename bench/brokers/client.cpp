@@ -1,4 +1,4 @@
-// The two loops that are the same for every broker: claim and acknowledge, and enqueue. Called by the brokers' files.
+// The two loops that all brokers share: claim and acknowledge, and enqueue. Called by the files of the brokers.
 
 #include "client.h"
 
@@ -28,7 +28,8 @@ void Consumer::send(bool acknowledge, bool claim) {
     static const std::vector<Job> nothing;
     acknowledging_ = acknowledge;
     claiming_ = claim;
-    // A lifecycle begins with the claim, or, where both are one, with the call that acknowledges the job before.
+    // A lifecycle begins with the claim. If both are one call, it begins with the call that acknowledges the previous
+    // job.
     if (claim) began_ = Clock::now();
     request(acknowledge ? held_ : nothing, claim ? batch_ : 0);
 }

@@ -1,5 +1,6 @@
-// What every broker's file implements: clients that enqueue, clients that claim and acknowledge, and what is left. The clients do
-// not block: main.cpp waits for all of them at once, so that the same loop drives each broker.
+// The interface that the file of each broker implements: clients that enqueue, clients that claim and acknowledge, and the jobs
+// that are left. The clients do not block, because main.cpp waits for all of them at once, so that the same loop drives each
+// broker.
 
 #pragma once
 
@@ -14,7 +15,7 @@
 
 using Clock = std::chrono::steady_clock;
 
-// The server has gone, which is what the runs with a kill wait for.
+// The server has exited, which the runs with a kill wait for.
 struct Gone : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -34,10 +35,10 @@ struct Options {
 
 struct Job {
     uint32_t number;
-    std::string token;  // what the acknowledgement names it by
+    std::string token;  // identifies the job in an acknowledgement
 };
 
-// What one client has been told. A job counts as enqueued or acknowledged when the answer has come.
+// The answers that one client got. A job counts as enqueued or acknowledged when the answer has arrived.
 struct Record {
     std::vector<uint32_t> enqueued, delivered, acknowledged;
     std::vector<uint32_t> lifecycles_us;
@@ -53,7 +54,7 @@ public:
     virtual ~Client() = default;
     virtual int fd() const = 0;
     virtual void begin() = 0;
-    // Takes what has come, and sends what follows.
+    // Processes the input that has arrived and sends the next requests.
     virtual void readable() = 0;
     bool done() const { return done_; }
     void stop() { stopping_ = true; }
@@ -62,14 +63,14 @@ protected:
     bool done_ = false, stopping_ = false;
 };
 
-// Claims `batch` jobs and acknowledges them; fused: the acknowledgement goes with the next claim, in one round trip.
+// Claims `batch` jobs and acknowledges them. fused: the acknowledgement is sent together with the next claim, in one round trip.
 class Consumer : public Client {
 public:
     Consumer(const Options &options, Record &record);
     void begin() final;
 
 protected:
-    // Sends both, either may be nothing; answered() is to be called when the answers to all of it have come.
+    // Sends the acknowledgements and the claim, either of which may be empty. Call answered() when all answers have arrived.
     virtual void request(const std::vector<Job> &acknowledge, int claim) = 0;
     void answered(std::vector<Job> &&claimed);
 
@@ -85,7 +86,7 @@ private:
     Clock::time_point began_;
 };
 
-// Enqueues jobs `first`, `first` + `step` ... up to `last`, `batch` at a time.
+// Enqueues the jobs `first`, `first` + `step`, ... up to `last`, in batches of `batch`.
 class Producer : public Client {
 public:
     Producer(const Options &options, Record &record, uint32_t first, uint32_t last, uint32_t step);
@@ -108,11 +109,11 @@ private:
 class Broker {
 public:
     virtual ~Broker() = default;
-    // Makes the queue, empty.
+    // Creates the empty queue.
     virtual void reset() = 0;
     virtual std::unique_ptr<Client> consumer(Record &record, int number) = 0;
     virtual std::unique_ptr<Client> producer(Record &record, uint32_t first, uint32_t last, uint32_t step) = 0;
-    // The numbers of the jobs that would still be delivered.
+    // Returns the numbers of the jobs that would still be delivered.
     virtual std::vector<uint32_t> left() = 0;
 };
 

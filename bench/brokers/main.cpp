@@ -3,13 +3,13 @@
 //   broker_load BROKER ACTION [NAME=VALUE...]
 //
 //   fill    empties the queue and enqueues the jobs 1 to `jobs`
-//   work    `clients` claim and acknowledge for `seconds`, after "ready" has been said and a line been read
-//   crash   the same beside `producers` that enqueue from `first` on, one at a time, until the server is gone
-//   left    which jobs would still be delivered
+//   work    `clients` claim and acknowledge for `seconds`, after "ready" has been printed and a line has been read
+//   crash   the same, while `producers` enqueue jobs from `first` on, one at a time, until the server is gone
+//   left    prints the jobs that would still be delivered
 //
-// Where the server is: socket= or port=. What clients were told goes to the file `log`, one job a line: e enqueued, d delivered,
-// a acknowledged, l left. The last line of the output is JSON. work keeps its connections until its input ends: the processes of
-// the server that serve them are looked at meanwhile.
+// socket= or port= is the address of the server. The answers that the clients got are written to the file `log`, one job per
+// line: e enqueued, d delivered, a acknowledged, l left. The last line of the output is JSON. work keeps its connections open
+// until its input ends, so that the caller can measure the server processes that serve them.
 
 #include "client.h"
 
@@ -47,7 +47,8 @@ double cpu_seconds() {
     return used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
-// Serves these clients until the time is up and each has acknowledged what it holds, or the queue or the server is at its end.
+// Serves these clients until the time is up and each has acknowledged the jobs that it holds, or until the queue is empty or the
+// server is gone.
 void serve(const std::vector<Client *> &clients, Clock::time_point until) {
     std::vector<pollfd> fds;
     for (Client *client : clients) {
@@ -76,7 +77,7 @@ void serve(const std::vector<Client *> &clients, Clock::time_point until) {
     }
 }
 
-// Each thread serves its share of the clients. A server that has gone ends them all; it is an error unless that is awaited.
+// Each thread serves its share of the clients. If the server exits, all of them end, which is an error unless the run expects it.
 bool serve_all(Party &party, int threads, double seconds) {
     auto until = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
     std::vector<std::exception_ptr> errors(threads);
@@ -209,7 +210,7 @@ void left(Broker &broker, const Options &options) {
 }  // namespace
 
 int main(int count, char **arguments) {
-    // A server that is killed may be written to once more, by hiredis without MSG_NOSIGNAL.
+    // Without MSG_NOSIGNAL, hiredis may write to a killed server once more, which would raise SIGPIPE.
     std::signal(SIGPIPE, SIG_IGN);
     try {
         Options options;

@@ -1,5 +1,5 @@
-// NATS JetStream: a stream with work-queue retention and one pull consumer that all clients share. An acknowledgement is awaited:
-// it carries a subject to answer to. Fused: it goes out with the request for the next.
+// NATS JetStream: a stream with work-queue retention and one pull consumer that all clients share. An acknowledgement has a reply
+// subject, so the client can wait for the answer. fused: it is sent together with the request for the next job.
 
 #include "wire.h"
 
@@ -11,7 +11,7 @@ constexpr int64_t kLongWait = 3'600'000'000'000, kShortWait = 1'000'000'000;
 
 struct Message {
     std::string reply, body;
-    bool status = false;  // instead of a message: no messages, time is up
+    bool status = false;  // not a message, but a status such as no messages or timeout
 };
 
 class NatsWire {
@@ -39,7 +39,7 @@ public:
                 if (line == "PING") wire_.send("PONG\r\n");
                 continue;
             }
-            // MSG subject sid [reply] bytes, HMSG subject sid [reply] bytes-of-the-headers bytes
+            // MSG subject sid [reply] bytes, HMSG subject sid [reply] header-bytes total-bytes
             std::vector<std::string> words = split(line);
             size_t fixed = headers ? 5 : 4, size = std::stoul(words.back());
             const char *body = wire_.bytes(line.size() + 2, size + 2);
@@ -53,7 +53,7 @@ public:
         return false;
     }
 
-    // Asks the API and waits for its answer.
+    // Sends a request to the API and waits for its answer.
     std::string call(const std::string &subject, const std::string &body) {
         wire_.send(publish(subject, body));
         Message message;
@@ -82,7 +82,7 @@ private:
     std::string inbox_;
 };
 
-// The server can forget to say that there is nothing: a request that waits has an end.
+// The server may fail to report that the queue is empty, so a waiting request has a timeout.
 std::string pull(int batch) { return "{\"batch\":" + std::to_string(batch) + ",\"no_wait\":true,\"expires\":1000000000}"; }
 
 class NatsConsumer final : public Consumer {
@@ -170,7 +170,8 @@ public:
         return std::make_unique<NatsProducer>(options_, record, first, last, step);
     }
 
-    // What was delivered and not acknowledged comes again when its time is over, which is made short: the consumer keeps what it knows.
+    // Unacknowledged messages are delivered again after the acknowledgement timeout, which is made short here. The consumer keeps
+    // its state.
     std::vector<uint32_t> left() override {
         NatsWire nats(options_);
         make_consumer(nats, kShortWait);
@@ -193,7 +194,7 @@ public:
     }
 
 private:
-    // Or gives it another time after which what was delivered is delivered again, in nanoseconds.
+    // Creates the consumer, or changes its acknowledgement timeout, which is in nanoseconds.
     static void make_consumer(NatsWire &nats, int64_t wait) {
         nats.must("$JS.API.CONSUMER.DURABLE.CREATE.bench.workers",
                   "{\"stream_name\":\"bench\",\"config\":{\"durable_name\":\"workers\",\"ack_policy\":\"explicit\",\"ack_wait\":" + std::to_string(wait) +

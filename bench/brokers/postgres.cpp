@@ -1,6 +1,7 @@
-// Queues in PostgreSQL by libpq with prepared statements, which the options NAME_sql give: claim (id, lease, payload of each job), complete
-// ($1 id, $2 lease; arrays of them for a batch; answers how many, or is told by the number of rows), both (the same, and claims), left
-// (payloads), enqueue ($1 payload). broker_peers.py has them, and makes and fills the queue.
+// Queues in PostgreSQL through libpq, with prepared statements from the options NAME_sql: claim (returns ID, lease, and payload
+// of each job), complete ($1 ID, $2 lease, or arrays for a batch; returns a count, or the number of rows is the count), both
+// (completes and claims), left (returns payloads), enqueue ($1 payload). broker_peers.py defines the statements, and creates and
+// fills the queue.
 
 #include "client.h"
 
@@ -14,7 +15,7 @@ struct Result {
 
     PGresult *get() const { return result.get(); }
     const char *text(int row, int column) const { return PQgetvalue(get(), row, column); }
-    // Of rows: what the answer says, or how many were changed.
+    // Number of rows: the value in the answer, or the number of rows that were changed.
     int count() const { return std::stoi(PQresultStatus(get()) == PGRES_TUPLES_OK ? text(0, 0) : PQcmdTuples(get())); }
 };
 
@@ -39,7 +40,7 @@ public:
         }
     }
 
-    // Hands over the answer if all of it has come.
+    // Passes on the answer if all of it has arrived.
     template <class Take>
     void receive(Take take) {
         if (!PQconsumeInput(conn_.get())) lost();
@@ -59,7 +60,7 @@ public:
     }
 
 private:
-    // The server warns of a lease that is lost, and of nothing else here.
+    // The server warns about lost leases, and about nothing else here.
     static void notice(void *self, const char *text) { static_cast<PgWire *>(self)->warning_ = text; }
 
     [[noreturn]] void lost() { throw Gone(PQerrorMessage(conn_.get())); }
@@ -68,7 +69,7 @@ private:
         ExecStatusType status = PQresultStatus(result);
         if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return;
         const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        // No state: the connection is broken. Class 57P: the server is going down.
+        // No SQLSTATE: the connection is broken. Class 57P: the server is shutting down.
         if (!state || std::string(state).compare(0, 3, "57P") == 0) throw Gone(PQresultErrorMessage(result));
         throw std::runtime_error(PQresultErrorMessage(result));
     }
@@ -125,7 +126,7 @@ protected:
 
 private:
     PgWire pg_;
-    int completing_ = 0;  // so many completions are to be answered, unless a claim goes with them
+    int completing_ = 0;  // number of completions in the next answer, unless they are sent together with a claim
 };
 
 class SqlProducer final : public Producer {
@@ -160,7 +161,7 @@ public:
         return std::make_unique<SqlProducer>(options_, record, first, last, step);
     }
 
-    // A job whose worker has gone is delivered again when its lease ends.
+    // The job of a client that has disconnected is delivered again when its lease expires.
     std::vector<uint32_t> left() override {
         PgWire pg(options_);
         Result rows = pg.run(options_.text("left_sql").c_str());

@@ -1,4 +1,4 @@
-// A connection to Redis by hiredis that does not wait, for redis_lists.cpp and redis_streams.cpp.
+// A non-blocking connection to Redis through hiredis, for redis_lists.cpp and redis_streams.cpp.
 
 #pragma once
 
@@ -18,16 +18,16 @@ public:
     void append(const std::vector<std::string> &words);
     void flush();
     void receive();
-    // The next answer that has come, or null. An answer that is an error is thrown.
+    // Returns the next answer that has arrived, or null. Throws an answer that is an error.
     Reply reply();
-    // Sends and waits.
+    // Sends a command and waits for its answer.
     Reply call(const std::vector<std::string> &words);
 
 private:
     std::unique_ptr<redisContext, decltype(&redisFree)> context_;
 };
 
-// Counts the answers to what was sent, and hands each to take() with its place.
+// Counts the answers to the commands and passes each to take() with its position.
 class RedisConversation {
 public:
     explicit RedisConversation(const Options &options) : wire(options) {}
@@ -40,7 +40,7 @@ public:
         place_ = 0;
         wire.flush();
     }
-    // Whether all the answers have come.
+    // Returns whether all answers have arrived.
     template <class Take>
     bool receive(Take take) {
         wire.receive();

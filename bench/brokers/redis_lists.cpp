@@ -1,5 +1,5 @@
-// Redis lists as a reliable queue: LMOVE to a list of the worker's own, LREM acknowledges. A batch is so many commands in one
-// write: lists have no command that moves several.
+// Redis lists as a reliable queue: LMOVE moves a job to a list of the worker, and LREM acknowledges it. A batch is several
+// commands in one write, because no list command moves more than one job.
 
 #include "redis.h"
 
@@ -29,7 +29,7 @@ public:
 protected:
     void request(const std::vector<Job> &acknowledge, int claim) override {
         acknowledging_ = static_cast<int>(acknowledge.size());
-        // Taken jobs are put in at the left: the oldest is at the right, where -1 begins to look.
+        // Claimed jobs are pushed on the left, so the oldest is on the right, where a search with count -1 begins.
         for (const Job &job : acknowledge) redis_.append({"LREM", taken_, "-1", job.token});
         for (int i = 0; i < claim; i++) redis_.append({"LMOVE", kQueue, taken_, "RIGHT", "LEFT"});
         redis_.send();
@@ -76,7 +76,7 @@ public:
         return std::make_unique<ListProducer>(options_, record, first, last, step);
     }
 
-    // What waits, and what a worker that has gone had taken.
+    // Jobs that are waiting, and jobs that disconnected workers had claimed.
     std::vector<uint32_t> left() override {
         RedisWire redis(options_);
         std::vector<uint32_t> numbers;

@@ -1,4 +1,4 @@
-// Redis streams: XREADGROUP and XACK, with delete=1 XDEL too. Without it the stream keeps what has been acknowledged.
+// Redis streams: XREADGROUP and XACK, and XDEL with delete=1. Without XDEL, the stream keeps acknowledged jobs.
 
 #include "redis.h"
 
@@ -6,7 +6,7 @@ namespace {
 
 constexpr char kStream[] = "queue", kGroup[] = "workers";
 
-// The entries of a stream, each [id, [field, value]].
+// The entries of a stream, each of them [id, [field, value]].
 void take_entries(const redisReply *entries, std::vector<Job> &jobs) {
     for (size_t i = 0; i < entries->elements; i++) {
         const redisReply *entry = entries->element[i];
@@ -16,7 +16,7 @@ void take_entries(const redisReply *entries, std::vector<Job> &jobs) {
     }
 }
 
-// What XREADGROUP answers: nil, or [[stream, entries]].
+// The answer of XREADGROUP: nil, or [[stream, entries]].
 void take_read(const redisReply *reply, std::vector<Job> &jobs) {
     if (reply->type != REDIS_REPLY_NIL) take_entries(reply->element[0]->element[1], jobs);
 }
@@ -108,7 +108,7 @@ public:
         return std::make_unique<StreamProducer>(options_, record, first, last, step);
     }
 
-    // What was delivered and not acknowledged, then what has not been delivered.
+    // Jobs that were delivered but not acknowledged, then jobs that were not delivered.
     std::vector<uint32_t> left() override {
         RedisWire redis(options_);
         std::vector<Job> jobs;

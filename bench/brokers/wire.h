@@ -1,10 +1,10 @@
-// A connection to a server that speaks in lines and counted bytes. Used by beanstalkd.cpp and nats.cpp.
+// A connection for protocols with lines and counted bytes. Used by beanstalkd.cpp and nats.cpp.
 
 #pragma once
 
 #include "client.h"
 
-// Connects to options' socket= or port= on 127.0.0.1.
+// Connects to the socket= or port= of the options; a port is on 127.0.0.1.
 int connect_to(const Options &options);
 
 class Wire {
@@ -15,16 +15,16 @@ public:
     Wire &operator=(const Wire &) = delete;
 
     int fd() const { return fd_; }
-    // Sends all of it. What the socket does not take at once is waited for, and what comes meanwhile is read.
+    // Sends all bytes. If the socket does not accept all of them at once, reads the input that arrives while it waits.
     void send(const std::string &text);
-    // Reads what has come, without waiting; and waits until something has come.
+    // Reads the bytes that have arrived, either without waiting or after waiting until some have arrived.
     void receive();
     void await();
 
-    // The next whole line without its end, if it has come; it is consumed by take_line().
+    // Returns the next complete line without its end, if it has arrived. take_line() consumes it.
     bool line(std::string &text) const;
     void take_line(const std::string &text) { at_ += text.size() + 2; }
-    // So many bytes behind what has been consumed, or null while they have not come.
+    // Returns this many bytes after the consumed ones, or null if they have not arrived.
     const char *bytes(size_t skip, size_t count) const;
     void take(size_t count) { at_ += count; }
 

@@ -1,4 +1,4 @@
-// BullMQ, on the Redis that redis.py has started: {socket, concurrency}. Completed jobs are kept, as by default.
+// BullMQ with the Redis server that redis.py has started: {socket, concurrency}. It keeps completed jobs, which is its default.
 
 import { Queue, Worker } from 'bullmq';
 import { action, config, payload, Record } from './common.mjs';

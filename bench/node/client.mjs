@@ -1,5 +1,5 @@
-// jobq by its own client, clients/node, which run.sh has copied beside this file. {slots, prepare}: as many handlers at once, which is
-// also how many jobs a claim takes. The jobs are enqueued by scenarios/peers.py.
+// jobq through its own client, clients/node, which run.sh has copied next to this file. {slots, prepare}: slots is the number of
+// handlers that run at once, and also the number of jobs per claim. scenarios/peers.py enqueues the jobs.
 
 import { Worker } from './client/index.js';
 import { config, connection, Record } from './common.mjs';

@@ -1,6 +1,6 @@
-// What the runners share: arguments, the record of handled ids, the report. Each runner is called by
-// scenarios/peers.py with ACTION CONFIG, CONFIG as JSON: {mode, jobs, seconds, clients, sync}. "fill" enqueues, "work" handles jobs
-// until the time is up and prints one line of JSON: what was handled, how long it took, whether an id came twice.
+// Shared by the runners: arguments, the record of handled IDs, and the report. scenarios/peers.py calls each runner with ACTION
+// CONFIG, where CONFIG is JSON: {mode, jobs, seconds, clients, sync}. "fill" enqueues. "work" handles jobs until the time is up
+// and prints one line of JSON: the number of handled jobs, the time, and the number of IDs that came twice.
 
 import { writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
@@ -9,7 +9,7 @@ export const action = process.argv[2];
 export const config = JSON.parse(process.argv[3] ?? '{}');
 export const options = `-c synchronous_commit=${config.sync ?? 'off'}`;
 
-// A directory as host means a socket. Its name goes into the query, for it contains slashes.
+// A directory as the host means a socket. It is passed as a query parameter because it contains slashes.
 const { PGHOST, PGPORT, PGUSER, PGDATABASE } = process.env;
 export const connectionString = `postgres://${PGUSER}@/${PGDATABASE}?host=${encodeURIComponent(PGHOST)}&port=${PGPORT}` +
     `&options=${encodeURIComponent(options)}`;
@@ -26,7 +26,7 @@ export class Record {
         this.first = null;
     }
 
-    // The clock starts with the first job: how long a runner takes to come up is not asked.
+    // The clock starts with the first job, so that the start of the runner is not measured.
     begin() {
         if (this.first !== null) return;
         this.first = performance.now();
@@ -40,7 +40,7 @@ export class Record {
         this.seen.set(id, times + 1);
     }
 
-    // The measurement: from the first job on. A runner that gets none ends with an error.
+    // The measurement begins with the first job. A runner that gets no job ends with an error.
     async measure(seconds) {
         for (let waited = 0; this.first === null; waited += 1) {
             if (waited > 20_000) throw new Error('no job came');
@@ -50,14 +50,14 @@ export class Record {
         this.mark();
     }
 
-    // Ends the measurement: what is handled from now on, while the runner stops, counts for the audit only.
+    // Ends the measurement. Jobs that are handled while the runner stops count only for the audit.
     mark() {
         this.count = this.seen.size;
         this.ended = performance.now();
         this.cpu = process.cpuUsage(this.cpu);
     }
 
-    // The jobs by their numbers, for who compares them with what was enqueued.
+    // The numbers of the handled jobs, for a comparison with the enqueued jobs.
     log(path) {
         writeFileSync(path, [...this.seen.keys()].map((number) => `a ${number}\n`).join(''));
     }

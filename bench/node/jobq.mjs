@@ -1,5 +1,5 @@
-// jobq by the same driver as the others use: batches of 100, claimed and completed by four connections in a loop.
-// The jobs are enqueued by scenarios/peers.py.
+// jobq through the same driver that the other queues use: four connections claim and complete batches of 100 in a loop.
+// scenarios/peers.py enqueues the jobs.
 
 import pg from 'pg';
 import { performance } from 'node:perf_hooks';

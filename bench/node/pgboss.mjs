@@ -1,5 +1,5 @@
-// pg-boss. Modes: "default" (work() as it is: one job every two seconds), "best" (batches, four workers, no pause while
-// batches come back full), "fetch" (fetch and complete called in a loop, batches, four at a time).
+// pg-boss. Modes: "default" (work() with its defaults: one job every two seconds), "best" (batches, four workers, no pause while
+// batches are full), "fetch" (fetch and complete in a loop, batches, four at a time).
 
 import { PgBoss } from 'pg-boss';
 import { performance } from 'node:perf_hooks';

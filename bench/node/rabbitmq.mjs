@@ -1,6 +1,7 @@
-// RabbitMQ by amqplib: {port, type, channels, batch}. Each channel has one job at a time and acknowledges it, which lets the next
-// one come; or a batch, all of which one acknowledgement names, while the next batch comes. {ahead}: so many jobs instead, each acknowledged by itself. Publishers await their
-// confirms. An acknowledgement has no answer in AMQP: it counts when it has been sent, in a crash when the next job has come for it.
+// RabbitMQ through amqplib: {port, type, channels, batch}. Each channel has one job at a time, and its acknowledgement lets the
+// next job arrive. With batch, a channel has a batch, which one acknowledgement covers, while the next batch arrives. With
+// {ahead}, each channel prefetches that many jobs and acknowledges each of them. Publishers wait for their confirms. An
+// acknowledgement has no answer in AMQP, so it counts when it has been sent or, in a crash, when the next job has arrived.
 
 import amqp from 'amqplib';
 import { writeFileSync } from 'node:fs';
@@ -35,7 +36,7 @@ async function fill() {
     await connection.close();
 }
 
-// Consumers that tell of each job when it comes, and when its acknowledgement has been sent.
+// Consumers that report each job when it arrives and when its acknowledgement has been sent.
 async function consume(told, acknowledged, going) {
     const channels = [];
     for (let i = 0; i < config.channels; i++) {
@@ -52,7 +53,7 @@ async function consume(told, acknowledged, going) {
             held.push(number);
             if (held.length < config.batch) return;
             channel.ack(message, config.batch > 1);
-            // One at a time: the next job comes when the server has the acknowledgement.
+            // One job at a time: the next job arrives after the server has received the acknowledgement.
             if (config.awaited) sent = held;
             else held.forEach(acknowledged);
             held = [];
@@ -68,7 +69,7 @@ async function work() {
     const channels = await consume(() => record.begin(), (number) => record.handled(number), () => going);
     await record.measure(config.seconds);
     going = false;
-    // The server has the acknowledgements when it answers that a channel is closed; the rest goes back to the queue.
+    // When the server confirms that a channel is closed, it has received the acknowledgements. Other jobs return to the queue.
     await Promise.all(channels.map((channel) => channel.close()));
     await connection.close();
     record.log(config.log);
@@ -98,8 +99,8 @@ async function crash() {
     process.exit(0);
 }
 
-// All that the queue still gives out; a quorum queue gives no more than 2,000 that are not acknowledged. It counts late: it is empty when it
-// says so twice, and nothing came in between.
+// Returns all jobs that the queue still delivers. A quorum queue delivers at most 2,000 unacknowledged messages. Its message
+// count is delayed, so the queue counts as empty only if it reports this twice and nothing arrived in between.
 async function left() {
     const channel = await connection.createChannel();
     const numbers = [];

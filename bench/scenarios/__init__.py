@@ -1,1 +1,1 @@
-# The groups of the benchmark, one module each: TITLE, and run(bench), which adds results and goals.
+# The groups of the benchmark, one module each. A module has TITLE and run(bench), which adds results and goals.

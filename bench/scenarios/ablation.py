@@ -1,6 +1,6 @@
-# What the mechanisms of src/core/ablation.h buy: a build without each, beside the full one, in the scenario that the mechanism is
-# there for, in many short turns. Runs when it is named only: make bench ONLY=ablation, WITHOUT="PlaceCache SlotBounds" for some.
-# run.sh has started a server for each such build.
+# The benefit of the mechanisms of src/core/ablation.h. A build without the mechanism is compared with the full build, in the
+# scenario that the mechanism is meant for, in many short turns. Runs only if it is named: make bench ONLY=ablation, with
+# WITHOUT="PlaceCache SlotBounds" for some mechanisms. run.sh has started a server for each of these builds.
 
 import os
 import threading
@@ -20,7 +20,7 @@ MISCOUNTED = """
 
 
 class Without(Jobq):
-    """jobq without one mechanism, on a server of its own beside the usual one."""
+    """jobq without one mechanism, on a server of its own."""
 
     def __init__(self, mechanism):
         self.title = f'without {mechanism}'
@@ -29,7 +29,7 @@ class Without(Jobq):
 
 
 class Single:
-    """Single jobs are claimed and completed, a queue of steady depth in a database of its own."""
+    """Claims and completes single jobs, with a constant backlog in a database of its own."""
     title = 'single jobs, 4 clients'
     clients, transactions, per_transaction, backlog = 4, 2000, 1, 50_000
     script, auditor, held = JOBQ.lifecycle(), JOBQ, 0
@@ -104,9 +104,9 @@ class InFront(Single):
 
 
 class Recounted(Unkept):
-    """The table is counted again and again while the load goes on. The counters are compared with the rows afterwards."""
+    """The table is recounted continuously during the load. Afterward, the counters are compared with the rows."""
     title = 'recounts beside single jobs of a queue that keeps none, 4 clients'
-    # A short count is begun again at once, a long one rests.
+    # jobq_tick() runs a short recount again at once, but pauses after a long one.
     transactions, backlog = 1000, 6000
 
     def run(self):
@@ -120,13 +120,13 @@ class Recounted(Unkept):
             return dict(metrics, miscounted=float(conn.execute(MISCOUNTED).fetchone()[0]))
 
     def recount(self, conn):
-        # Done before the load is: the last count shall have commits beside it.
+        # The recounts end before the load, so that transactions commit during the last recount.
         end = time.monotonic() + 0.3
         while time.monotonic() < end:
             conn.execute('SELECT count(*) FROM jobq_tick()')
 
 
-# What each is there for.
+# The scenario of each mechanism.
 SCENES = {
     'RecentClaims': (Crowd, Single), 'YoungLeases': (Single, Batches), 'ReadAhead': (Single,), 'PlaceCache': (Single,),
     'DirectDeletion': (Unkept,), 'SlotBounds': (OneSlotHeld, OneSlot), 'ThrottledRanges': (InFront,),
@@ -135,7 +135,7 @@ SCENES = {
 
 
 def compare(bench, mechanism, scene):
-    """One scene on both builds; a row of the table."""
+    """Measures one scenario on both builds. Returns a row of the table."""
     contenders = {'with': JOBQ, 'without': Without(mechanism)}
     scenes = {}
     try:

@@ -1,5 +1,5 @@
-# What jobq.access = sql costs: the rows reached by SQL, as where a trigger or a constraint is attached to jobq.jobs, against
-# the direct way below it. Single jobs, batches, enqueue.
+# The cost of jobq.access = sql. Rows are accessed with SQL, as if a trigger or a constraint were attached to jobq.jobs, and
+# compared with direct access. Single jobs, batches, and enqueues.
 
 from cells import interleave, run_cell
 from contenders import JOBQ

@@ -1,5 +1,5 @@
-# The depth of the backlog: 10 thousand, 1 million and 10 million pending jobs, each in a database of its own, in many
-# short turns. And jobq.queue_stats over the 10 million.
+# The depth of the backlog: 10,000, 1 million, and 10 million pending jobs, each in a database of its own, in many short turns.
+# Also the time to read jobq.queue_stats with 10 million jobs.
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-# Batches of 100: claim them, complete them, 1 and 2 clients. PgQ, which keeps no state per job, as a yardstick.
+# Claims and completes batches of 100 with 1 and 2 clients. PgQ, which keeps no state per job, is a reference point.
 
 from cells import interleave, run_cell
 from contenders import BASE, JOBQ, PGQ, TEXTBOOK, TUNED

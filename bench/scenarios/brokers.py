@@ -1,5 +1,6 @@
-# jobq beside brokers that teams add only for their queue: claim and acknowledge, single and in batches, and a kill -9 in the middle.
-# Two classes of durability, never compared with each other: on, every answer is durable; off, the last answers before a crash may be lost.
+# jobq and brokers that teams run only for their queue: claim and acknowledge, single jobs and batches, and kill -9 under load.
+# The two classes of durability are never compared with each other. on: each answer is durable. off: a crash may lose the last
+# answers.
 
 import os
 import time
@@ -10,7 +11,8 @@ from cells import interleave
 from measure import DiskWrites
 
 TITLE = 'Brokers: claim and acknowledge'
-# So much of a guess where each change waits for the disk. Too many jobs are costly there: some write them one by one.
+# Factor for the guess if each change is flushed to disk. A surplus of jobs is costly there, because some contenders enqueue jobs
+# one at a time.
 SYNCED = 0.15
 DURABILITY = {'on': 'durable', 'off': 'asynchronous'}
 
@@ -31,7 +33,7 @@ def run(bench):
 
 
 def there(bench, peers, sync):
-    """Those that can run here. Why the others cannot is said once for each reason."""
+    """Returns the contenders that can run here. Each reason why others cannot run is printed once."""
     found = []
     for peer in peers:
         try:
@@ -39,7 +41,7 @@ def there(bench, peers, sync):
             found.append(peer)
         except Absent as reason:
             broker = peer.title.split(',')[0]
-            text = f"{broker}, {DURABILITY[sync]}: not measured, because {reason}."
+            text = f"{broker} was not measured with {DURABILITY[sync]} writes, because {reason}."
             if text not in bench.notes.get('brokers', []):
                 bench.note('brokers', text)
                 bench.say(text)
@@ -47,7 +49,7 @@ def there(bench, peers, sync):
 
 
 def measure(bench, peers, sync, seconds):
-    """Interleaved; returns the titles of what ran."""
+    """Interleaves the contenders. Returns the titles of those that ran."""
     peers = there(bench, peers, sync)
     cells = {peer.title: lambda peer=peer: cell(bench, peer, sync, seconds) for peer in peers}
     try:
@@ -118,18 +120,19 @@ def audit(bench, peer, jobs):
 
 
 def kill(bench, peer, sync):
-    """Ends the server in the middle of a run, starts it again, and compares what clients were told with what is left."""
+    """Kills the server during a run, starts it again, and compares the answers that the clients got with the jobs that are
+    left."""
     backlog = int(peer.guess * (SYNCED if sync == 'on' else 1) * 6 / 1000 + 10) * 1000
     for _ in range(4):
         told, left = strike(bench, peer, sync, backlog)
         if len(told.delivered) < backlog:
             break
-        backlog *= 3    # the queue was empty before the end
+        backlog *= 3    # the queue was empty before the kill
     else:
         raise RuntimeError(f'{peer.title}: the queue drained before each kill')
     enqueued = told.enqueued | set(range(1, backlog + 1))
     lost = len(enqueued - told.delivered - left.left)
-    # Each client had one acknowledgement under way at most: that may have been done without an answer.
+    # Each client had at most one acknowledgement in progress. The server may have executed it without an answer.
     unanswered = len(told.delivered - told.acknowledged - left.left)
     lost += max(0, unanswered - CLIENTS)
     doubled = len(told.acknowledged & left.left) + told.twice('d') + left.twice('l')
@@ -176,7 +179,7 @@ def judge(bench, sync, single, batch):
         goal('asynchronous, one call, relative to Redis streams', own, best(single, 'Redis streams'), 1)
         goal('asynchronous, one call, relative to BullMQ', own, best(single, 'BullMQ'), 2)
         goal('asynchronous, batches of 100, relative to Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
-    durability = DURABILITY[sync].capitalize()
+    durability = DURABILITY[sync]
     for titles, of_jobq in ((single, own), (batch, own_batch)):
         winner, bare = best(titles, *others), best(titles, 'bare rows')
         if not winner:
@@ -184,12 +187,12 @@ def judge(bench, sync, single, batch):
         if of_jobq:
             ratio, interval = bench.paired('brokers', winner, of_jobq, sync)
             if ratio > 1:
-                bench.note('brokers', f'{durability}: the fastest broker, "{winner}", processes {ratio:.2f} times as many jobs per second '
-                           f'as "{of_jobq}" ({interval}).')
+                bench.note('brokers', f'With {durability} writes, the fastest broker ("{winner}") processes {ratio:.2f} times as many '
+                           f'jobs per second as "{of_jobq}" ({interval}).')
         if bare:
             ratio, interval = bench.paired('brokers', bare, winner, sync)
-            bench.note('brokers', f'{durability}: "{bare}" (not a queue) processes {ratio:.2f} times as many jobs per second as "{winner}" '
-                       f'({interval}).')
+            bench.note('brokers', f'With {durability} writes, "{bare}" (not a queue) processes {ratio:.2f} times as many jobs per second '
+                       f'as "{winner}" ({interval}).')
 
 
 def notes(bench):
@@ -201,20 +204,21 @@ def notes(bench):
                "BullMQ, graphile-worker, and pg-boss run in one Node process, as does \"jobq's client\". The other clients run "
                'in one C++ program (bench/brokers). The clients of NATS and RabbitMQ connect with TCP. jobq, the textbook, '
                'pgmq, pg-boss, BullMQ, and Redis streams without XDEL keep finished jobs, and the others delete them.')
-    bench.note('brokers', 'Names of the cells. *One call* and *one round trip*: the client sends each acknowledgement together with the '
-               "next claim, which the libraries of RabbitMQ and BullMQ always do. *Slots*: number of handlers that jobq's "
-               'client runs in parallel. *Ahead*: number of jobs that the client fetches in advance, so that other workers '
-               'cannot claim these jobs. *Bare rows*: not a queue, but a table with only a key. The client updates each row '
-               'twice and takes the keys from a sequence.')
-    bench.note('brokers', 'Columns. p50 and p99 are the times of a lifecycle or, in batches, of a batch. "Enqueue, disk bytes/job" and '
-               '"disk bytes/job" are the bytes that were written to disk until a sync after the enqueues and a sync after the '
-               'run. They include the journal of the file system. "Pages at a checkpoint" are the bytes per enqueued job that '
-               'a checkpoint after the run wrote. The picture shows the sum of these three columns. The runs are too short for '
-               'Redis to rewrite its log and for vacuum to start.')
+    bench.note('brokers', 'Names of the cells. *One call* and *one round trip* mean that the client sends each acknowledgement together '
+               'with the next claim, which the libraries of RabbitMQ and BullMQ always do. *Slots* is the number of handlers '
+               "that jobq's client runs in parallel. *Ahead* is the number of jobs that the client fetches in advance, so that "
+               'other workers cannot claim these jobs. *Bare rows* are not a queue, but a table with only a key. The client '
+               'updates each row twice and takes the keys from a sequence.')
+    bench.note('brokers', 'Columns. p50 and p99 are the times of a lifecycle or, in batches, of a batch. "Enqueue, disk bytes/job" '
+               'contains the bytes that were written to disk during the enqueues, and "disk bytes/job" contains the bytes that '
+               'were written during the run. Each measurement ends with a sync, and includes the journal of the file system. '
+               '"Pages at a checkpoint" are the bytes per enqueued job that a checkpoint after the run wrote. The picture shows '
+               'the sum of these three columns. The runs are too short for Redis to rewrite its log and for vacuum to start.')
     bench.note('brokers', 'After kill -9. These cells are from one run each, in which kill -9 ended all processes of the server while 16 '
                'clients claimed and acknowledged jobs and 4 clients enqueued jobs. *Lost* is the number of jobs whose enqueue '
                'the server had confirmed, but which were not delivered and do not exist after the restart. *Doubled* is the '
                'number of jobs whose acknowledgement the server had confirmed, but which it would deliver again. RabbitMQ does '
                'not confirm acknowledgements, so a job counts as acknowledged when the next job has arrived. The machine keeps '
                'running during this test, so data that the server has passed to the kernel survives. In a power failure, this '
-               'data would be lost, too, so Redis, beanstalkd, and NATS would lose more jobs than here, and jobq would not.')
+               'data would be lost, too. So Redis, beanstalkd, and NATS would lose more jobs than in this test, but jobq would '
+               'not.')

@@ -1,4 +1,4 @@
-# What this machine can do at best: round trips, rows changed in bulk, flushes. Printed beside everything else.
+# The upper limits of this machine: round trips, rows changed in bulk, flushes. They are printed next to all other results.
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ def run(bench):
 
 
 def bulk(bench):
-    """The rows of 100 lifecycles, changed by one statement on a table with nothing but its key: no queue can be faster."""
+    """Changes the rows of 100 lifecycles with one statement, in a table with only a key. No queue can be faster."""
     jobs = bench.scale(300_000, 100_000)
     conn = bench.connect()
     conn.execute('SET synchronous_commit = off')
@@ -41,7 +41,7 @@ def bulk(bench):
 
 
 def fsync(bench):
-    """pg_test_fsync's first section, which is the one that a commit meets."""
+    """The first section of pg_test_fsync, which measures the same flushes that commits do."""
     process = subprocess.Popen(['pg_test_fsync', '-s', '1', '-f', 'fsync.test'], stdout=subprocess.PIPE, text=True)
     found = {}
     try:

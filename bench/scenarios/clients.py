@@ -1,5 +1,5 @@
-# jobq's client for Node beside what others have for Node: one process each, a handler that only records the id. In two classes
-# of durability, which are not compared with one another.
+# jobq's client for Node and other Node libraries, in one process each, with a handler that only records the ID. The two classes
+# of durability are not compared with each other.
 
 import os
 import shutil

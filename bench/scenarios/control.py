@@ -1,4 +1,4 @@
-# Job control: what limits, fairness and groups cost a job, how soon a successor runs, a fan-out and back.
+# Job control: the cost of limits, fairness, and groups per job, the delay until a successor runs, and a fan-out and fan-in.
 
 import threading
 import time
@@ -10,16 +10,17 @@ from statistic import percentile
 
 TITLE = 'Limits, fairness, groups, dependencies'
 CLIENTS = 16
-# Of the speed without.
+# Relative to the speed without them.
 GOALS = {'jobq, limit of 1,000 for the queue': 0.85, 'jobq, ageing of 10 priorities': 0.85, 'jobq, complete_and_claim, 100 groups': 0.7}
-# A worker that may find nothing for a moment: the next job of a group comes when the one before has been completed.
+# For workers that may find no job for a moment, because the next job of a group becomes claimable only after its predecessor has
+# been completed.
 PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(lease), '{}') AS leases "
            "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 
 
 class Controlled(Jobq):
-    """jobq with limits or settings of the queue, or with jobs that differ in one parameter of jobq_enqueue_many: its name,
-    and an expression of n, the number of the job."""
+    """jobq with limits or settings of the queue, or with jobs that differ in one parameter of jobq_enqueue_many. The parameter is
+    given by its name and an expression of n, the number of the job."""
 
     def __init__(self, title, limits=(), settings=None, each=None):
         self.name = self.title = title
@@ -48,7 +49,8 @@ class Controlled(Jobq):
 
 
 def settle_limits(conn):
-    """After a change of a limit claims count who runs, until the worker has looked through the jobs: a second or two."""
+    """After a limit has changed, claims count the running jobs until the background worker has scanned the jobs, which takes a
+    second or two."""
     last = time.monotonic() + 60
     while conn.execute('SELECT EXISTS (SELECT FROM jobq.limit_settings WHERE highest_slot > max_running)').fetchone()[0]:
         if time.monotonic() > last:
@@ -64,8 +66,8 @@ def run(bench):
 
 
 class PatientQueue(SteadyQueue):
-    """Some of its calls find nothing: a turn takes a time, and what counts is what was completed. `held`: a transaction that is
-    older than all that it does stays open."""
+    """Some calls of the script find nothing, so a run takes a fixed time and counts completed jobs. `held`: a transaction that is
+    older than the whole run stays open."""
 
     seconds = 2
 
@@ -83,14 +85,14 @@ class PatientQueue(SteadyQueue):
         before = self.completed()
         load = pgbench(self.script, self.clients, seconds=self.seconds, variables=JOBQ.fused_variables, database=self.database, options=options)
         done = self.completed() - before
-        # Each client holds one at the end, and with it its group.
+        # At the end, each client holds one job, and this job blocks its group.
         held = self.conn.execute("SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'").fetchone()[0]
         self.refill(self.conn, done + held)
         self.added += done + held
         return {'jobs_per_s': done / load.seconds, 'jobs': done}
 
     def audit(self, enqueued, held=0):
-        # The worker goes on letting blocked jobs go.
+        # The background worker is still promoting blocked jobs.
         with self.conn.transaction():
             self.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
             audit = JOBQ.audit(self.conn, enqueued + self.added)
@@ -100,7 +102,7 @@ class PatientQueue(SteadyQueue):
 
 
 def limits(bench):
-    """Limits that the load does not reach: what is left is their cost. And queues with another order."""
+    """Limits that the load does not reach, so only their cost is measured. Also queues with another order."""
     compare(bench, 50_000, lambda name, contender: SteadyQueue(bench, name, contender.lifecycle(), contender.fill, CLIENTS, 1_500), [
         Controlled('jobq'),
         Controlled('jobq, limit of 1,000 for the queue', ['max_running => 1000']),
@@ -126,7 +128,7 @@ def groups(bench):
 
 
 def compare(bench, jobs, queue_of, contenders):
-    """Each in a database of its own, with a backlog of so many jobs, in many short turns; against the first."""
+    """Measures each in a database of its own with this backlog, in many short turns, relative to the first."""
     queues = {}
     try:
         for number, contender in enumerate(contenders):
@@ -154,7 +156,7 @@ def judge(bench, titles):
 
 
 def latency(bench):
-    """One group, one worker: from just before a completion until the worker has the next job."""
+    """One group, one worker: the time from just before a completion until the worker has the next job."""
     jobs = bench.scale(1_000, 300)
     JOBQ.reset(bench.conn)
     JOBQ.fill(bench.conn, jobs, 'chain', f", group_keys => array_fill('chain'::text, ARRAY[{jobs}])")
@@ -182,7 +184,7 @@ def latency(bench):
 
 
 def fan(bench):
-    """One job, 10,000 that depend on it, one that depends on all of these; four workers."""
+    """One job, 10,000 jobs that depend on it, and one job that depends on all of these. Four workers."""
     wide = bench.scale(10_000, 2_000)
     for number in range(bench.scale(3, 1)):
         JOBQ.reset(bench.conn)
@@ -215,7 +217,7 @@ def fan(bench):
 
 
 def work(bench, queue, last):
-    """Until the job `last` has finished, or nothing came for a while."""
+    """Waits until the job `last` has finished, or until no job has been completed for a while."""
     conn = bench.connect(options='-c synchronous_commit=off')
     ids, leases, idle = [], [], 0
     while idle < 3:

@@ -1,5 +1,6 @@
-# The duties of the background worker: 100,000 expired jobs rescued, a tick over as many live ones, a million finished jobs
-# pruned under load. Rescue and tick by jobq_tick() while the background worker is off, the prune by the background worker.
+# The duties of the background worker: rescue of 100,000 expired jobs, a tick with as many live jobs, and pruning of a million
+# finished jobs under load. jobq_tick() runs the rescue and the tick while the background worker is off, and the background worker
+# prunes.
 
 import statistics
 import time
@@ -64,7 +65,7 @@ def tick(bench):
 
 
 def prune(bench):
-    """The same load with the million kept, and while it is pruned."""
+    """Runs the same load while the million finished jobs are kept, and while they are pruned."""
     finished, seconds, rounds = bench.scale((1_000_000, 5, 4), (100_000, 2, 1))
     bench.conn.execute("SELECT jobq_create_queue('old')")
     rate = 15_000
@@ -91,7 +92,7 @@ def prune(bench):
 
 
 def prune_round(bench, finished, seconds, jobs):
-    """Of each cell its load and how many jobs were pruned under it."""
+    """Returns, for each cell, its load and the number of jobs that were pruned during the load."""
     count = "SELECT count(*) FROM jobq.jobs WHERE queue = 'old'"
     JOBQ.reset(bench.conn)
     bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '30 days')")
@@ -111,7 +112,7 @@ def prune_round(bench, finished, seconds, jobs):
         load = pgbench(JOBQ.lifecycle(), 4, seconds=seconds)
         loads[cell] = load, left - bench.conn.execute(count).fetchone()[0]
     with bench.conn.transaction():
-        # The prune goes on.
+        # The background worker keeps pruning.
         bench.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
         rest = bench.conn.execute(count).fetchone()[0]
         done = sum(load.transactions for load, _ in loads.values())

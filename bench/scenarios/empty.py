@@ -1,4 +1,5 @@
-# A claim of an empty queue, 16 clients: what polling workers cost. Against the textbook's and prepared SELECT 1.
+# Claims from an empty queue by 16 clients, which is the cost of polling workers. Compared with the textbook and a prepared SELECT
+# 1.
 
 from cells import interleave
 from contenders import JOBQ, TEXTBOOK, TUNED
@@ -15,7 +16,7 @@ def run(bench):
     def cell(script, contender=None):
         def once():
             if contender:
-                # Not for ever empty: the lane is known, as it is in use.
+                # The queue has been used, so its lane is known.
                 contender.reset(bench.conn)
                 contender.fill(bench.conn, 1000)
                 pgbench(contender.batch(100), 1, transactions=10)

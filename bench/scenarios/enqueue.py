@@ -1,4 +1,4 @@
-# Enqueue of 1,000 jobs in a call, one client, against INSERT ... SELECT unnest into the textbook's table.
+# Enqueue of 1,000 jobs per call by one client, compared with INSERT ... SELECT unnest into the textbook table.
 
 from cells import interleave
 from contenders import BASE, JOBQ, TEXTBOOK

@@ -1,5 +1,5 @@
-# What stands in front of the jobs that a worker claims: jobs that it may not take, later ones, running ones. Each front in
-# a database of its own, against an empty front, in many short turns.
+# Jobs that come before the jobs that a worker can claim: jobs that it may not claim, scheduled jobs, running jobs. Each case has
+# a database of its own and is compared with a queue without such jobs, in many short turns.
 
 from cells import SteadyQueue, against_first, fill_database
 from contenders import JOBQ

@@ -1,5 +1,5 @@
-# Handlers that do nothing, against a client's loop that does nothing: the same jobs, as many processes, in one run. Claim, the call,
-# completion; each job a transaction.
+# SQL handlers that do nothing, compared with a client loop that does nothing: the same jobs and the same number of processes in
+# one run. A job is a claim, the call, and a completion, with a transaction per job.
 
 import time
 
@@ -10,7 +10,7 @@ from contenders import JOBQ
 TITLE = 'Handlers in the database and clients'
 PROCESSES = 2
 
-# What a client does that is right: the claim commits, then the work and the completion are one transaction.
+# The correct pattern of a client: the claim commits first, then the work and the completion are one transaction.
 CLIENT = '''SELECT id AS job, lease FROM jobq_claim('bench', 'client') \\gset
 BEGIN;
 SELECT noop('{}');
@@ -20,7 +20,7 @@ COMMIT;
 
 
 def by_handlers(bench, sync):
-    """All jobs there are, by two executors."""
+    """Two executors run all jobs."""
     jobs = bench.scale(40_000, 10_000) if sync == 'off' else bench.scale(5_000, 1_000)
     prepare(bench, JOBQ, jobs)
     bench.conn.execute("SELECT jobq_set_handler('bench', '', 'noop(jsonb)', 'bench_runner', max_executors => %s)", (PROCESSES,))

@@ -1,5 +1,4 @@
-# 10,000 running jobs of 100 workers that heartbeat every 10 s: what it does to other work, and how many of these updates
-# are HOT.
+# 10,000 running jobs of 100 workers that send heartbeats every 10 s: the effect on other work, and the share of HOT updates.
 
 from cells import interleave
 from contenders import JOBQ
@@ -45,7 +44,7 @@ def run(bench):
     for problem in JOBQ.audit(bench.conn, enqueued).problems(done, held=WORKERS * EACH):
         bench.fail(f'heartbeat: {problem}')
 
-    # Faster than real, so that it does not take minutes: each job ten times.
+    # At a higher rate than in production, so that it does not take minutes: ten heartbeats per job.
     probe = Probe(bench.conn, ['jobq.jobs'])
     load = pgbench(BEAT, 2, transactions=WORKERS * 5)
     cost = probe.done(load.transactions)

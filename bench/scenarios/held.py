@@ -1,7 +1,7 @@
-# A transaction held open under full load, 4 clients, single jobs: once REPEATABLE READ with a snapshot, once idle with a
-# transaction id. Against the same without, in rounds that begin with another of them each, second by second; the textbook
-# for comparison. And, for each of these transactions, how late delayed jobs, retries, and schedules are, and how many index entries
-# the server reads for each of them.
+# A transaction is held open under full load, with 4 clients and single jobs: either REPEATABLE READ with a snapshot, or idle with
+# a transaction ID. Each is compared with the same load without the transaction, second by second, in rounds that begin with a
+# different cell each. The textbook runs for comparison. Also, for each of these transactions, how late delayed jobs, retries, and
+# schedules are, and how many index entries the server reads for each of them.
 
 import time
 
@@ -20,7 +20,7 @@ HOLDERS = {
 
 
 class Held:
-    """A contender under load while the statements' transaction stays open."""
+    """Runs a contender under load while the transaction of the statements stays open."""
 
     def __init__(self, bench, contender, seconds):
         self.bench, self.contender, self.seconds = bench, contender, seconds
@@ -61,19 +61,19 @@ class Held:
                 'first': first, 'last': last, 'flatness': last / first}
 
 
-# Indexes whose oldest entries the duties of the background worker would pass.
+# The indexes whose oldest entries the duties of the background worker could scan.
 DUTY_INDEXES = ['jobs_due_idx', 'jobs_running_idx', 'jobs_rescue_idx', 'schedule_settings_due_idx', 'jobs_pkey']
 DELAYED_A_SECOND = 150
 SCHEDULES = 50
 
 
 def entries_read(conn):
-    time.sleep(2)  # The worker reports what it has read once a second.
+    time.sleep(2)  # The background worker reports its reads once per second.
     return conn.execute('SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname = ANY (%s)', (DUTY_INDEXES,)).fetchone()[0]
 
 
 def put_delayed(conn):
-    """A tenth of a second's delayed jobs."""
+    """Enqueues the delayed jobs of a tenth of a second."""
     count = DELAYED_A_SECOND // 10
     conn.execute("SELECT count(*) FROM jobq_enqueue_many('bench', array_fill('{}'::jsonb, ARRAY[%s::int]), kind => 'delayed', run_ats => "
                  "ARRAY(SELECT clock_timestamp() + interval '200 ms' + n * interval '100 ms' / %s FROM generate_series(1, %s) n))",
@@ -81,7 +81,8 @@ def put_delayed(conn):
 
 
 def work_off(conn):
-    """Claims what is there, fails a fifth of the first attempts, completes the rest. How late each job was claimed, in ms."""
+    """Claims all claimable jobs, fails a fifth of the first attempts, and completes the rest. Records how late each job was
+    claimed, in ms."""
     jobs = conn.execute("SELECT id, lease, attempt, 1000 * extract(epoch FROM clock_timestamp() - run_at)::float8 "
                         "FROM jobq_claim('bench', batch => 100)").fetchall()
     if not jobs:

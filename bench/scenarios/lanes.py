@@ -1,5 +1,5 @@
-# Queues of many lanes: what a new lane costs, and what the others cost a claim that finds nothing, in this queue and in
-# another one beside it. Nothing is claimable, so that what is measured is the look.
+# Queues with many lanes: the cost of a new lane, and the cost of other lanes for a claim that finds nothing, in the same queue
+# and in another queue. No job is claimable, so only the search is measured.
 
 import time
 
@@ -14,7 +14,8 @@ NAMED = ", kinds => '{k1}'"
 
 
 def create(conn, queue, first, last):
-    """Enters the kinds first..last with a job for tomorrow each, 1,000 a call; returns the seconds that it took."""
+    """Enqueues a job that is scheduled for tomorrow for each of the kinds first..last, 1,000 jobs per call. Returns the seconds
+    that it took."""
     begin = time.monotonic()
     for start in range(first, last + 1, 1000):
         conn.execute(f"""
@@ -63,7 +64,7 @@ def run(bench):
     bench.note('lanes', 'In this group, the column jobs/s contains calls per second, because the calls claim no job. Enqueues in '
                f'batches of 1,000 jobs take, per job, {per_lane} if each job has a new kind, and {known * 1e6 / sizes[1]:.0f} us if jobs of '
                'the same kinds were enqueued before.')
-    # A tick looks through all lanes, and each kind has a series of totals: other groups are to be without.
+    # A tick scans all lanes, and each kind has a series of totals, so they are removed before other groups run.
     for size in sizes:
         bench.conn.execute('SELECT jobq_drop_queue(%s, force => true)', (f'lanes_{size}',))
     bench.conn.execute('VACUUM ANALYZE')

@@ -1,4 +1,5 @@
-# Single jobs: claim, then complete, 16 clients; and both in one call. Against the textbook's two statements.
+# Single jobs with 16 clients: claim, then complete, in two calls and in one call. Compared with the two statements of the
+# textbook.
 
 from cells import interleave, run_cell
 from contenders import BASE, JOBQ, TEXTBOOK, TUNED

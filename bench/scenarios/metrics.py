@@ -1,5 +1,5 @@
-# What the totals of jobq_metrics cost: jobs are claimed and completed, one by one and in batches, with jobq.track_metrics on and
-# off, in many short turns in one database. And a scrape, with as many series as there are places.
+# The cost of the totals of jobq_metrics: jobs are claimed and completed, one by one and in batches, with jobq.track_metrics on
+# and off, in many short turns in one database. Also a scrape with the maximum number of series.
 
 import statistics
 import time
@@ -20,7 +20,7 @@ def run(bench):
         try:
             cells = {f'{what}, totals off': lambda: queue.run(OFF), f'{what}, totals on': queue.run}
             against_first(bench, 'metrics', cells, bench.scale(41, 15), '{}, relative to totals off', 0.98)
-            # Less in the way of others' work on the machine than the time that passes.
+            # Processor time is less affected by other work on the machine than elapsed time.
             bench.goal_of_pairs('metrics', f'{what}, processor time of the server with totals on, relative to totals off',
                                 f'{what}, totals on', f'{what}, totals off', 'off',
                                 '<=', 1.02, 'cpu_us_per_job')
@@ -31,7 +31,7 @@ def run(bench):
 
 
 def scrape(bench):
-    """One queue and 500 kinds: places are free after a reset, of the database of the other groups, too."""
+    """One queue and 500 kinds. The reset frees places, including those of the database of the other groups."""
     conn = bench.fresh_database('metrics_scrape')
     for used in (bench.conn, conn):
         used.execute('SELECT jobq_reset_metrics()')

@@ -1,6 +1,6 @@
-# What a job's payload costs: bytes in the table and in the WAL, and speed, with payloads that do not compress. Every cell has the
-# same 40,000 jobs, waiting and then completed in batches of 100 by two clients; nothing is vacuumed meanwhile. One cell has
-# jobs with keys, which must not leave the row together with the payload.
+# The cost of a payload: bytes in the table and in the WAL, and speed, with payloads that do not compress. Every cell has the same
+# 40,000 jobs, which are pending and then completed in batches of 100 by two clients, without vacuum in the meantime. One cell has
+# jobs with keys, which must stay in the main row when the payload moves to TOAST.
 
 from cells import interleave
 from contenders import BASE, JOBQ, TEXTBOOK
@@ -9,7 +9,7 @@ from measure import Probe
 
 TITLE = 'Payloads of 100, 500 and 1,500 bytes'
 JOBS, BATCH, CLIENTS = 40_000, 100, 2
-# Bytes of a job in the table, waiting and completed, as times the textbook's.
+# Bytes of a pending and of a completed job in the table, relative to the textbook.
 SIZES = {100: (1.6, 1.0), 500: (1.2, 1.0), 1500: (1.15, 1.0)}
 KEYED = 400
 KEYS = dict(arguments=", kind => 'invoice-rendering'",
@@ -21,7 +21,7 @@ def size_of(conn, contender):
 
 
 def live(bench, contender, payload, images, keys):
-    """Fills the table and empties the queue. images: pages are logged whole when they are first changed."""
+    """Fills the table and empties the queue. images: full-page images are logged at the first change of a page."""
     conn = bench.conn_of(contender)
     contender.reset(conn)
     conn.execute(f'ALTER TABLE {contender.table} SET (autovacuum_enabled = off)')
@@ -47,7 +47,7 @@ def cell(bench, contender, payload, keys=None):
     def once():
         metrics = live(bench, contender, payload, images=False, keys=keys or {})
         metrics['wal_after_checkpoint'] = live(bench, contender, payload, images=True, keys=keys or {})['wal_per_job']
-        # The same keys could not be enqueued again and again.
+        # The same keys could not be enqueued more than once.
         if keys:
             return metrics
         conn = bench.conn_of(contender)

@@ -1,5 +1,5 @@
-# The other job queues that are made for PostgreSQL, each in its defaults and in its best documented settings, against
-# jobq in its own best mode, and against jobq by the same driver. The textbook stands beside for the ratios.
+# Other job queues for PostgreSQL, each with its defaults and with its best documented settings, compared with jobq in its best
+# mode and with jobq through the same driver. The textbook is included for the ratios.
 
 import os
 
@@ -10,15 +10,15 @@ from measure import Probe
 from peers import all_peers
 
 TITLE = 'Other job queues'
-SIZE = 500   # what graphile-worker fetches at a time in its best settings
-# jobq as installed, and with a queue that deletes what is completed, as graphile-worker does.
+SIZE = 500   # batch size of graphile-worker with its best settings
+# jobq as installed, and with a queue that deletes completed jobs, as graphile-worker does.
 KEPT, UNKEPT = (f'{contender.title}, batches of {SIZE}, 2 clients' for contender in (JOBQ, JOBQ_KEEP_0))
 NODE_KEPT, NODE_UNKEPT = (f'{contender.title}, node, batches of {SIZE}' for contender in (JOBQ, JOBQ_KEEP_0))
 TEXTBOOK_BATCHES = f'textbook, batches of {SIZE}, 2 clients'
 
 
 def run_peer(bench, peer, seconds, sync):
-    """As cells.run_cell, for a program that handles jobs by itself and says what it handled."""
+    """Like cells.run_cell, for a program that handles jobs on its own and reports the jobs that it handled."""
     rate = bench.rates.get(peer.name, peer.guess)
     for _ in range(5):
         jobs = int(rate * (seconds + 0.5) * 1.4 / 1000 + 2) * 1000

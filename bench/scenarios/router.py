@@ -1,6 +1,6 @@
-# What a router costs: each call through it against the same call on the shard, in turns; and what a job costs router and shards
-# together where its queue is spread over 1, 2 and 3 of them. Processor time, since all servers share this machine. Results of it
-# are the inputs of capacity.py.
+# The cost of a router: each call through it is compared with the same call on the shard, in turns. Also the cost of a job on the
+# router and the shards together, if its queue is spread over 1, 2, and 3 shards. The unit is processor time, because all servers
+# share this machine. The results are the input of capacity.py.
 
 import json
 import os
@@ -17,7 +17,7 @@ from router_nodes import Cluster, Counted, Node, huge_pages_for
 TITLE = 'Through a router'
 CALLS = 100
 WARM_UP = 10
-MOST = {'ms': 5, 'cpu_us': 5}    # times direct
+MOST = {'ms': 5, 'cpu_us': 5}    # relative to direct calls
 BATCH = 100
 PAYLOAD = json.dumps({'to': 'ada@example.com', 'text': 'x' * 80})
 PAYLOADS = [PAYLOAD] * BATCH
@@ -26,7 +26,7 @@ BATCHES = tuple(f'{name}, batch of {BATCH}' for name in SINGLE)
 
 
 class Calls:
-    """The calls of one worker on one connection, each kind of them so often in a row."""
+    """The calls of one worker on one connection. Each kind of call is repeated this often in a row."""
 
     def __init__(self, conn, queue):
         self.conn, self.queue, self.held = conn, queue, []
@@ -64,7 +64,7 @@ class Calls:
         self.held.insert(0, following)
 
     def warm_up(self, batch):
-        """Connections are made, functions compiled, statements prepared, the catalogue is read: what a worker does once."""
+        """Opens connections, compiles functions, prepares statements, and reads the catalogs, which a worker does only once."""
         for _ in range(WARM_UP):
             self.run(1, batch, lambda name, count, function: function())
 
@@ -73,14 +73,15 @@ class Calls:
         return [row[0] for row in rows], [row[1] for row in rows]
 
     def run(self, calls, batch, around):
-        """Twice so many jobs as are claimed at first: each is completed by the one call or by the other. around(name, function) measures."""
+        """Enqueues twice as many jobs as are claimed at first, because half are completed by each of the two calls. around(name,
+        function) measures."""
         times = {'enqueue': 2 * calls, 'claim': calls, 'complete_and_claim': calls, 'complete': calls}
         for name, count in times.items():
             around(name, count, lambda: [getattr(self, name)(batch) for _ in range(count)])
 
 
 def measured(cluster, calls):
-    """around() of a run, and the figures that it fills: by call."""
+    """Returns the function around() of a run, and the figures that it fills, by call."""
     found = {}
 
     def around(name, count, function):
@@ -92,7 +93,7 @@ def measured(cluster, calls):
 
 
 def calls_against_direct(bench, cluster, rounds):
-    """Direct: the same calls on the shard itself."""
+    """Measures the same calls directly on the shard."""
     found = {}
     for number in range(rounds):
         for batch, names in ((1, SINGLE), (BATCH, BATCHES)):
@@ -117,7 +118,8 @@ def calls_against_direct(bench, cluster, rounds):
 
 
 def enqueue_and_do(calls, count, batch):
-    """So many enqueues, then claims and completions until nothing is left. A claim may find less than it wants."""
+    """Enqueues this many times, then claims and completes until no jobs are left. A claim may return fewer jobs than
+    requested."""
     for _ in range(count):
         calls.enqueue(batch)
     done = 0
@@ -130,7 +132,7 @@ def enqueue_and_do(calls, count, batch):
 
 
 def jobs_over_shards(bench, clusters, rounds):
-    """Processor time a job, all its calls together, of router and shards."""
+    """Returns the processor time of the router and the shards per job, for all calls of the job together."""
     def cell(cluster, batch):
         def run():
             cluster.vacuum()
@@ -156,7 +158,7 @@ def jobs_over_shards(bench, clusters, rounds):
 
 
 def woken_after(waiting, enqueueing, queue):
-    """Milliseconds from the commit of an enqueue to the end of a wait, which had gone on for a while."""
+    """Returns the milliseconds from the commit of an enqueue to the end of a wait that began earlier."""
     ended = []
 
     def wait():
@@ -175,7 +177,7 @@ def woken_after(waiting, enqueueing, queue):
 
 
 def waits(bench, cluster, rounds):
-    """What a wait through the router costs: it looks again and again. Direct: it sleeps on the shard."""
+    """The cost of a wait. Through the router, a wait polls the shards. Directly, it sleeps on the shard."""
     for number in range(rounds):
         for way in (('direct', 'router') if number % 2 == 0 else ('router', 'direct')):
             cluster.vacuum()
@@ -192,7 +194,8 @@ def waits(bench, cluster, rounds):
 
 
 def bytes_of_jobs(cluster):
-    """Bytes of a job's calls between client and router, and between router and shard: (one by one, in batches) of each."""
+    """Returns the bytes of the calls of a job between client and router and between router and shard: (one by one, in batches)
+    for each."""
     in_front = Counted(cluster.router)
     found = {}
     for batch in (1, BATCH):
@@ -239,7 +242,7 @@ def run(bench):
 
 
 def inputs_of(bench, passed):
-    """What capacity.py reckons with: of a job, enqueue to completion, by way of a spread queue."""
+    """Writes the input of capacity.py: the cost of a job from enqueue to completion in a spread queue."""
     def of(way, batch):
         cell = f'{way}, 3 shards'
         return {'router_cpu_us': round(bench.median('router', cell, 'off', 'router_us'), 1),

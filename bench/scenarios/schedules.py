@@ -1,5 +1,5 @@
-# Schedules: how late their jobs are when they are due one after the other, and when 10,000 are due in one second; what it costs
-# to have them. By the background worker.
+# Schedules: how late their jobs are if one is due after the other, and if 10,000 are due in one second, and the cost of having
+# schedules. The background worker runs them.
 
 import time
 
@@ -18,14 +18,14 @@ def run(bench):
 
 
 def late_ms(bench, name):
-    """How late the jobs of these schedules were enqueued, in order."""
+    """Returns how late the jobs of these schedules were enqueued, in order."""
     return [row[0] for row in bench.conn.execute(
         "SELECT 1000 * extract(epoch FROM j.created_at - (j.metadata->>'scheduled_for')::timestamptz)::float8 AS late FROM jobq.jobs j "
         "WHERE j.metadata->>'schedule' LIKE %s ORDER BY late", (name + ' %',)).fetchall()]
 
 
 def finish(bench, name, wanted, seconds):
-    """Waits until so many have run, looks whether each ran once, and takes the schedules away."""
+    """Waits until this many schedules have run, checks that each ran once, and removes them."""
     until = time.monotonic() + seconds
     count = 0
     while count < wanted and time.monotonic() < until:
@@ -54,7 +54,7 @@ def spread(bench):
 
 
 def burst(bench):
-    """10,000 schedules that are due within the same second."""
+    """10,000 schedules that are due in the same second."""
     schedules = bench.scale(10_000, 2_000)
     for number in range(bench.scale(3, 1)):
         JOBQ.reset(bench.conn)

@@ -1,8 +1,8 @@
-# Many workers that sleep in jobq_wait while jobs come in bursts: a commit must not wake more of them than its jobs need. Next to it
-# the same workers with a poll every 50 ms, and the textbook table with that poll.
+# Many workers that sleep in jobq_wait while jobs are enqueued in bursts: a commit must not wake up more workers than it has jobs.
+# For comparison, the same workers with a poll every 50 ms, and the textbook table with the same poll.
 #
-# The jobs go round: a worker that has completed as many jobs as a burst has enqueues a burst, in one transaction. There are too few
-# jobs for all workers to be busy, so that some always sleep.
+# The jobs circulate: a worker that has completed as many jobs as a burst has enqueues a burst, in one transaction. There are
+# fewer jobs than the workers could run at once, so that some workers always sleep.
 
 import time
 
@@ -49,7 +49,7 @@ def run(bench):
 
 
 class Cell:
-    """Workers with a batch, and jobs in bursts. The jobs of a burst that is not full yet are with the workers."""
+    """Workers with a batch size, and jobs in bursts. The workers hold the jobs of an incomplete burst."""
 
     def __init__(self, bench, workers, batch, burst):
         self.bench, self.workers, self.batch, self.burst = bench, workers, batch, burst
@@ -91,7 +91,7 @@ class Cell:
         return conn.execute(f"SELECT count(*) FROM {contender.table} WHERE status = 'completed'").fetchone()[0]
 
     def audit(self, conn, contender):
-        """Every job was started once. The workers complete what they have claimed."""
+        """Checks that every job was started once, and that the workers completed all claimed jobs."""
         wrong, running = conn.execute(f"SELECT count(*) FILTER (WHERE attempts > 1), count(*) FILTER (WHERE status = 'processing')"
                                       f' FROM {contender.table}').fetchone()
         if wrong or running:

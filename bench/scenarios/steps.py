@@ -1,5 +1,5 @@
-# Durable steps: a program of three steps against the same program without, how soon a signal's job is claimed, and what jobs without
-# steps pay where others have many.
+# Durable steps: a program with three steps, compared with the same program without steps, the delay until the job of a signal is
+# claimed, and the cost for jobs without steps if other jobs have many.
 
 import threading
 import time
@@ -14,7 +14,7 @@ STEPS = ('charge', 'ship', 'mail')
 
 
 class Beside(Jobq):
-    """jobq, in a database where other jobs have steps, wait and have signals."""
+    """jobq, in a database in which other jobs have steps, waits, and signals."""
 
     name = title = 'jobq, with 100,000 steps, waits, and signals of other jobs'
 
@@ -46,7 +46,8 @@ def others(bench):
 
 
 def program(bench):
-    """Each step is a transaction with a row of its own; with steps it asks before, and saves."""
+    """Each step is a transaction that adds a row. With durable steps, the program also checks whether the step is saved, and
+    saves it."""
     jobs = bench.scale(3_000, 500)
     bench.conn.execute('CREATE TABLE IF NOT EXISTS step_effects (job bigint, step text)')
     for number in range(bench.scale(3, 1)):
@@ -84,7 +85,7 @@ def work_through(bench, jobs, saves):
 
 
 class ASignal:
-    """What a job awaits, and how it comes."""
+    """The event that a job awaits, and how it happens."""
 
     title = "a signal's commit"
 
@@ -108,7 +109,8 @@ class AChild:
 
 
 def latency(bench, awaited):
-    """From the commit of what a job awaits until a worker that waits has claimed it; 10,000 others wait."""
+    """Measures the time from the commit of the awaited event until a waiting worker has claimed the job, while 10,000 other jobs
+    wait."""
     rounds = bench.scale(1_000, 300)
     JOBQ.reset(bench.conn)
     JOBQ.fill(bench.conn, 10_000, 'sleepers')
@@ -123,7 +125,7 @@ def latency(bench, awaited):
         state = awaited.await_it(worker, other, job, lease, number)
         if state != 'waiting':
             bench.fail(f'{awaited.title}: {state}, not waiting')
-        # What the wait itself has told the background worker is dealt with.
+        # Gives the background worker time to process the start of the wait.
         time.sleep(0.002)
         claimed = []
         thread = threading.Thread(target=lambda: claimed.append((*wait_and_claim(bench, worker, number), time.monotonic())))

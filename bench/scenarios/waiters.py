@@ -1,6 +1,7 @@
-# Jobs that wait, up to a million of them: half for a signal each, half for the end of a job each. How soon one is set free, while
-# the background worker looks through all of them as after a flood and when it does not; a tick by hand, which does; what the worker
-# and the tables take. And many that wait for one job.
+# Up to a million waiting jobs: half of them wait for a signal each, and half for the end of a job each. Measured are the delay
+# until a waiting job becomes pending, during and after a full scan by the background worker, the time of a manual tick, which
+# scans all of them, and the memory of the background worker and the size of the tables. Also many jobs that wait for the same
+# job.
 
 import time
 
@@ -44,7 +45,7 @@ def waiting_now(conn):
 
 
 def fill(conn, waiting):
-    """What has been set free before is out of the way."""
+    """Removes the jobs that were promoted before."""
     conn.execute("DELETE FROM jobq.jobs WHERE queue = 'waiters' AND status = 'pending'")
     for number in range((waiting - waiting_now(conn)) // (2 * AT_ONCE)):
         conn.execute("SELECT count(*) FROM jobq_enqueue_many('waiters', array_fill('{}'::jsonb, ARRAY[%s]))", (2 * AT_ONCE,))
@@ -68,14 +69,14 @@ def measure(bench, conn, waiting):
     conn.execute('SELECT count(*) FROM jobq_tick()')
     tick = time.monotonic() - began
     size = conn.execute("SELECT pg_total_relation_size('jobq.steps') + pg_total_relation_size('jobq.edges')").fetchone()[0]
-    bench.note('waiters', f'With {waiting:,} waiting jobs: right after the jobs began to wait, a job became pending {percentile(flooded["signal"], 0.5):.1f} ms '
-               f'after its signal and {percentile(flooded["end"], 0.5):.1f} ms after the end of the awaited job (p50). A call of jobq_tick() took {tick:.2f} s. '
+    bench.note('waiters', f'Right after {waiting:,} jobs had begun to wait, a job became pending {percentile(flooded["signal"], 0.5):.1f} ms '
+               f'after its signal and {percentile(flooded["end"], 0.5):.1f} ms after the end of the awaited job (p50). A call to jobq_tick() took {tick:.2f} s. '
                f'The background worker used {worker_memory(conn)} MB of private memory. The tables jobq.steps and jobq.edges used {size / waiting:.0f} bytes '
                'per job.')
 
 
 def calm_down(bench, conn):
-    """Until the background worker has looked through all that wait: then nearly all are set free at once."""
+    """Waits until the background worker has scanned all waiting jobs. From then on, nearly all jobs are promoted at once."""
     until = time.monotonic() + 600
     while time.monotonic() < until:
         if percentile(set_free(bench, conn, 'signal', 20), 0.8) < 2:
@@ -85,7 +86,8 @@ def calm_down(bench, conn):
 
 
 def set_free(bench, conn, what, count):
-    """So many one after the other: milliseconds until each is pending, as a look each half millisecond sees it."""
+    """Promotes this many jobs one after the other. Returns the milliseconds until each is pending, with a check every half
+    millisecond."""
     if what == 'signal':
         jobs = [(job, None) for job, in conn.execute(
             "SELECT s.job_id FROM jobq.steps s JOIN jobq.jobs j ON j.id = s.job_id"
@@ -101,7 +103,7 @@ def set_free(bench, conn, what, count):
         if target is None:
             act, parameters = 'SELECT jobq_signal_job(%s, %s)', (job, 'e')
         else:
-            # No claim has to find it among the others.
+            # A cancellation, so that no claim has to find this job among the others.
             act, parameters = "UPDATE jobq.jobs SET status = 'cancelled' WHERE id = %s", (target,)
         conn.execute(act, parameters)
         began = time.monotonic()
@@ -115,7 +117,7 @@ def set_free(bench, conn, what, count):
 
 
 def worker_memory(conn):
-    """Of its own, in MB; shared memory is the same whatever waits."""
+    """Returns the private memory in MB. Shared memory has the same size for any number of waiting jobs."""
     for pid, in conn.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = current_database()").fetchall():
         with open(f'/proc/{pid}/status', encoding='utf-8') as file:
             return round(int(next(line for line in file if line.startswith('RssAnon')).split()[1]) / 1024)
@@ -123,7 +125,7 @@ def worker_memory(conn):
 
 
 def one_for_many(bench, waiting):
-    """All of them await one job: from its end until the last is pending."""
+    """All jobs await one job. Measures the time from its end until the last of them is pending."""
     JOBQ.reset(bench.conn)
     conn = bench.connect(options='-c synchronous_commit=off')
     one = conn.execute("SELECT jobq_enqueue('targets')").fetchone()[0]

@@ -1,4 +1,5 @@
-# From an idle worker to a claimed job, by jobq_wait and by LISTEN; and what the wake-ups cost sixteen clients that enqueue.
+# The delay from an enqueue to the claim by an idle worker, with jobq_wait and with LISTEN, and the cost of wake-ups for 16
+# clients that enqueue.
 
 import os
 import random
@@ -31,12 +32,12 @@ def run(bench):
 
 
 def latency(bench, mode, jobs, targets):
-    """From the producer's commit, by the clock just before it, until the worker has the job. synchronous_commit off."""
+    """Measures the time from just before the commit of the producer until the worker has the job, with synchronous_commit off."""
     name = {'wait': 'jobq_wait', 'listen': 'LISTEN'}[mode]
     process = subprocess.Popen([sys.executable, WAITER, mode, str(jobs)], stdout=subprocess.PIPE, text=True)
     producer = bench.connect(options='-c synchronous_commit=off')
     sent, chance = {}, random.Random(1)
-    watchdog = threading.Timer(jobs * 0.2 + 30, process.kill)   # a wake-up that never comes must not hang the benchmark
+    watchdog = threading.Timer(jobs * 0.2 + 30, process.kill)   # A lost wake-up must not block the benchmark.
     watchdog.start()
     try:
         process.stdout.readline()
@@ -66,7 +67,7 @@ def latency(bench, mode, jobs, targets):
 
 
 class Listeners:
-    """Sessions that wait while the producers enqueue: a listener, and a sleeper whose kind of job never comes."""
+    """Sessions that wait while the producers enqueue: a listener, and a sleeper for a kind that is never enqueued."""
 
     def __init__(self, bench, channel, sleeper):
         self.stopping = False

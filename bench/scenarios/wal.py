@@ -1,5 +1,5 @@
-# WAL of a lifecycle in batches of 100, and the share of completions that are HOT. full_page_writes is off in this group
-# only: which pages a run touches first after a checkpoint says nothing about a job.
+# WAL of a lifecycle in batches of 100, and the share of completions that are HOT updates. full_page_writes is off in this group
+# only, because the first change of a page after a checkpoint depends on the run and not on the job.
 
 from cells import interleave, run_cell
 from contenders import BASE, JOBQ, TEXTBOOK

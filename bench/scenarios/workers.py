@@ -1,4 +1,4 @@
-# Many workers: 64 and 256 clients against 16, beside what a prepared SELECT 1 loses by them on this machine, round by round.
+# Many workers: 64 and 256 clients compared with 16, divided by the same ratio of a prepared SELECT 1, in each round.
 
 import statistics
 
@@ -9,8 +9,8 @@ from statistic import median_and_interval
 
 TITLE = 'Many workers, single jobs'
 COUNTS = (16, 64, 256)
-# Seconds until a session has read the catalogues and touched the shared memory that it works on. The more there are, the fewer jobs
-# each of them gets. SELECT 1 needs none of that.
+# Seconds until a session has read the catalogs and touched the shared memory that it uses. With more sessions, each of them gets
+# fewer jobs. SELECT 1 needs no warm-up.
 WARM_UP = {16: 5, 64: 10, 256: 25}
 SELECT_WARM_UP = 5
 
