@@ -1,5 +1,5 @@
 # Makes the install scripts of jobq_shard and jobq_router from their fragments. For the router, the input begins with the install
-# script of jobq and sql/router/routes. Each call of jobq becomes two functions: a function with the same name, arguments, and
+# script of jobq and sql/router/routes. Each function of jobq becomes two functions: a function with the same name, arguments, and
 # result, which passes the call on as its route says, and a function of PL/Proxy, jobq_router.at_NAME, whose first argument is the
 # shard. Directives in a fragment:
 #

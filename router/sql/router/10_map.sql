@@ -1,5 +1,5 @@
--- The map says which shard has which keys and queues. Only functions change it (70_change.sql), and each change makes a whole new
--- map with a new version.
+-- The map assigns keys and queues to shards. Only functions change it (70_change.sql), and each change makes a complete new map
+-- with a new version.
 
 --: the version of the map that this router has; one row
 CREATE TABLE jobq_router.map (
@@ -9,29 +9,31 @@ CREATE TABLE jobq_router.map (
 );
 INSERT INTO jobq_router.map DEFAULT VALUES;
 
--- The foreign server jobq_shard_N of the foreign data wrapper plproxy has the connection too, because PL/Proxy reads it there.
+-- The connection of shard N is also stored in the foreign server jobq_shard_N of the foreign data wrapper plproxy, because PL/Proxy
+-- reads it there.
 --: the shards; shard_id is id % 1024 of each job on the shard
 CREATE TABLE jobq_router.shards (
     shard_id   integer PRIMARY KEY CONSTRAINT shards_id_range CHECK (shard_id BETWEEN 0 AND 1023),
     connection text NOT NULL,  --: libpq connection string without a password, which belongs in a user mapping
-    weight     integer NOT NULL DEFAULT 1 CONSTRAINT shards_weight_range CHECK (weight BETWEEN 1 AND 1000),  --: its share of keys, queues, and jobs without keys
-    state      text NOT NULL DEFAULT 'active' CONSTRAINT shards_state_choice CHECK (state IN ('active', 'draining'))  --: draining: gets no new keys, queues, or jobs without keys
+    weight     integer NOT NULL DEFAULT 1 CONSTRAINT shards_weight_range CHECK (weight BETWEEN 1 AND 1000),  --: relative share of the keys, queues, and jobs without keys that the shard gets
+    state      text NOT NULL DEFAULT 'active' CONSTRAINT shards_state_choice CHECK (state IN ('active', 'draining'))  --: "draining": the shard gets no new keys, queues, or jobs without keys
 );
 
 -- While the keys of a bucket move, was_on lists the shards that may have unfinished jobs with these keys. Enqueues ask these
 -- shards first, in this order.
---: the shard of each bucket of keys and queues (bucket_of)
+--: the shard of each bucket; the function bucket_of assigns each key and queue to a bucket
 CREATE TABLE jobq_router.buckets (
     bucket   integer PRIMARY KEY CONSTRAINT buckets_range CHECK (bucket BETWEEN 0 AND 1023),
     shard_id integer NOT NULL,
     was_on   integer[] NOT NULL DEFAULT '{}'
 );
 
---: queues that are spread over all shards, and queues whose shard was chosen; any other queue is on the shard of its bucket
+--: queues that are spread over all shards, and queues whose shard was chosen with jobq_route_queue; any other queue is on the shard
+--: of its bucket
 CREATE TABLE jobq_router.queues (
     queue     text PRIMARY KEY CONSTRAINT queues_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
-    spread    boolean NOT NULL,  --: true if its jobs are on all shards, and all jobs of one key on the same shard
-    spread_by text CONSTRAINT queues_spread_by_choice CHECK (spread_by IN ('unique_key', 'group_key', 'concurrency_key')),  --: the kind of key that decides; NULL: a job with several different keys is rejected
+    spread    boolean NOT NULL,  --: true if the jobs of the queue are spread over all shards, with all jobs of one key on the same shard
+    spread_by text CONSTRAINT queues_spread_by_choice CHECK (spread_by IN ('unique_key', 'group_key', 'concurrency_key')),  --: the kind of key that decides where a job goes; NULL: a job with several different keys is rejected
     shard_id  integer,  --: the chosen shard of a queue that is not spread
     was_on    integer[] NOT NULL DEFAULT '{}',
     CONSTRAINT queues_place CHECK (spread = (shard_id IS NULL))

@@ -3,15 +3,16 @@
 --: the error of a call to a shard
 CREATE TYPE jobq_router.fault AS (shard integer, state text, message text, detail text, hint text);
 
--- Stores the time in seconds, because no session setting changes how a number is written or read. Stores the current time instead
--- of the time when the note expires, so that the note does not hold longer if the clock is set back.
---: note in this session that something is true now
+-- The note is a session setting that contains the current time in seconds. It is a number, because no setting of the session
+-- changes how numbers are written or read. It is not the time at which the note expires, so that the note does not last longer if
+-- the clock is set back.
+--: make the note "what" in this session
 CREATE FUNCTION jobq_router.note(what text) RETURNS void
     LANGUAGE sql VOLATILE AS $$
 SELECT set_config('jobq_router.' || $1, extract(epoch FROM clock_timestamp())::numeric::text, false)
 $$;
 
---: return whether this session has noted it no longer ago than span
+--: return whether this session has made the note "what" within the last "span"
 CREATE FUNCTION jobq_router.has_noted(what text, span interval) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT coalesce(extract(epoch FROM clock_timestamp())::numeric - nullif(current_setting('jobq_router.' || $1, true), '')::numeric
@@ -24,7 +25,7 @@ CREATE FUNCTION jobq_router.said(message text) RETURNS text
 SELECT btrim(regexp_replace(regexp_replace($1, '^[[:alnum:]_.]+[(][0-9]+[)]: [[].*?[]] REMOTE [^[:space:]]+: ', ''), '^PL/Proxy function .*?[(][0-9]+[)]: ', ''), E' \n')
 $$;
 
---: return how long a session passes over a shard that could not be reached: the setting jobq_router.pass_over, or 2 seconds
+--: return how long a session passes over a shard that could not be reached: the setting jobq_router.pass_over (default: 2 seconds)
 CREATE FUNCTION jobq_router.pass_over() RETURNS interval
     LANGUAGE sql STABLE AS $$
 SELECT coalesce(nullif(current_setting('jobq_router.pass_over', true), ''), '2 s')::interval
@@ -36,16 +37,16 @@ CREATE FUNCTION jobq_router.note_down(shard integer) RETURNS void
 SELECT jobq_router.note('down_' || $1)
 $$;
 
--- PL/Proxy adds no prefix to the message if this session was canceled. It adds one if the shard canceled the call.
+-- PL/Proxy adds a prefix to the message if the shard canceled the call, but not if this session was canceled.
 --: return whether the call was canceled in this session before the shard answered
 CREATE FUNCTION jobq_router.is_silent(f jobq_router.fault) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT $1.state = '57014' AND jobq_router.said($1.message) = $1.message
 $$;
 
--- Uses a prepared statement, because the error that follows rolls back the settings of the session but keeps prepared statements.
--- PostgreSQL records when a statement was prepared.
---: make this session avoid a shard or queue for a while, because the call that asked it was canceled
+-- The note is a prepared statement, because the error that follows rolls back the settings of the session, but not its prepared
+-- statements. PostgreSQL records when a statement was prepared.
+--: make this session avoid a shard or queue for a while, because a call was canceled while it waited for the shard or queue
 CREATE FUNCTION jobq_router.note_silent(what text) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -58,7 +59,7 @@ BEGIN
 END
 $$;
 
--- The factor limits the share of its time that the session loses to a shard that stays silent.
+-- The factor limits the share of its time in which the session waits for a shard that does not answer.
 --: return whether this session avoids a shard or queue because of note_silent: for ten times as long as the canceled call had
 --: waited, but at most for a minute
 CREATE FUNCTION jobq_router.was_silent(what text) RETURNS boolean
@@ -74,16 +75,18 @@ CREATE FUNCTION jobq_router.is_down(shard integer) RETURNS boolean
 SELECT jobq_router.has_noted('down_' || $1, jobq_router.pass_over())
 $$;
 
---: return whether a shard may not answer: this session passes over it (is_down) or avoids it (was_silent)
+--: return whether this session doubts that a shard will answer, because it passes over the shard (is_down) or avoids it
+--: (was_silent)
 CREATE FUNCTION jobq_router.is_doubtful(shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.is_down($1) OR jobq_router.was_silent('shard_' || $1)
 $$;
 
--- PL/Proxy reports all errors of a connection as internal errors. A call that had begun before such an error may have been done.
--- If another database answers at the address of a shard (JQR03), the shard itself has not been reached.
---: return what an error means; map: the router and the shard have different maps; unreached: the shard has done nothing; lost:
---: the call may or may not have been done; busy: a lock could not be acquired in time; error: the shard rejected the call
+-- PL/Proxy reports all errors of a connection as internal errors. If such an error occurs during a call, the shard may or may not
+-- have executed the call. If another database answers at the address of a shard (JQR03), the shard itself has not been reached.
+--: return what an error means: "map" (the router and the shard have different maps), "unreached" (the shard has done nothing),
+--: "lost" (the shard may or may not have executed the call), "busy" (a lock could not be acquired in time), or "error" (the shard
+--: rejected the call)
 CREATE FUNCTION jobq_router.meaning(state text, message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not found: %' THEN 'map'
@@ -95,7 +98,7 @@ SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not foun
             ELSE 'error' END
 $$;
 
---: raise the error of a shard with the text of the shard, or an error that says what happened to the connection
+--: raise the error of a call, with the message of the shard or with a message that says what happened to the connection
 CREATE FUNCTION jobq_router.raise(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -106,16 +109,16 @@ DECLARE
 BEGIN
     IF jobq_router.is_silent(f) THEN
         PERFORM jobq_router.note_silent('shard_' || f.shard);
-        RAISE '%', says USING ERRCODE = f.state, DETAIL = format('Shard %s had not answered.', f.shard), HINT = 'The call may or may not have been executed there.';
+        RAISE '%', says USING ERRCODE = f.state, DETAIL = format('Shard %s had not answered.', f.shard), HINT = 'The call may or may not have been executed on this shard.';
     ELSIF f.state = 'JQR03' THEN
         RAISE 'the connection of shard % leads to another database', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
-            DETAIL = upper(left(says, 1)) || substr(says, 2) || '.', HINT = 'Nothing was done there. Correct the connection of the shard with jobq_alter_shard.';
+            DETAIL = upper(left(says, 1)) || substr(says, 2) || '.', HINT = 'The call was not executed. Correct the connection of the shard with jobq_alter_shard().';
     ELSIF means = 'unreached' THEN
         RAISE 'shard % cannot be reached', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
-            HINT = 'Nothing was done there. The jobs of this shard must wait until it can be reached.';
+            HINT = 'The call was not executed on this shard. The jobs of the shard must wait until it can be reached.';
     ELSIF means = 'lost' THEN
         RAISE 'the connection to shard % was lost', f.shard USING ERRCODE = 'transaction_resolution_unknown', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
-            HINT = 'The call may or may not have been executed there.';
+            HINT = 'The call may or may not have been executed on this shard.';
     ELSIF detail <> '' AND hint <> '' THEN
         RAISE '%', says USING ERRCODE = f.state, DETAIL = detail, HINT = hint;
     ELSIF detail <> '' THEN
@@ -137,7 +140,7 @@ CREATE FUNCTION jobq_router.at_require_shard(integer) RETURNS integer
 
 -- A router that has only the old address of a shard cannot learn the new address from that shard. Another shard may have a newer
 -- map with the new address.
---: ask another shard for a newer map because a shard cannot be reached; returns whether this router has a newer map now
+--: ask another shard for a newer map, because a shard cannot be reached; return whether this router now has a newer map
 CREATE FUNCTION jobq_router.has_news(shard integer) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -156,9 +159,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- For calls that are tried again if the shard has not done them: with a newer map, or on another shard if the job can go to any
+-- For calls that are tried again if the shard has not executed them: with a newer map, or on another shard if the job can go to any
 -- shard.
---: return if the call must be tried again after an error, else raise the error
+--: return if the call must be tried again after this error; otherwise, raise the error
 CREATE FUNCTION jobq_router.try_again(try integer, elsewhere boolean, f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -174,7 +177,8 @@ BEGIN
 END
 $$;
 
--- The other shards have committed, so what they have done stays done. The error says so. All of these calls can be repeated.
+-- The shards that raised no error have already committed, so the detail of the error lists them. All of these calls can be
+-- repeated.
 --: raise the first of these errors, if there are any
 CREATE FUNCTION jobq_router.raise_first(faults jobq_router.fault[], shards integer[]) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
@@ -191,7 +195,7 @@ BEGIN
 END
 $$;
 
---: raise a warning if the shard cannot be reached, else raise its error
+--: raise a warning if the shard cannot be reached; otherwise, raise its error
 CREATE FUNCTION jobq_router.warn(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

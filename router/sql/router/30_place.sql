@@ -1,7 +1,7 @@
 -- Finds the shard of a job.
 
---: where jobs go: to shard, unless one of the shards in was_on already has one of their keys; free: any other shard is possible
---: too; the keys are the keys that decide
+--: where jobs go: to the shard "shard", unless a shard in "was_on" already has one of their keys; if "free" is true, they can go to
+--: any other shard, too; the keys are those that decide
 CREATE TYPE jobq_router.place AS (version bigint, shard integer, was_on integer[], free boolean, queue text, unique_key text, group_key text, concurrency_key text);
 
 --: return the shard of a job, by its id
@@ -13,7 +13,7 @@ CREATE FUNCTION jobq_router.require_shards() RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM jobq_router.shards) THEN
-        RAISE 'the router has no shards' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Use jobq_add_shard to add a shard.';
+        RAISE 'the router has no shards' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Use jobq_add_shard() to add a shard.';
     END IF;
 END
 $$;
@@ -30,7 +30,7 @@ $$;
 CREATE FUNCTION jobq_router.knows(shard integer) RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) $$;
 
---: ask the known shards for a newer map if one of these ids belongs to a shard that the router does not know
+--: ask all shards of the map for a newer map if one of these ids belongs to a shard that the router does not know
 CREATE FUNCTION jobq_router.know(job_ids bigint[]) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -75,14 +75,14 @@ DECLARE
 BEGIN
     IF cardinality(shards) > 1 THEN
         RAISE 'the jobs of argument "%" are on different shards: %', argument, array_to_string(shards, ', ') USING ERRCODE = 'feature_not_supported',
-            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call of jobq_enqueue_jobs.';
+            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call to jobq_enqueue_jobs().';
     END IF;
     RETURN shards[1];
 END
 $$;
 
 --: return the key that decides where a job of a spread queue goes, and its kind; the key is NULL if the job has no keys; raises
---: 0A000 if the keys of the job do not decide
+--: 0A000 if the keys do not determine the shard
 CREATE FUNCTION jobq_router.deciding_key(queue text, spread_by text, unique_key text, group_key text, concurrency_key text, OUT kind text, OUT key text)
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -90,11 +90,11 @@ BEGIN
                                      WHEN unique_key IS NOT NULL THEN 'unique_key' END);
     key := CASE kind WHEN 'group_key' THEN group_key WHEN 'concurrency_key' THEN concurrency_key ELSE unique_key END;
     IF key IS NULL AND num_nonnulls(unique_key, group_key, concurrency_key) > 0 THEN
-        RAISE 'the job has keys but no %, which decides the shard of the jobs of queue "%"', kind, queue USING ERRCODE = 'feature_not_supported',
-            HINT = format('Pass a %s, or no key.', kind);
+        RAISE 'the job has keys but no "%", which determines the shard of each job of queue "%"', kind, queue USING ERRCODE = 'feature_not_supported',
+            HINT = format('Specify "%s", or omit all keys.', kind);
     ELSIF spread_by IS NULL AND (unique_key <> key OR group_key <> key OR concurrency_key <> key) THEN
         RAISE 'the job has several keys, which may be on different shards' USING ERRCODE = 'feature_not_supported',
-            HINT = format('Choose the key that decides with jobq_route_queue(%L, spread => true, spread_by => ...), or do not spread the queue.', queue);
+            HINT = format('Use jobq_route_queue(%L, spread => true, spread_by => ...) to choose the key that determines the shard, or do not spread the queue.', queue);
     END IF;
 END
 $$;
@@ -154,13 +154,13 @@ BEGIN
         p.was_on := '{}';
     ELSIF needed <> p.shard OR needed IS NOT NULL AND cardinality(p.was_on) > 0 THEN
         RAISE 'the job would be on shard %, but depends on jobs of shard %', p.shard, needed USING ERRCODE = 'feature_not_supported',
-            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call of jobq_enqueue_jobs.';
+            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call to jobq_enqueue_jobs().';
     END IF;
     RETURN p;
 END
 $$;
 
--- Notes are kept per bucket, not per queue. Two queues in one bucket share a note, which costs or saves one lookup.
+-- The note is made for the bucket of the queue. Two queues in one bucket share the note, which costs or saves one lookup.
 --: note in this session that a shard had no job of a queue, so that the session looks at other shards first for half a second
 CREATE FUNCTION jobq_router.note_empty(queue text, shard integer) RETURNS void
     LANGUAGE sql VOLATILE AS $$
@@ -173,11 +173,11 @@ CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
 SELECT jobq_router.has_noted(format('empty_%s_%s', jobq_router.bucket_of($1), $2), '0.5 s')
 $$;
 
--- The order is random among equal shards. Shards that have not answered recently come last among the home shards and among the
--- other shards, and shards that were found empty come before them. The function is not written in SQL, because each call would
--- plan the query again.
---: return the shards that may have jobs of a queue, in the order in which to look at them; home: new jobs of the queue can be on
---: this shard
+-- Home shards come first. Among the home shards and among the other shards, the order is random, but shards that were found empty
+-- come after the others, and shards that have not answered recently come last. The function is not written in SQL, because
+-- PostgreSQL would then plan the query again for each call.
+--: return the shards that may have jobs of a queue, in the order in which to look at them; "home" is true if new jobs of the queue
+--: can be on the shard
 CREATE FUNCTION jobq_router.shards_of(queue text) RETURNS TABLE (shard integer, home boolean)
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -1,7 +1,7 @@
 -- Enqueues jobs on the shards.
 
---: return the arguments and options of an enqueue as a job for jobq_enqueue_jobs; NULL if a shard must reject the options;
---: keyless: only other jobs of the call have unique keys, so options for unique keys are left out
+--: return the arguments and options of an enqueue as an object for jobq_enqueue_jobs, or NULL if a shard must reject the options;
+--: if "keyless" is true, only other jobs of the call have unique keys, so the options for unique keys are left out
 CREATE FUNCTION jobq_router.spec(arguments jsonb, options jsonb, keyless boolean DEFAULT false) RETURNS jsonb
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE
@@ -14,8 +14,8 @@ FROM (SELECT jsonb_object_agg(a.key, a.value) AS spec FROM jsonb_each(arguments)
 $$;
 --@ calls
 
---: enqueue jobs with the same keys on the shard in was_on that has unfinished jobs with them, or else on the shard where they
---: belong; returns no rows if the map was out of date, so that the caller tries again
+--: enqueue jobs with the same keys on the shard in was_on that has unfinished jobs with these keys or, if there is none, on the
+--: shard where the keys belong; returns no rows if the map was out of date, so that the caller tries again
 CREATE FUNCTION jobq_router.enqueue_moving(p jobq_router.place, specs jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -80,11 +80,12 @@ END
 CREATE FUNCTION jobq_router.give_up() RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RAISE 'the map of the cluster keeps changing' USING ERRCODE = 'lock_not_available', HINT = 'Try again.';
+    RAISE 'the map of the cluster keeps changing' USING ERRCODE = 'lock_not_available', HINT = 'Retry the call.';
 END
 $$;
 
--- Passes the call on as it is if the queue alone decides where the jobs go. Otherwise looks up the shard of each job.
+-- If the queue alone decides where the jobs go, the call is passed on as it is. Otherwise, the router looks up the shard of each
+-- job.
 --@ function jobq_enqueue_many
 DECLARE
     _n       integer := cardinality(payloads);
@@ -124,7 +125,7 @@ BEGIN
 END
 --@ end
 
---: return where each of these jobs goes, all by the same map; jobs that can go to any shard all go to the same shard
+--: return where each of these jobs goes, according to one version of the map; all jobs that can go to any shard get the same shard
 CREATE FUNCTION jobq_router.places_of(specs jsonb) RETURNS jobq_router.place[]
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Claims and related calls.
 
--- A job that was retried, or inserted with plain SQL, can be on a shard that is not (or no longer) a home shard of its queue.
--- Claims look at such shards first from time to time, because the job would otherwise wait as long as the queue has other jobs.
+-- A job that was retried, or inserted with plain SQL, can be on a shard that is not (or no longer) a home shard of its queue. From
+-- time to time, claims look at such shards first. Otherwise, the job would wait as long as the home shards have jobs of the queue.
 --: return whether this session must look for jobs of a queue on all shards now; returns true at most once a second
 CREATE FUNCTION jobq_router.looks_everywhere(queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
@@ -16,10 +16,10 @@ BEGIN
 END
 $$;
 
--- Passes over a shard that cannot be reached. This is an error if no home shard of the queue has answered. If a home shard
--- answers with an error, the claim raises that error, but only if the other shards have no job either. The claim returns the jobs
--- that it has claimed whatever error a shard raises after that, because the other shards have committed, and no other session
--- knows these leases.
+-- A claim passes over shards that cannot be reached. It raises an error only if no home shard of the queue has answered. If a home
+-- shard answers with an error, the claim raises this error only if no other shard has a job. After a shard has returned jobs, the
+-- claim returns them whatever error another shard raises, because the first shard has committed, and no other session knows the
+-- leases of these jobs.
 --: do the work of jobq_claim; unlike that function, it is always in the schema jobq_router
 CREATE FUNCTION jobq_router.claim(queue text, worker_id text, batch integer, kinds text[], versions integer[], capabilities text[], heartbeat_timeout interval)
     RETURNS SETOF jobq_router.jobq_claim_row
@@ -120,8 +120,8 @@ BEGIN
 END
 --@ end
 
--- A queue whose shard cannot be reached, or answers with an error, does not keep the claim from other queues. This session asks
--- for such a queue last for a while, and raises the error only if no queue has a job.
+-- If the shard of a queue cannot be reached, or answers with an error, the claim still tries the other queues. For a while, this
+-- session tries the queue last. The claim raises the error only if no queue has a job.
 --@ function jobq_claim_any
 DECLARE
     _queue   text;
@@ -166,9 +166,9 @@ BEGIN
 END
 --@ end
 
--- Usually completes and claims in one round trip, on the shard of the jobs. Sometimes claims from all shards, because the jobs of
--- the other shards would otherwise wait as long as this shard has any. If the call then claims from other shards, it returns what
--- it has claimed and completed so far whatever error follows.
+-- Usually, the call completes and claims in one round trip, on the shard of the completed jobs. From time to time, it claims from
+-- all shards, because jobs on other shards would otherwise wait as long as this shard has jobs. If the claim from another shard
+-- fails, the call still returns what it has claimed and completed until then.
 --@ function jobq_complete_and_claim
 DECLARE
     _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
@@ -192,7 +192,7 @@ BEGIN
                 EXIT;
             EXCEPTION WHEN OTHERS OR query_canceled THEN
                 --@ caught _shard
-                -- The other shards may have a job.
+                -- Another shard may have a job.
                 EXIT WHEN _shards[1] IS NULL AND _fault.state NOT LIKE '22%' AND NOT jobq_router.is_silent(_fault) AND jobq_router.meaning(_fault.state, _fault.message) IN ('busy', 'error');
                 PERFORM jobq_router.try_again(_try, _shards[1] IS NULL, _fault);
             END;

@@ -1,4 +1,4 @@
--- Functions for operators that have a route of their own.
+-- Functions for operators whose route in router/sql/router/routes is "own", and functions that check calls.
 
 --: raise 0A000 for a limit of a whole queue if the queue is spread, because each shard would apply the limit separately
 CREATE FUNCTION jobq_router.check_jobq_set_limit(queue text, key text, max_running integer, rate integer, per interval) RETURNS void
@@ -73,9 +73,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 --@ end
 
--- The shards decide what a role may do, because each call reaches them as the role that calls. Shards do not receive jobq_wait
--- and jobq_wake, so the profile of the role decides about these, as in src/queues/roles.cpp.
---: let a role use the router, or no longer let it, according to its current grants
+-- A call reaches the shards as the role that makes the call, so the shards check its privileges. jobq_wait and jobq_wake do not
+-- reach the shards, so the router grants these two according to the profiles of the role, as src/queues/roles.cpp does.
+--: grant a role the privileges that it needs on the router, or revoke them, according to its current grants
 CREATE FUNCTION jobq_router.admit(role text) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -100,8 +100,8 @@ BEGIN
 END
 $$;
 
---: return the functions and procedures of the extension; of_owner: only the owner can call it; profiles: the profiles that can
---: call a function that no shard checks
+--: return the functions and procedures of the extension; "of_owner" is true if only the owner can call the function; "profiles" are
+--: the profiles that can call a function that no shard checks
 CREATE FUNCTION jobq_router.calls() RETURNS TABLE (oid oid, of_owner boolean, profiles text[])
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT p.oid, p.proname IN ('jobq_settle', 'jobq_add_shard', 'jobq_drain_shard', 'jobq_remove_shard', 'jobq_alter_shard', 'jobq_route_queue', 'jobq_grant',

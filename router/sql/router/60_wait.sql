@@ -1,10 +1,10 @@
--- A wait on a router is a loop of short pauses, because one connection cannot sleep on many servers, and PL/Proxy cannot CALL a
--- procedure.
+-- On a router, a wait is a loop of checks with short pauses, because one connection cannot sleep on many servers, and PL/Proxy
+-- cannot CALL a procedure.
 
--- To stop a worker, call jobq_wake on the router that the worker uses. The table can have several rows for a worker, because with
--- a unique key the sessions that wake up the worker would wait for each other. Deletes do not wait for a transaction that stays
--- open either.
---: workers whose next wait ends at once
+-- To stop a worker, call jobq_wake on the router that the worker uses. The table has no unique key, because sessions that wake up
+-- the same worker would then wait for each other. Deletes skip locked rows, so that they do not wait for a transaction that stays
+-- open.
+--: workers whose next wait ends immediately
 CREATE UNLOGGED TABLE jobq_router.wakes (
     worker_id text NOT NULL,
     at        timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -12,7 +12,7 @@ CREATE UNLOGGED TABLE jobq_router.wakes (
 CREATE INDEX wakes_worker_id ON jobq_router.wakes (worker_id);
 
 -- Also deletes rows that no worker has taken for an hour.
---: note that the wait of a worker must end
+--: record that the wait of a worker must end
 CREATE FUNCTION jobq_router.note_wake(worker_id text) RETURNS void
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq_router.wakes (worker_id) VALUES ($1);
@@ -77,7 +77,7 @@ DECLARE
     longest interval := current_setting('statement_timeout')::interval;
 BEGIN
     IF timeout IS NULL THEN
-        RAISE 'argument "timeout" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or leave the argument out where it has a default.';
+        RAISE 'argument "timeout" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or omit the argument if it has a default.';
     ELSIF timeout < interval '0' THEN
         RAISE 'argument "timeout" must not be negative' USING ERRCODE = 'invalid_parameter_value', HINT = 'Use an interval such as ''30 seconds''.';
     END IF;
@@ -85,16 +85,16 @@ BEGIN
 END
 $$;
 
--- The router does not use the value, because waits on a router do not sleep in a list.
+-- The router only checks the argument, because only a server keeps a list of waiting workers, in which "batch" is used.
 --: raise the error that a server raises for an invalid argument "batch" of jobq_wait
 CREATE FUNCTION jobq_router.check_wait_batch(batch integer) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF batch IS NULL THEN
-        RAISE 'argument "batch" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or leave the argument out where it has a default.';
+        RAISE 'argument "batch" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or omit the argument if it has a default.';
     ELSIF batch < 1 THEN
         RAISE 'argument "batch" must be at least 1, not %', batch USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'It is the number of jobs that the claim after the wait requests.';
+            HINT = 'Specify the maximum number of jobs to claim after the wait.';
     END IF;
 END
 $$;
@@ -103,8 +103,8 @@ $$;
 CREATE FUNCTION jobq_router.next_pause(pause double precision) RETURNS double precision
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT least(pause * 1.5, 0.25) $$;
 
--- The first check comes after a pause, because the worker has just found nothing to claim, and whatever keeps claims from a
--- pending job may last for some time.
+-- The first check comes after a pause, because the worker has just found nothing to claim, and what prevents claims of a pending
+-- job, such as a limit, may last for some time.
 --@ function jobq_wait
 DECLARE
     _until timestamptz := jobq_router.wait_until(timeout);

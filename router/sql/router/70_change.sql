@@ -1,5 +1,5 @@
--- Changes of the map. Each change makes a whole new map, which the shards take one after the other. If a router calls with an
--- older map, the shard rejects the call. The router then takes over the newer map from that shard and calls again (agree).
+-- Changes of the map. Each change makes a complete new map, which the shards take over one after the other. If a router calls with
+-- an older map, the shard rejects the call. The router then takes over the newer map from that shard and calls again (agree).
 
 --: return the map in the format in which shards store it
 CREATE FUNCTION jobq_router.content() RETURNS jsonb
@@ -43,8 +43,8 @@ CREATE FUNCTION jobq_router.at_admit(integer, text, boolean) RETURNS integer
 
 -- jobq_shard.require_map requires READ COMMITTED, whatever the defaults of the server, database, and role are. libpq removes one
 -- of the two backslashes, and the server removes the other.
---: return a connection string with defaults for what it does not set itself: how long to wait for a dead host, how to find the
---: primary among several hosts, the application name, and the isolation level
+--: return a connection string with defaults for the parameters that it does not set: how long to wait for a dead host, how to find
+--: the primary among several hosts, the application name, and the isolation level
 CREATE FUNCTION jobq_router.bounded(connection text) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT connection || array_to_string(ARRAY(
@@ -86,8 +86,8 @@ BEGIN
 END
 $$;
 
--- The lock timeout is needed because a client can keep the transaction that has taken over a map open.
---: make this map the map of the router, unless the router has a newer map by now; raises 55000 for the map of another cluster
+-- The lock timeout is needed because a client can keep a transaction open that has taken over a map.
+--: make this map the map of the router, unless the router has a newer map by now; raises 55000 if it is the map of another cluster
 CREATE FUNCTION jobq_router.adopt(version bigint, content jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 BEGIN
@@ -109,7 +109,7 @@ BEGIN
 END
 $$;
 
--- Any caller runs it with the privileges and the user mapping of the owner.
+-- The function runs with the privileges and the user mapping of the owner, whatever role calls it.
 --: make the router and a shard use the newer of their two maps
 CREATE FUNCTION jobq_router.agree(shard integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -127,7 +127,7 @@ BEGIN
         PERFORM jobq_router.at_take_map(shard, m.version, jobq_router.content(), NULL) FROM jobq_router.map m;
     END IF;
 EXCEPTION WHEN OTHERS THEN
-    -- If the shard has been removed, also while this call was asking it, the shard itself has already given the router the newer map.
+    -- If the shard has been removed, possibly during this call, it has already given the router the newer map.
     IF jobq_router.knows(shard) THEN
         RAISE;
     END IF;
@@ -153,12 +153,13 @@ BEGIN
 END
 $$;
 
--- The deciding shard takes only one of two changes to the same map, so that each version has only one map. The other shards take
--- the map that the deciding shard has taken, now or when they can be reached. Until then, they use an older map, and enqueues of
--- keys that move ask them first. A shard that leaves the cluster gets the new map too, because a router that does not know of the
--- change could otherwise go on with the old map. A shard that has not taken the new map rejects calls that use it. Therefore
--- publish first asks all shards whether they can take a map now. If a transaction holds the map of a shard, nothing is changed.
---: send a changed map to the shards, first to the shard that decides; leaves: a shard that is no longer in the cluster, and whose
+-- Of two changes to the same map, the deciding shard takes over only one, so that each version has only one map. The other shards
+-- take over the new map immediately or when they can be reached. Until then, they use an older map, and enqueues of keys that move
+-- ask these shards first. A shard that leaves the cluster gets the new map, too, because a router that does not know the change
+-- could otherwise continue to use the old map. A shard that has not taken over the new map rejects calls that use it. Therefore
+-- publish first checks whether all shards can take over a map now. If a transaction holds a lock on the map of a shard, nothing is
+-- changed.
+--: send a changed map to the shards, first to the shard "decides"; "leaves" is a shard that is no longer in the cluster, and whose
 --: foreign server the caller drops
 CREATE FUNCTION jobq_router.publish(decides integer, leaves integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -191,8 +192,8 @@ BEGIN
             WHEN 'unreached', 'lost' THEN
                 PERFORM jobq_router.note_down(_shard);
             WHEN 'busy' THEN
-                RAISE WARNING 'shard % has not taken the new map yet', _shard USING ERRCODE = _fault.state, DETAIL = regexp_replace(_fault.detail, '^Remote detail: ', ''),
-                    HINT = 'The shard rejects calls by queue until these transactions have ended.';
+                RAISE WARNING 'shard % does not have the new map yet because open transactions keep its map locked', _shard USING ERRCODE = _fault.state, DETAIL = regexp_replace(_fault.detail, '^Remote detail: ', ''),
+                    HINT = 'Wait until these transactions have ended, or end them with pg_terminate_backend(). Until then, the shard rejects calls that name a queue.';
             ELSE
                 RAISE;
             END CASE;
@@ -207,8 +208,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- Rendezvous hashing: for each bucket, every shard draws a number, always the same, and the shard with the highest number (by
--- weight) gets the bucket. So a new shard takes its share from all other shards, and nothing moves between the other shards.
+-- Rendezvous hashing: for each bucket, each shard has a fixed pseudorandom number, and the shard with the highest number, adjusted
+-- by weight, gets the bucket. So a new shard takes its share from all other shards, and no bucket moves from one of the other
+-- shards to another.
 --: assign each bucket to the active shard that it belongs to; buckets that move remember their previous shards in was_on
 CREATE FUNCTION jobq_router.deal() RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -222,8 +224,8 @@ ON CONFLICT (bucket) DO UPDATE SET shard_id = excluded.shard_id, was_on = array_
     WHERE b.shard_id <> excluded.shard_id
 $$;
 
---: begin a change: take over the newest map of all shards and lock it against other changes on this router; returns the shard
---: that decides about changes, which is the shard with the lowest number
+--: begin a change: take over the newest map of all shards and lock it against other changes on this router; returns the deciding
+--: shard, which is the shard with the lowest number
 CREATE FUNCTION jobq_router.begin_change() RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -270,10 +272,10 @@ CREATE FUNCTION jobq_router.check_connection(shard_id integer, connection text) 
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF $2 ~ '^[[:space:]]*postgres(ql)?://' THEN
-        RAISE 'argument "connection" is a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as ''host=a.example dbname=shard1''.';
+        RAISE 'argument "connection" must not be a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Use keywords and values such as ''host=a.example dbname=shard1''.';
     ELSIF $2 ~ '(password|scram_client_key|scram_server_key|oauth_client_secret)[[:space:]]*=' THEN
-        RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
-            HINT = format('Every role can read the password there. Put it into a mapping of each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard first: CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
+        RAISE 'argument "connection" must not contain a password' USING ERRCODE = 'invalid_parameter_value',
+            HINT = format('Every role can read the connection. Put the password into a user mapping for each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard, first run CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
     END IF;
 END
 $$;
@@ -292,7 +294,7 @@ BEGIN
     PERFORM jobq_router.check_connection($1, $2);
     _decides := coalesce(jobq_router.begin_change(), $1);
     IF EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
-        RAISE 'shard % already exists', $1 USING ERRCODE = 'duplicate_object', HINT = 'Use jobq_alter_shard to change its connection or weight.';
+        RAISE 'shard % already exists', $1 USING ERRCODE = 'duplicate_object', HINT = 'Use jobq_alter_shard() to change the connection or weight of the shard.';
     END IF;
     _other := (SELECT s.shard_id FROM jobq_router.shards s ORDER BY s.state, random() LIMIT 1);
     INSERT INTO jobq_router.shards (shard_id, connection, weight) VALUES ($1, $2, $3);
@@ -337,7 +339,7 @@ DECLARE
 BEGIN
     PERFORM jobq_router.require_shard($1);
     IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id <> $1 AND s.state = 'active') THEN
-        RAISE 'shard % is the last active shard', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Use jobq_add_shard to add another shard.';
+        RAISE 'shard % is the last active shard', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Use jobq_add_shard() to add another shard.';
     END IF;
     UPDATE jobq_router.shards s SET state = 'draining' WHERE s.shard_id = $1;
     PERFORM jobq_router.deal();
@@ -347,9 +349,9 @@ BEGIN
 END
 $$;
 
--- A call that was in progress under the previous map may have added a job after the first check. Once the shard has taken the new
--- map, no such call is in progress. If the shard has jobs or schedules then, it keeps them and stays in the cluster.
---: remove a drained shard from the cluster when it has no unfinished jobs and no schedules any more
+-- A call that was in progress under the previous map may have added a job after the first check. Once the shard has taken over the
+-- new map, no such call is in progress. If the shard has jobs or schedules then, it stays in the cluster.
+--: remove a drained shard from the cluster; fails if it still has unfinished jobs or schedules
 CREATE FUNCTION jobq_remove_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -361,12 +363,12 @@ BEGIN
     _decides := (SELECT min(s.shard_id) FROM jobq_router.shards s);
     PERFORM jobq_router.require_shard($1);
     IF (SELECT s.state FROM jobq_router.shards s WHERE s.shard_id = $1) <> 'draining' THEN
-        RAISE 'shard % is active', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Drain the shard with jobq_drain_shard first.';
+        RAISE 'shard % is active', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'First drain the shard with jobq_drain_shard().';
     END IF;
     SELECT * INTO _left FROM jobq_router.at_still_has($1);
     IF _left.jobs > 0 OR _left.schedules > 0 OR EXISTS (SELECT FROM jobq_router.buckets b WHERE $1 = ANY (b.was_on)) OR EXISTS (SELECT FROM jobq_router.queues q WHERE $1 = ANY (q.was_on)) THEN
         RAISE 'shard % is not empty', $1 USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Unfinished jobs: %s, schedules: %s.', _left.jobs, _left.schedules),
-            HINT = 'Wait until its jobs have finished and its unique keys are no longer kept. Move schedules with jobq_unschedule and jobq_schedule.';
+            HINT = 'Wait until its jobs have finished and its unique keys are no longer kept. Move schedules with jobq_unschedule() and jobq_schedule().';
     END IF;
     DELETE FROM jobq_router.shards s WHERE s.shard_id = $1 RETURNING * INTO _was;
     PERFORM jobq_router.publish(_decides, $1);
@@ -379,7 +381,7 @@ BEGIN
     IF _left.jobs > 0 OR _left.schedules > 0 THEN
         INSERT INTO jobq_router.shards SELECT _was.*;
         PERFORM jobq_router.publish(_decides);
-        RAISE WARNING 'shard % was not removed because it has just received a job', $1 USING HINT = 'Call jobq_remove_shard again when the job has finished.';
+        RAISE WARNING 'shard % was not removed because it has just received a job', $1 USING HINT = 'Call jobq_remove_shard() again when the job has finished.';
     ELSE
         PERFORM jobq_router.make_servers();
     END IF;
@@ -391,14 +393,14 @@ CREATE FUNCTION jobq_router.require_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
-        RAISE 'shard % does not exist', coalesce($1::text, 'NULL') USING ERRCODE = 'undefined_object', HINT = 'The table jobq_router.shards lists the existing shards.';
+        RAISE 'shard % does not exist', coalesce($1::text, 'NULL') USING ERRCODE = 'undefined_object', HINT = 'Query the table jobq_router.shards to list the existing shards.';
     END IF;
 END
 $$;
 
--- The new connection must lead to the shard before any other router learns of it.
---: change the connection or the weight of a shard; NULL leaves it unchanged; the weight applies to new keys, new queues, and jobs
---: without keys
+-- The new connection must lead to the shard before other routers learn about the connection.
+--: change the connection or the weight of a shard; an argument that is NULL leaves the value unchanged; the weight applies to new
+--: keys, new queues, and jobs without keys
 CREATE FUNCTION jobq_alter_shard(shard_id integer, connection text DEFAULT NULL, weight integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -423,8 +425,8 @@ BEGIN
 END
 $$;
 
---: set where a queue is: spread over all shards, with each key on one shard, or on one shard; spread_by: the kind of key that
---: decides where a job of a spread queue goes
+--: set where the jobs of a queue are: spread over all shards, with all jobs of one key on the same shard, or all on one shard;
+--: spread_by is the kind of key that decides where a job of a spread queue goes
 CREATE FUNCTION jobq_route_queue(queue text, spread boolean DEFAULT NULL, spread_by text DEFAULT NULL, shard_id integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -434,7 +436,7 @@ DECLARE
 BEGIN
     IF (coalesce($2, false)) = ($4 IS NOT NULL) THEN
         RAISE 'exactly one of the arguments "spread" and "shard_id" must be given' USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'Pass spread => true, or a shard_id.';
+            HINT = 'Specify either spread => true or a "shard_id".';
     END IF;
     _decides := jobq_router.begin_change();
     IF $4 IS NOT NULL THEN

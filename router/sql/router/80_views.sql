@@ -1,5 +1,5 @@
--- Views of all shards, for monitoring. Each view reads all rows of all shards. For a single job, use jobq_get, jobq_log, and
--- jobq_explain.
+-- Views of all shards, for monitoring. A query of a view reads all its rows from all shards. For a single job, use jobq_get,
+-- jobq_log, and jobq_explain.
 
 --@ view queues (queue text, paused boolean, has_settings boolean, created_at timestamptz, {settings})
 --@ view queue_stats (queue text, {statuses}, oldest_pending_age interval, oldest_heartbeat timestamptz, paused boolean,

@@ -1,6 +1,6 @@
--- PostgreSQL lets a role that may use a server map itself to any user of that server. If a shard does not ask the router for a
--- password, or .pgpass has the password, the role would be that user on the shard. A role that drops its own mapping, for example
--- with DROP OWNED, would connect with the mapping for PUBLIC.
+-- PostgreSQL lets a role that has the USAGE privilege on a foreign server map itself to any user of that server. If a shard does
+-- not ask the router for a password, or .pgpass contains the password, the role would be that user on the shard. A role that drops
+-- its own mapping, for example with DROP OWNED, would connect with the mapping for PUBLIC.
 --: reject user mappings for the servers of shards unless the owner of the servers creates, changes, or drops them
 CREATE FUNCTION jobq_router.check_mapping() RETURNS event_trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -22,11 +22,11 @@ CREATE EVENT TRIGGER jobq_router_check_mapping ON ddl_command_end WHEN TAG IN ('
     EXECUTE FUNCTION jobq_router.check_mapping();
 CREATE EVENT TRIGGER jobq_router_check_dropped_mapping ON sql_drop WHEN TAG IN ('DROP USER MAPPING', 'DROP OWNED')
     EXECUTE FUNCTION jobq_router.check_mapping();
--- The triggers also fire in the sessions of a role that may set session_replication_role.
+-- The triggers must also fire in the sessions of a role that can set session_replication_role.
 ALTER EVENT TRIGGER jobq_router_check_mapping ENABLE ALWAYS;
 ALTER EVENT TRIGGER jobq_router_check_dropped_mapping ENABLE ALWAYS;
 
--- PUBLIC may do nothing. jobq_grant gives a role access.
+-- PUBLIC gets no privileges. jobq_grant grants privileges to a role.
 DO $$
 DECLARE
     f record;

@@ -1,27 +1,28 @@
--- The map of the cluster says which shard has which keys and queues. Routers bring it, and a shard remembers the newest map that
--- it has seen.
+-- The map of the cluster assigns keys and queues to shards. Routers send the map, and a shard stores the newest map that it has
+-- received.
 
---: the newest map of the cluster that this shard has seen; one row
+--: the newest map of the cluster that this shard has received; one row
 CREATE TABLE jobq_shard.map (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    version  bigint NOT NULL DEFAULT 0,  --: increases with each change
+    version  bigint NOT NULL DEFAULT 0,  --: version of the map, which increases with each change
     content  jsonb NOT NULL DEFAULT '{}',  --: shards, queues, and buckets, as returned by jobq_router.content() of a router
     noted    boolean NOT NULL DEFAULT false  --: whether jobq_shard.staying has been filled since the last change
 );
--- A dump does not include the map, because the first router that calls a restored shard brings the map.
+-- A dump does not include the map, because the first router that calls a restored shard sends the map.
 INSERT INTO jobq_shard.map DEFAULT VALUES;
 
--- No index finds unfinished jobs by concurrency key or by queue, and reading all jobs for each new key would take long. If a key
--- moves away, this shard enqueues jobs with that key only if it has jobs with that key already. Therefore the first session that
--- asks under a map reads all jobs, and later sessions use the result.
---: concurrency keys and queues that move under this map and may have unfinished jobs here; the others that move have none here
+-- If a key moves to another shard, this shard enqueues jobs with the key only while it has unfinished jobs with the key. No index
+-- finds unfinished jobs by concurrency key or by queue, and reading all jobs for each enqueue would take too long. Therefore the
+-- first session that needs this information under a map reads all jobs, and later sessions use the result.
+--: concurrency keys and queues that move under this map and may have unfinished jobs here; keys and queues that move but are not in
+--: the table have none here
 CREATE TABLE jobq_shard.staying (
     queue text COLLATE "C" NOT NULL,
-    key   text COLLATE "C" NOT NULL,  --: empty for the queue
+    key   text COLLATE "C" NOT NULL,  --: the concurrency key; empty: the queue
     PRIMARY KEY (queue, key)
 );
 
--- Once a session holds a lock, it must see everything that other sessions have committed until then. With an older snapshot, a
+-- After a session has acquired a lock, it must see everything that other sessions have committed by then. With an older snapshot, a
 -- key could be on two shards.
 --: raise 25001 in a transaction that keeps its first snapshot (REPEATABLE READ or SERIALIZABLE)
 CREATE FUNCTION jobq_shard.require_read_committed() RETURNS void
@@ -34,9 +35,10 @@ BEGIN
 END
 $$;
 
--- A router can have the address of another shard by mistake, or after an exchange of addresses. That shard must not answer,
--- because it does not know the jobs that the router asks about, and a key that it accepted would be on two shards.
---: raise JQR03 unless this database is the shard that the router means
+-- A router can have the address of the wrong shard, by mistake or because two shards have exchanged their addresses. The wrong
+-- shard must not answer, because it does not have the jobs that the router asks about, and a key that it accepted would be on two
+-- shards.
+--: raise JQR03 unless this database is the shard that the router expects
 CREATE FUNCTION jobq_shard.require_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -50,10 +52,10 @@ BEGIN
 END
 $$;
 
--- Each call that uses a map locks the table in ROW SHARE mode, and each change of the map locks it in EXCLUSIVE mode (lock_map).
--- So no call uses an old map after the shard has taken a new map. The lock is not an advisory lock, because every role that can
--- connect could take an advisory lock and keep all calls out. The lock of pg_dump conflicts with neither mode. The lock of
--- autovacuum conflicts only with EXCLUSIVE, and autovacuum gives way.
+-- Each call that uses a map locks the table in ROW SHARE mode, and each change of the map locks it in EXCLUSIVE mode (lock_map). So
+-- no call uses an old map after the shard has taken over a new map. The lock is not an advisory lock, because every role that can
+-- connect could acquire the advisory lock and block all calls. The lock that pg_dump acquires conflicts with neither mode. The lock
+-- of autovacuum conflicts only with EXCLUSIVE mode, and autovacuum gives way.
 --: raise JQR01 if the map of a router is older than the map of this shard, and JQR02 if it is newer
 CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -71,9 +73,9 @@ BEGIN
 END
 $$;
 
--- While a session waits for an EXCLUSIVE lock, all calls queue after it, and a transaction that stays open can hold its ROW SHARE
--- lock for any time. Therefore each wait is short, and calls continue between the waits. The waits become longer, because a call
--- on a busy shard can take longer than the first wait.
+-- While a session waits for an EXCLUSIVE lock, all calls queue behind it, and a transaction that stays open can hold its ROW SHARE
+-- lock for any length of time. Therefore each wait is short, and calls continue between the waits. The waits become longer, because
+-- a call on a busy shard can take longer than the first wait.
 --: lock the map against all calls; raises 55P03 if transactions still hold it after about 15 seconds
 CREATE FUNCTION jobq_shard.lock_map() RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
@@ -90,17 +92,17 @@ BEGIN
     RAISE 'open transactions keep the map of the shard locked' USING ERRCODE = 'lock_not_available',
         DETAIL = format('Process IDs of their sessions: %s.', (SELECT string_agg(DISTINCT l.pid::text, ', ') FROM pg_locks l
             WHERE l.relation = 'jobq_shard.map'::regclass AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.mode = 'RowShareLock' AND l.granted)),
-        HINT = 'Try again when these transactions have ended, or end them with pg_terminate_backend.';
+        HINT = 'Try again when these transactions have ended, or end them with pg_terminate_backend().';
 END
 $$;
 
---: return the newest map that this shard has seen
+--: return the newest map that this shard has received
 CREATE FUNCTION jobq_shard.get_map() RETURNS TABLE (version bigint, content jsonb)
     LANGUAGE sql STABLE AS $$ SELECT m.version, m.content FROM jobq_shard.map m $$;
 
--- A database keeps its number, because otherwise two shards of the map could be the same database. If two routers call at the
--- same time, the lock lets one of them decide.
---: make this database a shard; returns the map that it has seen; raises 55000 if it is another shard already
+-- The shard number of a database does not change, because two shards of the map could otherwise be the same database. If two
+-- routers call at the same time, the lock makes one of them wait.
+--: make this database a shard; returns the newest map that it has received; raises 55000 if it already is another shard
 CREATE FUNCTION jobq_shard.join(shard_id integer) RETURNS TABLE (version bigint, content jsonb)
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -119,8 +121,8 @@ END
 $$;
 
 -- Waits for all transactions that use the old map.
---: take a newer map; returns the version that this shard has then; changes: the version that the new map was made from, or NULL;
---: raises 40001 if this shard has a newer map than that, and 55000 for the map of another cluster
+--: take over a newer map; returns the version of the map that this shard then has; "changes" is the version from which the new map
+--: was made, or NULL; raises 40001 if this shard has a newer map than "changes", and 55000 if the map belongs to another cluster
 CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigint DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

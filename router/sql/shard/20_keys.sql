@@ -1,9 +1,9 @@
--- Keys that move to another shard. A key stays on this shard while this shard has an unfinished job with the key.
+-- Keys that move to another shard. A key stays on this shard as long as this shard has an unfinished job with the key.
 
--- The locks are row locks, because only the owner can lock these rows. There is one row per bucket, because there cannot be one
--- per key. Two keys of one bucket wait for each other for as long as an enqueue takes, and each answer is a write, but only keys
--- that move are asked for here.
---: the row that is locked for a key or a queue: the row of its bucket (bucket_of)
+-- The locks are row locks, because only the owner can lock these rows. There is one row per bucket, because there cannot be one row
+-- per key. Enqueues with two keys of one bucket wait for each other, and each lock writes its row, but sessions lock only keys that
+-- move.
+--: one row per bucket; to lock a key or a queue, a session locks the row of its bucket (bucket_of)
 CREATE TABLE jobq_shard.locks (
     bucket integer PRIMARY KEY
 );
@@ -18,8 +18,8 @@ SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs
     OR EXISTS (SELECT FROM jobq.schedule_settings s WHERE s.queue = $1)
 $$;
 
--- Looks again with the map locked, like buckets_in_use. With version NULL, looks only once, because the caller expects that no
--- session enqueues into the queue.
+-- If the first check finds nothing, the function locks the map and checks again, like buckets_in_use. If "version" is NULL, it
+-- checks only once, because the caller knows that no session enqueues into the queue.
 --: return whether a queue has unfinished jobs or schedules here, or keeps unique keys of finished jobs
 CREATE FUNCTION jobq_shard.queue_in_use(version bigint, queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -36,7 +36,8 @@ BEGIN
 END
 $$;
 
--- A queue with a limit for the whole queue stays as a whole, because no shard knows how many of its jobs run on another shard.
+-- If a limit applies to a whole queue, the queue stays as a whole, because no shard knows how many jobs of the queue run on another
+-- shard.
 --: return whether an unfinished job has one of these keys, or a finished job keeps the unique key, or the queue has both a limit
 --: for the whole queue and an unfinished job or schedule
 CREATE FUNCTION jobq_shard.has_key(queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
@@ -85,11 +86,11 @@ BEGIN
 END
 $$;
 
--- If two sessions ask for the same key, the second session must see what the first has enqueued, because it would otherwise take
--- the key to another shard. The locks make sure of this. The locks of several keys, and of the queue if it has a limit for the
--- whole queue, are acquired in the same order by all sessions. A transaction that stays open can hold the locks, so there is a
--- lock timeout.
---: do what has_key does, for a session that enqueues in this transaction; locks the keys until the transaction ends
+-- If two sessions ask for the same key, the second session must see what the first session has enqueued, because it would otherwise
+-- enqueue the key on another shard. The locks ensure this. All sessions acquire the locks of several keys, and of the queue if it
+-- has a limit for the whole queue, in the same order. The lock timeout is needed because a transaction that stays open can hold the
+-- locks.
+--: return what has_key returns, for a session that enqueues in this transaction; locks the keys until the transaction ends
 CREATE FUNCTION jobq_shard.still_here(version bigint, queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
@@ -109,8 +110,8 @@ BEGIN
         PERFORM jobq_shard.note_staying();
     END IF;
     IF jobq_shard.has_key($2, $3, $4, $5) THEN
-        -- The job stays here because of one of its keys. So from now on its concurrency key is here, too, and its queue if the
-        -- queue has a limit.
+        -- The job stays here because of one of its keys. So from now on, its concurrency key is here, too, and so is its queue if
+        -- the queue has a limit.
         INSERT INTO jobq_shard.staying (queue, key) SELECT $2, k FROM unnest(noted) k ON CONFLICT DO NOTHING;
         RETURN true;
     END IF;
@@ -119,7 +120,8 @@ BEGIN
 END
 $$;
 
---: enqueue jobs with a key that moves, if this shard has the key; returns no rows if it does not; with specs NULL, only looks
+--: enqueue jobs with a key that moves, if this shard has the key; returns no rows if it does not; if "specs" is NULL, only checks
+--: whether it has the key
 CREATE FUNCTION jobq_shard.enqueue_known(version bigint, queue text, unique_key text, group_key text, concurrency_key text, specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     LANGUAGE plpgsql VOLATILE AS $$
@@ -136,10 +138,10 @@ $$;
 
 --@ bucket_of jobq_shard
 
--- With the map locked, everything that was enqueued before is committed and visible. The map must have this version, because
--- under an older map other sessions could enqueue here after this look. A bucket that is in use is in use without a lock, too, so
--- other sessions wait only if a bucket looks free.
---: return the buckets in this list of which this shard has unfinished jobs, schedules, or kept unique keys
+-- The first check takes no lock, so that other sessions wait only if a bucket seems to be free. Once the map is locked, everything
+-- that was enqueued before is committed and visible. The map must have this version, because under an older map, other sessions
+-- could enqueue here after the second check.
+--: return the buckets in this list for which this shard has unfinished jobs, schedules, or kept unique keys
 CREATE FUNCTION jobq_shard.buckets_in_use(version bigint, buckets integer[], queues jsonb) RETURNS SETOF integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -154,8 +156,7 @@ BEGIN
 END
 $$;
 
--- queues: the queues of the map.
---: return the buckets in this list that have unfinished jobs, schedules, or kept unique keys, without a lock
+--: return what buckets_in_use returns, but without a lock; "queues" contains the queues of the map
 CREATE FUNCTION jobq_shard.busy_buckets(buckets integer[], queues jsonb) RETURNS integer[]
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

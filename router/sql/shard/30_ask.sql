@@ -1,7 +1,8 @@
 -- Other functions that routers call.
 
--- Can return true too often, but never too rarely: a pending job can be for other workers or be held back by a limit, which only
--- the claim finds out. Reveals nothing about queues that the worker was not granted.
+-- The result can be true although the worker cannot claim a job, but it is never false if the worker can claim a job: only a claim
+-- finds out that a pending job is for other workers, or is held back by a limit. Reveals nothing about queues that the worker was
+-- not granted.
 --: return whether a queue has a pending job for a worker with these kinds, versions, and capabilities
 CREATE FUNCTION jobq_shard.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -27,16 +28,16 @@ SELECT jsonb_build_object('queues', (SELECT coalesce(jsonb_agg(to_jsonb(q)), '[]
                           'limits', (SELECT coalesce(jsonb_agg(to_jsonb(l)), '[]') FROM jobq.limit_settings l))
 $$;
 
---: copy the queue settings and limits of another shard; what this shard has already stays as it is
+--: copy the queue settings and limits of another shard; settings and limits that this shard already has do not change
 CREATE FUNCTION jobq_shard.take_settings(settings jsonb) RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq.queue_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.queue_settings, $1 -> 'queues') ON CONFLICT DO NOTHING;
 INSERT INTO jobq.limit_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.limit_settings, $1 -> 'limits') ON CONFLICT DO NOTHING;
 $$;
 
--- Grants that jobq_grant has made through another router count, too.
---: let a role call this shard through a router; with let_in false, no longer let it, unless it may still call a function of jobq
---: here; jobq_grant decides what the role may do
+-- Grants that jobq_grant has made through another router are taken into account.
+--: allow a role to call this shard through a router; if let_in is false, no longer allow this, unless the role can still call a
+--: function of jobq here; jobq_grant determines what the role can do
 CREATE FUNCTION jobq_shard.admit(role text, let_in boolean) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -205,7 +205,7 @@ def test_what_depends_on_others_is_on_one_shard():
         conn.execute("SELECT jobq_cancel_jobs('graph')")
         conn.execute("SELECT jobq_route_queue('graph', spread => true, spread_by => 'group_key')")
         assert one(conn, "SELECT jobq_enqueue('graph', unique_key => 'u', group_key => 'g')") == one(conn, "SELECT jobq_enqueue('graph', unique_key => 'u', group_key => 'g')")
-        fails(conn, "0A000", "SELECT jobq_enqueue('graph', unique_key => 'u')", says="no group_key")
+        fails(conn, "0A000", "SELECT jobq_enqueue('graph', unique_key => 'u')", says="keys but no")
         fails(conn, "55000", "SELECT jobq_route_queue('graph', shard_id => 1)", says="has unfinished jobs")
         job = conn.execute("SELECT * FROM jobq_claim('graph', 'w')").fetchone()
         row = conn.execute("SELECT * FROM jobq_spawn(%s, %s, 'children', '[{\"queue\": \"graph\"}]')", (job.id, job.lease)).fetchone()
