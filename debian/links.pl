@@ -1,5 +1,6 @@
-# debian/links.pl DIRECTORY...: in the pages below directories of installed documentation, links to what a package has under another
-# name lead there, and those to what it does not have become plain text. Run when all else is installed.
+# debian/links.pl DIRECTORY...: corrects the links in the pages below directories of installed documentation. A link to a file
+# that the package has under another name gets this name, and a link to a file that the package does not have becomes plain text.
+# Runs after everything else is installed.
 use strict;
 use warnings FATAL => 'all';
 

@@ -3,7 +3,7 @@
 
     JOBQ_TO="host=router dbname=jobs" python3 forward.py QUEUE [TO]
 
-QUEUE is the source. It is in the database to which PGHOST, PGPORT, PGUSER, and PGDATABASE lead; producers enqueue there in their own
+QUEUE is the source queue in the database that PGHOST, PGPORT, PGUSER, and PGDATABASE select. Producers enqueue there in their own
 transactions. TO is the target queue in the database of the connection string JOBQ_TO; by default, it has the same name. You can run several
 forwarders at the same time.
 
@@ -78,12 +78,12 @@ class Forwarder:
             self.there = psycopg.connect(self.target, autocommit=True, client_encoding="utf8", connect_timeout=5)
 
     def send(self, jobs):
-        """Enqueues the jobs in the target, and returns their IDs there in the same order."""
+        """Enqueues the jobs in the target and returns their IDs there in the same order."""
         specs = ", ".join(spec for *_, spec in jobs)
         return [row[0] for row in self.there.execute("SELECT job_id FROM jobq_enqueue_jobs(%s)", (f"[{specs}]",))]
 
     def forward(self):
-        """Forwards a batch, and returns the number of jobs."""
+        """Forwards a batch and returns the number of jobs."""
         claimed = self.here.execute(CLAIM, (self.queue, WORKER_ID, BATCH, self.queue)).fetchall()
         if not claimed:
             return 0
@@ -137,7 +137,7 @@ class Forwarder:
             self.here.execute("SELECT jobq_fail(%s, %s, %s)", (job, lease, message.encode("ascii", "replace").decode()))
 
     def give_up(self, job, lease, message):
-        """Fails the job permanently, and removes the note, because an operator who retries the job has checked the target."""
+        """Fails the job permanently and removes the note, because an operator who retries the job has checked the target."""
         say(f"job {job}: {message}")
         self.here.execute("SELECT jobq_heartbeat(%s, %s, '{}'), jobq_fail(%s, %s, %s, retry => false)", (job, lease, job, lease, message))
 

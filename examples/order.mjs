@@ -2,7 +2,7 @@
 // The order of order.py in Node: charge, ship, wait for the carrier, and refund if the carrier does not deliver in time. See
 // order.py for its tables and its guarantees.
 //
-//     node order.mjs [QUEUE]          connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
+//     node order.mjs [QUEUE]          connects with PGHOST, PGPORT, PGUSER, and PGDATABASE, as psql does
 //
 // Needs node-postgres: npm install pg.
 import os from 'node:os';

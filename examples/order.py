@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An order as a job of several steps: charge, ship, wait for the carrier, and refund if the carrier does not deliver in time.
 
-    python3 order.py [QUEUE]          connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
+    python3 order.py [QUEUE]          connects with PGHOST, PGPORT, PGUSER, and PGDATABASE, as psql does
 
 Needs psycopg 3. Its tables:
 

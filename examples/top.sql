@@ -4,8 +4,8 @@
 --   psql -X -v every=10 -v rows=40 -f examples/top.sql
 --   psql -X -v once=1 -f examples/top.sql
 --
--- Needs the rights of an operator or a monitor (jobq_grant). If jobq is preloaded, the cost does not depend on the number of kept
--- jobs.
+-- Needs the privileges of an operator or a monitor (jobq_grant). If jobq is preloaded, the cost does not depend on the number of
+-- kept jobs.
 \set QUIET 1
 \if :{?rows} \else \set rows 20 \endif
 \if :{?every} \else \set every 2 \endif

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """A jobq worker in Python that uses psycopg 3. You can run any number of copies, on any number of machines.
 
-    python3 worker.py [QUEUE]         connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
+    python3 worker.py [QUEUE]         connects with PGHOST, PGPORT, PGUSER, and PGDATABASE, as psql does
 
 Needs psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary]".
 
-The worker claims one job at a time, and sends heartbeats from a thread while the job runs. It stops the job if the job is
+The worker claims one job at a time and sends heartbeats from a thread while the job runs. It stops the job if the job is
 canceled or its lease is lost. It completes the job in the transaction that stores the job's effect, so the effect happens exactly
 once in this database. After SIGTERM or SIGINT it finishes the current job and exits; while it waits for a job, it exits at once.
 Replace KINDS with your own work. The worker claims only jobs of these kinds, leaves other jobs to other workers, and logs when it
 finds some. The kind '' stands for jobs without a kind.
 
 Work that does not release the GIL, such as a regular expression that backtracks, stops the heartbeat thread. Run such work in a
-process of its own, or use the library in clients/python.
+separate process, or use the library in clients/python.
 """
 import collections
 import hashlib

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A jobq worker in shell that runs a command for each job of a queue, with the payload on its standard input.
-# usage: worker.sh QUEUE COMMAND [ARGUMENT...]      connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
+# usage: worker.sh QUEUE COMMAND [ARGUMENT...]      connects with PGHOST, PGPORT, PGUSER, and PGDATABASE, as psql does
 #
 # Exit status 0 completes the job, with the output of the command as the result. Any other status fails the job, and it is
 # retried. The worker kills the command of a job that is canceled or whose lease is lost. After SIGTERM the worker finishes the
