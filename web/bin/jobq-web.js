@@ -28,7 +28,7 @@ const { fetch, listening } = createApp({ database, sampler, options });
 const server = serve({ fetch, hostname: options.host, port: options.port }, (address) => {
   listening(address.port);
   console.log(`jobq-web: ${addressOf(options, address.port)}/ (${options.allowChanges ? 'changes allowed' : 'read-only'}), listening on ${address.address}:${address.port}`);
-  if (!options.local) console.error('jobq-web: the dashboard has no login of its own; put a proxy with authentication in front of it (docs/dashboard.md)');
+  if (!options.local) console.error('jobq-web: the dashboard has no login of its own; put a proxy with authentication in front of it (docs/guides/dashboard.md)');
 });
 server.on('error', (error) => {
   console.error(`jobq-web: cannot listen on ${options.host}:${options.port}: ${error.message}`);

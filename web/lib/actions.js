@@ -1,4 +1,4 @@
-// The changes that buttons make, each with one call of a jobq function. `parse` converts the fields of the form to arguments, or
+// The changes that buttons make, each with one call to a jobq function. `parse` converts the fields of the form to arguments, or
 // returns what is wrong with them. `tell` describes the change after it was made.
 import { Problem } from './database.js';
 
@@ -67,7 +67,7 @@ export const CHANGES = {
   run_schedule: { call: 'jobq_run_schedule', parse: (body) => [schedule(body)], tell: (body, job) => (job === null ? ['bad', `Schedule ${body.name} did not run because its last job has not finished.`] : ['good', `Schedule ${body.name} has enqueued job ${job}.`]) },
 };
 
-// Makes the change, and returns { kind, text } to show on the next page.
+// Makes the change and returns { kind, text } to show on the next page.
 export async function change(database, rights, what, body) {
   const { call, parse, names, types = [], tell } = CHANGES[what];
   const values = parse(body);

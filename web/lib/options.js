@@ -4,20 +4,20 @@ import { parseArgs } from 'node:util';
 export class OptionError extends Error {}
 
 export const OPTIONS = {
-  'database': { type: 'string', value: 'URL', text: 'postgresql://user@host/database; else PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSFILE ...' },
-  'host': { type: 'string', default: '127.0.0.1', value: 'ADDRESS', text: 'listen there' },
-  'port': { type: 'string', default: '8630', value: 'PORT', text: 'port to listen on; 0: any free port' },
+  'database': { type: 'string', value: 'URL', text: 'connection, such as postgresql://user@host/database; the default is PGHOST, PGUSER, PGDATABASE, and so on' },
+  'host': { type: 'string', default: '127.0.0.1', value: 'ADDRESS', text: 'address to listen on' },
+  'port': { type: 'string', default: '8630', value: 'PORT', text: 'port to listen on; 0 means any free port' },
   'allow-changes': { type: 'boolean', default: false, text: 'allow changes such as pause, retry, and cancel' },
-  'origin': { type: 'string', multiple: true, value: 'URL', text: 'address that browsers use if there is a proxy, such as https://jobs.example.com; can be repeated' },
-  'base-path': { type: 'string', default: '', value: 'PATH', text: 'path below that address, such as /jobq' },
+  'origin': { type: 'string', multiple: true, value: 'URL', text: 'address that browsers use behind a proxy, such as https://jobs.example.com; can be repeated' },
+  'base-path': { type: 'string', default: '', value: 'PATH', text: 'path of the dashboard on the proxy, such as /jobq' },
   'user-header': { type: 'string', value: 'NAME', text: 'header in which the proxy passes the name of the user, for the log of changes' },
-  'statement-timeout': { type: 'string', default: '2s', value: 'TIME', text: 'timeout of each query of a page: ms, s, or min' },
-  'action-timeout': { type: 'string', default: '60s', value: 'TIME', text: 'timeout of each change' },
-  'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'maximum number of jobs that a search without an index reads per page' },
-  'page-size': { type: 'string', default: '50', value: 'ROWS', text: 'rows on a page' },
+  'statement-timeout': { type: 'string', default: '2s', value: 'TIME', text: 'timeout for each query of a page, in ms, s, or min' },
+  'action-timeout': { type: 'string', default: '60s', value: 'TIME', text: 'timeout for each change' },
+  'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'maximum number of jobs that a page scans if no index supports the filter' },
+  'page-size': { type: 'string', default: '50', value: 'ROWS', text: 'rows per page' },
   'bulk-size': { type: 'string', default: '1000', value: 'JOBS', text: 'maximum number of jobs per bulk change' },
   'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'time between two points of the small graphs' },
-  'help': { type: 'boolean', default: false, text: 'this text' },
+  'help': { type: 'boolean', default: false, text: 'show this help and exit' },
 };
 const LOCAL = new Set(['127.0.0.1', '::1', 'localhost']);
 const UNITS = { ms: 1, s: 1000, min: 60000 };
@@ -100,5 +100,5 @@ export function usage() {
     const standard = typeof option.default === 'string' && option.default !== '' ? ` (${option.default})` : '';
     return `${left.padEnd(28)}${option.text}${standard}`;
   });
-  return ['usage: jobq-web [OPTION]...', 'The dashboard of jobq, for a browser.', '', ...lines].join('\n');
+  return ['usage: jobq-web [OPTION]...', 'Starts the web dashboard of jobq.', '', ...lines].join('\n');
 }

@@ -53,7 +53,7 @@ export class Sampler {
     this.rest = sampleInterval;   // milliseconds until the next sample
   }
 
-  // Starts sampling, and returns after the first sample.
+  // Starts sampling and returns after the first sample.
   start() {
     this.stopped = false;
     const round = async () => {

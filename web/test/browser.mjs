@@ -15,7 +15,7 @@ export function launch() {
   return chromium.launch({ executablePath: process.env.WEB_CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
 }
 
-async function open(browser, options = {}) {
+export async function open(browser, options = {}) {
   const context = await browser.newContext({ viewport: WIDTHS.wide, ...options });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
@@ -42,15 +42,15 @@ async function looks(browser, address, ids) {
         complaints.length = 0;
         const response = await page.goto(address + path);
         const expected = name === 'missing job' ? 404 : 200;
-        is(response.status(), expected, `${what}: answers ${expected}`);
+        is(response.status(), expected, `${what}: the status is ${expected}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        is(wide, 0, `${what}: nothing beside the screen`);
+        is(wide, 0, `${what}: nothing is wider than the screen`);
         if (width === 'wide') is(await page.evaluate(brokenWords), [], `${what}: no word is broken`);
         // Evaluated over the protocol, because the page's policy would block the script.
         await page.evaluate(axe);
         const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-        is(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary?.split('\n')[1] ?? ''}`), [], `${what}: axe finds nothing`);
-        is(complaints.filter((text) => !(expected === 404 && /404/.test(text))), [], `${what}: the browser complains of nothing`);
+        is(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary?.split('\n')[1] ?? ''}`), [], `${what}: axe finds no problems`);
+        is(complaints.filter((text) => !(expected === 404 && /404/.test(text))), [], `${what}: the browser logs no errors`);
         ok(await page.evaluate(() => window.xss === undefined && document.querySelector('main img, main script, [onerror]') === null), `${what}: no name has become markup`);
       }
       await context.close();
@@ -82,15 +82,15 @@ async function hostile(browser, address, ids) {
     `/jobs?error=${encodeURIComponent(EVIL)}&status=failed`]) {
     await page.goto(address + path);
     const [text, values] = await page.evaluate(() => [document.querySelector('main').textContent, [...document.querySelectorAll('input')].map((input) => input.value)]);
-    ok(text.includes(EVIL) || values.includes(EVIL), `${path.slice(0, 40)}: the hostile name is shown as it is`);
+    ok(text.includes(EVIL) || values.includes(EVIL), `${path.slice(0, 40)}: the hostile name is shown unchanged`);
   }
   await page.goto(`${address}/job/${ids.evil}`);
   const shown = await page.evaluate(() => document.querySelector('[aria-label="Payload"]').textContent);
   like(shown, /<script>window\.xss=2<\/script>/, 'a hostile payload is shown as text');
-  like(await page.evaluate(() => document.querySelector('.graph')?.textContent ?? ''), /<script>/, 'a hostile kind in the graph is text');
+  like(await page.evaluate(() => document.querySelector('.graph')?.textContent ?? ''), /<script>/, 'a hostile kind in the graph is shown as text');
   await page.goto(`${address}/job/${ids.evilFailed}`);
   ok((await page.evaluate(() => document.querySelector('[aria-label="Error"]').textContent)).includes(EVIL), 'a hostile error is shown as text');
-  is(await page.evaluate(() => window.xss), undefined, 'nothing of it has run');
+  is(await page.evaluate(() => window.xss), undefined, 'no hostile script has run');
   await context.close();
 }
 
@@ -111,9 +111,9 @@ async function keyboard(browser, address, ids) {
   await page.goto(address);
   await page.keyboard.press('Tab');
   const first = await focusOf(page);
-  is([first.text, first.inside, first.visible], ['Skip to the content', true, true], 'keyboard: the first stop is the skip link, which comes into sight');
+  is([first.text, first.inside, first.visible], ['Skip to the content', true, true], 'keyboard: the first stop is the skip link, which becomes visible');
   await page.keyboard.press('Enter');
-  is(await page.evaluate(() => document.activeElement.id), 'content', 'keyboard: it leads to the content');
+  is(await page.evaluate(() => document.activeElement.id), 'content', 'keyboard: the skip link leads to the content');
   for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/bulk?action=retry&status=failed&queue=imports', '/schedules']) {
     await page.goto(address + path);
     const wanted = await page.evaluate(() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, summary, [tabindex="0"]')]
@@ -127,14 +127,14 @@ async function keyboard(browser, address, ids) {
       stops.push(stop);
     }
     ok(stops.length === wanted, `keyboard: ${path}: each of ${wanted} stops is reached`, stops.map((stop) => `${stop.tag} ${stop.text}`));
-    is(stops.filter((stop) => !stop.visible || !stop.inside).map((stop) => `${stop.tag} ${stop.text}`), [], `keyboard: ${path}: one sees where one is`);
+    is(stops.filter((stop) => !stop.visible || !stop.inside).map((stop) => `${stop.tag} ${stop.text}`), [], `keyboard: ${path}: the focus is visible`);
     const unlabelled = await page.evaluate(() => [...document.querySelectorAll('input:not([type=hidden]), select')].filter((one) => one.labels.length === 0 || one.labels[0].textContent.trim() === '').length);
     is(unlabelled, 0, `keyboard: ${path}: each field has a label`);
   }
   await context.close();
 }
 
-// Sets a limit with the keyboard alone, and checks the message.
+// Sets a limit with the keyboard alone and checks the message.
 async function changeByKeyboard(browser, address, { value, sql }) {
   const { context, page } = await open(browser);
   await page.goto(`${address}/queue?name=idle`);
@@ -153,7 +153,7 @@ async function changeByKeyboard(browser, address, { value, sql }) {
   await press('Set the limit');
   await page.keyboard.press('Enter');
   await page.waitForSelector('[role=status] .notice.good');
-  is(await value("SELECT max_running FROM jobq.limit_settings WHERE queue = 'idle'"), 7, 'keyboard: a limit is set');
+  is(await value("SELECT max_running FROM jobq.limit_settings WHERE queue = 'idle'"), 7, 'keyboard: a limit can be set');
   await sql("SELECT jobq_set_limit('idle')");
   await context.close();
 }
@@ -169,20 +169,20 @@ async function withoutScript(browser, address, ids, { value, sql }) {
   await page.getByLabel('Error contains').fill('no such product');
   await page.getByRole('button', { name: 'Search' }).click();
   is(await page.locator('tbody tr').count(), 50, 'without JavaScript: a search fills a page');
-  is(await page.getByRole('link', { name: 'Next page' }).count(), 0, 'without JavaScript: fifty match, there is no next page');
+  is(await page.getByRole('link', { name: 'Next page' }).count(), 0, 'without JavaScript: fifty matches have no next page');
   await page.goto(`${address}/queue?name=backlog`);
   await page.getByRole('button', { name: 'Resume' }).click();
-  like(await page.locator('[role=status]').textContent(), /is resumed/, 'without JavaScript: a queue is resumed, and the page says so');
-  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"), false, 'without JavaScript: it is');
+  like(await page.locator('[role=status]').textContent(), /is resumed/, 'without JavaScript: a queue can be resumed, and the page says so');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"), false, 'without JavaScript: the queue is resumed');
   await page.getByRole('button', { name: 'Pause' }).click();
   await becomesTrue('the queue is paused', () => value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"));
   const job = await value("SELECT jobq_enqueue('emails', run_at => now() + interval '1 day')");
   await page.goto(`${address}/job/${job}`);
   await page.locator('summary', { hasText: 'Cancel' }).click();
   await page.getByRole('button', { name: 'Cancel' }).click();
-  is(await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [job]), 'cancelled', 'without JavaScript: a job is cancelled, after a second press');
+  is(await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [job]), 'cancelled', 'without JavaScript: a job is canceled after a confirmation');
   await sql('SELECT jobq_delete($1)', [job]);
-  is(complaints.filter((text) => !/404/.test(text)), [], 'without JavaScript: nothing to complain of');
+  is(complaints.filter((text) => !/404/.test(text)), [], 'without JavaScript: the browser logs no errors');
   await context.close();
 }
 
@@ -190,21 +190,21 @@ async function live(browser, address, { value, sql }) {
   const { context, page } = await open(browser);
   await page.goto(`${address}/queue?name=idle`);
   await page.getByRole('button', { name: 'Live: off' }).click();
-  is(await page.getByRole('button', { name: 'Live: on' }).getAttribute('aria-pressed'), 'true', 'live: it is on');
+  is(await page.getByRole('button', { name: 'Live: on' }).getAttribute('aria-pressed'), 'true', 'live: it is turned on');
   const job = await value("SELECT jobq_enqueue('idle')");
   await becomesTrue('the page shows the new job', async () => /1\s*pending/.test(await page.locator('.tiles').textContent()));
-  ok(true, 'live: the page follows');
+  ok(true, 'live: the page is updated');
   await page.locator('summary', { hasText: 'Depth' }).click();
   const rounds = await page.evaluate(() => document.querySelector('main').dataset.refreshed);
   await page.getByLabel('Maximum number of waiting jobs').fill('77');
   await sql('SELECT jobq_cancel($1)', [job]);
   await page.waitForTimeout(11000);   // two refresh intervals, because the absence of a refresh can only be observed by waiting
-  is([await page.evaluate(() => document.querySelector('main').dataset.refreshed), await page.getByLabel('Maximum number of waiting jobs').inputValue()], [rounds, '77'], 'live: it rests while somebody writes');
+  is([await page.evaluate(() => document.querySelector('main').dataset.refreshed), await page.getByLabel('Maximum number of waiting jobs').inputValue()], [rounds, '77'], 'live: it pauses while the user types');
   await page.getByLabel('Maximum number of waiting jobs').fill('1000');
   await page.locator('summary', { hasText: 'Depth' }).click();
   await page.locator('h1').click();
-  await becomesTrue('the page goes on', async () => /0\s*pending/.test(await page.locator('.tiles').textContent()));
-  ok(true, 'live: it goes on');
+  await becomesTrue('live: it resumes', async () => /0\s*pending/.test(await page.locator('.tiles').textContent()));
+  ok(true, 'live: it has resumed');
   await context.close();
 }
 
@@ -215,12 +215,12 @@ async function elsewhere(browser, address, { value }, server) {
   const attack = await server(`<form method="post" action="${address}/do/pause_queue"><input name="queue" value="emails"><input name="token" value="guess"></form><script>document.forms[0].submit()</script>`);
   const answer = page.waitForResponse((response) => response.request().method() === 'POST');
   await page.goto(attack);
-  is((await answer).status(), 403, 'a form of somebody else\'s page is refused');
-  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), false, 'and changes nothing');
+  is((await answer).status(), 403, 'a form of another site is rejected');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), false, 'the form of the other site changes nothing');
   const framed = await server(`<iframe src="${address}/"></iframe>`);
   await page.goto(framed);
   const inside = await page.frames()[1]?.content().catch(() => '') ?? '';
-  ok(!inside.includes('<main'), 'somebody else\'s page cannot frame it');
+  ok(!inside.includes('<main'), 'another site cannot frame the page');
   await context.close();
 }
 

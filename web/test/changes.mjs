@@ -16,25 +16,25 @@ export async function refusals({ readOnly, writable, db }) {
     ['without a session', { ...good, cookie: undefined }], ['from another origin', { ...good, origin: 'http://evil.example' }], ['without an origin', { ...good, origin: null }],
     ['from a null origin', { ...good, origin: 'null' }], ['from our port of another scheme', { ...good, origin: writable.replace('http:', 'https:') }]]) {
     const answer = await post(writable, '/do/pause_queue', pause, given);
-    is(answer.status, 403, `a change ${name} is refused`);
+    is(answer.status, 403, `a change ${name} is rejected`);
     is(await paused(), false, `a change ${name} changes nothing`);
   }
   is((await request(writable, { path: '/do/pause_queue?queue=emails', headers: { cookie: good.cookie } })).status, 404, 'no GET changes anything');
   const rebound = await request(writable, { path: '/queues', headers: { host: 'evil.example' } });
-  is(rebound.status, 421, 'it does not answer for somebody else\'s name');
-  ok(!rebound.text.includes('emails'), 'nor tell of queues there');
-  is((await request(writable, { path: '/queues', headers: { host: `localhost:${new URL(writable).port}` } })).status, 200, 'localhost is one of its names');
+  is(rebound.status, 421, 'a request for another host name is rejected');
+  ok(!rebound.text.includes('emails'), 'the answer to another host name shows no queues');
+  is((await request(writable, { path: '/queues', headers: { host: `localhost:${new URL(writable).port}` } })).status, 200, 'localhost is an allowed host name');
   const headers = good.page.headers;
-  like(headers['content-security-policy'], /default-src 'none'; script-src 'self'; style-src 'self'/, 'a strict policy');
-  ok(!/unsafe|\*|data:|http/.test(headers['content-security-policy']), 'without exceptions');
-  is([headers['x-content-type-options'], headers['x-frame-options'], headers['cache-control'], headers['referrer-policy']], ['nosniff', 'DENY', 'no-store', 'same-origin'], 'and its companions');
-  ok(!/ style="|<style| on[a-z]+="|<script>/.test(good.page.text), 'nothing inline');
+  like(headers['content-security-policy'], /default-src 'none'; script-src 'self'; style-src 'self'/, 'the content security policy is strict');
+  ok(!/unsafe|\*|data:|http/.test(headers['content-security-policy']), 'the content security policy has no exceptions');
+  is([headers['x-content-type-options'], headers['x-frame-options'], headers['cache-control'], headers['referrer-policy']], ['nosniff', 'DENY', 'no-store', 'same-origin'], 'the other security headers are set');
+  ok(!/ style="|<style| on[a-z]+="|<script>/.test(good.page.text), 'no page has inline scripts or styles');
   const jumped = await post(writable, '/do/resume_queue', { queue: 'emails', back: '//evil.example/' }, good);
-  is([jumped.status, jumped.headers.location], [303, '/'], 'it redirects to no other site');
+  is([jumped.status, jumped.headers.location], [303, '/'], 'a change never redirects to another site');
   // The server does not read all of the request, so the connection may end early.
   const large = await post(writable, '/do/pause_queue', { queue: 'x'.repeat(300000) }, good).catch((error) => ({ status: error.message }));
-  ok([413, 'socket hang up', 'write EPIPE', 'read ECONNRESET'].includes(large.status), 'too large a form is refused', large.status);
-  is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'unknown change');
+  ok([413, 'socket hang up', 'write EPIPE', 'read ECONNRESET'].includes(large.status), 'a form that is too large is rejected', large.status);
+  is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'an unknown change is rejected');
 
   // Read-only mode rejects changes even with the token of a valid session.
   const closed = await session(readOnly);
@@ -42,7 +42,7 @@ export async function refusals({ readOnly, writable, db }) {
   const { createHmac } = await import('node:crypto');
   const guess = createHmac('sha256', 'x').update('x').digest('base64url');
   for (const [path, fields] of [['/do/pause_queue', pause], ['/do/retry', { id: '1' }], ['/do/cancel', { id: '1' }], ['/bulk', { action: 'delete', status: 'failed', ids: '1', sure: '1' }]]) {
-    is((await post(readOnly, path, fields, { ...closed, token: guess })).status, 403, `read-only: ${path} is refused`);
+    is((await post(readOnly, path, fields, { ...closed, token: guess })).status, 403, `read-only: ${path} is rejected`);
   }
   is((await request(readOnly, { path: '/bulk?action=retry&status=failed' })).status, 403, 'read-only: there is no preview');
   like(textOf(closed.page.text), /Read-only: the dashboard was started without --allow-changes/, 'read-only: the page says so');
@@ -54,29 +54,29 @@ async function say(writable, path, fields, wanted, name) {
   if (!is(answer.status, 303, `${name}: is done`)) { console.log(`# ${textOf(answer.text).slice(0, 600)}`); return ''; }
   const next = await request(writable, { path: answer.headers.location, headers: { cookie: who.cookie } });
   const told = textOf(/<div role="status">(.*?)<\/div>/s.exec(next.text)?.[1] ?? '');
-  like(told, wanted, `${name}: and told`);
+  like(told, wanted, `${name}: the result is shown`);
   const again = await request(writable, { path: '/queues', headers: { cookie: who.cookie } });
-  ok(!again.text.includes('role="status"'), `${name}: once`);
+  ok(!again.text.includes('role="status"'), `${name}: the result is shown only once`);
   return told;
 }
 
 async function wrong(writable, path, fields, wanted, name) {
   const who = await session(writable);
   const answer = await post(writable, path, { back: '/queues', ...fields }, who);
-  is(answer.status, 400, `${name}: is refused`);
-  like(textOf(answer.text), wanted, `${name}: with a reason`);
+  is(answer.status, 400, `${name}: it is rejected`);
+  like(textOf(answer.text), wanted, `${name}: the reason is shown`);
 }
 
 export async function single({ writable, db, ids: known }) {
   const { value, sql } = db;
   const statusOf = (id) => value('SELECT status::text FROM jobq.jobs WHERE id = $1', [id]);
   await say(writable, '/do/pause_queue', { queue: 'emails' }, /Queue emails is paused/, 'pause');
-  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'pause: the queue is');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'pause: the queue is paused');
   await say(writable, '/do/resume_queue', { queue: 'emails' }, /is resumed/, 'resume');
   await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme', max_running: '5', rate: '100', per: '1 minute' }, /is set/, 'limit');
-  is((await sql("SELECT max_running, rate, per::text FROM jobq.limit_settings WHERE queue = 'idle' AND key = 'acme'"))[0], { max_running: 5, rate: 100, per: '00:01:00' }, 'limit: it is there');
+  is((await sql("SELECT max_running, rate, per::text FROM jobq.limit_settings WHERE queue = 'idle' AND key = 'acme'"))[0], { max_running: 5, rate: 100, per: '00:01:00' }, 'limit: it is set');
   await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme' }, /removed/, 'limit removed');
-  is(await value("SELECT count(*)::int FROM jobq.limit_settings WHERE queue = 'idle'"), 0, 'limit removed: it is gone');
+  is(await value("SELECT count(*)::int FROM jobq.limit_settings WHERE queue = 'idle'"), 0, 'limit: it is removed');
   await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '12', on_full: 'drop_oldest' }, /depth/, 'depth');
   is((await sql("SELECT max_depth, on_full FROM jobq.queues WHERE queue = 'idle'"))[0], { max_depth: 12, on_full: 'drop_oldest' }, 'depth: it is set');
   await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '1000', on_full: 'reject' }, /depth/, 'depth, as it was');
@@ -88,30 +88,30 @@ export async function single({ writable, db, ids: known }) {
 
   const failed = await value("SELECT id FROM jobq.jobs WHERE queue = 'imports' AND status = 'failed' ORDER BY id LIMIT 1");
   await say(writable, '/do/retry', { id: failed }, /it is pending/, 'retry');
-  is(await statusOf(failed), 'pending', 'retry: it is pending');
+  is(await statusOf(failed), 'pending', 'retry: the job is pending');
   await say(writable, '/do/cancel', { id: failed }, /it is cancelled/, 'cancel');
-  is(await statusOf(failed), 'cancelled', 'cancel: it is cancelled');
+  is(await statusOf(failed), 'cancelled', 'cancel: the job is canceled');
   await say(writable, '/do/delete', { id: failed }, /is deleted/, 'delete');
-  is(await statusOf(failed), undefined, 'delete: it is gone');
+  is(await statusOf(failed), undefined, 'delete: the job is deleted');
   await say(writable, '/do/delete', { id: failed }, /no longer exists/, 'delete again');
   await say(writable, '/do/delete', { id: known.running }, /was not deleted because it is running/, 'delete of a running job');
   const [held] = await sql("SELECT jobq_enqueue('chased') AS id");
   await sql("SELECT jobq_claim('chased', 'chaser', heartbeat_timeout => '1 hour')");
   await say(writable, '/do/cancel', { id: held.id }, /asked to stop/, 'cancel of a running job');
   await say(writable, '/do/retry', { id: known.dead }, /it is pending/, 'redrive of one dead letter');
-  is((await sql('SELECT queue, status::text FROM jobq.jobs WHERE id = $1', [known.dead]))[0], { queue: 'payments', status: 'pending' }, 'redrive of one: it is home again');
+  is((await sql('SELECT queue, status::text FROM jobq.jobs WHERE id = $1', [known.dead]))[0], { queue: 'payments', status: 'pending' }, 'redrive of one job: it is in its original queue');
 
   const [flow] = await sql("SELECT id FROM jobq_enqueue('stairs') AS id");
   const [lease] = await sql("SELECT lease FROM jobq_claim('stairs')");
   for (const step of ['one', 'two']) await sql("SELECT jobq_step_done($1, $2, $3, '1')", [flow.id, lease.lease, step]);
   await sql("SELECT jobq_fail($1, $2, 'stumbled', retry => false)", [flow.id, lease.lease]);
   await say(writable, '/do/retry_from', { id: flow.id, step: 'two' }, /it is pending/, 'retry from a step');
-  is((await sql('SELECT name FROM jobq.steps WHERE job_id = $1', [flow.id])).map((row) => row.name), ['one'], 'retry from a step: what came before is kept');
+  is((await sql('SELECT name FROM jobq.steps WHERE job_id = $1', [flow.id])).map((row) => row.name), ['one'], 'retry from a step: earlier steps are kept');
 
   await say(writable, '/do/pause_schedule', { name: 'nightly report' }, /is paused/, 'pause of a schedule');
   await say(writable, '/do/resume_schedule', { name: 'nightly report' }, /is resumed/, 'resume of a schedule');
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
-  is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is there');
+  is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is enqueued');
 
   // Like an update of the time zone data that drops the zone of a schedule.
   await sql("SELECT jobq_schedule('lunar', '0 3 * * *', 'craters')");
@@ -120,15 +120,15 @@ export async function single({ writable, db, ids: known }) {
   await sql("UPDATE jobq.schedule_settings SET timezone = 'Moon/Tycho' WHERE name = 'lunar'");
   await sql('COMMIT');
   const schedules = await request(writable, { path: '/schedules' });
-  is(schedules.status, 200, 'a schedule in a zone that there is none: the page is there');
-  like(textOf(schedules.text), /lunar: .*Moon\/Tycho/, 'a schedule in a zone that there is none: it says so');
-  like(schedules.text, /nightly report(?:(?!<tr).)*?(?:<li>.*?){4}/s, 'a schedule in a zone that there is none: others have their next runs');
+  is(schedules.status, 200, 'a schedule in an unknown time zone: the page is shown');
+  like(textOf(schedules.text), /lunar: .*Moon\/Tycho/, 'a schedule in an unknown time zone: the page says so');
+  like(schedules.text, /nightly report(?:(?!<tr).)*?(?:<li>.*?){4}/s, 'a schedule in an unknown time zone: other schedules have their next runs');
   const craters = await request(writable, { path: '/queue?name=craters' });
-  is(craters.status, 200, 'a queue that only a schedule names: it has a page');
-  like(textOf(craters.text), /The queue has not had a job yet/, 'a queue that only a schedule names: it says that it has had no job');
-  is((await request(writable, { path: '/queue?name=nowhere' })).status, 404, 'a queue that nobody names has none');
+  is(craters.status, 200, 'a queue that only a schedule uses has a page');
+  like(textOf(craters.text), /The queue has not had a job yet/, 'a queue that only a schedule uses: the page says that it has had no jobs');
+  is((await request(writable, { path: '/queue?name=nowhere' })).status, 404, 'an unknown queue has no page');
   for (const path of ['/queue?name=a%00b', '/jobs?metadata=%22%5Cu0000%22', '/jobs?metadata=1e1000000', '/jobs?after=zzz', '/bulk?action=__proto__&status=failed']) {
-    is((await request(writable, { path })).status, 400, `${path}: what the server cannot read is the reader's error`);
+    is((await request(writable, { path })).status, 400, `${path}: an invalid parameter is an error of the client`);
   }
   await sql("SELECT jobq_unschedule('lunar')");
 }
@@ -142,7 +142,7 @@ export async function many({ writable, db, env }) {
   const others = await countOf('imports', 'failed') - wanted;
   const shown = await preview(filter);
   like(textOf(shown.text), new RegExp(` ${wanted} jobs match\\.`), `bulk: the preview says that ${wanted} match`);
-  is(ids(shown).split(' ').length, wanted, 'bulk: and names them');
+  is(ids(shown).split(' ').length, wanted, 'bulk: the preview lists the jobs');
   is(await countOf('imports', 'failed'), wanted + others, 'bulk: a preview changes nothing');
   await wrong(writable, '/bulk', { ...filter, ids: ids(shown) }, /check the box/, 'bulk without the box');
   await wrong(writable, '/bulk', { ...filter, status: '', ids: ids(shown), sure: '1' }, /choose one of the statuses/, 'bulk without a status');
@@ -155,12 +155,12 @@ export async function many({ writable, db, env }) {
   await sql('SELECT jobq_retry($1)', [first]);
   await sql("UPDATE jobq.jobs SET error = 'another' WHERE id = $1", [second]);
   await say(writable, '/bulk', { ...filter, ids: ids(shown), sure: '1' }, new RegExp(`Retry: ${wanted - 2} of ${wanted} jobs\\. 2 no longer matched`), 'bulk');
-  is([await countOf('imports', 'failed'), await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [second])], [others + 1, 'failed'], 'bulk: those and no others');
+  is([await countOf('imports', 'failed'), await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [second])], [others + 1, 'failed'], 'bulk: only the jobs of the preview that still match are changed');
   await say(writable, '/bulk', { action: 'cancel', status: 'pending', queue: 'imports', ids: ids(await preview({ action: 'cancel', status: 'pending', queue: 'imports' })), sure: '1' }, /Cancel: \d+ of \d+ jobs\./, 'bulk cancel');
-  is(await countOf('imports', 'pending'), 0, 'bulk cancel: none is pending');
+  is(await countOf('imports', 'pending'), 0, 'bulk cancel: no job is pending');
   const cancelled = await countOf('imports', 'cancelled');
   await say(writable, '/bulk', { action: 'delete', status: 'cancelled', queue: 'imports', ids: ids(await preview({ action: 'delete', status: 'cancelled', queue: 'imports' })), sure: '1' }, new RegExp(`Delete: ${cancelled} of ${cancelled}`), 'bulk delete');
-  is(await countOf('imports', 'cancelled'), 0, 'bulk delete: they are gone');
+  is(await countOf('imports', 'cancelled'), 0, 'bulk delete: the jobs are deleted');
 
   // The unique key of one job is now taken by another job. The other jobs are retried.
   for (let i = 0; i < 3; i += 1) await sql("SELECT jobq_cancel(jobq_enqueue('unique', unique_key => $1))", [`key ${i}`]);
@@ -171,8 +171,8 @@ export async function many({ writable, db, env }) {
   // If there are more jobs than one change accepts, the page says so.
   const narrow = await dashboard({ args: ['--allow-changes', '--bulk-size', '10', '--scan', '200'], env });
   const bounded = await request(narrow.address, { path: '/bulk?action=cancel&status=pending&queue=backlog' });
-  like(textOf(bounded.text), /More than 10 jobs match/, 'bulk: it says that there are more than it takes');
-  is(ids(bounded).split(' ').length, 10, 'bulk: and takes no more');
+  like(textOf(bounded.text), /More than 10 jobs match/, 'bulk: the page says that there are more jobs than it changes');
+  is(ids(bounded).split(' ').length, 10, 'bulk: only the allowed number of jobs is changed');
   like(textOf((await request(narrow.address, { path: '/jobs?queue=emails' })).text), /The search stopped after 200 jobs/, 'a search says where it stopped');
   await narrow.stop();
 
@@ -182,9 +182,9 @@ export async function many({ writable, db, env }) {
   const { text } = await preview(redrive);
   like(textOf(text), new RegExp(` ${letters} jobs match`), `redrive: the preview says ${letters}`);
   const rates = new RegExp(`^(?:${text.match(/name="per_second"[^>]* pattern="([^"]+)"/)[1]})$`, 'u');
-  is(['7', '0.5', '0x5', '.5'].filter((rate) => rates.test(rate)), ['7', '0.5'], 'redrive: a browser takes decimals');
+  is(['7', '0.5', '0x5', '.5'].filter((rate) => rates.test(rate)), ['7', '0.5'], 'redrive: the rate may have decimals');
   await say(writable, '/bulk', { ...redrive, ids: '', sure: '1', per_second: '0.5' }, new RegExp(`Redriven: ${letters} dead letters`), 'redrive');
-  is([await countOf('payments dead', 'failed'), await countOf('payments', 'scheduled')], [0, letters - 1], 'redrive: they are home, one after the other');
+  is([await countOf('payments dead', 'failed'), await countOf('payments', 'scheduled')], [0, letters - 1], 'redrive: the jobs are in their original queue, one after the other');
 }
 
 // Errors of jobs that are being retried have no failed jobs, and a list without jobs offers no changes.
@@ -196,11 +196,11 @@ export async function looks({ writable, db }) {
     await sql("SELECT jobq_enqueue('again')");
     const [job] = await sql("SELECT id, lease FROM jobq_claim('again', 'tester')");
     await sql("SELECT jobq_fail($1, $2, 'gateway is away', retry_in => '1 day', retry => $3)", [job.id, job.lease, retry]);
-    is([/Failed jobs/.test(await row()), /All that match/.test(await list())], [!retry, !retry], `failures: ${retry ? 'no' : 'a'} link and ${retry ? 'no' : ''} changes where ${retry ? 'no' : 'a'} job has failed`);
+    is([/Failed jobs/.test(await row()), /All that match/.test(await list())], [!retry, !retry], `failures: ${retry ? 'no link and no' : 'a link and'} changes if ${retry ? 'no' : 'a'} job has failed`);
   }
   await sql("SELECT jobq_pause_queue('again'), jobq_enqueue('again')");
   // While the counters are unknown, the overview shows the last sample.
-  await becomesTrue('overview: one job is no jobs', async () => /Queue again is paused with 1 pending job\./.test(textOf((await request(writable, { path: '/' })).text)));
+  await becomesTrue('overview: the singular and plural of job', async () => /Queue again is paused with 1 pending job\./.test(textOf((await request(writable, { path: '/' })).text)));
   await value("SELECT jobq_drop_queue('again', force => true)");
 }
 
@@ -208,12 +208,12 @@ export async function log({ board, readOnlyBoard }) {
   await becomesTrue('changes are logged', () => board.output.text.includes('"change":"do/pause_queue"'));
   const lines = board.output.text.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
   const pause = lines.find((line) => line.change === 'do/pause_queue' && line.said?.queue === 'emails' && line.done);
-  is([pause.role, pause.said.queue, pause.said.token], ['dash_operator', 'emails', undefined], 'the log says who changed what, and no token');
+  is([pause.role, pause.said.queue, pause.said.token], ['dash_operator', 'emails', undefined], 'the log says which role changed what, and contains no token');
   const refused = (found, pattern) => found.filter((line) => line.status === 403 && line.change === 'do/pause_queue' && pattern.test(line.error));
   is([refused(lines, /not from "http:..evil.example"/).length, refused(lines, /not from nowhere/).length, refused(lines, /form does not belong to this session/).length],
-    [1, 1, 4], 'the log has each change that was refused because it did not come from a page of the dashboard');
-  ok(refused(lines, /./).every((line) => line.at && line.said === undefined), 'without what a stranger wrote in the form');
-  is(lines.filter((line) => line.status === 404).map((line) => line.change), ['do/drop_queue'], 'and a change that does not exist');
-  await becomesTrue('read-only: refused changes are logged', () => readOnlyBoard.output.text.includes('"change":"bulk"'));
-  is(readOnlyBoard.output.text.split('\n').filter((line) => /^{.*"status":403/.test(line)).length, 4, 'read-only: each of them');
+    [1, 1, 4], 'the log has each change that was rejected because it did not come from a page of the dashboard');
+  ok(refused(lines, /./).every((line) => line.at && line.said === undefined), 'the log contains no fields of rejected forms');
+  is(lines.filter((line) => line.status === 404).map((line) => line.change), ['do/drop_queue'], 'a change that does not exist is logged');
+  await becomesTrue('read-only: rejected changes are logged', () => readOnlyBoard.output.text.includes('"change":"bulk"'));
+  is(readOnlyBoard.output.text.split('\n').filter((line) => /^{.*"status":403/.test(line)).length, 4, 'read-only: all rejected changes are logged');
 }

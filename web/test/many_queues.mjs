@@ -34,7 +34,7 @@ export async function manyQueues(admin) {
   const page = async (path) => textOf((await request(board.address, { path })).text);
   await becomesTrue('the overview has the queues', async () => /busiest of 3,000 queues/.test(await page('/')));
   const overview = await page('/');
-  like(overview, /shows the 500 busiest of 3,000 queues/, 'many queues: the overview says how many queues it looks at');
+  like(overview, /shows the 500 busiest of 3,000 queues/, 'many queues: the overview says how many queues it includes');
   ok(/3,005 pending/.test(overview) && /q2999/.test(overview), 'many queues: the overview has the totals', overview.slice(0, 400));
   like(await page('/queues?search=q299'), /q2999/, 'many queues: a search finds a queue');
   for (const queue of ['q2999', 'q2998']) is((await request(board.address, { path: `/queue?name=${queue}` })).status, 200, `many queues: the page of ${queue}`);

@@ -11,42 +11,42 @@ export async function rights({ db, ids, ofRole }) {
   const monitor = await dashboard({ args: ['--allow-changes'], env: ofRole('dash_monitor') });
   for (const path of ['/', '/queues', '/queue?name=emails', '/schedules', '/workers', '/failures', '/handlers']) {
     const { status, html } = await page(monitor, path);
-    is([status, /method="post"/.test(html)], [200, false], `a monitor sees ${path}, and no button`);
+    is([status, /method="post"/.test(html)], [200, false], `a monitor sees ${path} without buttons`);
   }
   const list = await page(monitor, '/jobs');
   is(list.status, 403, 'a monitor sees no list of jobs');
-  like(list.text, /role "dash_monitor" may not read jobq\.jobs.*SELECT jobq_grant\('dash_monitor', 'operator'\)/, 'and is told which right is missing and who gives it');
+  like(list.text, /role "dash_monitor" may not read jobq\.jobs.*SELECT jobq_grant\('dash_monitor', 'operator'\)/, 'a monitor is told which privilege is missing and how to grant it');
   const job = await page(monitor, `/job/${ids.failed}`);
-  ok(job.status === 200 && /attempt failed/.test(job.text) && /mailbox 4711/.test(job.text) && !/bob@example/.test(job.text), 'of a job a monitor sees its history, not its payload', job.text);
-  is((await page(monitor, '/job/999999999')).status, 404, 'a job that is none is none for a monitor');
+  ok(job.status === 200 && /attempt failed/.test(job.text) && /mailbox 4711/.test(job.text) && !/bob@example/.test(job.text), 'a monitor sees the history of a job, but not its payload', job.text);
+  is((await page(monitor, '/job/999999999')).status, 404, 'a monitor gets 404 for a job that does not exist');
   like((await page(monitor, '/workers')).text, /may not read jobq\.jobs/, 'a monitor is told that workers are not shown');
   // The role's pages have no form from which to take a token, so the test sends an invalid token.
-  is((await post(monitor.address, '/do/pause_queue', { queue: 'emails' }, { ...await session(monitor.address), token: 'x' })).status, 403, 'a monitor changes nothing');
+  is((await post(monitor.address, '/do/pause_queue', { queue: 'emails' }, { ...await session(monitor.address), token: 'x' })).status, 403, 'a monitor cannot change anything');
   await monitor.stop();
 
   const some = await dashboard({ args: ['--allow-changes'], env: ofRole('dash_some') });
   const queues = await page(some, '/queues');
-  ok(queues.status === 200 && /emails/.test(queues.text) && !/payments/.test(queues.text), 'an operator of some queues sees these', queues.text);
-  ok((await page(some, '/')).status === 200, 'its first page is that of its queues');
-  is((await page(some, '/jobs')).status, 403, 'and no list of all jobs');
+  ok(queues.status === 200 && /emails/.test(queues.text) && !/payments/.test(queues.text), 'an operator of some queues sees only these', queues.text);
+  ok((await page(some, '/')).status === 200, 'the first page of an operator of some queues shows its queues');
+  is((await page(some, '/jobs')).status, 403, 'an operator of some queues has no list of all jobs');
   const own = await page(some, `/job/${ids.failed}`);
-  ok(own.status === 200 && /bob@example/.test(own.text), 'a job of its own it sees', own.text);
-  is((await page(some, `/job/${ids.dead}`)).status, 404, 'a job of others is none');
-  is((await page(some, '/queue?name=payments')).status, 404, 'a queue of others is none');
+  ok(own.status === 200 && /bob@example/.test(own.text), 'an operator of some queues sees jobs of its queues', own.text);
+  is((await page(some, `/job/${ids.dead}`)).status, 404, 'an operator of some queues gets 404 for other jobs');
+  is((await page(some, '/queue?name=payments')).status, 404, 'an operator of some queues gets 404 for other queues');
   const who = await session(some.address, '/queue?name=emails');
-  is((await post(some.address, '/do/pause_queue', { queue: 'emails' }, who)).status, 303, 'its own queue it pauses');
-  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'and it is paused');
-  is((await post(some.address, '/do/resume_queue', { queue: 'emails' }, who)).status, 303, 'and resumes');
+  is((await post(some.address, '/do/pause_queue', { queue: 'emails' }, who)).status, 303, 'an operator of some queues can pause its queue');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'its queue is paused');
+  is((await post(some.address, '/do/resume_queue', { queue: 'emails' }, who)).status, 303, 'an operator of some queues can resume its queue');
   const foreign = await post(some.address, '/do/pause_queue', { queue: 'payments' }, who);
-  is([foreign.status, await value("SELECT paused FROM jobq.queues WHERE queue = 'payments'")], [403, false], 'that of others it does not');
-  like(textOf(foreign.text), /permission denied for queue "payments"/, 'and is told why');
+  is([foreign.status, await value("SELECT paused FROM jobq.queues WHERE queue = 'payments'")], [403, false], 'an operator of some queues cannot pause another queue');
+  like(textOf(foreign.text), /permission denied for queue "payments"/, 'the page says why the queue cannot be paused');
   await some.stop();
 
   const nobody = await dashboard({ env: ofRole('dash_nobody') });
   for (const path of ['/', '/queues', '/jobs', `/job/${ids.failed}`, '/failures', '/schedules', '/handlers']) {
     const { status, text } = await page(nobody, path);
-    is(status, 403, `who was granted nothing does not see ${path}`);
-    ok(/A privilege is missing/.test(text) && !/bob@example|mailbox/.test(text), `and is told so on ${path}`, text);
+    is(status, 403, `a role without privileges does not see ${path}`);
+    ok(/A privilege is missing/.test(text) && !/bob@example|mailbox/.test(text), `a role without privileges is told so on ${path}`, text);
   }
   await nobody.stop();
 }

@@ -55,7 +55,7 @@ export async function searching({ sql, value }) {
       }
     }
     const order = (await pagesOf(database, { status: 'pending', queue: 'backlog' }, { limit: 50, scan: 20000 })).found;
-    is(order, (await sql("SELECT id FROM jobq.jobs WHERE queue = 'backlog' ORDER BY priority, run_at, id")).map((row) => row.id), 'search: pending jobs come as they will be claimed');
+    is(order, (await sql("SELECT id FROM jobq.jobs WHERE queue = 'backlog' ORDER BY priority, run_at, id")).map((row) => row.id), 'search: pending jobs have the order of claims');
     // No search may read or sort the whole table.
     await sql('ANALYZE jobq.jobs, jobq.attempts');
     for (const filter of [{}, { status: 'pending', queue: 'backlog' }, { status: 'scheduled' }, { status: 'processing' }, { status: 'failed' }, { key: 'fay' }, { status: 'completed', queue: 'emails' }]) {
@@ -64,7 +64,7 @@ export async function searching({ sql, value }) {
         await query('SET LOCAL enable_seqscan = off');
         return (await query(`EXPLAIN ${statement.text}`, statement.values)).map((row) => row['QUERY PLAN']).join('\n');
       });
-      ok(/Index (Only )?Scan/.test(plan) && !/Seq Scan on jobs|Sort Key.*jobs/.test(plan), `plan of ${JSON.stringify(filter)}: along an index`, plan);
+      ok(/Index (Only )?Scan/.test(plan) && !/Seq Scan on jobs|Sort Key.*jobs/.test(plan), `plan of ${JSON.stringify(filter)}: uses an index`, plan);
     }
     // A later page of running jobs must not read the jobs of earlier pages.
     for (const [before, conditions] of [[['mailer-3', '7'], [/Index Cond: \(ROW\(worker_id, id\) > ROW/, /Index Cond: \(worker_id IS NULL\)/]],
@@ -75,12 +75,12 @@ export async function searching({ sql, value }) {
         await query('SET LOCAL enable_bitmapscan = off');
         return (await query(`EXPLAIN ${statement.text}`, statement.values)).map((row) => row['QUERY PLAN']).join('\n');
       });
-      ok(conditions.every((condition) => condition.test(plan)) && !/Filter: .*(worker_id|r\.id)/.test(plan), `plan of running jobs behind ${JSON.stringify(before)}: ranges of their index`, plan);
+      ok(conditions.every((condition) => condition.test(plan)) && !/Filter: .*(worker_id|r\.id)/.test(plan), `plan of running jobs after ${JSON.stringify(before)}: ranges of their index`, plan);
     }
     // In a read-only transaction, a page cannot change anything.
     const refused = await database.read((query) => query("SELECT public.jobq_pause_queue('emails')")).then(() => 'done', (problem) => problem.cause?.code);
-    is(refused, '25006', 'a page that tried to change something would be refused by the server');
-    is(await database.change((query) => query("SELECT 1")).then(() => 'done', (problem) => problem.kind), 'read-only', 'nor is there a transaction that could');
+    is(refused, '25006', 'the server would reject a change by a page that only reads');
+    is(await database.change((query) => query("SELECT 1")).then(() => 'done', (problem) => problem.kind), 'read-only', 'a read-only dashboard has no transactions that can change anything');
   } finally {
     await sql("SELECT jobq_drop_queue('by hand', force => true)");
     await database.end();

@@ -17,9 +17,9 @@ function psql(role, ...args) {
 export async function top({ value, sql }) {
   for (const role of ['dash_monitor', 'dash_operator']) {
     const once = psql(role, '-v', 'once=1', '-v', 'rows=3');
-    is([await once.ended, once.output.errors], [0, ''], `top: a ${role} runs it`);
+    is([await once.ended, once.output.errors], [0, ''], `top: a ${role} can run it`);
     const lines = once.output.text.trim().split('\n');
-    is(lines.length, 5, 'top: so many rows as it was told');
+    is(lines.length, 5, 'top: it shows the requested number of rows');
     like(lines[2], /backlog \(paused\)\s+\|\s+120 \|\s+0 \|/, 'top: the busiest queue comes first, with its numbers');
   }
   const watch = psql('dash_monitor', '-v', 'every=1');
@@ -28,6 +28,6 @@ export async function top({ value, sql }) {
   await becomesTrue('it shows them again', () => watch.output.text.includes('a new queue'));
   watch.child.kill('SIGINT');
   await watch.ended;
-  is(watch.output.errors, '', 'top: it shows the queues again and again, until it is ended');
+  is(watch.output.errors, '', 'top: it repeats the list of queues until it is ended');
   await sql('SELECT jobq_cancel($1)', [job]);
 }

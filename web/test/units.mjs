@@ -23,71 +23,71 @@ function refused(args) {
 
 function options() {
   const standard = parseOptions([]);
-  is([standard.host, standard.local, standard.allowChanges, standard.statementTimeout], ['127.0.0.1', true, false, 2000], 'options: localhost and read-only');
-  like(refused(['--host', '0.0.0.0']), /--origin/, 'options: elsewhere only with an origin');
-  ok(!parseOptions(['--host', '0.0.0.0', '--origin', 'https://jobs.example.com']).local, 'options: elsewhere with an origin');
+  is([standard.host, standard.local, standard.allowChanges, standard.statementTimeout], ['127.0.0.1', true, false, 2000], 'options: by default, localhost and read-only');
+  like(refused(['--host', '0.0.0.0']), /--origin/, 'options: another address requires an origin');
+  ok(!parseOptions(['--host', '0.0.0.0', '--origin', 'https://jobs.example.com']).local, 'options: another address is allowed with an origin');
   for (const [args, pattern] of [[['--nonsense'], /nonsense/], [['extra'], /extra/], [['--port', '99999'], /port/], [['--origin', 'jobs.example.com'], /origin/],
     [['--origin', 'https://a/b'], /base-path/], [['--statement-timeout', 'soon'], /statement-timeout/], [['--base-path', '/a b'], /base-path/],
     [['--scan', '1'], /scan/], [['--user-header', 'a b'], /user-header/]]) {
-    like(String(refused(args)), pattern, `options: ${args.join(' ')} is refused`);
+    like(String(refused(args)), pattern, `options: ${args.join(' ')} is rejected`);
   }
   is(addressOf(parseOptions(['--origin', 'https://jobs.example.com', '--base-path', '/jobq/']), 1), 'https://jobs.example.com/jobq', 'options: the address behind a proxy');
 }
 
 // The documentation must list every option with its default.
 function documented() {
-  const docs = readFileSync(process.env.WEB_DOCS ?? new URL('../../docs/dashboard.md', import.meta.url), 'utf8');
+  const docs = readFileSync(process.env.WEB_DOCS ?? new URL('../../docs/guides/dashboard.md', import.meta.url), 'utf8');
   for (const [name, { default: standard, value }] of Object.entries(OPTIONS)) {
     if (name === 'help') continue;
     const shown = typeof standard === 'string' ? standard : standard === false ? 'off' : '';
     ok(docs.includes(`| \`--${name}${value ? ` ${value}` : ''}\` | ${shown}${shown ? ' ' : ''}|`), `docs: --${name}, ${shown || 'no default'}`);
     ok(usage().includes(`--${name}`), `help: --${name}`);
   }
-  is([...docs.matchAll(/^\| `--([\w-]+)/gm)].map((match) => match[1]).sort(), Object.keys(OPTIONS).filter((name) => name !== 'help').sort(), 'docs: no option that there is not');
+  is([...docs.matchAll(/^\| `--([\w-]+)/gm)].map((match) => match[1]).sort(), Object.keys(OPTIONS).filter((name) => name !== 'help').sort(), 'docs: all documented options exist');
 }
 
 function pieces() {
-  is(escape('<a href="x">\'&'), '&lt;a href=&quot;x&quot;&gt;&#39;&amp;', 'html: what has a meaning is escaped');
-  is(String(html`<b title="${'"'}">${['<', html`<i>`, null, false, 0]}</b>`), '<b title="&quot;">&lt;<i>0</b>', 'html: text is escaped, html is not, nothing is nothing');
-  is([0, 1, '1', 2].map((count) => plural(count, 'job')), ['0 jobs', '1 job', '1 job', '2 jobs'], 'html: one job is no jobs');
+  is(escape('<a href="x">\'&'), '&lt;a href=&quot;x&quot;&gt;&#39;&amp;', 'html: special characters are escaped');
+  is(String(html`<b title="${'"'}">${['<', html`<i>`, null, false, 0]}</b>`), '<b title="&quot;">&lt;<i>0</b>', 'html: text is escaped, HTML is not, and null is empty');
+  is([0, 1, '1', 2].map((count) => plural(count, 'job')), ['0 jobs', '1 job', '1 job', '2 jobs'], 'html: the singular and plural of a word');
   const classes = (column, text) => /<td role="cell" data-label="l"(?: class="([a-z ]*)")?>/.exec(String(table('c', [{ label: 'l', cell: () => html`<b title="${'x'.repeat(40)}">${text}</b>`, ...column }], [{}])))[1];
-  is([classes({ cell: () => `<${'x'.repeat(25)}>` }), classes({ cell: () => html`<span class="hidden">${'x'.repeat(25)}</span>` })], ['long', undefined], 'html: markup of a name is text, and hidden text takes no room');
+  is([classes({ cell: () => `<${'x'.repeat(25)}>` }), classes({ cell: () => html`<span class="hidden">${'x'.repeat(25)}</span>` })], ['long', undefined], 'html: markup in a name is text, and hidden text uses no space');
   is([classes({}, 'resize thumbnail'), classes({}, 'x'.repeat(25)), classes({ wide: true }, 'x'.repeat(25)), classes({ number: true }, '1')], [undefined, 'long', 'wide long', 'number'],
     'html: a word in a table is broken only if it is long');
   like(String(table('c', [{ label: '<l>', cell: () => '<x>' }], [{}])), /data-label="&lt;l&gt;">&lt;x&gt;</, 'html: labels and cells of a table are escaped');
-  is([0, 0.25, 59, 60, 3661, 90000, 864000].map(span), ['0 s', '250 ms', '59 s', '1 min', '1 h 1 min', '1 d 1 h', '10 d'], 'html: spans');
-  is(fragmentOf('row #: timeout after # ms'), ': timeout after ', 'failures: what a group has in common');
-  is(polylines([null, 1, 2, null, 3], 3).length, 2, 'sparkline: a gap is no line');
+  is([0, 0.25, 59, 60, 3661, 90000, 864000].map(span), ['0 s', '250 ms', '59 s', '1 min', '1 h 1 min', '1 d 1 h', '10 d'], 'html: durations are formatted');
+  is(fragmentOf('row #: timeout after # ms'), ': timeout after ', 'failures: the common part of a group is found');
+  is(polylines([null, 1, 2, null, 3], 3).length, 2, 'sparkline: a gap has no line');
 }
 
 function search() {
   is(parseFilter({ status: 'failed', queue: '', nonsense: 'x' }).filter, { status: 'failed' }, 'filter: empty and unknown fields are absent');
-  is(parseFilter({ status: 'x', metadata: '{', older: 'toString' }).problems.length, 3, 'filter: what is none is told');
-  is(parseFilter({ kind: 'a', nokind: '1' }).filter, { nokind: '1' }, 'filter: without a kind has none');
+  is(parseFilter({ status: 'x', metadata: '{', older: 'toString' }).problems.length, 3, 'filter: invalid values are reported');
+  is(parseFilter({ kind: 'a', nokind: '1' }).filter, { nokind: '1' }, 'filter: an empty kind means jobs without a kind');
   is(['pending', 'scheduled', 'processing', 'blocked', 'failed', 'completed', undefined].map((status) => walkOf({ status })),
     ['ready', 'due', 'running', 'blocked', 'attempts', 'newest', 'newest'], 'filter: each status has its index');
   const cursor = encodeCursor('running', ['a worker', '12']);
-  is(decodeCursor('running', cursor), ['a worker', '12'], 'cursor: there and back');
-  is(decodeCursor('running', encodeCursor('running', ['\0', '12'])), ['\0', '12'], 'cursor: behind a job without a worker');
+  is(decodeCursor('running', cursor), ['a worker', '12'], 'cursor: it can be encoded and decoded');
+  is(decodeCursor('running', encodeCursor('running', ['\0', '12'])), ['\0', '12'], 'cursor: after a job without a worker');
   is(decodeCursor('running', encodeCursor('running', ['a\0', '12'])), undefined, 'cursor: no worker has such a name');
   for (const [name, text] of [['another walk', encodeCursor('newest', ['12'])], ['no number', encodeCursor('running', ['a', '1 OR true'])],
     ['rubbish', '%%%'], ['nothing', ''], ['too much', encodeCursor('running', ['a', '1', '2'])], ['long', 'A'.repeat(3000)]]) {
-    is(decodeCursor('running', text), undefined, `cursor: ${name} is none`);
+    is(decodeCursor('running', text), undefined, `cursor: ${name} is rejected`);
   }
   const statement = { walk: 'newest', most: 100, limit: 2 };
   const row = (id, n, matches = true) => ({ id, n, matches, k0: String(id) });
-  is(searchResult(statement, [row(9, 1), row(8, 2), row(7, 3)]), { jobs: [row(9, 1), row(8, 2)], next: encodeCursor('newest', ['8']), cut: false }, 'search: a full page, and more');
-  is(searchResult(statement, [row(9, 1), row(8, 100, false)]), { jobs: [row(9, 1)], next: encodeCursor('newest', ['8']), cut: true }, 'search: it stopped at its bound');
-  is(searchResult(statement, [row(9, 1)]), { jobs: [row(9, 1)], next: undefined, cut: false }, 'search: the end');
+  is(searchResult(statement, [row(9, 1), row(8, 2), row(7, 3)]), { jobs: [row(9, 1), row(8, 2)], next: encodeCursor('newest', ['8']), cut: false }, 'search: a full page has a next page');
+  is(searchResult(statement, [row(9, 1), row(8, 100, false)]), { jobs: [row(9, 1)], next: encodeCursor('newest', ['8']), cut: true }, 'search: it stops at its limit');
+  is(searchResult(statement, [row(9, 1)]), { jobs: [row(9, 1)], next: undefined, cut: false }, 'search: it reaches the end');
 }
 
 function drawing() {
   const dot = 'digraph jobs {\n  node [shape=box];\n  1 [label="1\\na \\"q\\" ]; x\\ncompleted"];\n  2 [label="2\\n\\nblocked"];\n  3 [label="3\\nblocked"];\n  1 -> 2;\n  2 -> 3;\n  1 -> 3;\n  9 -> 1;\n  label="cut: 3 jobs";\n}\n';
   const parsed = parseDot(dot);
-  is([...parsed.nodes], [['1', ['1', 'a "q" ]; x', 'completed']], ['2', ['2', '', 'blocked']], ['3', ['3', 'blocked']]], 'graph: labels are read as they were');
-  is([parsed.edges, parsed.cut], [[['1', '2'], ['2', '3'], ['1', '3']], 'cut: 3 jobs'], 'graph: edges, and that it is cut');
+  is([...parsed.nodes], [['1', ['1', 'a "q" ]; x', 'completed']], ['2', ['2', '', 'blocked']], ['3', ['3', 'blocked']]], 'graph: labels are unescaped');
+  is([parsed.edges, parsed.cut], [[['1', '2'], ['2', '3'], ['1', '3']], 'cut: 3 jobs'], 'graph: edges are found, and a truncated graph is recognized');
   const { places } = layout(parsed);
-  ok(places.get('1').x < places.get('2').x && places.get('2').x < places.get('3').x, 'graph: who depends on others stands to their right');
+  ok(places.get('1').x < places.get('2').x && places.get('2').x < places.get('3').x, 'graph: dependents are to the right of their dependencies');
 }
 
 async function samples() {
@@ -99,16 +99,16 @@ async function samples() {
   const sampler = new Sampler({ rights: async () => ({ reads: () => true }), transaction: async (mode, timeout, work) => work(async () => given) }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
   for (let i = 0; i < POINTS + 5; i += 1) await sampler.sample();
   is(sampler.series('pending')[0], 7, 'sampler: the totals are those of the server');
-  is([sampler.queues.size, sampler.series('pending').length, sampler.series('pending', 'q3').length], [MAX_QUEUES, POINTS, POINTS], 'sampler: bounded in queues and points');
-  is(sampler.series('errors', 'q3')[0], 2, 'sampler: failed and lost attempts together');
+  is([sampler.queues.size, sampler.series('pending').length, sampler.series('pending', 'q3').length], [MAX_QUEUES, POINTS, POINTS], 'sampler: the numbers of queues and points are limited');
+  is(sampler.series('errors', 'q3')[0], 2, 'sampler: failed and lost attempts are added');
   given = answer(10, MAX_QUEUES);
   await sampler.sample();
   is([sampler.queues.size, sampler.series('pending', 'q3').length, sampler.series('pending', `q${MAX_QUEUES}`).length], [MAX_QUEUES, 0, 1], 'sampler: a queue that becomes busy replaces one that no longer is');
   given = answer(0, 1, { source: 'rows', enqueued: null, claimed: null, completions: null, failures: null, losses: null });
   await sampler.sample();
-  is(sampler.queues.size, 1, 'sampler: a queue that is gone is forgotten');
+  is(sampler.queues.size, 1, 'sampler: a queue that is gone is removed');
   const stats = await sampler.stats(async () => { throw new Error('a page must not count rows'); });
-  is([stats.counts, stats.rows.length, sampler.series('enqueued').at(-1)], [true, 1, null], 'sampler: a page counts no rows, it shows what was counted');
+  is([stats.counts, stats.rows.length, sampler.series('enqueued').at(-1)], [true, 1, null], 'sampler: a page does not count rows, but shows the last count');
   const of = await sampler.statsOf(async () => { throw new Error('a page must not count rows'); }, ['q0', 'q9']);
   is([of.rows.length, of.some], [1, true], 'sampler: a queue that is not among the busiest has unknown numbers');
 }
@@ -134,16 +134,16 @@ async function slowSamples() {
   is(await page(), [0, null, true, true], 'sampler: before the first sample, a page reads no numbers and shows none');
   await sampler.sample();
   is([timeouts, sampler.last.total.pending], [[20], 7], 'sampler: the first sample may take longer than a query of a page');
-  is(await page(), [2, 7, false, false], 'sampler: a page reads numbers that are quickly read');
+  is(await page(), [2, 7, false, false], 'sampler: a page reads the numbers if that is fast');
   await sampler.sample();
   is([timeouts.at(-1), sampler.rest], [10, 1000], 'sampler: if a sample takes too long, the next one follows soon');
-  is(await page(), [0, 7, true, true], 'sampler: and a page shows the last sample instead of reading for too long');
+  is(await page(), [0, 7, true, true], 'sampler: otherwise, a page shows the last sample');
   takes = 25;
   await sampler.sample();
   is([timeouts.at(-1), sampler.slow], [20, true], 'sampler: the next sample has more time');
   takes = 5;
   await sampler.sample();
-  is(await page(), [2, 7, false, false], 'sampler: a page reads numbers again once they are quickly read');
+  is(await page(), [2, 7, false, false], 'sampler: a page reads the numbers again when that is fast again');
 }
 
 // A server that accepts a connection and ends it in the same packet.
@@ -167,7 +167,7 @@ async function endingConnection() {
   process.on('uncaughtException', hear);
   const problem = await database.read((query) => query('SELECT 1')).catch((error) => error);
   process.off('uncaughtException', hear);
-  is([problem.kind, problem.status, unheard], ['lost', 503, []], 'database: a connection that ends as soon as it is ready is a lost one');
+  is([problem.kind, problem.status, unheard], ['lost', 503, []], 'database: a connection that ends as soon as it is ready counts as lost');
   await database.end();
   server.close();
 }

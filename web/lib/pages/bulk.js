@@ -112,7 +112,7 @@ async function redrive(view, database, filter, body) {
   return { kind: 'good', text: `Redriven: ${plural(count, 'dead letter')}.` };
 }
 
-// Changes the jobs, and returns a message about the result: { kind, text }.
+// Changes the jobs and returns a message about the result: { kind, text }.
 export async function changeMany(view, database, body) {
   const { filter, problems } = parseFilter(body);
   if (problems.length > 0) throw new Problem('argument', problems.join(' '), { status: 400 });

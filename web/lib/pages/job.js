@@ -61,7 +61,7 @@ function factsOf(view, job) {
     ['Asked to stop', job.cancel_requested_at && time(job.cancel_requested_at)],
     ['Dead letter from', job.dead_from && view.queue(job.dead_from)],
     ['Version', job.version === 0 ? '' : String(job.version)], ['Requires', (job.requires ?? []).join(', ')],
-    ['Unique key', job.unique_key && html`<code>${job.unique_key}</code>${job.unique_for ? `, kept for ${job.unique_for} afterwards` : ''}`],
+    ['Unique key', job.unique_key && html`<code>${job.unique_key}</code>${job.unique_for ? `, kept for ${job.unique_for} afterward` : ''}`],
     ['Group', job.group_key], ['Concurrency key', job.concurrency_key],
     ['Heartbeat timeout', job.heartbeat_timeout], ['Longest run', job.max_runtime],
   ]);
