@@ -1,7 +1,7 @@
 #!/bin/bash
 # make chaos: runs producers and workers with two drivers while processes, servers, clients, and the disk fail. make ddl: does the
 # same while a DBA rebuilds, alters, and moves the tables. make failover: does the same while standbys are promoted.
-# test/chaos/README.md lists the settings. DEFECT=name: plants this patch from test/planted, and passes if the run catches the
+# test/chaos/README.md lists the settings. DEFECT=name: plants this patch from test/planted and passes if the run catches the
 # defect.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -5,7 +5,7 @@
 #   SELFTEST=1                                                  whether the scenarios catch planted defects
 #   TESTS=1                                                     only the libraries' own tests
 #   SPEED=1 [ROUNDS=3] [SECONDS_EACH=3]                         instead: jobs per second of each program, with a handler that does nothing
-#   TABLE=1                                                     writes the table of results, or of speeds, into clients/README.md
+#   TABLE=1                                                     writes the results into clients/CONTRACT.md, or the speeds into clients/README.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh clients
@@ -48,14 +48,14 @@ if [ "${TABLE-}" = 1 ]; then arguments+=(--table "$SCRATCH/clients/table.md"); f
 status=0
 (cd "$SCRATCH" && run_group /usr/bin/python3 "$SCRATCH/clients/scenarios/runner.py" ${arguments[@]+"${arguments[@]}"}) || status=$?
 if [ "${TABLE-}" = 1 ] && [ -e "$SCRATCH/clients/table.md" ]; then
-    kind=table
-    if [ "${SPEED-}" = 1 ]; then kind=speeds; fi
+    kind=table page=clients/CONTRACT.md
+    if [ "${SPEED-}" = 1 ]; then kind=speeds page=clients/README.md; fi
     run_as cat "$SCRATCH/clients/table.md" >"$SCRATCH/table.md"
     awk -v table="$SCRATCH/table.md" -v kind=$kind '
         $0 == "<!-- end of " kind " -->" { inside = 0 }
         !inside { print }
         index($0, "<!-- " kind ": made by make clients ") == 1 { inside = 1; print ""; while ((getline line < table) > 0) print line; print "" }
-    ' clients/README.md >"$SCRATCH/README.md"
-    cat "$SCRATCH/README.md" >clients/README.md
+    ' $page >"$SCRATCH/page.md"
+    cat "$SCRATCH/page.md" >$page
 fi
 exit $status

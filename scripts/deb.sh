@@ -4,7 +4,7 @@
 # next to them.
 #   make deb              also installs what it needs
 #   make deb PG=17        in a directory with the release of Debian that has this version (scripts/releases.sh), as root
-#   make deb TEST=1       then installs them in a new directory with that release, and runs debian/tests there, as root
+#   make deb TEST=1       then installs them in a new directory with that release and runs debian/tests there, as root
 # This skips the tests during the build, which dpkg-buildpackage itself runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -54,15 +54,15 @@ CREATE TABLE flow_effects (step text NOT NULL, worker text NOT NULL);
 SELECT jobq_create_queue('flows', heartbeat_timeout => '2 s');
 CREATE TABLE files (n int GENERATED ALWAYS AS IDENTITY, name text NOT NULL);
 \copy files (name) from 'files'
--- One job per file: the tenth only in three seconds, the twentieth fails on its first two attempts.
+-- One job per file. The tenth job is delayed by three seconds, and the twentieth fails in its first two attempts.
 SELECT count(*) FROM (SELECT jobq_enqueue('hashes', jsonb_build_object('file', name, 'fails', CASE n WHEN 20 THEN 2 ELSE 0 END),
                           kind => 'sha256', run_at => CASE n WHEN 10 THEN clock_timestamp() + interval '3 s' END)
                       FROM files ORDER BY n OFFSET 0) e \g work/enqueued
--- The first file again, every second, three times: one of the workers is killed meanwhile.
+-- The first file again, three times, once per second. One of the workers is killed in the meantime.
 SELECT jobq_schedule('again', '@every 1s', 'hashes', jsonb_build_object('file', name), kind => 'sha256', missed => 'all',
                      starts_at => clock_timestamp() + interval '1 s', ends_at => clock_timestamp() + interval '3.5 s')
 FROM files WHERE n = 1;
--- What a function of the database does: it counts. Nobody of ours has to run for that.
+-- A function in the database runs these jobs, which count something. No worker process is needed for it.
 CREATE ROLE clerk LOGIN;
 CREATE TABLE tally (counted int NOT NULL);
 INSERT INTO tally VALUES (0);
@@ -178,7 +178,7 @@ cmp -s reported expected || { wrong "results differ from sha256sum's"; diff repo
 [ "$of_victim" -gt 0 ] || wrong "no job of the killed worker was rescued"
 [ "$retried" = 2 ] && [ "$tries" = 3 ] || wrong "the failing job was not retried twice"
 [ "$by_schedule" = "$runs" ] || wrong "the schedule did not run $runs times"
-[ "$flow" = "completed count by erin, sum by frank" ] || wrong "the workflow did not go on where it was: $flow"
+[ "$flow" = "completed count by erin, sum by frank" ] || wrong "the workflow did not continue after its last step: $flow"
 cmp -s flow_digests parts_digests || wrong "the workflow has other digests than sha256sum"
 [ "$counted" = "$handled" ] || wrong "the handler counted $counted of $handled"
 [ "$late" = 1 ] || wrong "the delayed job did not wait"
@@ -188,7 +188,7 @@ if [ $status != 0 ]; then
     tail -n 20 server.log
 else
     echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, those of"
-    echo "a schedule, and those that carol held when it was killed. The workflow, whose worker was killed, went on where it was:"
+    echo "a schedule, and those that carol held when it was killed. The workflow, whose worker was killed, continued after its last step:"
     sql -F '  ' -c "SELECT to_char(l.at, 'HH24:MI:SS.MS'), l.event, coalesce(l.worker_id, l.detail) FROM jobq.jobs j, jobq_log(j.id) l WHERE j.queue = 'flows'"
 fi
 

@@ -1,7 +1,7 @@
 # Library for the workers of the demonstration: the worker's name, and a session.
 #
 #   ask SQL      runs the SQL, and puts its output into $answer
-#   pause WHERE  with PAUSE=1: writes WHERE to work/NAME.paused, and waits until the worker is killed
+#   pause WHERE  with PAUSE=1: writes WHERE to work/NAME.paused and waits until the worker is killed
 #
 # Workers run until SIGTERM, which sets $stop.
 name=$1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # One worker of the demonstration. It claims jobs in batches of four, computes the SHA-256 of the file that each job names, and
 # completes the job in the same transaction in which it writes the result. Runs until SIGTERM. With PAUSE=1, it completes the
-# first job of a batch, and waits until it is killed.
+# first job of a batch and waits until it is killed.
 # usage: demo_worker.sh NAME    (PGHOST, PGPORT, PGUSER, and PGDATABASE select the server)
 set -u
 . "$(dirname "$0")/demo_session.sh"

@@ -15,7 +15,7 @@ function fail(why) {
     exit 1
 }
 
-# Splits the arguments of a macro at the commas outside of strings, and removes the quotes of strings.
+# Splits the arguments of a macro at the commas outside of strings and removes the quotes of strings.
 function arguments(line, into,    n, i, c, quoted, one) {
     sub(/^[^(]*\(/, "", line)
     sub(/\)[ \\]*$/, "", line)

@@ -73,7 +73,7 @@ KINDS = [
 PARTS = [
     ('protocol: messages in, rows out', r'PostgresMain|pq_\w+|printtup\w*|SendRowDescriptionMessage|(Begin|End)Command|'
                                         r'ReadyForQuery|set_ps_display|pgstat_report_activity|check_log_duration'),
-    ('parse, analyse, plan', r'pg_parse_query|pg_(analyze_and_rewrite|rewrite_query|plan_quer)\w*|parse_analyze\w*|'
+    ('parse, analyze, plan', r'pg_parse_query|pg_(analyze_and_rewrite|rewrite_query|plan_quer)\w*|parse_analyze\w*|'
                              r'parse_\w+_analyze|CreateCachedPlan|CompleteCachedPlan'),
     ('prepared statement, portal', r'FetchPreparedStatement|GetCachedPlan|ReleaseCachedPlan|CreatePortal|Portal(Define|Start|Run|'
                                    r'Drop|Cleanup)\w*|GetPortalByName|PreCommit_Portals|AtCommit_Portals'),

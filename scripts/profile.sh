@@ -23,7 +23,7 @@ scratch_give "$SCRATCH/out"
 mkdir "$SCRATCH/programs"
 cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/programs/"
 
-# Calls of these two functions mark the begin and the end of the measured calls (scripts/profile.py).
+# Calls to these two functions mark the beginning and the end of the measured calls (scripts/profile.py).
 under="valgrind --quiet --tool=callgrind --trace-children=yes --zero-before=pg_postmaster_start_time --dump-before=pg_trigger_depth"
 program=profile.py
 if [ "${CACHE-}" = 1 ]; then

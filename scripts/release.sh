@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes releases, and checks the rules for them. See CONTRIBUTING.md, "Releases".
+# Makes releases and checks the rules for them. See CONTRIBUTING.md, "Releases".
 #
 #   scripts/release.sh VERSION [NEXT]   (make release VERSION=1.0.0) makes two commits and a tag: the release, and the start of the
 #                                       development of NEXT, by default the next minor version. On a branch from a tag, for a patch
@@ -140,7 +140,7 @@ set_version() {  # version
     local old
     old=$(making)
     sed -i "s/^default_version = .*/default_version = '$1'/" $CONTROLS
-    OLD=$old NEW=$1 perl -pi -e 's/(?<![\d.])\Q$ENV{OLD}\E(?![\d.])/$ENV{NEW}/g if /^[ \d.|tf]+$/' docs/*.md
+    OLD=$old NEW=$1 perl -pi -e 's/(?<![\d.])\Q$ENV{OLD}\E(?![\d.])/$ENV{NEW}/g if /^[ \d.|tf]+$/' docs/*/*.md
 }
 
 # Changes the entry at the top of debian/changelog, whose version is not released yet, to this version and the current time.

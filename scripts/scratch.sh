@@ -191,7 +191,7 @@ scratch_tree() {
     local root=$SCRATCH/tree
     for path in "$bin" "$lib" "$share"; do
         mkdir -p "$root${path#"$prefix"}"
-        # Bitcode is only for the just-in-time compiler, and makes up most of the size.
+        # Bitcode is only for the just-in-time compiler and makes up most of the size.
         tar -C "$path" --exclude=./bitcode -cf - . | tar -C "$root${path#"$prefix"}" --no-same-owner -xf -
     done
     path=$root${include#"$prefix"}

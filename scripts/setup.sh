@@ -3,11 +3,12 @@
 # adds packages:
 #   check                                   for the tests
 #   ddl, memcheck, profile                  for these targets; this includes the packages for the tests
-#   lint, warnings, fuzz, clients, monitoring, bench   for these targets; bench also installs packages from npm into build/
+#   lint, warnings, fuzz, clients, monitoring, bench   for these targets; lint and bench also install packages from npm into build/
 #   upgrade                                 for make pg-upgrade
 #   matrix                                  to make directories with other releases of Debian
 #   dashboard                               to run the dashboard; npm installs its packages into web/
 #   web                                     to run and test the dashboard
+#   site                                    to build and test the site; npm installs the packages of its tests into web/
 # Changes nothing if everything is installed. Works as root or with sudo; otherwise prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,8 +60,7 @@ list_needs() {
     case $what in
         bench) list_bench_needs; return ;;
         web)
-            list_dashboard_needs
-            have chromium || need "Chromium, which looks at the pages" chromium
+            list_browser_needs
             have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, through which it is tried" pgbouncer
             have patch || need "patch, to plant defects" patch
             return 0
@@ -68,6 +68,9 @@ list_needs() {
         dashboard) list_dashboard_needs; return 0 ;;
         lint)
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
+            have git && have python3 || need "git and Python, to find the prose" git python3
+            have node || need "node, to run textlint" nodejs
+            have npm || need "npm, to get textlint" npm
             return 0
             ;;
         warnings)
@@ -79,7 +82,11 @@ list_needs() {
             return 0
             ;;
         fuzz) list_fuzz_needs; return ;;
-        site) have git && have mkdocs && installed mkdocs-material || need "mkdocs, which makes the pages" git mkdocs mkdocs-material; return 0 ;;
+        site)
+            list_browser_needs
+            have git && have mkdocs && installed mkdocs-material || need "mkdocs, which makes the pages" git mkdocs mkdocs-material
+            return 0
+            ;;
         monitoring) list_monitoring_needs; return ;;
         dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
         upgrade) list_process_needs; have git || need "git, for the tests of releases" git; return 0 ;;
@@ -94,7 +101,7 @@ list_needs() {
 
     if ! { [ -n "${PG_CONFIG-}" ] && [ -e "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]; } && [ -n "$version" ] &&
         ! lacks "$version" pgtap; then
-        need "pgTAP, for the tests of the catalogue" "postgresql-$version-pgtap"
+        need "pgTAP, for the tests of the catalog" "postgresql-$version-pgtap"
     fi
     have pg_prove || need "pg_prove, which runs them" libtap-parser-sourcehandler-pgtap-perl
     list_process_needs
@@ -186,14 +193,26 @@ list_dashboard_needs() {
     have npm || need "npm, to get what it is made with" npm
 }
 
+list_browser_needs() {
+    list_dashboard_needs
+    have chromium || need "Chromium, which looks at the pages" chromium
+}
+
 # Installs the npm packages in web/package-lock.json unless they are installed: the packages that the dashboard needs at run time,
-# and for "web" also the packages that its tests need.
+# and for "web" and "site" also the packages that the tests need.
 get_dashboard_packages() {
     local wanted=(--omit=dev)
-    if [ "$what" = web ]; then wanted=(); fi
+    if [ "$what" != dashboard ]; then wanted=(); fi
     if (cd web && npm ls --silent "${wanted[@]}" >/dev/null 2>&1); then return 0; fi
     echo "setup: installing the packages of the dashboard with npm into web/node_modules"
     npm ci --silent --no-audit --no-fund --prefix web "${wanted[@]}"
+}
+
+get_textlint() {
+    if [ -x build/textlint/node_modules/.bin/textlint ]; then return 0; fi
+    echo "setup: installing textlint with npm into build/textlint"
+    mkdir -p build/textlint
+    npm install --silent --no-audit --no-fund --prefix build/textlint textlint@15 textlint-rule-prh@6
 }
 
 # Needs an extension for this version of the server, if the distribution has it.
@@ -239,7 +258,8 @@ need_opentelemetry() {
 get_the_rest() {
     case $what in
         bench) bench/node/install.sh ;;
-        web | dashboard) get_dashboard_packages ;;
+        lint) get_textlint ;;
+        web | site | dashboard) get_dashboard_packages ;;
     esac
     if [ -n "$opentelemetry_from_sid" ]; then scripts/opentelemetry.sh; fi
 }

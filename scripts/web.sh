@@ -21,7 +21,7 @@ scratch_tree
 mkdir "$SCRATCH/web"
 scratch_give "$SCRATCH/pictures"
 cp -r web/. "$SCRATCH/web/"
-cp examples/top.sql docs/dashboard.md "$SCRATCH/"
+cp examples/top.sql docs/guides/dashboard.md "$SCRATCH/"
 node=${WEB_NODE:-$(command -v node)}
 status=0
 if [ "${BENCH-}" = 1 ]; then
@@ -65,9 +65,9 @@ if [ "${CONTROL-}" = 1 ]; then
 web_not_escaped browser no name has become markup
 web_token_not_checked changes with the token of another session
 web_page_loses_jobs searching search .*, 7 of 40
-web_filter_not_asked_again changes bulk: those and no others
-web_writes_on_pages searching would be refused by the server
-web_errors_unheard troubles restart: under load each page
+web_filter_not_asked_again changes bulk: only the jobs of the preview
+web_writes_on_pages searching the server would reject a change
+web_errors_unheard troubles restart: under load, each page
 DEFECTS
     echo "$passed passed, $failed failed"
     exit "$((failed > 0))"
