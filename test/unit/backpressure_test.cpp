@@ -10,7 +10,7 @@ namespace {
 
 constexpr FullPolicy kPolicies[] = {FullPolicy::Reject, FullPolicy::DropOldest};
 
-TEST(Admit, LetsInWhatFits) {
+TEST(Admit, AdmitsJobsThatFit) {
     for (const FullPolicy policy : kPolicies) {
         for (std::int64_t depth = 0; depth <= 7; depth++) {
             const Admission admission = admit(depth, 3, 10, policy);
@@ -21,14 +21,14 @@ TEST(Admit, LetsInWhatFits) {
     }
 }
 
-TEST(Admit, RejectsTheFirstThatDoesNotFit) {
+TEST(Admit, RejectsJobsThatDoNotFit) {
     EXPECT_TRUE(admit(9, 1, 10, FullPolicy::Reject).admitted);
     EXPECT_FALSE(admit(10, 1, 10, FullPolicy::Reject).admitted);
     EXPECT_FALSE(admit(8, 3, 10, FullPolicy::Reject).admitted);
     EXPECT_FALSE(admit(1000, 1, 10, FullPolicy::Reject).admitted);
 }
 
-TEST(Admit, DropsAsManyAsAreTooMany) {
+TEST(Admit, DropsTheExcess) {
     const Admission one = admit(10, 1, 10, FullPolicy::DropOldest);
     EXPECT_TRUE(one.admitted);
     EXPECT_EQ(one.drop, 1);
@@ -40,7 +40,7 @@ TEST(Admit, DropsAsManyAsAreTooMany) {
     EXPECT_EQ(all.drop, 10);
 }
 
-TEST(Admit, AQueueThatIsFarTooDeepShrinksByBoundedSteps) {
+TEST(Admit, DropsALimitedNumberOfExtraJobsPerCall) {
     const Admission admission = admit(1000000, 5, 10, FullPolicy::DropOldest);
     EXPECT_TRUE(admission.admitted);
     EXPECT_EQ(admission.drop, 5 + kMaxExtraDrops);
@@ -52,7 +52,7 @@ TEST(Admit, AQueueThatIsFarTooDeepShrinksByBoundedSteps) {
     EXPECT_LE(calls, 11);
 }
 
-TEST(Admit, MoreThanTheQueueMayHoldIsNeverAdmitted) {
+TEST(Admit, NeverAdmitsMoreJobsThanMaxDepth) {
     for (const FullPolicy policy : kPolicies) {
         EXPECT_TRUE(admit(0, 10, 10, policy).admitted);
         EXPECT_FALSE(admit(0, 11, 10, policy).admitted);
@@ -60,12 +60,12 @@ TEST(Admit, MoreThanTheQueueMayHoldIsNeverAdmitted) {
     }
 }
 
-TEST(Admit, ADepthBelowZeroIsNone) {
+TEST(Admit, TreatsANegativeDepthAsZero) {
     EXPECT_TRUE(admit(-3, 10, 10, FullPolicy::Reject).admitted);
     EXPECT_EQ(admit(INT64_MIN, 10, 10, FullPolicy::DropOldest).drop, 0);
 }
 
-TEST(Admit, ExtremesDoNotOverflow) {
+TEST(Admit, DoesNotOverflow) {
     const Admission admission = admit(INT64_MAX, 1, 1, FullPolicy::DropOldest);
     EXPECT_TRUE(admission.admitted);
     EXPECT_EQ(admission.drop, 1 + kMaxExtraDrops);

@@ -140,7 +140,7 @@ std::string random_field(std::mt19937 *random, int lowest, int highest, int star
     }
 }
 
-TEST(Calendar, TenYearsInTwentyZonesAgreeWithAWalkOverEveryMinute) {
+TEST(Calendar, MatchesABruteForceSearchOfMinutes) {
     // Zones with shifts of an hour, of half an hour, and of a day; at midnight; southern; without shifts; with several
     // per year.
     const char *zones[] = {"UTC",
@@ -181,7 +181,7 @@ TEST(Calendar, TenYearsInTwentyZonesAgreeWithAWalkOverEveryMinute) {
     }
 }
 
-TEST(Calendar, SecondsAgreeWithAWalkOverEachOfThem) {
+TEST(Calendar, MatchesABruteForceSearchOfSeconds) {
     const SystemZone system("Europe/Berlin");
     const std::int64_t first = second_of(2024, 10, 26), last = second_of(2024, 10, 29);
     const Spans spans(first - 400 * kDays, last + 400 * kDays);
@@ -209,7 +209,7 @@ class InBerlin : public testing::Test {
     }
 };
 
-TEST_F(InBerlin, WhatIsLeftOutInSpringRunsOnceAtTheEndOfTheGap) {
+TEST_F(InBerlin, ATimeInTheSpringGapRunsOnceAtItsEnd) {
     // On 31 March 2024, 02:00 is 03:00.
     const std::int64_t first = second_of(2024, 3, 31) - 3600, last = second_of(2024, 4, 1) - 7200;
     EXPECT_EQ(runs("30 2 * * *", first, last), "03:00+0200");
@@ -220,7 +220,7 @@ TEST_F(InBerlin, WhatIsLeftOutInSpringRunsOnceAtTheEndOfTheGap) {
     EXPECT_EQ(runs("0 1-3 * * *", first, last), "01:00+0100 03:00+0200");
 }
 
-TEST_F(InBerlin, WhatComesTwiceInAutumnRunsTheFirstTimeOnly) {
+TEST_F(InBerlin, ARepeatedTimeInAutumnRunsOnlyTheFirstTime) {
     // On 27 October 2024, 03:00 is 02:00 again.
     const std::int64_t first = second_of(2024, 10, 27) - 7200, last = second_of(2024, 10, 28) - 3600;
     EXPECT_EQ(runs("30 2 * * *", first, last), "02:30+0200");
@@ -228,12 +228,12 @@ TEST_F(InBerlin, WhatComesTwiceInAutumnRunsTheFirstTimeOnly) {
     EXPECT_EQ(runs("*/30 2 * * *", first, last), "02:00+0200 02:30+0200 02:00+0100 02:30+0100");
 }
 
-TEST_F(InBerlin, TheLastDayOfAMonth) {
+TEST_F(InBerlin, LMeansTheLastDayOfTheMonth) {
     const std::int64_t at = next_run(parsed("0 12 L 2 *"), spans.zone(), second_of(2024, 1, 1));
     EXPECT_EQ(at, second_of(2024, 2, 29) + 11 * 3600);
 }
 
-TEST(Calendar, ARareDayIsFoundAndTheSearchEnds) {
+TEST(Calendar, FindsRareDaysAndEndsTheSearch) {
     const Zone utc = {nullptr, [](const void *, std::int64_t) { return ZoneSpan{kEndOfTime, 0}; }};
     // February 29 on a Sunday does not occur for 40 years around 2100, which is not a leap year.
     EXPECT_EQ(next_run(parsed("0 0 29 2 */7"), utc, second_of(2088, 3, 1)), second_of(2128, 2, 29));
@@ -242,7 +242,7 @@ TEST(Calendar, ARareDayIsFoundAndTheSearchEnds) {
     EXPECT_EQ(next_run(never, utc, 0), kEndOfTime);
 }
 
-TEST(Calendar, EveryIsCountedFromItsStart) {
+TEST(Calendar, EveryCountsFromItsStart) {
     EXPECT_EQ(next_every(90 * kSecond, 1000, 500), 1000);
     EXPECT_EQ(next_every(90 * kSecond, 1000, 1000), 1000 + 90 * kSecond);
     EXPECT_EQ(next_every(90 * kSecond, 0, 200 * kSecond), 270 * kSecond);

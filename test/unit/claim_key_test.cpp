@@ -43,23 +43,23 @@ TEST(ClaimKey, OrdersLikeATuple) {
 
 TEST(NextKey, IsTheNextId) { EXPECT_EQ(next_key(key(3, 100, 7)), key(3, 100, 8)); }
 
-TEST(NextKey, BehindTheLastIdIsTheNextMoment) {
+TEST(NextKey, AfterTheLastIdIsTheNextTime) {
     EXPECT_EQ(next_key(key(3, 100, INT64_MAX)), key(3, 101, INT64_MIN));
     EXPECT_EQ(next_key(key(3, -1, INT64_MAX)), key(3, 0, INT64_MIN));
 }
 
-TEST(NextKey, BehindTheLastMomentIsTheNextPriority) {
+TEST(NextKey, AfterTheLastTimeIsTheNextPriority) {
     EXPECT_EQ(next_key(key(3, INT64_MAX, INT64_MAX)), key(4, INT64_MIN, INT64_MIN));
     EXPECT_EQ(next_key(key(-1, INT64_MAX, INT64_MAX)), key(0, INT64_MIN, INT64_MIN));
     EXPECT_EQ(next_key(key(INT16_MIN, INT64_MAX, INT64_MAX)), key(INT16_MIN + 1, INT64_MIN, INT64_MIN));
 }
 
-TEST(NextKey, TheLastKeyStays) {
+TEST(NextKey, OfTheLastKeyIsTheSameKey) {
     EXPECT_EQ(next_key(kLastKey), kLastKey);
     EXPECT_EQ(next_key(key(INT16_MAX, INT64_MAX, INT64_MAX - 1)), kLastKey);
 }
 
-TEST(NextKey, IsGreaterAndNothingLiesBetween) {
+TEST(NextKey, IsTheSmallestGreaterKey) {
     const std::vector<ClaimKey> keys = {
         kFirstKey, key(0, 0, 0), key(0, 5, INT64_MAX), key(7, INT64_MAX, INT64_MAX), key(INT16_MAX, INT64_MAX, 0),
     };

@@ -11,38 +11,38 @@ namespace {
 constexpr Micros kTolerance = kSecond;
 constexpr Micros kStart = 800000000 * kSecond;  // a moment in 2025
 
-TEST(BoundedMoment, FitsWhatIsReckonedWithIt) {
+TEST(BoundedMoment, LeavesRoomForArithmetic) {
     EXPECT_EQ(bounded_moment(0), 0);
     EXPECT_EQ(bounded_moment(kLastMoment), kLastMoment);
     EXPECT_EQ(bounded_moment(INT64_MAX), kLastMoment);
     EXPECT_EQ(bounded_moment(INT64_MIN), kFirstMoment);
 }
 
-TEST(ClockStep, NoneWhileBothClocksAgree) {
+TEST(ClockStep, IsZeroWhileBothClocksAgree) {
     for (const Micros elapsed : {Micros{0}, Micros{1}, kSecond, kHour, 365 * kDay})
         EXPECT_EQ(clock_step({kStart, 77}, {kStart + elapsed, 77 + elapsed}, kTolerance), 0) << elapsed;
 }
 
-TEST(ClockStep, ForwardAndBackward) {
+TEST(ClockStep, IsMeasuredInBothDirections) {
     EXPECT_EQ(clock_step({kStart, 0}, {kStart + kHour + kSecond, kSecond}, kTolerance), kHour);
     EXPECT_EQ(clock_step({kStart, 0}, {kStart - kHour + kSecond, kSecond}, kTolerance), -kHour);
     EXPECT_EQ(clock_step({kStart, 5}, {kStart, 5 + kMinute}, kTolerance), -kMinute) << "a clock that stood still";
 }
 
-TEST(ClockStep, DriftBelowTheToleranceIsNone) {
+TEST(ClockStep, IsZeroForDriftBelowTheTolerance) {
     for (const Micros step : {kTolerance - 1, -(kTolerance - 1), Micros{1}, Micros{-1}})
         EXPECT_EQ(clock_step({kStart, 0}, {kStart + kMinute + step, kMinute}, kTolerance), 0) << step;
     for (const Micros step : {kTolerance, -kTolerance, kTolerance + 1, -kTolerance - 1})
         EXPECT_EQ(clock_step({kStart, 0}, {kStart + kMinute + step, kMinute}, kTolerance), step) << step;
 }
 
-TEST(ClockStep, WithoutToleranceTheSmallestStepCounts) {
+TEST(ClockStep, DetectsTheSmallestStepWithoutTolerance) {
     EXPECT_EQ(clock_step({0, 0}, {11, 10}, 0), 1);
     EXPECT_EQ(clock_step({0, 0}, {9, 10}, 0), -1);
     EXPECT_EQ(clock_step({0, 0}, {10, 10}, 0), 0);
 }
 
-TEST(ClockStep, ExtremeReadingsSaturate) {
+TEST(ClockStep, SaturatesForExtremeTimes) {
     const std::vector<Micros> extremes = {INT64_MIN, -kLatest, -1, 0, 1, kLatest, INT64_MAX};
     for (const Micros a : extremes)
         for (const Micros b : extremes)

@@ -20,7 +20,7 @@ TEST(AddCounts, AddsEveryNumber) {
     EXPECT_EQ(a.events[4], 8);
 }
 
-TEST(Contains, EverythingBelowTheLimitThatWasNotRunning) {
+TEST(Contains, ATransactionThatHadFinishedAtTheCount) {
     const std::uint32_t running[] = {95, 98};
     const Seen seen = {100, running, 2};
     EXPECT_TRUE(contains(seen, 3));
@@ -38,7 +38,7 @@ TEST(Contains, NothingBeforeTheFirstCount) {
     EXPECT_FALSE(contains({0, nullptr, 0}, UINT64_MAX));
 }
 
-TEST(Contains, NumbersThatWrapAround) {
+TEST(Contains, TransactionIdsAcrossAWraparound) {
     constexpr std::uint64_t epoch = 1ULL << 32;
     const std::uint32_t running[] = {0xFFFFFFF0u, 5};
     const Seen seen = {epoch + 10, running, 2};
@@ -58,12 +58,12 @@ TEST(WidenXid, TakesTheEpochBeforeNext) {
     EXPECT_EQ(widen_xid(10, epoch + 10), epoch + 10);
 }
 
-TEST(NextRecount, AtOnceWhenThereWasNone) {
+TEST(NextRecount, IsAtOnceIfThereWasNone) {
     EXPECT_EQ(next_recount(false, 0, 0, kMinute), 0);
     EXPECT_EQ(next_recount(true, 0, 0, kMinute), 0);
 }
 
-TEST(NextRecount, RestsInProportionToItsCost) {
+TEST(NextRecount, WaitsInProportionToTheLastCost) {
     const Micros t = kDay;
     EXPECT_EQ(next_recount(false, t, t + kSecond, kMinute), t + kSecond + 20 * kSecond);
     EXPECT_EQ(next_recount(false, t, t + 1000, kMinute), t + 1000 + 20000);
@@ -73,7 +73,7 @@ TEST(NextRecount, RestsInProportionToItsCost) {
     EXPECT_EQ(next_recount(false, t, t - kHour, kMinute), t - kHour);
 }
 
-TEST(NextRecount, ByHandRestsOnlyAfterALongOne) {
+TEST(NextRecount, InATickWaitsOnlyAfterALongRecount) {
     const Micros t = kDay;
     EXPECT_EQ(next_recount_by_hand(0, 0), 0);
     EXPECT_EQ(next_recount_by_hand(t, t + 10000), 0);
@@ -106,43 +106,43 @@ class Rates : public ::testing::Test {
 
 constexpr Micros kStart = 1000 * kDay;
 
-TEST_F(Rates, ZeroWhenNothingHappened) { EXPECT_EQ(rate(kStart), 0); }
+TEST_F(Rates, AreZeroWithoutEvents) { EXPECT_EQ(rate(kStart), 0); }
 
-TEST_F(Rates, SteadyActivity) {
+TEST_F(Rates, MatchSteadyActivity) {
     for (Micros t = kStart; t < kStart + 5 * kMinute; t += kSecond / 10) happen(t);
     EXPECT_NEAR(rate(kStart + 5 * kMinute, kStart), 10, 0.2);
 }
 
-TEST_F(Rates, SlowActivity) {
+TEST_F(Rates, MatchSlowActivity) {
     for (Micros t = kStart; t < kStart + 20 * kMinute; t += 20 * kSecond) happen(t);
     EXPECT_NEAR(rate(kStart + 20 * kMinute, kStart), 0.05, 0.005);
 }
 
-TEST_F(Rates, FadesOutAfterAMinute) {
+TEST_F(Rates, FallToZeroWithinAboutAMinute) {
     for (Micros t = kStart; t < kStart + 5 * kMinute; t += kSecond / 10) happen(t);
     EXPECT_NEAR(rate(kStart + 5 * kMinute + 30 * kSecond, kStart), 5, 0.5);
     EXPECT_EQ(rate(kStart + 6 * kMinute + 10 * kSecond, kStart), 0);
     EXPECT_EQ(rate(kStart + kDay, kStart), 0);
 }
 
-TEST_F(Rates, ABurstAfterAPauseIsSpreadOverTheMinute) {
+TEST_F(Rates, SpreadABurstOverAMinute) {
     happen(kStart);
     for (int i = 0; i < 120; i++) happen(kStart + kHour + i);
     EXPECT_NEAR(rate(kStart + kHour + 10 * kSecond, kStart), 2, 0.01);
 }
 
-TEST_F(Rates, ANewQueueCountsSinceItsStart) {
+TEST_F(Rates, CountANewQueueFromItsStart) {
     for (int i = 0; i < 100; i++) happen(kStart + i * kSecond / 10);
     EXPECT_NEAR(rate(kStart + 10 * kSecond, kStart), 10, 0.1);
     EXPECT_NEAR(rate(kStart + 20 * kSecond, kStart), 5, 0.1);
 }
 
-TEST_F(Rates, NeverDividesByLessThanASecond) {
+TEST_F(Rates, AreAveragedOverAtLeastASecond) {
     for (int i = 0; i < 100; i++) happen(kStart);
     EXPECT_NEAR(rate(kStart, kStart), 100, 0.1);
 }
 
-TEST_F(Rates, AClockThatStepsBack) {
+TEST_F(Rates, SurviveABackwardClockStep) {
     for (Micros t = kStart; t < kStart + 5 * kMinute; t += kSecond / 10) happen(t);
     const Micros back = kStart - kHour;
     EXPECT_EQ(rate(back, kStart), 0);

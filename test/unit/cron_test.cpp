@@ -70,7 +70,7 @@ TEST(Cron, SundayIsBothZeroAndSeven) {
     EXPECT_EQ(members(parsed("0 0 * * 0-0,sun-sun/2").weekdays), Numbers{0});
 }
 
-TEST(Cron, NicknamesStandForFields) {
+TEST(Cron, NicknamesAreExpanded) {
     EXPECT_EQ(members(parsed("@hourly").minutes), Numbers{0});
     EXPECT_EQ(members(parsed("@Weekly").weekdays), Numbers{0});
     EXPECT_EQ(members(parsed(" @yearly ").months), Numbers{1});
@@ -79,7 +79,7 @@ TEST(Cron, NicknamesStandForFields) {
     EXPECT_EQ(parsed("@every 2d").every, 2 * kDay);
 }
 
-TEST(Cron, BothDaysWhereOneBeginsWithAStar) {
+TEST(Cron, BothDaysMustMatchIfOneBeginsWithAStar) {
     EXPECT_TRUE(parsed("0 0 * * 1").needs_both_days);
     EXPECT_TRUE(parsed("0 0 */2 * 1").needs_both_days);
     EXPECT_TRUE(parsed("0 0 13 * *").needs_both_days);
@@ -87,7 +87,7 @@ TEST(Cron, BothDaysWhereOneBeginsWithAStar) {
     EXPECT_FALSE(parsed("0 0 1-7 * 1").needs_both_days);
 }
 
-TEST(Cron, WhatIsWrittenWithStarsRangesOrStepsFollowsTheClock) {
+TEST(Cron, StarsRangesAndStepsFollowTheClock) {
     EXPECT_TRUE(parsed("* 2 * * *").follows_clock);
     EXPECT_TRUE(parsed("0 1-3 * * *").follows_clock);
     EXPECT_TRUE(parsed("0/15 2 * * *").follows_clock);
@@ -95,7 +95,7 @@ TEST(Cron, WhatIsWrittenWithStarsRangesOrStepsFollowsTheClock) {
     EXPECT_FALSE(parsed("@daily").follows_clock);
 }
 
-TEST(Cron, AnErrorNamesFieldAndPosition) {
+TEST(Cron, ErrorsNameTheFieldAndThePosition) {
     EXPECT_EQ(refusal(""), "expression 1: The expression must have five or six fields.");
     EXPECT_EQ(refusal("* * * *"), "expression 1: The expression must have five or six fields.");
     EXPECT_EQ(refusal("* * * * * * *"), "expression 1: The expression must have five or six fields.");
@@ -118,7 +118,7 @@ TEST(Cron, AnErrorNamesFieldAndPosition) {
     EXPECT_EQ(refusal(std::string(1001, '*')), "expression 1: The expression must have at most 1000 bytes.");
 }
 
-TEST(Cron, WhatNeverFiresIsRefused) {
+TEST(Cron, ExpressionsThatNeverMatchAreRejected) {
     EXPECT_EQ(refusal("0 0 30 2 *"), "expression 1: The day never occurs.");
     EXPECT_EQ(refusal("0 0 31 2,4,6,9,11 *"), "expression 1: The day never occurs.");
     EXPECT_EQ(refusal("0 0 29 2 *"), "accepted");
@@ -126,7 +126,7 @@ TEST(Cron, WhatNeverFiresIsRefused) {
     EXPECT_EQ(refusal("0 0 30 2 1"), "accepted");  // or on a Monday
 }
 
-TEST(Cron, RandomTextIsParsedOrRefusedWithAPositionInIt) {
+TEST(Cron, RandomTextIsParsedOrRejectedWithAValidPosition) {
     std::mt19937 random(7);
     const std::string characters = "0123456789*/,-LlabcdefjmnosuwTUE@ \t.x";
     for (int round = 0; round < 200000; round++) {
@@ -141,7 +141,7 @@ TEST(Cron, RandomTextIsParsedOrRefusedWithAPositionInIt) {
     }
 }
 
-TEST(Cron, DaysAreThoseOfTheCalendar) {
+TEST(Cron, DayNumbersMatchTheCalendar) {
     Day before = day_of(-719528 - 366);  // in the year -1
     for (std::int64_t number = before.number + 1; number < 200000; number++) {
         const Day day = day_of(number);

@@ -14,7 +14,7 @@ std::string dot_label(std::string_view text) {
     return to;
 }
 
-TEST(Dependency, ChoiceByName) {
+TEST(Dependency, FailurePoliciesAreParsed) {
     OnDependencyFailure choice = OnDependencyFailure::Cancel;
     EXPECT_TRUE(parse_choice(kOnDependencyFailureNames, "run", &choice));
     EXPECT_EQ(choice, OnDependencyFailure::Run);
@@ -26,7 +26,7 @@ TEST(Dependency, ChoiceByName) {
 }
 
 // A failed attempt that is retried does not end the job: the job becomes scheduled.
-TEST(Dependency, OnlyAnEndCounts) {
+TEST(Dependency, OnlyFinishedJobsDecide) {
     for (const StatusRow &row : kJobStatuses)
         EXPECT_EQ(dependency_state(row.status) == DependencyState::Unfinished, !is_finished(row.status)) << row.label;
     EXPECT_EQ(dependency_state(JobStatus::Completed), DependencyState::Completed);
@@ -34,7 +34,7 @@ TEST(Dependency, OnlyAnEndCounts) {
     EXPECT_EQ(dependency_state(JobStatus::Cancelled), DependencyState::Cancelled);
 }
 
-TEST(Dependency, Reasons) {
+TEST(Dependency, ReasonsNameTheDependency) {
     EXPECT_STREQ(ended_how(DependencyState::Failed), "failed");
     EXPECT_STREQ(ended_how(DependencyState::Cancelled), "was cancelled");
     EXPECT_STREQ(ended_how(DependencyState::Deleted), "was deleted");
@@ -50,7 +50,7 @@ TEST(Dependency, LabelsAreEscaped) {
 }
 
 // However long the chain is, the error names the job itself and the first job that ended.
-TEST(Dependency, FirstCause) {
+TEST(Dependency, ErrorsNameTheFirstJobThatEnded) {
     EXPECT_EQ(first_cause(""), "");
     EXPECT_EQ(first_cause("no paper"), "no paper");
     EXPECT_EQ(first_cause("dependency 1 failed: no paper"), "dependency 1 failed: no paper");

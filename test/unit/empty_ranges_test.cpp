@@ -44,14 +44,14 @@ void expect_sound(const EmptyRanges &ranges) {
 
 // ---- skip
 
-TEST(SkipEmpty, KnowsNothingAtFirst) {
+TEST(SkipEmpty, ReturnsTheKeyWithoutRanges) {
     const EmptyRanges none = {};
     EXPECT_EQ(skip_empty(none, kFirstKey), kFirstKey);
     EXPECT_EQ(skip_empty(none, id(5)), id(5));
     EXPECT_EQ(skip_empty(none, kLastKey), kLastKey);
 }
 
-TEST(SkipEmpty, GoesToTheEndOfTheRangeThatHoldsTheKey) {
+TEST(SkipEmpty, MovesToTheEndOfTheRangeOfTheKey) {
     const EmptyRanges empty = learned({{10, 20}, {30, 40}});
     EXPECT_EQ(skip_empty(empty, id(9)), id(9));
     EXPECT_EQ(skip_empty(empty, id(10)), id(20));
@@ -62,7 +62,7 @@ TEST(SkipEmpty, GoesToTheEndOfTheRangeThatHoldsTheKey) {
     EXPECT_EQ(skip_empty(empty, id(40)), id(40));
 }
 
-TEST(SkipEmpty, AWholeLaneIsEmpty) {
+TEST(SkipEmpty, SkipsAnEmptyLane) {
     EmptyRanges empty = {};
     add_empty(&empty, {kFirstKey, kLastKey}, 0);
     EXPECT_EQ(skip_empty(empty, kFirstKey), kLastKey);
@@ -72,7 +72,7 @@ TEST(SkipEmpty, AWholeLaneIsEmpty) {
 
 // ---- learn
 
-TEST(LearnEmpty, NothingOfNothing) {
+TEST(LearnEmpty, IgnoresAnInvalidRange) {
     EmptyRanges empty = {};
     add_empty(&empty, ids(5, 5), 1);
     add_empty(&empty, ids(6, 5), 1);
@@ -81,21 +81,21 @@ TEST(LearnEmpty, NothingOfNothing) {
     EXPECT_EQ(empty.count, 0);
 }
 
-TEST(LearnEmpty, KeepsThemInOrder) {
+TEST(LearnEmpty, KeepsRangesInOrder) {
     EXPECT_EQ(pairs(learned({{50, 60}, {10, 20}, {30, 40}})), (Pairs{{10, 20}, {30, 40}, {50, 60}}));
 }
 
-TEST(LearnEmpty, JoinsWhatTouches) {
+TEST(LearnEmpty, MergesAdjacentRanges) {
     EXPECT_EQ(pairs(learned({{10, 20}, {20, 30}})), (Pairs{{10, 30}}));
     EXPECT_EQ(pairs(learned({{20, 30}, {10, 20}})), (Pairs{{10, 30}}));
     EXPECT_EQ(pairs(learned({{10, 20}, {30, 40}, {20, 30}})), (Pairs{{10, 40}})) << "a bridge";
 }
 
-TEST(LearnEmpty, DoesNotJoinAcrossASingleKey) {
+TEST(LearnEmpty, DoesNotMergeAcrossASingleKey) {
     EXPECT_EQ(pairs(learned({{10, 20}, {21, 30}})), (Pairs{{10, 20}, {21, 30}}));
 }
 
-TEST(LearnEmpty, JoinsWhatOverlaps) {
+TEST(LearnEmpty, MergesOverlappingRanges) {
     EXPECT_EQ(pairs(learned({{10, 20}, {15, 25}})), (Pairs{{10, 25}}));
     EXPECT_EQ(pairs(learned({{15, 25}, {10, 20}})), (Pairs{{10, 25}}));
     EXPECT_EQ(pairs(learned({{10, 20}, {12, 15}})), (Pairs{{10, 20}})) << "inside";
@@ -103,7 +103,7 @@ TEST(LearnEmpty, JoinsWhatOverlaps) {
     EXPECT_EQ(pairs(learned({{10, 20}, {30, 40}, {50, 60}, {5, 55}})), (Pairs{{5, 60}})) << "over several";
 }
 
-TEST(LearnEmpty, AddsUpWhatItIsWorth) {
+TEST(LearnEmpty, AddsTheWorthOfMergedRanges) {
     EmptyRanges empty = {};
     add_empty(&empty, ids(10, 20), 3);
     add_empty(&empty, ids(20, 30), 4);
@@ -112,7 +112,7 @@ TEST(LearnEmpty, AddsUpWhatItIsWorth) {
     EXPECT_GT(empty.items[0].passed, INT64_MAX / 2) << "without overflow";
 }
 
-TEST(LearnEmpty, ReachesFromTheFirstKeyToTheLast) {
+TEST(LearnEmpty, AcceptsTheFirstAndTheLastKey) {
     EmptyRanges empty = {};
     add_empty(&empty, {kFirstKey, id(10)}, 1);
     add_empty(&empty, {id(10), kLastKey}, 1);
@@ -129,7 +129,7 @@ EmptyRanges full(std::int64_t passed) {
     return empty;
 }
 
-TEST(LearnEmpty, ForgetsTheLeastValuableWhenItIsFull) {
+TEST(LearnEmpty, EvictsTheLeastValuableRangeWhenFull) {
     EmptyRanges empty = full(10);
     ASSERT_EQ(empty.count, kMaxEmptyRanges);
     empty.items[4].passed = 2;
@@ -141,7 +141,7 @@ TEST(LearnEmpty, ForgetsTheLeastValuableWhenItIsFull) {
     EXPECT_EQ(skip_empty(empty, id(1000)), id(1001));
 }
 
-TEST(LearnEmpty, LeavesOutTheNewOneWhenThatIsWorthLeast) {
+TEST(LearnEmpty, DropsTheNewRangeIfItIsWorthLeast) {
     EmptyRanges empty = full(10);
     const Pairs before = pairs(empty);
     add_empty(&empty, ids(1000, 1001), 10);
@@ -150,7 +150,7 @@ TEST(LearnEmpty, LeavesOutTheNewOneWhenThatIsWorthLeast) {
     EXPECT_EQ(pairs(empty), before);
 }
 
-TEST(LearnEmpty, WhatIsJoinedNeedsNoRoom) {
+TEST(LearnEmpty, MergingNeedsNoRoom) {
     EmptyRanges empty = full(10);
     add_empty(&empty, ids(5, 7), 0);
     EXPECT_EQ(empty.count, kMaxEmptyRanges);
@@ -162,7 +162,7 @@ TEST(LearnEmpty, WhatIsJoinedNeedsNoRoom) {
 
 // ---- forget
 
-TEST(ForgetEmpty, InTheMiddleOfARange) {
+TEST(ForgetEmpty, SplitsARange) {
     EmptyRanges empty = learned({{10, 20}});
     forget_empty(&empty, id(15), id(15));
     EXPECT_EQ(pairs(empty), (Pairs{{10, 15}, {16, 20}}));
@@ -170,7 +170,7 @@ TEST(ForgetEmpty, InTheMiddleOfARange) {
     EXPECT_EQ(pairs(empty), (Pairs{{10, 12}, {14, 15}, {16, 20}}));
 }
 
-TEST(ForgetEmpty, AtTheEdgesOfARange) {
+TEST(ForgetEmpty, ShortensARangeAtItsEdges) {
     EmptyRanges empty = learned({{10, 20}});
     forget_empty(&empty, id(10), id(10));
     EXPECT_EQ(pairs(empty), (Pairs{{11, 20}}));
@@ -180,7 +180,7 @@ TEST(ForgetEmpty, AtTheEdgesOfARange) {
     EXPECT_EQ(empty.count, 0);
 }
 
-TEST(ForgetEmpty, WhatIsInNoRange) {
+TEST(ForgetEmpty, IgnoresKeysOutsideOfRanges) {
     EmptyRanges empty = learned({{10, 20}, {30, 40}});
     const Pairs before = pairs(empty);
     forget_empty(&empty, id(9), id(9));
@@ -190,7 +190,7 @@ TEST(ForgetEmpty, WhatIsInNoRange) {
     EXPECT_EQ(pairs(empty), before);
 }
 
-TEST(ForgetEmpty, OverSeveralRanges) {
+TEST(ForgetEmpty, CutsSeveralRanges) {
     EmptyRanges empty = learned({{10, 20}, {30, 40}, {50, 60}, {70, 80}});
     forget_empty(&empty, id(15), id(54));
     EXPECT_EQ(pairs(empty), (Pairs{{10, 15}, {55, 60}, {70, 80}}));
@@ -200,7 +200,7 @@ TEST(ForgetEmpty, OverSeveralRanges) {
     EXPECT_EQ(empty.count, 0);
 }
 
-TEST(ForgetEmpty, AtTheVeryEnds) {
+TEST(ForgetEmpty, AcceptsTheFirstAndTheLastKey) {
     EmptyRanges empty = {};
     add_empty(&empty, {kFirstKey, kLastKey}, 1);
     forget_empty(&empty, kLastKey, kLastKey);
@@ -211,11 +211,11 @@ TEST(ForgetEmpty, AtTheVeryEnds) {
     EXPECT_EQ(skip_empty(empty, kFirstKey), kFirstKey);
     const ClaimKey before_last = {INT64_MAX, INT64_MAX - 1, INT16_MAX};
     forget_empty(&empty, before_last, before_last);
-    ASSERT_EQ(empty.count, 1) << "nothing is left behind it";
+    ASSERT_EQ(empty.count, 1) << "nothing is left after it";
     EXPECT_EQ(empty.items[0].keys.to, before_last);
 }
 
-TEST(ForgetEmpty, WithoutRoomForWhatIsLeftOnBothSides) {
+TEST(ForgetEmpty, DropsAPartIfThereIsNoRoomForBoth) {
     EmptyRanges empty = full(10);
     forget_empty(&empty, id(22), id(22));
     expect_sound(empty);
@@ -240,11 +240,11 @@ std::vector<std::int64_t> worths(const EmptyRanges &ranges) {
 }
 using Worths = std::vector<std::int64_t>;
 
-TEST(ForgetEmpty, PartsAreNeverWorthMoreThanTheWhole) {
+TEST(ForgetEmpty, SplitsTheWorthOfTheRange) {
     EmptyRanges empty = {};
     add_empty(&empty, {kFirstKey, kLastKey}, 1000);
     forget_empty(&empty, id(50), id(50));
-    EXPECT_EQ(worths(empty), (Worths{500, 500})) << "nobody knows where the entries are";
+    EXPECT_EQ(worths(empty), (Worths{500, 500})) << "the positions of the entries are unknown";
     forget_empty(&empty, id(60), id(60));
     EXPECT_EQ(worths(empty), (Worths{500, 9, 491})) << "between two jobs there are no more entries than ids";
     forget_empty(&empty, id(61), id(70));
@@ -253,7 +253,7 @@ TEST(ForgetEmpty, PartsAreNeverWorthMoreThanTheWhole) {
     EXPECT_EQ(worths(empty), (Worths{1000}));
 }
 
-TEST(ForgetEmpty, InWhatIsWorthLittle) {
+TEST(ForgetEmpty, SplitsARangeOfLittleWorth) {
     EmptyRanges empty = learned({{10, 100}}, 1);
     forget_empty(&empty, id(50), id(50));
     EXPECT_EQ(worths(empty), (Worths{1, 0}));
@@ -261,7 +261,7 @@ TEST(ForgetEmpty, InWhatIsWorthLittle) {
     EXPECT_EQ(worths(empty), (Worths{1, 0, 0}));
 }
 
-TEST(ForgetEmpty, NegativeIdsTellNothing) {
+TEST(ForgetEmpty, IgnoresNegativeIdsForTheWorth) {
     EmptyRanges empty = {};
     add_empty(&empty, ids(INT64_MIN, INT64_MAX), 10);
     forget_empty(&empty, id(-5), id(-5));
@@ -270,7 +270,7 @@ TEST(ForgetEmpty, NegativeIdsTellNothing) {
 
 // Of ten priorities, seven are continuously used up and refilled, three calls at a time. The ranges of the other three
 // survive the time gaps between the jobs of one call and those of the next.
-TEST(EmptyRanges, GapsBetweenNewJobsDriveNothingOut) {
+TEST(EmptyRanges, GapsBetweenNewJobsEvictNoValuableRanges) {
     constexpr std::int16_t kUsedUp = 7, kPriorities = 10;
     // The first or the last of the hundred jobs of a priority in a batch of a thousand jobs.
     const auto key = [](int batch, std::int16_t priority, int more = 0) {
@@ -364,7 +364,7 @@ class Model {
     std::ostringstream log_;
 };
 
-TEST(EmptyRanges, LeavePossibleKeysBetweenThem) {
+TEST(EmptyRanges, HavePossibleKeysBetweenThem) {
     const EmptyRanges empty = learned({{1, 10}, {20, 30}});
     Pairs possible;
     for (KeyRange keys = next_possible(empty, id(0)); keys.from < keys.to; keys = next_possible(empty, keys.to))
@@ -378,7 +378,7 @@ TEST(EmptyRanges, LeavePossibleKeysBetweenThem) {
     EXPECT_EQ(none.from, none.to);
 }
 
-TEST(EmptyRanges, AgreeWithASetOfKeys) {
+TEST(EmptyRanges, MatchASetOfKeys) {
     int overflowed = 0;
     for (const Place place : kPlaces) {
         for (unsigned seed = 0; seed < 60; seed++) {

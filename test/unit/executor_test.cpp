@@ -1,5 +1,5 @@
 // Tests which executor is started, which executor makes room, and which executor is to blame for a lost job.
-#include "core/executor.h"
+#include "handlers/executor_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -36,13 +36,13 @@ void expect_plan(const ExecutorPlan &plan, int start, int leave, bool shortage) 
     EXPECT_EQ(plan.shortage, shortage);
 }
 
-TEST(Executors, AreStartedForWhoWantsOne) {
+TEST(Executors, AreStartedForPoolsWithWork) {
     expect_plan(plan({}, {}, 2), -1, -1, false);
     expect_plan(plan({{1, false, false}}, {}, 2), -1, -1, false);
     expect_plan(plan({{1, false, false}, wanting(2)}, {}, 2), 1, -1, false);
 }
 
-TEST(Executors, AreNotStartedWhereOneIsFree) {
+TEST(Executors, AreNotStartedIfOneIsIdle) {
     expect_plan(plan({wanting(1)}, {idle(1)}, 2), -1, -1, false);
     expect_plan(plan({wanting(1)}, {starting(1)}, 2), -1, -1, false);
     // An executor of another role or in another database does not help, and neither does one that is exiting.
@@ -51,32 +51,32 @@ TEST(Executors, AreNotStartedWhereOneIsFree) {
     expect_plan(plan({wanting(1)}, {leaving(1)}, 2), 0, -1, false);
 }
 
-TEST(Executors, GrowWithTheWork) { expect_plan(plan({wanting(1)}, {busy(1)}, 2), 0, -1, false); }
+TEST(Executors, AreStartedIfAllAreBusy) { expect_plan(plan({wanting(1)}, {busy(1)}, 2), 0, -1, false); }
 
-TEST(Executors, NeverMoreThanAllowed) {
+TEST(Executors, NeverExceedTheLimit) {
     expect_plan(plan({wanting(1)}, {busy(1), busy(1)}, 2), -1, -1, true);
     expect_plan(plan({wanting(1)}, {}, 0), -1, -1, true);
 }
 
-TEST(Executors, AnIdleOneMakesRoomTheLongestIdleFirst) {
+TEST(Executors, MakeRoomIfIdleTheLongestIdleFirst) {
     expect_plan(plan({wanting(1)}, {idle(2, kNow - 5), idle(3, kNow - 9), busy(4)}, 3), -1, 1, true);
     expect_plan(plan({wanting(1)}, {busy(2), idle(3, kNow - 9, kElsewhere)}, 2), -1, 1, true);
 }
 
-TEST(Executors, ABusyOneMakesRoomWhenItHasHadItsSlice) {
+TEST(Executors, MakeRoomIfBusyForATimeSlice) {
     expect_plan(plan({wanting(1)}, {busy(2, kNow - kSlice + 1), busy(3, kNow - 1)}, 2), -1, -1, true);
     expect_plan(plan({wanting(1)}, {busy(2, kNow - kSlice), busy(3, kNow - 2 * kSlice)}, 2), -1, 1, true);
 }
 
-TEST(Executors, NobodyMakesRoomForItsOwnPool) { expect_plan(plan({wanting(1)}, {busy(1), busy(1)}, 2), -1, -1, true); }
+TEST(Executors, DoNotMakeRoomForTheirOwnPool) { expect_plan(plan({wanting(1)}, {busy(1), busy(1)}, 2), -1, -1, true); }
 
-TEST(Executors, OneAtATimeMakesRoom) {
+TEST(Executors, MakeRoomOneAtATime) {
     expect_plan(plan({wanting(1)}, {leaving(2), idle(3)}, 2), -1, -1, true);
     // An executor that is starting cannot switch to another handler yet.
     expect_plan(plan({wanting(1)}, {starting(2), starting(3)}, 2), -1, -1, true);
 }
 
-TEST(Executors, OneThatTakesLongToGoIsNotWaitedFor) {
+TEST(Executors, AreNotWaitedForIfTheyExitSlowly) {
     expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice + 1), busy(2)}, 2), -1, -1, true);
     expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), busy(2)}, 2), -1, 1, true);
     // An executor is asked once.
@@ -86,20 +86,20 @@ TEST(Executors, OneThatTakesLongToGoIsNotWaitedFor) {
     expect_plan(plan({wanting(1)}, {leaving(2, kNow + kMinute), busy(2)}, 2), -1, 1, true);
 }
 
-TEST(Executors, APoolThatRestsIsPassedBy) {
+TEST(Executors, AreNotStartedForSuspendedPools) {
     expect_plan(plan({{1, true, true}}, {}, 2), -1, -1, false);
     expect_plan(plan({{1, true, true}, {2, true, false}}, {}, 2), 1, -1, false);
     expect_plan(plan({{1, true, true}, {2, true, false}}, {busy(3), busy(3)}, 2), -1, 0, true);
 }
 
-TEST(Executors, LeaveWhenTheSettingIsLowered) {
+TEST(Executors, ExitIfTheSettingIsLowered) {
     expect_plan(plan({}, {busy(1, kNow), idle(2), busy(3)}, 2), -1, 1, false);
     expect_plan(plan({}, {busy(1, kNow), busy(3)}, 1), -1, 1, false);
     expect_plan(plan({wanting(1)}, {busy(1)}, 0), -1, 0, true);
 }
 
 // Pools with endless work and fewer executors than pools: all pools get their turns.
-TEST(Executors, PoolsTakeTurns) {
+TEST(Executors, ServePoolsInTurn) {
     std::vector<PoolFacts> pools = {wanting(1), wanting(2), wanting(3), wanting(4)};
     std::vector<ExecutorFacts> executors;
     std::vector<int> served(5);
@@ -121,14 +121,14 @@ TEST(Executors, PoolsTakeTurns) {
     for (int role = 1; role <= 4; role++) EXPECT_GT(served[role], 100) << role;
 }
 
-TEST(Executors, LeaveFreePlacesToDatabasesThatHaveWaitedLonger) {
+TEST(Executors, LeaveFreeSlotsToDatabasesThatHaveWaitedLonger) {
     expect_plan(plan({wanting(1)}, {busy(1)}, 2, 1), -1, -1, true);
     expect_plan(plan({wanting(1)}, {}, 2, 1), 0, -1, false);
     // It takes an executor itself only if all executors are in use.
     expect_plan(plan({wanting(1)}, {busy(2), busy(2)}, 2, 1), -1, 0, true);
 }
 
-TEST(ExecutorWaits, TheLongestComesFirst) {
+TEST(ExecutorWaits, TheLongestWaitComesFirst) {
     constexpr Micros kept = 5 * kSecond;
     const ExecutorWaitFacts waits[] = {
         {0, 0, 0}, {7, kNow - 3, kNow}, {kElsewhere, kNow - 9, kNow}, {8, kNow - kMinute, kNow - kept - 1}};
@@ -171,28 +171,28 @@ TEST(ExecutorWaits, DatabasesTakeTurns) {
     for (int database = 1; database <= 3; database++) EXPECT_GT(served[database], 200) << database;
 }
 
-TEST(Orphans, OneAloneIsToBlame) {
-    EXPECT_EQ(end_of_orphan(1, false, false, false), OrphanEnd::Lost);
-    EXPECT_EQ(end_of_orphan(1, true, false, false), OrphanEnd::Lost);
+TEST(Orphans, ASingleLostJobIsBlamed) {
+    EXPECT_EQ(end_of_orphan(1, false, false, false), RescueEnd::Lost);
+    EXPECT_EQ(end_of_orphan(1, true, false, false), RescueEnd::Lost);
 }
 
-TEST(Orphans, OfSeveralOnlyASuspectIs) {
-    EXPECT_EQ(end_of_orphan(2, false, false, false), OrphanEnd::LostInCompany);
-    EXPECT_EQ(end_of_orphan(64, true, false, false), OrphanEnd::Lost);
+TEST(Orphans, OfSeveralLostJobsOnlyASuspectIsBlamed) {
+    EXPECT_EQ(end_of_orphan(2, false, false, false), RescueEnd::LostInCompany);
+    EXPECT_EQ(end_of_orphan(64, true, false, false), RescueEnd::Lost);
 }
 
-TEST(Orphans, WhatIsNotToBlameCountsForNothing) {
-    EXPECT_EQ(end_of_orphan(1, true, true, false), OrphanEnd::GivenBack);
-    EXPECT_EQ(end_of_orphan(3, false, true, false), OrphanEnd::GivenBack);
+TEST(Orphans, AJobThatIsNotBlamedLosesNoAttempt) {
+    EXPECT_EQ(end_of_orphan(1, true, true, false), RescueEnd::GivenBack);
+    EXPECT_EQ(end_of_orphan(3, false, true, false), RescueEnd::GivenBack);
 }
 
-TEST(EndOfOrphan, WhatWasEndedForItsTimeHasOverrun) {
-    EXPECT_EQ(end_of_orphan(1, false, false, true), OrphanEnd::Overran);
-    EXPECT_EQ(end_of_orphan(2, true, false, true), OrphanEnd::Overran);
-    EXPECT_EQ(end_of_orphan(1, false, true, true), OrphanEnd::GivenBack);
+TEST(EndOfOrphan, AJobThatWasStoppedAtMaxRuntimeHasOverrun) {
+    EXPECT_EQ(end_of_orphan(1, false, false, true), RescueEnd::Overran);
+    EXPECT_EQ(end_of_orphan(2, true, false, true), RescueEnd::Overran);
+    EXPECT_EQ(end_of_orphan(1, false, true, true), RescueEnd::GivenBack);
 }
 
-TEST(Handlers, HaveNumbersOfTheirOwn) {
+TEST(Handlers, HaveDifferentHashes) {
     EXPECT_NE(handler_hash("a", "bc"), handler_hash("ab", "c"));
     EXPECT_NE(handler_hash("a", ""), handler_hash("", "a"));
     EXPECT_EQ(handler_hash("emails", "welcome"), handler_hash("emails", "welcome"));

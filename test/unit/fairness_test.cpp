@@ -21,7 +21,7 @@ TEST(Ageing, EachIntervalOfWaitingIsOneStepOfPriority) {
     EXPECT_FALSE(aged_before(urgent, {5 * minute - 1, 2, 5}, minute));
 }
 
-TEST(Ageing, TiesGoByPriorityThenId) {
+TEST(Ageing, TiesAreBrokenByPriorityThenId) {
     EXPECT_TRUE(aged_before({kMinute, 9, 0}, {0, 1, 1}, kMinute));
     EXPECT_FALSE(aged_before({0, 1, 1}, {kMinute, 9, 0}, kMinute));
     EXPECT_TRUE(aged_before({0, 1, 1}, {0, 2, 1}, kMinute));
@@ -37,7 +37,7 @@ TEST(Ageing, NothingOverflows) {
 }
 
 // For every key of its priority, the limit gives the same answer as a comparison.
-TEST(Ageing, TheLimitAgreesWithTheOrder) {
+TEST(Ageing, TheLimitMatchesTheOrder) {
     std::mt19937_64 random(7);
     std::uniform_int_distribution<int> moments(0, 40), ids(1, 5), priorities(-3, 3);
     for (int n = 0; n < 200000; n++) {
@@ -72,12 +72,12 @@ TEST(Ageing, MergedHeadsAreInOrder) {
     EXPECT_EQ(merged, wanted);
 }
 
-TEST(RoundRobinHash, GoldenValue) {
+TEST(RoundRobinHash, HasTheStoredValue) {
     EXPECT_EQ(round_robin_hash(kTestSecret, ""), 4959651686087669542);
     EXPECT_EQ(round_robin_hash(kTestSecret, "tenant 1"), round_robin_hash(kTestSecret, "tenant 1"));
 }
 
-TEST(RoundRobinHash, TellsKeysApartAndIsNeverNegative) {
+TEST(RoundRobinHash, DistinguishesKeysAndIsNeverNegative) {
     std::set<std::int64_t> found;
     for (int n = 0; n < 100000; n++) found.insert(round_robin_hash(kTestSecret, "tenant " + std::to_string(n)));
     EXPECT_EQ(found.size(), 100000U);
@@ -129,7 +129,7 @@ TEST(Round, StartsAnywhere) {
 }
 
 // Whatever the backlogs: as long as a key has jobs, no other key gets two jobs between two of its own.
-TEST(Round, NoKeyIsOvertakenTwice) {
+TEST(Round, NoKeyIsSkippedTwice) {
     std::mt19937 random(3);
     for (int n = 0; n < 200; n++) {
         std::vector<Key> keys;

@@ -21,7 +21,7 @@ void add(List *list, int key, int more) {
         list->add(static_cast<std::uint64_t>(key), {key, more});
 }
 
-TEST(Folded, FindsWhatHasBeenAddedWhateverTheBucket) {
+TEST(Folded, FindsAddedEntriesInAnyBucket) {
     List list = {};
     for (int round = 0; round < 3; round++)
         for (const int key : {1, 2, 3, 4}) add(&list, key, key);
@@ -30,14 +30,14 @@ TEST(Folded, FindsWhatHasBeenAddedWhateverTheBucket) {
     EXPECT_EQ(find(&list, 5), nullptr);
 }
 
-TEST(Folded, HasAFixedRoom) {
+TEST(Folded, HasAFixedCapacity) {
     List list = {};
     for (int key = 0; key < 5; key++) EXPECT_NE(list.add(7, {key, 0}), nullptr);
     EXPECT_EQ(list.add(7, {5, 0}), nullptr);
     EXPECT_EQ(list.count, 5);
 }
 
-TEST(Folded, PopsTheNewestAndLeavesTheOthersToBeFound) {
+TEST(Folded, PopsTheNewestEntryAndStillFindsTheOthers) {
     List list = {};
     list.add(1, {1, 10});
     list.add(3, {3, 30});

@@ -12,23 +12,23 @@ namespace jobq::core {
 namespace {
 
 // Computed by an independent implementation. These numbers are stored in tables, so they must never change.
-TEST(GroupHash, GoldenValues) {
+TEST(GroupHash, HasTheStoredValues) {
     EXPECT_EQ(group_hash(kTestSecret, "orders", "customer 1"), 5098043098162520409);
     EXPECT_EQ(group_hash(kTestSecret, "", ""), 5979557570617424754);
 }
 
-TEST(GroupHash, KeepsQueueAndKeyApart) {
+TEST(GroupHash, DistinguishesQueueAndKey) {
     EXPECT_NE(group_hash(kTestSecret, "ab", "c"), group_hash(kTestSecret, "a", "bc"));
     EXPECT_NE(group_hash(kTestSecret, "a", ""), group_hash(kTestSecret, "", "a"));
 }
 
-TEST(GroupHash, ScattersKeysThatDifferLittle) {
+TEST(GroupHash, ScattersSimilarKeys) {
     std::set<std::int64_t> hashes;
     for (int i = 0; i < 100000; i++) hashes.insert(group_hash(kTestSecret, "q", std::to_string(i)));
     EXPECT_EQ(hashes.size(), 100000U);
 }
 
-TEST(PlaceInserted, WhatIsNewWaits) {
+TEST(PlaceInserted, ANewJobWaits) {
     for (const StatusRow &row : kJobStatuses) {
         if (!is_waiting(row.status)) continue;
         // Even if the INSERT says that the job is the head.
@@ -40,7 +40,7 @@ TEST(PlaceInserted, WhatIsNewWaits) {
     }
 }
 
-TEST(PlaceInserted, AFinishedJobHasNone) {
+TEST(PlaceInserted, AFinishedJobHasNoPlace) {
     for (const StatusRow &row : kJobStatuses) {
         if (!is_finished(row.status)) continue;
         for (bool restored : {false, true}) {
@@ -83,7 +83,7 @@ TEST(PlaceUpdated, AnActiveJobStaysTheHeadUntilItIsFinishedOrBlocked) {
     }
 }
 
-TEST(PlaceUpdated, NobodyBecomesTheHeadByHand) {
+TEST(PlaceUpdated, PlainSqlMakesNoJobTheHead) {
     for (GroupPlace before : {GroupPlace::None, GroupPlace::Waiting}) {
         for (const StatusRow &row : kJobStatuses) {
             if (!is_waiting(row.status)) continue;

@@ -23,7 +23,7 @@ Judged judge(const Place &here, const std::vector<Origin> &origins) {
 }
 Identity identity_of(const Place &here, const std::vector<Origin> &origins) { return judge(here, origins).identity; }
 
-TEST(Identify, TheDatabaseItself) {
+TEST(Identify, RecognizesTheDatabaseItself) {
     EXPECT_EQ(identity_of(kHere, {from(kHere)}), Identity::Own);
     // A dump that is restored into its own database.
     EXPECT_EQ(identity_of(kHere, {from(kHere), from(kHere)}), Identity::Own);
@@ -31,7 +31,7 @@ TEST(Identify, TheDatabaseItself) {
     EXPECT_EQ(identity_of(kHere, {}), Identity::Inherited);
 }
 
-TEST(Identify, RestoredDump) {
+TEST(Identify, RecognizesARestoredDump) {
     const Judged judged = judge(kHere, {from(kHere), from({70, 16384, 17, 0})});
     EXPECT_EQ(judged.identity, Identity::Copy);
     EXPECT_EQ(judged.foreign, 1);
@@ -43,7 +43,7 @@ TEST(Identify, RestoredDump) {
     EXPECT_EQ(identity_of(kHere, {from(kHere), from({71, 1, 17, 0}, false, true)}), Identity::Copy);
 }
 
-TEST(Identify, TemplateCopy) {
+TEST(Identify, RecognizesACopyOfATemplate) {
     EXPECT_EQ(identity_of(kHere, {from({71, 16385, 17, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from({71, 1, 17, 0}, false, true)}), Identity::Inherited);
     // The template was upgraded with pg_upgrade without having been served.
@@ -52,7 +52,7 @@ TEST(Identify, TemplateCopy) {
     EXPECT_EQ(identity_of(kHere, {from({71, 1, 17, 0}, true, true)}), Identity::Copy);
 }
 
-TEST(Identify, Upgrade) {
+TEST(Identify, RecognizesAnUpgrade) {
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 15, 9})}), Identity::Inherited);
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 17, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 18, 0})}), Identity::Copy);
@@ -61,7 +61,7 @@ TEST(Identify, Upgrade) {
     EXPECT_EQ(identity_of(kHere, {from({70, 16384, 15, 0}, true)}), Identity::Copy);
 }
 
-TEST(Identify, BaseBackup) {
+TEST(Identify, RecognizesABaseBackup) {
     Place here = kHere;
     here.data_directory = 9;
     EXPECT_EQ(judge(here, {from(kHere)}).identity, Identity::Copy);
@@ -73,11 +73,11 @@ TEST(Identify, BaseBackup) {
     EXPECT_EQ(identity_of(kHere, {from(kHere, true)}), Identity::Copy);
 }
 
-TEST(ChangeOfMark, AStandbyIsNoCopy) {
+TEST(ChangeOfMark, AStandbyIsNotACopy) {
     for (const bool from_backup : {false, true}) EXPECT_EQ(change_of_mark({true, from_backup}), MarkChange::Clear);
 }
 
-TEST(ChangeOfMark, ABackupIsACopy) { EXPECT_EQ(change_of_mark({false, true}), MarkChange::Renew); }
+TEST(ChangeOfMark, ARestoredBackupIsACopy) { EXPECT_EQ(change_of_mark({false, true}), MarkChange::Renew); }
 
 TEST(ChangeOfMark, AnyOtherStartKeepsTheMark) { EXPECT_EQ(change_of_mark({false, false}), MarkChange::Keep); }
 

@@ -34,7 +34,7 @@ TEST(JobStatus, NamesRoundTrip) {
     EXPECT_EQ(names.size(), static_cast<std::size_t>(kJobStatusCount));
 }
 
-TEST(JobStatus, ParseRefusesWhatIsNoLabelAndLeavesTheStatusAlone) {
+TEST(JobStatus, ParseRejectsOtherTextAndDoesNotChangeTheStatus) {
     JobStatus status = JobStatus::Blocked;
     for (const char *label : {"", "Pending", "PENDING", "pendin", "pendingg", " pending", "pending ", "unknown", "0"}) {
         EXPECT_FALSE(parse_status(label, &status)) << label;
@@ -42,12 +42,12 @@ TEST(JobStatus, ParseRefusesWhatIsNoLabelAndLeavesTheStatusAlone) {
     }
 }
 
-TEST(JobStatus, NameOfNoStatusIsUnknown) {
+TEST(JobStatus, AnInvalidStatusIsUnknown) {
     for (int i = kJobStatusCount; i <= UINT8_MAX; i++)
         EXPECT_STREQ(status_name(static_cast<JobStatus>(i)), "unknown") << i;
 }
 
-TEST(Lease, PositiveAndExactInADoubleForAnyBits) {
+TEST(Lease, IsPositiveAndExactInADoubleForAnyBits) {
     const std::int64_t limit = 1LL << 53;
     std::vector<std::uint64_t> inputs = {0, 1, UINT64_MAX, UINT64_MAX - 1, 1ULL << 63, 1ULL << 53, (1ULL << 11) - 1};
     for (int bit = 0; bit < 64; bit++) inputs.push_back(1ULL << bit);
@@ -59,14 +59,14 @@ TEST(Lease, PositiveAndExactInADoubleForAnyBits) {
     }
 }
 
-TEST(Lease, UsesAllThe53Bits) {
+TEST(Lease, UsesAll53Bits) {
     EXPECT_EQ(lease_from_random(UINT64_MAX), (1LL << 53) - 1);
     std::set<std::int64_t> leases;
     for (int bit = 11; bit < 64; bit++) leases.insert(lease_from_random(1ULL << bit));
     EXPECT_EQ(leases.size(), 53U);
 }
 
-TEST(SaturatingArithmetic, AgreesWithExactArithmetic) {
+TEST(SaturatingArithmetic, MatchesExactArithmetic) {
     for (const Micros a : kInteresting) {
         for (const Micros b : kInteresting) {
             EXPECT_EQ(saturating_add(a, b), clamped(static_cast<__int128>(a) + b)) << a << " + " << b;
@@ -75,14 +75,14 @@ TEST(SaturatingArithmetic, AgreesWithExactArithmetic) {
     }
 }
 
-TEST(SaturatingArithmetic, OrdinaryValues) {
+TEST(SaturatingArithmetic, ComputesOrdinaryValues) {
     EXPECT_EQ(saturating_add(kHour, kMinute), 3660 * kSecond);
     EXPECT_EQ(saturating_subtract(kHour, kMinute), 3540 * kSecond);
     EXPECT_EQ(saturating_add(kLatest, 1), kLatest);
     EXPECT_EQ(saturating_add(kLatest, -1), kLatest - 1);
 }
 
-TEST(HeartbeatSeconds, AThirdInWholeSecondsAtLeastOne) {
+TEST(HeartbeatSeconds, IsAThirdInWholeSecondsAndAtLeastOne) {
     EXPECT_EQ(heartbeat_seconds(kMinute), 20);
     EXPECT_EQ(heartbeat_seconds(kMillisecond), 1);
     EXPECT_EQ(heartbeat_seconds(0), 1);

@@ -34,7 +34,7 @@ std::string first_bytes(int count) {
     return bytes;
 }
 
-TEST(KeyedHash, HasThePublishedTestVectors) {
+TEST(KeyedHash, MatchesThePublishedTestVectors) {
     for (int n = 0; n < 64; n++) {
         KeyedHash hash(kTestSecret);
         hash.add_bytes(first_bytes(n));
@@ -56,7 +56,7 @@ TEST(KeyedHash, HashesTheSameBytesHoweverTheyAreAdded) {
     EXPECT_EQ(static_cast<std::uint64_t>(numbers.value()), kVectors[10]);
 }
 
-TEST(KeyedHash, DependsOnTheSecretAndOnWhatIsNumbered) {
+TEST(KeyedHash, DependsOnTheSecretAndOnThePurpose) {
     KeyedHash first(kTestSecret, Numbered::Group), second(kOtherSecret, Numbered::Group),
         third(kTestSecret, Numbered::Lane);
     const std::int64_t value = first.value();

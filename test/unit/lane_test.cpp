@@ -27,7 +27,7 @@ Views canonical(Views items) {
 }
 
 // Computed by an independent implementation. A change would orphan every stored job, so it must never happen.
-TEST(LaneHash, GoldenValues) {
+TEST(LaneHash, HasTheStoredValues) {
     EXPECT_EQ(hash("", "", 0), -7113212434637161392);
     EXPECT_EQ(hash("default", "", 0), 7084711475438610683);
     EXPECT_EQ(hash("emails", "", 0), 5647410900401564539);
@@ -46,7 +46,7 @@ TEST(LaneHash, GoldenValues) {
     EXPECT_EQ(hash(std::string_view("a\0b", 3), "", 0), 1099355878482250243);
 }
 
-TEST(LaneHash, GoldenValueOfTheLongestLane) {
+TEST(LaneHash, HasTheStoredValueForTheLongestLane) {
     const std::string queue(63, 'q');
     const std::string kind(255, 'k');
     std::vector<std::string> names;
@@ -56,7 +56,7 @@ TEST(LaneHash, GoldenValueOfTheLongestLane) {
     EXPECT_EQ(hash(queue, kind, 42, needs), 7170114931057355638);
 }
 
-TEST(LaneHash, EveryPartCountsAndNoneRunsIntoTheNext) {
+TEST(LaneHash, DependsOnEveryPartAndOnItsBoundaries) {
     const std::vector<std::int64_t> hashes = {hash("ab", "c", 0),
                                               hash("a", "bc", 0),
                                               hash("abc", "", 0),
@@ -76,13 +76,13 @@ TEST(LaneHash, EveryPartCountsAndNoneRunsIntoTheNext) {
     EXPECT_EQ(std::set<std::int64_t>(hashes.begin(), hashes.end()).size(), hashes.size());
 }
 
-TEST(LaneHash, AnotherSecretGivesOtherNumbers) {
+TEST(LaneHash, DependsOnTheSecret) {
     EXPECT_NE(lane_hash(kOtherSecret, "emails", "", 0, nullptr, 0), hash("emails", "", 0));
 }
 
 // These two kinds gave the lanes of both queues the same number when the hash had no secret (FNV-1a). Groups and limits
 // hash the same prefix.
-TEST(LaneHash, WordsThatCollideUnderFnvDoNot) {
+TEST(LaneHash, DistinguishesNamesThatCollideUnderFnv) {
     const std::string_view twin =
         "\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x13"
         "6)\x1c\x06x\x05\x09\x0c"
@@ -90,12 +90,12 @@ TEST(LaneHash, WordsThatCollideUnderFnvDoNot) {
     EXPECT_NE(hash("grants mine", twin, 0), hash("grants theirs", "twin", 0));
 }
 
-TEST(LaneHash, NegativeCountOfRequirementsIsNone) {
+TEST(LaneHash, TreatsANegativeCountOfRequirementsAsZero) {
     EXPECT_EQ(lane_hash(kTestSecret, "emails", "", 0, nullptr, -1), hash("emails", "", 0));
     EXPECT_EQ(lane_hash(kTestSecret, "emails", "", 0, nullptr, 0), hash("emails", "", 0));
 }
 
-TEST(LaneHash, NoCollisionAmongManyLanesAndEveryBitIsUsed) {
+TEST(LaneHash, HasNoCollisionsAmongManyLanesAndUsesEveryBit) {
     std::set<std::int64_t> seen;
     std::vector<int> ones(64, 0);
     int lanes = 0;
@@ -126,13 +126,13 @@ TEST(CanonicalSet, SortsAndDropsDuplicates) {
     EXPECT_EQ(canonical_set(nullptr, 5), 0);
 }
 
-TEST(CanonicalSet, OrdersBytesNotCharactersOrLocales) {
+TEST(CanonicalSet, OrdersByBytesInAnyLocale) {
     EXPECT_EQ(canonical({"\xff", "z", "\x80", "A", "a", "Z", "\xc3\xa4"}),
               (Views{"A", "Z", "a", "z", "\x80", "\xc3\xa4", "\xff"}));
     EXPECT_EQ(canonical({std::string_view("a\0b", 3), "a"}), (Views{"a", std::string_view("a\0b", 3)}));
 }
 
-TEST(CanonicalSet, TheOrderOfWritingDoesNotChangeTheLane) {
+TEST(CanonicalSet, TheOrderOfRequirementsDoesNotChangeTheLane) {
     Views items = {"a", "b", "c", "d"};
     const std::int64_t expected = hash("q", "k", 0, items);
     int orders = 0;
@@ -157,7 +157,7 @@ TEST(LaneMatches, AnyKindAndVersionWithoutRequirements) {
     EXPECT_FALSE(matches(any, "mail", 0, {""}));
 }
 
-TEST(LaneMatches, NamedKinds) {
+TEST(LaneMatches, OnlyTheNamedKinds) {
     const Views kinds = {"mail", "sms"};
     const WorkerFilter filter = {kinds.data(), 2, nullptr, 0, nullptr, 0};
     EXPECT_TRUE(matches(filter, "mail", 0));
@@ -168,7 +168,7 @@ TEST(LaneMatches, NamedKinds) {
     EXPECT_FALSE(matches(filter, "mails", 0));
 }
 
-TEST(LaneMatches, NamedVersions) {
+TEST(LaneMatches, OnlyTheNamedVersions) {
     const std::int32_t versions[] = {3, 1, -7};
     const WorkerFilter filter = {nullptr, 0, versions, 3, nullptr, 0};
     EXPECT_TRUE(matches(filter, "k", 1));
@@ -179,7 +179,7 @@ TEST(LaneMatches, NamedVersions) {
     EXPECT_FALSE(matches(filter, "k", 7));
 }
 
-TEST(LaneMatches, AnEmptyListIsNotAny) {
+TEST(LaneMatches, NothingForAnEmptyList) {
     const std::string_view none[] = {""};
     const std::int32_t no_version[] = {0};
     EXPECT_FALSE(matches({none, 0, nullptr, 0, nullptr, 0}, "", 0));
@@ -189,7 +189,7 @@ TEST(LaneMatches, AnEmptyListIsNotAny) {
     EXPECT_FALSE(matches({nullptr, 0, nullptr, 0, none, 0}, "", 0, {""}));
 }
 
-TEST(LaneMatches, AllConditionsAtOnce) {
+TEST(LaneMatches, OnlyIfAllConditionsHold) {
     const Views kinds = {"encode"};
     const std::int32_t versions[] = {2};
     const Views capabilities = {"gpu", "h264"};
@@ -200,7 +200,7 @@ TEST(LaneMatches, AllConditionsAtOnce) {
     EXPECT_FALSE(matches(filter, "encode", 2, {"gpu", "tpu"}));
 }
 
-TEST(FitOf, TellsTheFirstPartThatIsMissing) {
+TEST(FitOf, ReturnsTheFirstPartThatDoesNotMatch) {
     const Views kinds = {"encode"};
     const std::int32_t versions[] = {2};
     const Views capabilities = {"gpu"};
@@ -214,7 +214,7 @@ TEST(FitOf, TellsTheFirstPartThatIsMissing) {
     EXPECT_EQ(fit_of({}, "anything", 7, nullptr, 0), Fit::Takes);
 }
 
-TEST(LaneMatches, RequirementsAreASubsetOfTheCapabilities) {
+TEST(LaneMatches, OnlyIfTheRequirementsAreASubsetOfTheCapabilities) {
     // Every subset against every subset of six names, including duplicate capabilities.
     const Views names = {"", "a", "ab", "b", "c\x80", "c\xff"};
     const int sets = 1 << names.size();

@@ -29,7 +29,7 @@ void expect_plan(const LaunchPlan &plan, int start, Micros wake_at, bool starved
     EXPECT_EQ(plan.starved, starved);
 }
 
-TEST(PlanLaunch, NothingToDo) {
+TEST(PlanLaunch, StartsNothingIfNothingIsDue) {
     expect_plan(plan({}, 0, 3), -1, kNever, false);
     expect_plan(plan_launch(nullptr, 0, 0, 3, kNow, 0), -1, kNever, false);
     expect_plan(plan_launch(nullptr, -1, 0, 3, kNow, 0), -1, kNever, false);
@@ -38,34 +38,34 @@ TEST(PlanLaunch, NothingToDo) {
     expect_plan(plan({due(kNow - 1, 0, true)}, 1, 3), -1, kNever, false);
 }
 
-TEST(PlanLaunch, StartsWhatIsDueAndSleepsUntilTheNext) {
+TEST(PlanLaunch, StartsDueDatabasesAndSleepsUntilTheNext) {
     expect_plan(plan({due(kNow)}, 0, 3), 0, kNever, false);
     expect_plan(plan({due(kNow + 1)}, 0, 3), -1, kNow + 1, false);
     expect_plan(plan({due(kNow + 9), due(kNow + 5), due(kNow - 5)}, 0, 3), 2, kNow + 5, false);
     expect_plan(plan({due(kNow + 9), due(kNow + 5, 0, true)}, 1, 3), -1, kNow + 9, false);
 }
 
-TEST(PlanLaunch, TheLongestDueFirst) {
+TEST(PlanLaunch, StartsTheLongestDueFirst) {
     expect_plan(plan({due(kNow - 1), due(kNow - 3), due(kNow - 2)}, 0, 3), 1, kNow, false);
     expect_plan(plan({due(kNow - 1), due(kNow - 3, 0, true), due(kNow - 2)}, 1, 3), 2, kNow, false);
     expect_plan(plan({due(kNow - 7), due(kNow - 7)}, 0, 3), 0, kNow, false);
 }
 
-TEST(PlanLaunch, AStartIsHeldBackUntilNotBefore) {
+TEST(PlanLaunch, DelaysAStartUntilNotBefore) {
     expect_plan(plan({due(kNow - kHour, kNow + 1)}, 0, 3), -1, kNow + 1, false);
     expect_plan(plan({due(kNow - kHour, kNow)}, 0, 3), 0, kNever, false);
     // It was held back until just now, so it has waited for less time than the other one.
     expect_plan(plan({due(kNow - kHour, kNow - 1), due(kNow - 2)}, 0, 1), 1, kNever, true);
 }
 
-TEST(PlanLaunch, StartsAheadByTheLead) {
+TEST(PlanLaunch, StartsEarlierByTheLead) {
     expect_plan(plan({due(kNow + 10)}, 0, 3, 10), 0, kNever, false);
     expect_plan(plan({due(kNow + 11)}, 0, 3, 10), -1, kNow + 1, false);
     expect_plan(plan({due(kNow + 10, kNow + 4)}, 0, 3, 10), -1, kNow + 4, false);
     expect_plan(plan({due(kNow + 1)}, 0, 3, -10), -1, kNow + 1, false);
 }
 
-TEST(PlanLaunch, NeverMoreThanMaxWorkers) {
+TEST(PlanLaunch, NeverExceedsMaxWorkers) {
     const std::vector<DatabaseFacts> databases = {due(kNow - 1), due(kNow - 2), due(kNow + 5)};
     expect_plan(plan(databases, 3, 3), -1, kNow + 5, true);
     expect_plan(plan(databases, 4, 3), -1, kNow + 5, true);
@@ -75,14 +75,14 @@ TEST(PlanLaunch, NeverMoreThanMaxWorkers) {
     expect_plan(plan(databases, 0, INT_MIN), -1, kNow + 5, true);
 }
 
-TEST(PlanLaunch, TheLastWorkerStartedMayLeaveOthersStarved) {
+TEST(PlanLaunch, ReportsDatabasesThatWaitForASlot) {
     expect_plan(plan({due(kNow - 1), due(kNow - 2)}, 2, 3), 1, kNever, true);
     expect_plan(plan({due(kNow - 1), due(kNow - 2)}, 1, 3), 1, kNow, false);
     expect_plan(plan({due(kNow - 1)}, 2, 3), 0, kNever, false);
     expect_plan(plan({due(kNow + 1)}, 3, 3), -1, kNow + 1, false);
 }
 
-TEST(PlanLaunch, ExtremeTimes) {
+TEST(PlanLaunch, HandlesExtremeTimes) {
     const Micros extremes[] = {INT64_MIN, INT64_MIN + 1, -1, 0, kLatest, INT64_MAX - 1, INT64_MAX};
     for (const Micros next_due : extremes)
         for (const Micros not_before : extremes)
@@ -104,7 +104,7 @@ TEST(PlanLaunch, ExtremeTimes) {
     EXPECT_EQ(plan_launch(&always, 1, 0, 1, kNow, kSecond).start, 0);
 }
 
-TEST(PlanLaunch, AWakeStormLaunchesNothingMore) {
+TEST(PlanLaunch, StartsNoExtraWorkersDuringAStormOfWakeUps) {
     std::vector<DatabaseFacts> databases(10, due(kNow - 1));
     int running = 0;
     int launches = 0;
@@ -254,7 +254,7 @@ class Simulation {
     int launches_ = 0;
 };
 
-TEST(PlanLaunchSimulation, FiftyDatabasesShareThreeWorkersWithinBounds) {
+TEST(PlanLaunchSimulation, FiftyDatabasesShareThreeWorkersFairly) {
     for (unsigned seed = 1; seed <= 10; seed++) {
         Simulation simulation({50, 3, 5 * kMillisecond, 40 * kMillisecond, 5 * kSecond, false}, seed);
         simulation.run(2 * kMinute);
@@ -265,7 +265,7 @@ TEST(PlanLaunchSimulation, FiftyDatabasesShareThreeWorkersWithinBounds) {
     }
 }
 
-TEST(PlanLaunchSimulation, WithAWorkerFreeEveryRoundStartsOnTime) {
+TEST(PlanLaunchSimulation, EveryRoundStartsOnTimeIfASlotIsFree) {
     Simulation simulation({20, 20, 5 * kMillisecond, 40 * kMillisecond, 5 * kSecond, false}, 4);
     simulation.run(2 * kMinute);
     EXPECT_EQ(simulation.longest_wait(), 0);
@@ -280,7 +280,7 @@ TEST(PlanLaunchSimulation, DatabasesThatAreAlwaysDueTakeTurns) {
     EXPECT_LE(simulation.rounds_max() - simulation.rounds_min(), 2);
 }
 
-TEST(PlanLaunchSimulation, AStormOfWakesChangesNothing) {
+TEST(PlanLaunchSimulation, AStormOfWakeUpsChangesNothing) {
     Simulation simulation({50, 3, 5 * kMillisecond, 40 * kMillisecond, 5 * kSecond, true}, 3);
     simulation.run(20 * kSecond);
     EXPECT_LE(simulation.most_running(), 3);
@@ -289,14 +289,14 @@ TEST(PlanLaunchSimulation, AStormOfWakesChangesNothing) {
     EXPECT_GE(simulation.rounds_min(), 1);
 }
 
-TEST(PlanLaunchSimulation, OneWorkerServesEverybody) {
+TEST(PlanLaunchSimulation, OneWorkerServesAllDatabases) {
     Simulation simulation({50, 1, 0, 20 * kMillisecond, kSecond, false}, 6);
     simulation.run(kMinute);
     EXPECT_EQ(simulation.most_running(), 1);
     EXPECT_GE(simulation.rounds_min(), 40);
 }
 
-TEST(LaunchBackoff, OneSecondDoublingToSixty) {
+TEST(LaunchBackoff, DoublesFromOneSecondToSixty) {
     const Micros seconds[] = {0, 1, 2, 4, 8, 16, 32, 60, 60, 60};
     for (int failures = 0; failures < 10; failures++)
         EXPECT_EQ(launch_backoff(failures), seconds[failures] * kSecond) << failures;
@@ -305,7 +305,7 @@ TEST(LaunchBackoff, OneSecondDoublingToSixty) {
     EXPECT_EQ(launch_backoff(INT_MIN), 0);
 }
 
-TEST(ClampSleep, BetweenTheBounds) {
+TEST(ClampSleep, StaysWithinTheBounds) {
     const Micros min = 10 * kMillisecond;
     const Micros max = kMinute;
     EXPECT_EQ(clamp_sleep(kNow, kNow + kSecond, min, max), kSecond);
@@ -319,7 +319,7 @@ TEST(ClampSleep, BetweenTheBounds) {
     EXPECT_EQ(clamp_sleep(kNow, kNever, min, max), max);
 }
 
-TEST(ClampSleep, ExtremeTimesStayWithinTheBounds) {
+TEST(ClampSleep, StaysWithinTheBoundsForExtremeTimes) {
     const Micros extremes[] = {INT64_MIN, -kLatest, -1, 0, 1, kLatest, INT64_MAX};
     for (const Micros now : extremes)
         for (const Micros wake_at : extremes) {

@@ -126,11 +126,11 @@ char letter(JobStatus status) {
     return '?';
 }
 
-TEST(Life, EveryStatusHasAPlaceInTheTable) {
+TEST(Life, EveryStatusIsInTheTable) {
     for (const StatusRow &row : kJobStatuses) EXPECT_NE(letter(row.status), '?') << row.label;
 }
 
-TEST(Life, EveryStatusByEveryEvent) {
+TEST(Life, EveryEventInEveryStatusHasTheExpectedResult) {
     ASSERT_EQ(sizeof(kTable) / sizeof(kTable[0]), static_cast<size_t>(kEventKinds));
     for (const Line &line : kTable) {
         ASSERT_EQ(std::string(line.becomes).size(), static_cast<size_t>(kPlaces)) << line.becomes;
@@ -151,7 +151,7 @@ TEST(Life, EveryStatusByEveryEvent) {
     }
 }
 
-TEST(Life, AClaimCountsAndGivesALease) {
+TEST(Life, AClaimCountsAnAttemptAndGivesALease) {
     Event claim = event_of(EventKind::Claimed);
     claim.max_runtime = kMinute;
     claim.queue_slot = 9;
@@ -176,7 +176,7 @@ TEST(Life, ACompletionRemembersItsLease) {
     EXPECT_EQ(after.finished_at, kNow);
 }
 
-TEST(Life, AFailureIsTriedAgainWhileAttemptsAreLeft) {
+TEST(Life, AFailedJobIsRetriedWhileAttemptsAreLeft) {
     Event failure = event_of(EventKind::Failed);
     const Life again = after_event(job_in(kRunning), failure);
     EXPECT_EQ(again.run_at, kNow + kMinute);
@@ -190,7 +190,7 @@ TEST(Life, AFailureIsTriedAgainWhileAttemptsAreLeft) {
     EXPECT_EQ(after_event(last, event_of(EventKind::Failed)).status, JobStatus::Failed);
 }
 
-TEST(Life, WhoeverWasAskedToStopIsCancelledHoweverItEnds) {
+TEST(Life, AJobWithACancelRequestIsCancelledHoweverItsAttemptEnds) {
     Life asked = job_in(kRunning);
     asked.cancel_requested_at = kNow - 1;
     for (const EventKind kind : {EventKind::Failed, EventKind::Released, EventKind::Waited, EventKind::Lost,
@@ -203,7 +203,7 @@ TEST(Life, WhoeverWasAskedToStopIsCancelledHoweverItEnds) {
     EXPECT_EQ(after_event(asked, event_of(EventKind::Cancelled)).cancel_requested_at, kNow - 1);
 }
 
-TEST(Life, AReleaseBurnsNoAttemptAndKeepsItsPlace) {
+TEST(Life, AReleasedJobLosesNoAttemptAndKeepsItsPlace) {
     Life after = after_event(job_in(kRunning), event_of(EventKind::Released));
     EXPECT_EQ(after.attempts, 0);
     EXPECT_EQ(after.run_at, job_in(kRunning).run_at);
@@ -214,7 +214,7 @@ TEST(Life, AReleaseBurnsNoAttemptAndKeepsItsPlace) {
     EXPECT_EQ(after.run_at, kNow + kHour);
 }
 
-TEST(Life, AStepForgetsLostWorkersAndIsCounted) {
+TEST(Life, ASavedStepIsCountedAndResetsLostAttempts) {
     Life running = job_in(kRunning);
     running.lost_attempts = 2;
     running.company_lease = 9;
@@ -230,7 +230,7 @@ TEST(Life, AStepForgetsLostWorkersAndIsCounted) {
     EXPECT_EQ(after.must_end_at, running.must_end_at);
 }
 
-TEST(Life, AWaitGivesEverythingBackButTurnAndKey) {
+TEST(Life, AWaitKeepsOnlyThePlaceInTheGroupAndTheKey) {
     Life running = job_in(kRunning);
     running.group = running.group_active = kGroup;
     Event wait = event_of(EventKind::Waited);
@@ -263,7 +263,7 @@ TEST(Life, AWaitGivesEverythingBackButTurnAndKey) {
     EXPECT_FALSE(after.must_end_at.has_value());
 }
 
-TEST(Life, AJobWithStepsHasBegun) {
+TEST(Life, AJobWithStepsIsNotDroppedOrReplaced) {
     Life pending = job_in(kPending);
     pending.steps = 2;
     for (const EventKind kind : {EventKind::Dropped, EventKind::Replaced, EventKind::Blocked})
@@ -275,7 +275,7 @@ TEST(Life, AJobWithStepsHasBegun) {
     EXPECT_EQ(after_event(blocked, event_of(EventKind::Dropped)).status, JobStatus::Cancelled);
 }
 
-TEST(Life, ARetryKeepsTheStepsOfWhatHasNotCompleted) {
+TEST(Life, ARetryKeepsTheStepsUnlessTheJobHasCompleted) {
     for (const Place place : {kScheduled, kFailed, kCancelled}) {
         Life job = job_in(place);
         job.steps = 4;
@@ -292,7 +292,7 @@ TEST(Life, ARetryKeepsTheStepsOfWhatHasNotCompleted) {
     EXPECT_FALSE(after_event(done, retry).steps.has_value());
 }
 
-TEST(Life, ByHandAWaitStaysOneAndARunIsNone) {
+TEST(Life, PlainSqlKeepsAWaitButMakesNone) {
     const Life waits = job_in(kAwaiting);
     const Life same = changed_by_hand(waits, {GroupPlace::None, false, 0, 0}, kNow);
     EXPECT_TRUE(awaits(same));
@@ -302,7 +302,7 @@ TEST(Life, ByHandAWaitStaysOneAndARunIsNone) {
     EXPECT_FALSE(changed_by_hand(stopped, {GroupPlace::None, false, 0, 0}, kNow).must_end_at.has_value());
 }
 
-TEST(Life, ALossInCompanyIsNotCounted) {
+TEST(Life, ALossTogetherWithOthersIsNotCounted) {
     Event loss = event_of(EventKind::Lost);
     EXPECT_EQ(after_event(job_in(kRunning), loss).lost_attempts, 1);
     loss.in_company = true;
@@ -315,7 +315,7 @@ TEST(Life, ALossInCompanyIsNotCounted) {
     EXPECT_EQ(after_event(suspect, loss).status, JobStatus::Failed);
 }
 
-TEST(Life, ARetryGivesOneMoreAttemptAndStartingOverAll) {
+TEST(Life, ARetryGivesOneMoreAttemptAndStartingOverGivesAll) {
     Life failed = job_in(kFailed);
     failed.attempts = 3;
     failed.started_at = kNow - kHour;
@@ -336,7 +336,7 @@ TEST(Life, ARetryGivesOneMoreAttemptAndStartingOverAll) {
     EXPECT_FALSE(after_event(failed, event_of(EventKind::Retried)).has_error);
 }
 
-TEST(Life, ARetriedJobWaitsForItsDependenciesThenInItsGroup) {
+TEST(Life, ARetriedJobWaitsForItsDependenciesAndThenInItsGroup) {
     Life cancelled = job_in(kCancelled);
     cancelled.group = kGroup;
     Event retry = event_of(EventKind::Retried);
@@ -359,7 +359,7 @@ TEST(Life, ARetriedJobWaitsForItsDependenciesThenInItsGroup) {
     EXPECT_FALSE(after_event(after, event_of(EventKind::Cancelled)).group_active.has_value());
 }
 
-TEST(Life, AHeadThatWaitsForItsDependenciesGetsIntoLineBehindThem) {
+TEST(Life, AHeadThatWaitsForItsDependenciesEntersTheLineAfterThem) {
     Life head = job_in(kScheduled);
     head.group = head.group_active = kGroup;
     Event retry = event_of(EventKind::Retried);
@@ -373,7 +373,7 @@ TEST(Life, AHeadThatWaitsForItsDependenciesGetsIntoLineBehindThem) {
     }
 }
 
-TEST(Life, ARunningJobLosesItsKeyForGood) {
+TEST(Life, ARunningJobLosesItsKeyPermanently) {
     const Life lost = after_event(job_in(kRunning), event_of(EventKind::KeyTaken));
     EXPECT_FALSE(lost.has_key);
     EXPECT_FALSE(lost.holds_key);
@@ -381,7 +381,7 @@ TEST(Life, ARunningJobLosesItsKeyForGood) {
     EXPECT_FALSE(again.holds_key);
 }
 
-TEST(Life, NoEventTakesAKeyThatTheJobDoesNotHold) {
+TEST(Life, AClaimDoesNotGiveTheJobAKey) {
     Life pending = job_in(kPending);
     pending.holds_key = false;
     EXPECT_FALSE(after_event(pending, event_of(EventKind::Claimed)).holds_key);
@@ -392,7 +392,7 @@ TEST(Life, MovedJobsWaitInTheGroupOfTheirNewQueue) {
     EXPECT_FALSE(after_event(job_in(kFailed), event_of(EventKind::Moved)).group_waiting.has_value());
 }
 
-TEST(Life, TheNumberInTheOrderOfSlotsDoesNotFall) {
+TEST(Life, TheSlotSequenceNumberDoesNotDecrease) {
     Life running = job_in(kRunning);
     running.slot_seq = 10;
     Event given = event_of(EventKind::SlotsGiven);
@@ -404,7 +404,7 @@ TEST(Life, TheNumberInTheOrderOfSlotsDoesNotFall) {
     EXPECT_EQ(after.key_slot, 4);
 }
 
-TEST(Life, AnEnqueuedJobWaitsForWhatItHasToWaitFor) {
+TEST(Life, ANewJobWaitsForItsTimeItsDependenciesAndItsGroup) {
     Life life = {};
     life.has_key = true;
     EXPECT_EQ(enqueued(life, kNow, false, kNow).status, JobStatus::Pending);
@@ -417,7 +417,7 @@ TEST(Life, AnEnqueuedJobWaitsForWhatItHasToWaitFor) {
     for (const bool waits : {false, true}) EXPECT_EQ(broken_law(enqueued(life, kNow, waits, kNow)), "");
 }
 
-TEST(Life, ByHandEveryStatusBecomesConsistent) {
+TEST(Life, PlainSqlLeavesEveryStatusConsistent) {
     for (int from = 0; from < kPlaces; from++) {
         for (int to = 0; to < kJobStatusCount; to++) {
             Life written = job_in(static_cast<Place>(from));
@@ -433,7 +433,7 @@ TEST(Life, ByHandEveryStatusBecomesConsistent) {
     }
 }
 
-TEST(Life, ByHandDueMeansPendingAndPlacesCount) {
+TEST(Life, PlainSqlMakesDueJobsPendingAndKeepsGroupPlaces) {
     Life written = job_in(kScheduled);
     written.run_at = kNow;
     EXPECT_EQ(changed_by_hand(written, {GroupPlace::None, false, 0, 0}, kNow).status, JobStatus::Pending);
@@ -447,9 +447,9 @@ TEST(Life, ByHandDueMeansPendingAndPlacesCount) {
     EXPECT_EQ(changed_by_hand(blocked, {GroupPlace::None, true, 0, 0}, kNow).status, JobStatus::Pending);
 }
 
-TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
+TEST(Life, PlainSqlKeepsTheTimeoutOfALease) {
     const ByHand facts = {GroupPlace::None, false, 2 * kSecond, kHour};
-    // NULL stands for the default.
+    // NULL means the default.
     const Life claimed = job_in(kRunning);
     EXPECT_FALSE(changed_by_hand(claimed, facts, kNow).lease_timeout.has_value());
     Life unleased = claimed;
@@ -463,7 +463,7 @@ TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
     EXPECT_FALSE(changed_by_hand(claimed, runs_on, kNow).must_end_at.has_value());
     runs_on.end = kNow + kMinute;
     EXPECT_EQ(changed_by_hand(claimed, runs_on, kNow).must_end_at, kNow + kMinute);
-    // Without a lease there is no executor either, so the job gets a clock.
+    // Without a lease, no executor runs the job, so it gets a heartbeat timeout.
     unleased.lease_timeout = kEndlessLease;
     EXPECT_EQ(changed_by_hand(unleased, facts, kNow).lease_timeout, 2 * kSecond);
     Life of_executor = claimed;
@@ -473,7 +473,7 @@ TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
     EXPECT_EQ(inserted_by_hand(claimed, facts, kNow).must_end_at, claimed.must_end_at);
 }
 
-TEST(Life, TheFirstClockThatIsOverIsTheDeadline) {
+TEST(Life, TheDeadlineIsTheEarlierClock) {
     Life life = job_in(kRunning);
     EXPECT_EQ(deadline_of(life), *life.last_heartbeat + kDefaultSettings.heartbeat_timeout);
     life.must_end_at = kNow;
@@ -482,7 +482,7 @@ TEST(Life, TheFirstClockThatIsOverIsTheDeadline) {
     EXPECT_EQ(deadline_of(life), INT64_MIN);
 }
 
-TEST(Life, DifferingNamesExactlyTheColumnsThatDiffer) {
+TEST(Life, DifferingReturnsTheChangedColumns) {
     const Life before = job_in(kRunning);
     EXPECT_EQ(differing(before, before), 0U);
     EXPECT_EQ(differing(before, after_event(before, event_of(EventKind::Heartbeat))), 1U << kLifeLastHeartbeat);

@@ -24,13 +24,13 @@ TEST(SlotNumbers, AreInTheLowerBits) {
     EXPECT_EQ(limit_of_slot(limit), limit);
 }
 
-TEST(LimitIds, GoldenValues) {
+TEST(LimitIds, HaveTheStoredValues) {
     // Computed by an independent implementation. These numbers are stored in tables, so they must never change.
     EXPECT_EQ(queue_limit_hash(kTestSecret, "emails"), -4600722717088415744);
     EXPECT_EQ(key_limit_hash(kTestSecret, "emails", "acme"), -5224137487775956992);
 }
 
-TEST(LimitIds, TellQueuesAndKeysApart) {
+TEST(LimitIds, DistinguishQueuesAndKeys) {
     std::set<std::int64_t> ids;
     for (int q = 0; q < 100; q++) {
         const std::string queue = "q" + std::to_string(q);
@@ -46,13 +46,13 @@ std::int32_t usable(std::vector<std::int32_t> taken, std::int32_t max_running) {
     return usable_numbers(taken.data(), static_cast<int>(taken.size()), max_running);
 }
 
-TEST(UsableNumbers, AreAllOfThemWhileNobodyHoldsHigherOnes) {
+TEST(UsableNumbers, AreAllSlotsIfNoHigherOneIsHeld) {
     EXPECT_EQ(usable({}, 5), 5);
     EXPECT_EQ(usable({1, 3, 5}, 5), 5);
     EXPECT_EQ(usable({}, 0), 0);
 }
 
-TEST(UsableNumbers, AreFewerByThoseAbove) {
+TEST(UsableNumbers, AreReducedByHigherSlotsThatAreHeld) {
     EXPECT_EQ(usable({7}, 5), 4);
     EXPECT_EQ(usable({7, 9}, 5), 3);
     EXPECT_EQ(usable({6, 7, 8, 9, 10}, 5), 0);
@@ -62,7 +62,7 @@ TEST(UsableNumbers, AreFewerByThoseAbove) {
     EXPECT_EQ(usable({4, 5, 7}, 5), 2);
 }
 
-TEST(UsableNumbers, NeverLetMoreRunThanAllowed) {
+TEST(UsableNumbers, NeverExceedTheLimit) {
     std::mt19937 random(1);
     for (int round = 0; round < 20000; round++) {
         const auto max_running = static_cast<std::int32_t>(random() % 12);
@@ -109,7 +109,7 @@ TEST(TokenBuckets, FillUpAndGiveTokensOneByOne) {
     EXPECT_EQ(tokens_in(bucket, rate, full), 1);
 }
 
-TEST(TokenBuckets, AreNeverExceeded) {
+TEST(TokenBuckets, NeverGiveMoreTokensThanTheRate) {
     std::mt19937 random(2);
     for (const std::int32_t allowed : {1, 3, 7, 100}) {
         const Rate rate = make_rate(allowed, kSecond);
@@ -137,7 +137,7 @@ TEST(TokenBuckets, SurviveAStepOfTheClock) {
     EXPECT_EQ(tokens_in(bucket, rate, 365 * kDay), 10);
 }
 
-TEST(ForgottenBuckets, EmptyNoneOfAnotherQueue) {
+TEST(ForgottenBuckets, DoNotAffectOtherQueues) {
     ForgottenBuckets forgotten = {};
     forget_bucket(&forgotten, 1, 10, {365 * kDay}, 0);
     forget_bucket(&forgotten, 1, 10, {kDay}, 0);
@@ -150,10 +150,10 @@ TEST(ForgottenBuckets, EmptyNoneOfAnotherQueue) {
     EXPECT_EQ(forgotten_until(forgotten, 1, 11), kHour - 11 * kSecond);
     EXPECT_EQ(forgotten_until(forgotten, 1, 39), kHour - 17 * kSecond);
     EXPECT_EQ(forgotten_until(forgotten, 1, 99), kHour - 17 * kSecond);
-    EXPECT_EQ(forgotten_until(forgotten, 3, 1), 0) << "another database has nothing to do with it";
+    EXPECT_EQ(forgotten_until(forgotten, 3, 1), 0) << "another database is not affected";
 }
 
-TEST(ForgottenBuckets, OfADatabaseWithManyQueuesLeaveRoomForOthers) {
+TEST(ForgottenBuckets, OfOneDatabaseLeaveRoomForOthers) {
     ForgottenBuckets forgotten = {};
     for (int database = 2; database <= 4; database++) forget_bucket(&forgotten, database, 10, {kMinute}, 0);
     for (int queue = 1; queue < 100; queue++) forget_bucket(&forgotten, 1, queue, {kDay + queue}, 0);
@@ -168,7 +168,7 @@ TEST(ForgottenBuckets, OfADatabaseWithManyQueuesLeaveRoomForOthers) {
     EXPECT_LT(forgotten_until(forgotten, 99, 10), kHour);
 }
 
-TEST(ForgottenBuckets, ThatAreFullMakeRoom) {
+TEST(ForgottenBuckets, AreEvictedWhenTheBucketIsFullAgain) {
     ForgottenBuckets forgotten = {};
     for (int queue = 1; queue <= 8; queue++) forget_bucket(&forgotten, 1, queue, {kMinute}, 0);
     for (int queue = 11; queue <= 18; queue++) forget_bucket(&forgotten, 1, queue, {kHour}, kMinute);
@@ -176,7 +176,7 @@ TEST(ForgottenBuckets, ThatAreFullMakeRoom) {
     EXPECT_EQ(forgotten_until(forgotten, 1, 19), kMinute);
 }
 
-TEST(ForgottenBuckets, AreKeptWhileTheClockIsSetForward) {
+TEST(ForgottenBuckets, AreKeptIfTheClockIsSetForward) {
     ForgottenBuckets forgotten = {};
     for (int queue = 1; queue <= 8; queue++) forget_bucket(&forgotten, 1, queue, {kMinute}, 0);
     for (int queue = 11; queue <= 18; queue++) forget_bucket(&forgotten, 1, queue, {2 * kHour}, kHour);

@@ -6,7 +6,7 @@
 namespace jobq::core {
 namespace {
 
-TEST(FirstDeadline, IsThatOfTheClockThatRunsOutFirst) {
+TEST(FirstDeadline, IsTheEarlierOfBothClocks) {
     EXPECT_EQ(first_deadline(kMinute, 0), kMinute);
     EXPECT_EQ(first_deadline(kMinute, kSecond), kSecond);
     EXPECT_EQ(first_deadline(kSecond, kMinute), kSecond);
@@ -20,12 +20,12 @@ TEST(AfterOverrun, FailsTheAttempt) {
     EXPECT_EQ(after_overrun(4, 3, OnMaxRuntime::Fail, false), JobStatus::Failed);
 }
 
-TEST(AfterOverrun, CancelsTheJobWhereTheQueueWantsThat) {
+TEST(AfterOverrun, CancelsTheJobIfTheQueueSaysSo) {
     EXPECT_EQ(after_overrun(1, 3, OnMaxRuntime::Cancel, false), JobStatus::Cancelled);
     EXPECT_EQ(after_overrun(3, 3, OnMaxRuntime::Cancel, false), JobStatus::Cancelled);
 }
 
-TEST(AfterOverrun, CancelsAJobThatWasAskedToStop) {
+TEST(AfterOverrun, CancelsAJobWithACancelRequest) {
     EXPECT_EQ(after_overrun(1, 3, OnMaxRuntime::Fail, true), JobStatus::Cancelled);
     EXPECT_EQ(after_overrun(3, 3, OnMaxRuntime::Fail, true), JobStatus::Cancelled);
 }

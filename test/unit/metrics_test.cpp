@@ -48,14 +48,14 @@ Tallies tallies(std::initializer_list<Tally> all) {
     return bits;
 }
 
-TEST(WhatHappened, AClaimIsCountedWithHowLongItHasWaited) {
+TEST(WhatHappened, AClaimIsCountedWithItsWaitingTime) {
     const Happened claimed = happens(life(JobStatus::Pending), event(EventKind::Claimed));
     EXPECT_EQ(claimed.tallies, bit_of(Tally::Claimed));
     EXPECT_EQ(claimed.waited, 3 * kSecond);
     EXPECT_FALSE(claimed.ran);
 }
 
-TEST(WhatHappened, AnAttemptEndsInOneWay) {
+TEST(WhatHappened, AnAttemptHasOneOutcome) {
     const Life running = life(JobStatus::Processing);
     struct {
         EventKind kind;
@@ -78,23 +78,23 @@ TEST(WhatHappened, AnAttemptEndsInOneWay) {
     }
 }
 
-TEST(WhatHappened, TheLastAttemptEndsTheJob) {
+TEST(WhatHappened, TheLastAttemptFailsTheJob) {
     Life running = life(JobStatus::Processing);
     running.attempts = 2;
     EXPECT_EQ(happens(running, event(EventKind::Failed)).tallies, tallies({Tally::AttemptFailed, Tally::Failed}));
     EXPECT_EQ(happens(running, event(EventKind::Lost)).tallies, tallies({Tally::AttemptLost, Tally::Failed}));
 }
 
-TEST(WhatHappened, AnAttemptOfAJobThatIsCancelledIsWithdrawn) {
+TEST(WhatHappened, AnAttemptOfACancelledJobIsWithdrawn) {
     Life running = life(JobStatus::Processing);
     running.cancel_requested_at = kNow - kSecond;
     for (const EventKind kind : {EventKind::Failed, EventKind::Released})
         EXPECT_EQ(happens(running, event(kind)).tallies, tallies({Tally::AttemptWithdrawn, Tally::Cancelled}));
-    // It is unknown whether its worker knew of the request.
+    // It is unknown whether its worker knew about the request.
     EXPECT_EQ(happens(running, event(EventKind::Lost)).tallies, tallies({Tally::AttemptLost, Tally::Cancelled}));
 }
 
-TEST(WhatHappened, ToAJobThatWaits) {
+TEST(WhatHappened, OnlyTheEndOfAWaitingJobIsCounted) {
     const Life waits = life(JobStatus::Pending);
     EXPECT_EQ(happens(waits, event(EventKind::Cancelled)).tallies, bit_of(Tally::Cancelled));
     EXPECT_EQ(happens(waits, event(EventKind::Dropped)).tallies, bit_of(Tally::Dropped));
@@ -102,7 +102,7 @@ TEST(WhatHappened, ToAJobThatWaits) {
     EXPECT_EQ(happens(life(JobStatus::Scheduled), event(EventKind::Due)).tallies, 0U);
 }
 
-TEST(WhatHappened, ToAJobThatHasFinished) {
+TEST(WhatHappened, ARetryOfAFinishedJobIsCounted) {
     for (const JobStatus status : {JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled})
         for (const EventKind kind : {EventKind::Retried, EventKind::StartedOver})
             EXPECT_EQ(happens(life(status), event(kind)).tallies, bit_of(Tally::Retried));
@@ -110,7 +110,7 @@ TEST(WhatHappened, ToAJobThatHasFinished) {
     EXPECT_EQ(happens(life(JobStatus::Scheduled), event(EventKind::Retried)).tallies, 0U);
 }
 
-TEST(WhatHappened, ByHandNobodyKnowsForHowLong) {
+TEST(WhatHappened, PlainSqlIsCountedWithoutTimes) {
     Life after = life(JobStatus::Pending);
     EXPECT_EQ(what_happened(life(JobStatus::Processing), after).tallies, bit_of(Tally::AttemptWithdrawn));
     EXPECT_FALSE(what_happened(life(JobStatus::Processing), after).ran);
@@ -122,7 +122,7 @@ TEST(WhatHappened, ByHandNobodyKnowsForHowLong) {
     EXPECT_FALSE(what_happened(life(JobStatus::Pending), life(JobStatus::Processing)).waited);
 }
 
-TEST(WhatHappened, SpansAreNeverNegativeNorEndless) {
+TEST(WhatHappened, TimesAreNeverNegativeOrEndless) {
     Life waits = life(JobStatus::Pending);
     waits.run_at = kNow + kSecond;
     EXPECT_EQ(happens(waits, event(EventKind::Claimed)).waited, 0);
@@ -158,7 +158,7 @@ TEST(WhatHappened, TheLawsHoldForEveryEvent) {
     }
 }
 
-TEST(Buckets, TheFirstWhoseBoundIsNotBelow) {
+TEST(Buckets, AValueIsInTheFirstBucketWhoseBoundIsNotLess) {
     EXPECT_EQ(bucket_of(0), 0);
     EXPECT_EQ(bucket_of(kMillisecond), 0);
     EXPECT_EQ(bucket_of(kMillisecond + 1), 1);
@@ -171,7 +171,7 @@ TEST(Buckets, TheFirstWhoseBoundIsNotBelow) {
 }
 
 // The sums of 300,000 jobs, each with the longest waiting time that is counted.
-TEST(Numbers, SumsStayAtTheHighest) {
+TEST(Numbers, SumsSaturate) {
     const Happened claimed = {bit_of(Tally::Claimed), 365 * kDay, {}};
     SeriesNumbers sum = {}, batch = {};
     for (int i = 0; i < 5000; i++) note(&batch, claimed);
@@ -184,7 +184,7 @@ TEST(Numbers, SumsStayAtTheHighest) {
     EXPECT_EQ(sum_of_numbers(highest, 1), highest);
 }
 
-TEST(Numbers, WhatIsNotedIsWhatIsAdded) {
+TEST(Numbers, NotedEventsAreAdded) {
     SeriesNumbers numbers = {}, sum = {};
     note(&numbers, {tallies({Tally::Claimed, Tally::Deleted}), 5 * kMillisecond, {}});
     note(&numbers, {bit_of(Tally::Claimed), 5 * kMillisecond, kSecond});
@@ -221,7 +221,7 @@ struct Log {
     }
 };
 
-TEST(SeriesLogs, KeepSeriesApart) {
+TEST(SeriesLogs, DistinguishSeries) {
     Log log;
     for (int i = 0; i < 3; i++) {
         log.enqueue("a", "bc", 1);
@@ -234,7 +234,7 @@ TEST(SeriesLogs, KeepSeriesApart) {
     EXPECT_EQ(log.enqueued("a", ""), 3);
 }
 
-TEST(SeriesLogs, SavepointsStayOrGo) {
+TEST(SeriesLogs, FollowSavepoints) {
     Log log;
     log.enqueue("a", "", 1);
     log.enqueue("a", "", 2);
@@ -253,7 +253,7 @@ TEST(SeriesLogs, SavepointsStayOrGo) {
     EXPECT_EQ(log.log.changes.count, 0);
 }
 
-TEST(SeriesLogs, WhatFindsNoPlaceIsCountedWithoutAName) {
+TEST(SeriesLogs, CountWithoutANameWhenFull) {
     Log log;
     constexpr int kMany = 3 * SeriesLog::kRoom;
     for (int i = 0; i < kMany; i++) log.enqueue("queue", std::to_string(i), 1);
@@ -273,7 +273,7 @@ TEST(SeriesLogs, WhatFindsNoPlaceIsCountedWithoutAName) {
     EXPECT_EQ(log.log.at("another", "", 1)->name.queue_bytes, 0);
 }
 
-TEST(SeriesLogs, TooManySavepointsAreToldOf) {
+TEST(SeriesLogs, ReportTooManySavepoints) {
     Log log;
     for (int i = 0; i < SeriesLog::kNamed; i++) log.enqueue("queue", std::to_string(i), 1);
     for (int level = 1; level <= SeriesLog::kRoom - SeriesLog::kNamed; level++) log.enqueue("other", "x", level);
@@ -284,7 +284,7 @@ TEST(SeriesLogs, TooManySavepointsAreToldOf) {
     EXPECT_FALSE(log.log.incomplete);
 }
 
-TEST(SeriesLogs, NamesThatAreTooLongHaveNone) {
+TEST(SeriesLogs, CountTooLongNamesWithoutAName) {
     EXPECT_EQ(series_name(std::string(63, 'q'), std::string(255, 'k')).kind(), std::string(255, 'k'));
     EXPECT_EQ(series_name(std::string(64, 'q'), "").queue_bytes, 0);
     EXPECT_EQ(series_name("q", std::string(256, 'k')).queue_bytes, 0);
@@ -297,7 +297,7 @@ std::string value(double number) {
     return {text, write_value(number, text)};
 }
 
-TEST(Text, Values) {
+TEST(Text, ValuesAreWrittenForPrometheus) {
     EXPECT_EQ(value(0), "0");
     EXPECT_EQ(value(-0.0), "0");
     EXPECT_EQ(value(1000000), "1000000");
@@ -313,7 +313,7 @@ TEST(Text, Values) {
     EXPECT_EQ(std::stod(value(0.1 + 0.2)), 0.1 + 0.2);
 }
 
-TEST(Text, Escapes) {
+TEST(Text, SpecialCharactersAreEscaped) {
     EXPECT_EQ(escaped_in_label('"'), "\\\"");
     EXPECT_EQ(escaped_in_label('\\'), "\\\\");
     EXPECT_EQ(escaped_in_label('\n'), "\\n");
@@ -328,14 +328,14 @@ std::string as_utf8(const std::string &name) {
     return written;
 }
 
-TEST(Utf8, ValidSequencesStay) {
+TEST(Utf8, ValidSequencesAreUnchanged) {
     for (const std::string name :
          {"", "mails", "caf\xC3\xA9", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
           "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF", "a\tb\"c\\d\ne", "\\x", "\\xF", "\\x0g"})
         EXPECT_EQ(as_utf8(name), name);
 }
 
-TEST(Utf8, BytesThatAreNotAreWrittenInHexadecimal) {
+TEST(Utf8, InvalidBytesAreWrittenInHexadecimal) {
     EXPECT_EQ(as_utf8("caf\xE9"), "caf\\xE9");
     EXPECT_EQ(as_utf8("caf\xE9s"), "caf\\xE9s");
     EXPECT_EQ(as_utf8("\x80"), "\\x80") << "a continuation alone";
@@ -353,7 +353,7 @@ TEST(Utf8, BytesThatAreNotAreWrittenInHexadecimal) {
 
 TEST(Utf8, DifferentNamesStayDifferent) {
     EXPECT_EQ(as_utf8("\\xE9"), "\\x5CxE9");
-    EXPECT_EQ(as_utf8("\\xe9"), "\\x5Cxe9") << "also for a reader who ignores the case";
+    EXPECT_EQ(as_utf8("\\xe9"), "\\x5Cxe9") << "also for a reader that ignores case";
     // All names of up to five of these bytes, which form valid and invalid sequences and resemble escapes.
     const std::string bytes = "\\x35C\xC3\xA9";
     std::set<std::string> written;
@@ -374,7 +374,7 @@ TEST(Utf8, DifferentNamesStayDifferent) {
     EXPECT_EQ(written.size(), names);
 }
 
-TEST(Families, FollowTheConventions) {
+TEST(Families, FollowTheConventionsOfPrometheus) {
     std::set<std::string> names;
     for (const FamilyRow &family : kFamilies) {
         const std::string name = family.name, help = family.help;

@@ -9,7 +9,7 @@
 namespace jobq::core {
 namespace {
 
-TEST(QueueSettings, EachHasANameAndATextOfItsOwn) {
+TEST(QueueSettings, EachHasAUniqueNameAndText) {
     std::set<std::string> names, texts;
     for (const QueueSetting &setting : kQueueSettingTable) {
         names.insert(setting.name);
@@ -21,7 +21,7 @@ TEST(QueueSettings, EachHasANameAndATextOfItsOwn) {
     EXPECT_STREQ(setting_of(SettingNumber::dead_letter_queue).name, "dead_letter_queue");
 }
 
-// Each default is within the bounds of its setting, or is 0, which stands for none.
+// Each default is within the bounds of its setting, or is 0, which means none.
 template <typename T>
 void expect_within(SettingNumber number, T otherwise) {
     const QueueSetting &setting = setting_of(number);
@@ -30,7 +30,7 @@ void expect_within(SettingNumber number, T otherwise) {
     EXPECT_TRUE(setting.removable ? otherwise == 0 : otherwise >= setting.lowest) << setting.name;
 }
 
-TEST(QueueSettings, DefaultsAreAllowedOrNone) {
+TEST(QueueSettings, DefaultsAreWithinTheBounds) {
 #define JOBQ_BOUNDED(name, ...) expect_within(SettingNumber::name, kDefaultSettings.name);
 #define JOBQ_OTHER(name, ...)
     JOBQ_QUEUE_SETTINGS(JOBQ_BOUNDED, JOBQ_BOUNDED, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER)
@@ -40,7 +40,7 @@ TEST(QueueSettings, DefaultsAreAllowedOrNone) {
     EXPECT_FALSE(kDefaultSettings.round_robin);
 }
 
-TEST(QueueSettings, TheWordsOfAChoiceAreThoseOfItsEnum) {
+TEST(QueueSettings, TheWordsOfAChoiceMatchItsEnum) {
     const QueueSetting &on_full = setting_of(SettingNumber::on_full);
     EXPECT_EQ(choice_of(on_full.words, "reject"), static_cast<int>(FullPolicy::Reject));
     EXPECT_EQ(choice_of(on_full.words, "drop_oldest"), static_cast<int>(FullPolicy::DropOldest));
@@ -49,14 +49,14 @@ TEST(QueueSettings, TheWordsOfAChoiceAreThoseOfItsEnum) {
     EXPECT_EQ(choice_of(on_max_runtime.words, "cancel"), static_cast<int>(OnMaxRuntime::Cancel));
 }
 
-TEST(ChoiceOf, TakesWordsAsTheyAre) {
+TEST(ChoiceOf, MatchesWordsExactly) {
     for (const char *none : {"", " ", "Reject", "drop", "reject ", "drop-oldest", "reject drop_oldest", "oldest"})
         EXPECT_EQ(choice_of("reject drop_oldest", none), -1) << none;
     EXPECT_EQ(choice_of("", ""), -1);
     EXPECT_EQ(choice_of("a b c", "c"), 2);
 }
 
-TEST(Bounded, KeepsASpanWithinItsBounds) {
+TEST(Bounded, KeepsADurationWithinItsBounds) {
     EXPECT_EQ(bounded(kMaxRuntime, kMinute), kMinute);
     EXPECT_EQ(bounded(kMaxRuntime, 10 * kMillisecond), 10 * kMillisecond);
     EXPECT_EQ(bounded(kMaxRuntime, 10 * kMillisecond - 1), 10 * kMillisecond);

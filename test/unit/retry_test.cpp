@@ -62,7 +62,7 @@ TEST(Backoff, JitterIsSpreadEvenly) {
     for (const int count : buckets) EXPECT_NEAR(count, draws / 10, 500);
 }
 
-TEST(Backoff, MoreRandomNeverMeansLess) {
+TEST(Backoff, GrowsWithTheRandomNumber) {
     Micros last = 0;
     for (std::uint64_t random = 0; random <= UINT32_MAX; random += 1048573) {
         const Micros delay = backoff(kDefault, 9, static_cast<std::uint32_t>(random));
@@ -71,13 +71,13 @@ TEST(Backoff, MoreRandomNeverMeansLess) {
     }
 }
 
-TEST(Backoff, AttemptsOutOfRange) {
+TEST(Backoff, HandlesAttemptsOutOfRange) {
     for (const int attempt : {INT_MIN, -1, 0, 1}) EXPECT_EQ(backoff(kDefault, attempt, kMiddle), kSecond) << attempt;
     for (const int attempt : {62, 63, 64, 65, 1000, INT_MAX})
         EXPECT_EQ(backoff(kDefault, attempt, kMiddle), kHour) << attempt;
 }
 
-TEST(Backoff, PolicyOutOfRange) {
+TEST(Backoff, HandlesAPolicyOutOfRange) {
     for (const std::uint32_t random : {0U, kMiddle, UINT32_MAX}) {
         EXPECT_EQ(backoff({0, kHour}, 5, random), 0);
         EXPECT_EQ(backoff({kSecond, 0}, 5, random), 0);
@@ -89,7 +89,7 @@ TEST(Backoff, PolicyOutOfRange) {
     EXPECT_EQ(backoff({kHour, kSecond}, 1, kMiddle), kSecond) << "a base above the maximum is the maximum";
 }
 
-TEST(Backoff, NeverNegativeNeverBeyondTheLatest) {
+TEST(Backoff, IsNeverNegativeOrBeyondTheLatestTime) {
     const Micros spans[] = {INT64_MIN, -1, 0, 1, 9, 10, kSecond, kDay, kLatest / 2, kLatest, INT64_MAX};
     for (const Micros base : spans) {
         for (const Micros max : spans) {
@@ -105,7 +105,7 @@ TEST(Backoff, NeverNegativeNeverBeyondTheLatest) {
     EXPECT_EQ(backoff({1, INT64_MAX}, INT_MAX, UINT32_MAX), kLatest);
 }
 
-TEST(Backoff, WithinJitterOfThePlainDelay) {
+TEST(Backoff, IsWithinTheJitterOfThePlainDelay) {
     std::mt19937_64 random(7);
     for (int i = 0; i < 20000; i++) {
         const RetryPolicy policy = {static_cast<Micros>(random() % kDay), static_cast<Micros>(random() % (30 * kDay))};
@@ -128,15 +128,15 @@ TEST(AfterFailure, RetriesWhileAttemptsAreLeft) {
     EXPECT_EQ(after_failure(0, INT_MIN, true, false), JobStatus::Failed);
 }
 
-TEST(AfterFailure, TheWorkerMayRefuseARetry) { EXPECT_EQ(after_failure(1, 20, false, false), JobStatus::Failed); }
+TEST(AfterFailure, TheWorkerCanPreventARetry) { EXPECT_EQ(after_failure(1, 20, false, false), JobStatus::Failed); }
 
-TEST(AfterFailure, ACancellationWins) {
+TEST(AfterFailure, ACancelRequestTakesPrecedence) {
     for (const int attempts : {1, 20, 21})
         for (const bool wants_retry : {false, true})
             EXPECT_EQ(after_failure(attempts, 20, wants_retry, true), JobStatus::Cancelled);
 }
 
-TEST(AfterLoss, PendingAtOnceUntilAttemptsOrLossesAreExhausted) {
+TEST(AfterLoss, TheJobIsPendingAtOnceUntilAttemptsOrLossesAreExhausted) {
     EXPECT_EQ(after_loss(1, 20, 1, 3, false, false), JobStatus::Pending);
     EXPECT_EQ(after_loss(2, 20, 2, 3, false, false), JobStatus::Pending);
     EXPECT_EQ(after_loss(3, 20, 3, 3, false, false), JobStatus::Failed);
@@ -147,12 +147,12 @@ TEST(AfterLoss, PendingAtOnceUntilAttemptsOrLossesAreExhausted) {
     EXPECT_EQ(after_loss(1, INT_MAX, INT_MAX, INT_MAX, false, false), JobStatus::Failed);
 }
 
-TEST(AfterLoss, ACancellationWins) {
+TEST(AfterLoss, ACancelRequestTakesPrecedence) {
     EXPECT_EQ(after_loss(1, 20, 1, 3, false, true), JobStatus::Cancelled);
     EXPECT_EQ(after_loss(20, 20, 3, 3, false, true), JobStatus::Cancelled);
 }
 
-TEST(AfterLoss, AJobThatKillsEveryWorkerEnds) {
+TEST(AfterLoss, AJobThatKillsEveryWorkerFails) {
     for (int max_lost = 1; max_lost <= 10; max_lost++) {
         int starts = 0;
         int lost = 0;
@@ -168,7 +168,7 @@ TEST(AfterLoss, AJobThatKillsEveryWorkerEnds) {
     }
 }
 
-TEST(AfterLoss, ALossInCompanyIsAnAttemptAndNothingElse) {
+TEST(AfterLoss, ALossTogetherWithOthersCountsOnlyAsAnAttempt) {
     EXPECT_EQ(after_loss(1, 20, 0, 1, true, false), JobStatus::Pending);
     EXPECT_EQ(after_loss(4, 20, 3, 3, true, false), JobStatus::Pending);
     EXPECT_EQ(after_loss(20, 20, 0, 3, true, false), JobStatus::Failed);
@@ -197,7 +197,7 @@ std::vector<bool> found_company(std::vector<LastSign> signs) {
 
 using Bools = std::vector<bool>;
 
-TEST(Company, IsThatOfOneWorkerWhichFellSilentAtOnce) {
+TEST(Company, IsJobsOfOneWorkerThatWereLostTogether) {
     EXPECT_EQ(found_company({}), Bools());
     EXPECT_EQ(found_company({{1, 0, kMinute, true}}), Bools{false});
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 0, kMinute, true}}), Bools({true, true}));
@@ -212,14 +212,14 @@ TEST(Company, IsThatOfOneWorkerWhichFellSilentAtOnce) {
     EXPECT_EQ(found_company({{1, 0, kHour, false}, {1, 5 * kMinute, kSecond, true}}), Bools({true, true}));
 }
 
-TEST(Company, OfTheEndsOfTime) {
+TEST(Company, HandlesExtremeTimes) {
     EXPECT_EQ(found_company({{1, INT64_MIN, kMinute, true}}), Bools{false});
     EXPECT_EQ(found_company({{1, INT64_MAX, kMinute, true}}), Bools{false});
     EXPECT_EQ(found_company({{1, INT64_MIN, kMinute, true}, {1, 0, kMinute, true}}), Bools({false, false}));
     EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, INT64_MAX, kMinute, true}}), Bools({false, false}));
 }
 
-TEST(Company, IsWhatEveryPairSays) {
+TEST(Company, MatchesAComparisonOfAllPairs) {
     std::mt19937 random(20260301);
     const auto below = [&](std::uint32_t bound) { return static_cast<std::int64_t>(random() % bound); };
     int alone = 0, together = 0;
@@ -235,7 +235,7 @@ TEST(Company, IsWhatEveryPairSays) {
     EXPECT_GT(together, 10000);
 }
 
-TEST(Trial, LastsUntilTheJobHasOutlivedATimeout) {
+TEST(Trial, LastsForOneHeartbeatTimeout) {
     EXPECT_TRUE(is_on_trial(0, 0, kMinute));
     EXPECT_TRUE(is_on_trial(0, kMinute - 1, kMinute));
     EXPECT_FALSE(is_on_trial(0, kMinute, kMinute));
@@ -243,7 +243,7 @@ TEST(Trial, LastsUntilTheJobHasOutlivedATimeout) {
     EXPECT_TRUE(is_on_trial(INT64_MAX, 0, kMinute));
 }
 
-TEST(AfterFailure, ATryIsMadeExactlyMaxAttemptsTimes) {
+TEST(AfterFailure, MaxAttemptsIsTheNumberOfAttempts) {
     for (int max_attempts = 1; max_attempts <= 50; max_attempts++) {
         int starts = 1;
         while (after_failure(starts, max_attempts, true, false) == JobStatus::Scheduled) starts++;
@@ -251,7 +251,7 @@ TEST(AfterFailure, ATryIsMadeExactlyMaxAttemptsTimes) {
     }
 }
 
-TEST(WaitingStatus, DueNowIsClaimableNow) {
+TEST(WaitingStatus, AJobThatIsDueIsPending) {
     EXPECT_EQ(waiting_status(kHour, kHour), JobStatus::Pending);
     EXPECT_EQ(waiting_status(kHour - 1, kHour), JobStatus::Pending);
     EXPECT_EQ(waiting_status(kHour + 1, kHour), JobStatus::Scheduled);
@@ -260,7 +260,7 @@ TEST(WaitingStatus, DueNowIsClaimableNow) {
     EXPECT_EQ(waiting_status(INT64_MAX, INT64_MAX), JobStatus::Pending);
 }
 
-TEST(Paced, SoManyASecond) {
+TEST(Paced, SpacesJobsByTheRate) {
     EXPECT_EQ(paced(kHour, 0, 10), kHour);
     EXPECT_EQ(paced(kHour, 1, 10), kHour + kSecond / 10);
     EXPECT_EQ(paced(kHour, 10, 10), kHour + kSecond);
@@ -269,13 +269,13 @@ TEST(Paced, SoManyASecond) {
     EXPECT_EQ(paced(kHour, 1000000, 1e9), kHour + 1000);
 }
 
-TEST(Paced, WithoutARateAllAtOnce) {
+TEST(Paced, MakesAllJobsDueAtOnceWithoutARate) {
     for (const double rate : {0.0, -1.0, -1e300}) EXPECT_EQ(paced(kHour, 1000000, rate), kHour);
     EXPECT_EQ(paced(kHour, 5, std::nan("")), kHour);
     EXPECT_EQ(paced(kHour, 5, HUGE_VAL), kHour);
 }
 
-TEST(Paced, StaysWithinTimeAndInOrder) {
+TEST(Paced, StaysInOrderAndWithinTheTimeRange) {
     for (const double rate : {5e-324, 1e-300, 1e-9, 0.001, 1.0, 7.0, 1e6, 1e308}) {
         Micros last = kHour;
         for (std::int64_t n = 0; n < (INT64_C(1) << 60); n = n * 3 + 1) {

@@ -6,7 +6,7 @@
 namespace jobq::core {
 namespace {
 
-TEST(SearchStart, GoesOnWhereTheLastSearchFoundTheFirstRow) {
+TEST(SearchStart, ContinuesAtTheFirstRowOfTheLastSearch) {
     SearchStart start;
     EXPECT_EQ(start.begin(true, 1000), INT64_MIN);
     start.end(7, 1010);
@@ -15,7 +15,7 @@ TEST(SearchStart, GoesOnWhereTheLastSearchFoundTheFirstRow) {
     EXPECT_EQ(start.begin(true, 1022), 9);
 }
 
-TEST(SearchStart, BeginsAnewAfterARestThatFollowsFromWhatTheWholeSearchTook) {
+TEST(SearchStart, StartsOverAfterAPauseInProportionToTheCostOfAFullSearch) {
     SearchStart start;
     start.begin(true, 1000);
     start.end(7, 1010);
@@ -24,14 +24,14 @@ TEST(SearchStart, BeginsAnewAfterARestThatFollowsFromWhatTheWholeSearchTook) {
     EXPECT_EQ(start.begin(true, 1010 + 500 * 10), INT64_MIN);
 }
 
-TEST(SearchStart, BeginsAnewWhenTheClockStepsBack) {
+TEST(SearchStart, StartsOverIfTheClockStepsBack) {
     SearchStart start;
     start.begin(true, 1000);
     start.end(7, 1010);
     EXPECT_EQ(start.begin(true, 500), INT64_MIN);
 }
 
-TEST(SearchStart, OfCallersThatDoNotRememberBeginsAnewAlways) {
+TEST(SearchStart, AlwaysStartsOverForCallersThatDoNotRemember) {
     SearchStart start;
     start.begin(false, 1000);
     start.end(7, 1010);

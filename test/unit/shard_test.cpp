@@ -16,7 +16,7 @@ TEST(Shard, IsANumberBelow1024) {
     EXPECT_FALSE(is_shard(1024));
 }
 
-TEST(Shard, IsWhatItsIdsCarry) {
+TEST(Shard, IsEncodedInItsIds) {
     for (int shard : {0, 1, 511, 1023}) {
         std::int64_t id = 0;
         for (int n = 0; n < 3; n++) {
@@ -29,7 +29,7 @@ TEST(Shard, IsWhatItsIdsCarry) {
     }
 }
 
-TEST(Shard, GoesOnBehindTheLastId) {
+TEST(Shard, ContinuesAfterTheLastId) {
     EXPECT_EQ(next_id_of(0, 0), 1024);
     EXPECT_EQ(next_id_of(0, 1024), 2048);
     EXPECT_EQ(next_id_of(7, 0), 1031);
@@ -38,13 +38,13 @@ TEST(Shard, GoesOnBehindTheLastId) {
     EXPECT_EQ(next_id_of(1023, 1023), 2047);
 }
 
-TEST(Shard, OfAnIdThatNobodyMadeIsStillAShard) {
+TEST(Shard, OfAnyIdIsAValidShard) {
     EXPECT_TRUE(is_shard(shard_of(-1)));
     EXPECT_TRUE(is_shard(shard_of(std::numeric_limits<std::int64_t>::min())));
     EXPECT_EQ(shard_of(5), 5);
 }
 
-TEST(Shard, HasIdsThatANumberOfJavaScriptHolds) { EXPECT_EQ(kLastShardedId, 9007199254740991); }
+TEST(Shard, HasIdsThatAreExactInJavaScript) { EXPECT_EQ(kLastShardedId, 9007199254740991); }
 
 }  // namespace
 }  // namespace jobq::core

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Micros kNow = 1000 * kSecond;
 
-TEST(Wait, WhatHasComeCountsBehindTheDeadlineToo) {
+TEST(Wait, AnEventAfterTheDeadlineStillCounts) {
     EXPECT_EQ(decide_wait({true, false, false, {}}, kNow), WaitAnswer::Ready);
     EXPECT_EQ(decide_wait({true, false, false, kNow - kHour}, kNow), WaitAnswer::Ready);
     EXPECT_EQ(decide_wait({false, false, false, kNow - 1}, kNow), WaitAnswer::Timeout);
@@ -17,22 +17,22 @@ TEST(Wait, WhatHasComeCountsBehindTheDeadlineToo) {
     EXPECT_EQ(decide_wait({false, false, false, {}}, kNow), WaitAnswer::Waiting);
 }
 
-TEST(Wait, ASleepIsReadyWhenItsTimeHasCome) {
+TEST(Wait, ASleepIsReadyWhenItsTimeHasPassed) {
     EXPECT_EQ(decide_wait({false, false, true, kNow}, kNow), WaitAnswer::Ready);
     EXPECT_EQ(decide_wait({false, false, true, kNow + 1}, kNow), WaitAnswer::Waiting);
 }
 
-TEST(Wait, WhoeverIsAskedToStopDoesNotWait) {
+TEST(Wait, AJobWithACancelRequestDoesNotWait) {
     for (const bool come : {false, true})
         EXPECT_EQ(decide_wait({come, true, false, kNow + 1}, kNow), WaitAnswer::Cancelled);
 }
 
-TEST(Wait, WhatWasDecidedStays) {
+TEST(Wait, ADecidedWaitDoesNotChange) {
     EXPECT_EQ(decided_wait(StepState::Done), WaitAnswer::Ready);
     EXPECT_EQ(decided_wait(StepState::Timeout), WaitAnswer::Timeout);
 }
 
-TEST(StepState, NamesAreRead) {
+TEST(StepState, NamesAreParsed) {
     StepState state = StepState::Done;
     for (const StepState one : {StepState::Waiting, StepState::Timeout, StepState::Done}) {
         EXPECT_TRUE(parse_step_state(step_state_name(one), &state));
@@ -41,7 +41,7 @@ TEST(StepState, NamesAreRead) {
     EXPECT_FALSE(parse_step_state("ready", &state));
 }
 
-TEST(JobsHaveEnded, AllOrAnyOfThem) {
+TEST(JobsHaveEnded, DependsOnAllOrAny) {
     EXPECT_FALSE(jobs_have_ended(StepKind::All, 1, 2));
     EXPECT_TRUE(jobs_have_ended(StepKind::All, 2, 2));
     EXPECT_TRUE(jobs_have_ended(StepKind::All, 0, 0));
@@ -49,12 +49,12 @@ TEST(JobsHaveEnded, AllOrAnyOfThem) {
     EXPECT_TRUE(jobs_have_ended(StepKind::Any, 1, 2));
 }
 
-TEST(EventOfSaving, WhatWasSavedBeforeIsNoProgress) {
+TEST(EventOfSaving, AStepThatWasSavedBeforeIsOnlyAHeartbeat) {
     EXPECT_EQ(event_of_saving(false), EventKind::StepSaved);
     EXPECT_EQ(event_of_saving(true), EventKind::Heartbeat);
 }
 
-TEST(AwaitMode, NamesAreRead) {
+TEST(AwaitMode, NamesAreParsed) {
     StepKind kind = StepKind::Step;
     EXPECT_FALSE(parse_await_mode("event", &kind));
     EXPECT_FALSE(parse_await_mode("", &kind));
@@ -68,12 +68,6 @@ TEST(AwaitMode, NamesAreRead) {
     EXPECT_FALSE(awaits_jobs(StepKind::Event));
     EXPECT_TRUE(has_jobs(StepKind::Spawn) && has_jobs(StepKind::All) && has_jobs(StepKind::Any));
     EXPECT_FALSE(has_jobs(StepKind::Step) || has_jobs(StepKind::Event) || has_jobs(StepKind::Sleep));
-}
-
-TEST(EventHash, IsPositiveAndTellsNamesApart) {
-    EXPECT_GT(event_hash("a", "bc"), 0);
-    EXPECT_NE(event_hash("a", "bc"), event_hash("ab", "c"));
-    EXPECT_EQ(event_hash("q", "e"), event_hash("q", "e"));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ Fired fire(const Timing &timing, const FiringRules &rules, Micros due, Micros no
 }
 using Runs = std::vector<Micros>;
 
-TEST(Timing, TimesOfTheServerAndOfUnix) {
+TEST(Timing, ServerTimesAndUnixTimesAreConverted) {
     EXPECT_EQ(micros_of(946684800), 0);
     EXPECT_EQ(unix_second_of(0), 946684800);
     EXPECT_EQ(unix_second_of(-1), 946684799);
@@ -52,7 +52,7 @@ TEST(Timing, TimesOfTheServerAndOfUnix) {
     EXPECT_EQ(micros_of(unix_second_of(kMorning)), kMorning);
 }
 
-TEST(Timing, RunsLieWithinTheBounds) {
+TEST(Timing, RunsAreWithinTheBounds) {
     Timing timing = timing_of("0 * * * *");
     EXPECT_EQ(run_after(timing, kMorning), kMorning + kHour);
     timing.starts_at = kMorning + 5 * kHour;
@@ -75,7 +75,7 @@ TEST(Timing, EveryCountsFromItsStart) {
 }
 
 // The range of timestamps is larger than that of a difference of two of them.
-TEST(Timing, TheSearchEndsAtTheEndOfTime) {
+TEST(Timing, TheSearchEndsAtTheLatestTime) {
     const Micros latest = 9223371331199999999, epoch = -946684800 * kSecond;
     for (const char *text : {"0 0 1 1 *", "@every 90s"}) {
         const Micros last = last_run_between(timing_of(text), epoch, latest);
@@ -84,7 +84,7 @@ TEST(Timing, TheSearchEndsAtTheEndOfTime) {
     }
 }
 
-TEST(Timing, OneThatIsOnTimeIsFiredWhateverTheRules) {
+TEST(Timing, ARunOnTimeIsFiredUnderAllRules) {
     const Timing timing = timing_of("0 * * * *");
     for (const FiringRules &rules : {kOnce, kAll, kSkip}) {
         const Fired fired = fire(timing, rules, kMorning, kMorning + 20 * kMillisecond);
@@ -94,7 +94,7 @@ TEST(Timing, OneThatIsOnTimeIsFiredWhateverTheRules) {
     }
 }
 
-TEST(Timing, OnceFiresTheLatest) {
+TEST(Timing, OnceFiresTheLatestMissedRun) {
     const Fired fired = fire(timing_of("0 * * * *"), kOnce, kMorning, kMorning + 3 * kHour + kMinute);
     EXPECT_EQ(fired.runs, Runs{kMorning + 3 * kHour});
     EXPECT_EQ(fired.due.next, kMorning + 4 * kHour);
@@ -103,7 +103,7 @@ TEST(Timing, OnceFiresTheLatest) {
     EXPECT_FALSE(fired.due.too_late);
 }
 
-TEST(Timing, AllFiresTheLatestSoMany) {
+TEST(Timing, AllFiresTheLatestMissedRunsUpToTheLimit) {
     FiringRules rules = kAll;
     rules.most = 2;
     const Fired fired = fire(timing_of("0 * * * *"), rules, kMorning, kMorning + 3 * kHour);
@@ -113,7 +113,7 @@ TEST(Timing, AllFiresTheLatestSoMany) {
     EXPECT_EQ(fire(timing_of("0 * * * *"), kAll, kMorning, kMorning + 3 * kHour).runs.size(), 4);
 }
 
-TEST(Timing, SkipFiresTheLatestIfItIsNotLate) {
+TEST(Timing, SkipFiresTheLatestRunOnlyIfItIsNotLate) {
     const Timing timing = timing_of("0 * * * *");
     EXPECT_EQ(fire(timing, kSkip, kMorning, kMorning + 2 * kHour + kMinute).runs, Runs{kMorning + 2 * kHour});
     const Fired late = fire(timing, kSkip, kMorning, kMorning + 2 * kHour + kMinute + 1);
@@ -125,7 +125,7 @@ TEST(Timing, SkipFiresTheLatestIfItIsNotLate) {
     EXPECT_EQ(fire(timing, patient, kMorning, kMorning + 10 * kMinute).runs, Runs{kMorning});
 }
 
-TEST(Timing, WhatIsBehindItsDeadlineIsDropped) {
+TEST(Timing, ARunAfterItsDeadlineIsDropped) {
     const Timing timing = timing_of("0 * * * *");
     FiringRules rules = kAll;
     rules.deadline = 90 * kMinute;
@@ -138,12 +138,12 @@ TEST(Timing, WhatIsBehindItsDeadlineIsDropped) {
     EXPECT_TRUE(fire(timing, rules, kMorning, kMorning + 4 * kHour + 2 * kMinute).runs.empty());
 }
 
-TEST(Timing, ARunThatTheCalendarNoLongerHasIsStillDue) {
+TEST(Timing, ADueRunIsFiredEvenIfTheExpressionNoLongerMatches) {
     const Fired fired = fire(timing_of("0 * * * *"), kAll, kMorning + kMinute, kMorning + 2 * kHour);
     EXPECT_EQ(fired.runs, (Runs{kMorning + kMinute, kMorning + kHour, kMorning + 2 * kHour}));
 }
 
-TEST(Timing, TheLastRunIsNeverFollowed) {
+TEST(Timing, NoRunFollowsTheLastOne) {
     Timing timing = timing_of("0 * * * *");
     timing.ends_at = kMorning + kHour;
     const Fired fired = fire(timing, kAll, kMorning, kMorning + kDay);
@@ -152,7 +152,7 @@ TEST(Timing, TheLastRunIsNeverFollowed) {
 }
 
 // However long ago and however many runs there would have been, it takes no noticeable time.
-TEST(Timing, AHundredYearsAreNoWork) {
+TEST(Timing, AHundredYearsOfMissedRunsTakeNoTime) {
     for (const char *text : {"* * * * * *", "* * * 1 * *", "@every 1s", "0 0 29 2 *", "* * * * * 0"}) {
         FiringRules rules = kAll;
         rules.most = kMaxMissed;
@@ -169,7 +169,7 @@ TEST(Timing, AHundredYearsAreNoWork) {
 }
 
 // Compared with a walk over every run.
-TEST(Timing, AgreesWithAWalk) {
+TEST(Timing, MatchesAWalkOverEveryRun) {
     std::mt19937_64 random(7);
     const char *texts[] = {"*/7 * * * *",    "30 2 * * *",      "0 0 1,15 * *",
                            "15 */6 * * mon", "10,40 1-3 * * *", "@every 37m"};
@@ -200,13 +200,13 @@ TEST(Timing, AgreesWithAWalk) {
     }
 }
 
-TEST(Timing, GoesOnBehindWhatWasFiredBeforeTheClockWasSetBack) {
+TEST(Timing, ContinuesAfterTheLastRunIfTheClockWasSetBack) {
     EXPECT_EQ(resume_after(kMorning, kMorning - kHour), kMorning);
     EXPECT_EQ(resume_after(kMorning, kMorning + kHour), kMorning + kHour);
     EXPECT_EQ(resume_after(kMorning, kMorning + 2 * kDay), kMorning);
 }
 
-TEST(Timing, JitterIsTheSameForEverAndSpreads) {
+TEST(Timing, JitterIsConstantAndSpread) {
     EXPECT_EQ(jitter_of("a", kMorning, 0), 0);
     EXPECT_EQ(jitter_of("a", kMorning, kMinute), jitter_of("a", kMorning, kMinute));
     int early = 0;
@@ -219,7 +219,7 @@ TEST(Timing, JitterIsTheSameForEverAndSpreads) {
     EXPECT_NEAR(early, 500, 100);
 }
 
-TEST(Timing, BackoffGrowsAndEnds) {
+TEST(Timing, BackoffGrowsUpToALimit) {
     EXPECT_EQ(firing_backoff(1), kSecond);
     EXPECT_EQ(firing_backoff(2), 2 * kSecond);
     EXPECT_EQ(firing_backoff(5), 16 * kSecond);

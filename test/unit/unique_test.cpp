@@ -16,7 +16,7 @@ void expect_for_all(Phase phase, OnConflict choice, Conflict expected) {
     }
 }
 
-TEST(OnConflictNames, AreThoseOfTheDocumentation) {
+TEST(OnConflictNames, AreTheDocumentedOnes) {
     OnConflict choice = OnConflict::Error;
     EXPECT_TRUE(parse_choice(kOnConflictNames, "ignore", &choice));
     EXPECT_EQ(choice, OnConflict::Ignore);
@@ -26,29 +26,29 @@ TEST(OnConflictNames, AreThoseOfTheDocumentation) {
     EXPECT_EQ(choice, OnConflict::Error);
 }
 
-TEST(OnConflictNames, NothingElseIsOne) {
+TEST(OnConflictNames, OtherNamesAreRejected) {
     OnConflict choice = OnConflict::Replace;
     for (const char *name : {"", "Ignore", "ignore ", "overwrite"})
         EXPECT_FALSE(parse_choice(kOnConflictNames, name, &choice));
     EXPECT_EQ(choice, OnConflict::Replace);
 }
 
-TEST(ResolveConflict, IgnoreGivesTheJobThatIsThere) {
+TEST(ResolveConflict, IgnoreReturnsTheExistingJob) {
     expect_for_all(Phase::Waiting, OnConflict::Ignore, Conflict::Existing);
     EXPECT_EQ(resolve_conflict(OnConflict::Ignore, JobStatus::Processing), Conflict::Existing);
 }
 
-TEST(ResolveConflict, ReplaceChangesWhatWaitsAndLeavesWhatRuns) {
+TEST(ResolveConflict, ReplaceChangesWaitingJobsButNotRunningJobs) {
     expect_for_all(Phase::Waiting, OnConflict::Replace, Conflict::Change);
     EXPECT_EQ(resolve_conflict(OnConflict::Replace, JobStatus::Processing), Conflict::TakeKey);
 }
 
-TEST(ResolveConflict, ErrorRefuses) {
+TEST(ResolveConflict, ErrorRejects) {
     expect_for_all(Phase::Waiting, OnConflict::Error, Conflict::Refuse);
     EXPECT_EQ(resolve_conflict(OnConflict::Error, JobStatus::Processing), Conflict::Refuse);
 }
 
-TEST(ResolveConflict, AFinishedJobHasNoRightToItsKey) {
+TEST(ResolveConflict, AFinishedJobLosesItsKey) {
     for (OnConflict choice : {OnConflict::Ignore, OnConflict::Replace, OnConflict::Error})
         expect_for_all(Phase::Finished, choice, Conflict::TakeKey);
 }
@@ -59,7 +59,7 @@ TEST(KeptUntil, NeverOverflows) {
     EXPECT_EQ(kept_until(5, -kDay), 5);
 }
 
-TEST(KeyBefore, ComparesQueuesFirstAndBytes) {
+TEST(KeyBefore, ComparesQueuesFirstAndByBytes) {
     EXPECT_TRUE(key_before("a", "z", "b", "a"));
     EXPECT_FALSE(key_before("b", "a", "a", "z"));
     EXPECT_TRUE(key_before("a", "A", "a", "a"));

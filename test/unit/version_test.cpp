@@ -11,13 +11,13 @@ TEST(CompareVersions, ComparesNumbersNotText) {
     EXPECT_LT(compare_versions("1.0.0", "1.0.1"), 0);
 }
 
-TEST(CompareVersions, WhatIsMissingIsZero) {
+TEST(CompareVersions, TreatsMissingPartsAsZero) {
     EXPECT_EQ(compare_versions("1", "1.0.0"), 0);
     EXPECT_LT(compare_versions("1", "1.0.1"), 0);
     EXPECT_LT(compare_versions("", "0.1"), 0);
 }
 
-TEST(CompareVersions, SurvivesWhatIsNoVersion) {
+TEST(CompareVersions, AcceptsInvalidVersions) {
     EXPECT_LT(compare_versions("garbage", "1.0.0"), 0);
     EXPECT_EQ(compare_versions("1.0.0-rc1", "1.0.0"), 0);
     EXPECT_EQ(compare_versions("...", ""), 0);

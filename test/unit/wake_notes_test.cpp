@@ -11,7 +11,7 @@ constexpr std::uint32_t kHere = 1, kElsewhere = 2;
 
 std::unique_ptr<WakeNotes> no_notes() { return std::make_unique<WakeNotes>(); }
 
-TEST(WakeNotes, EndOneWaitOfTheWorkerTheyAreFor) {
+TEST(WakeNotes, EndOneWaitOfTheirWorker) {
     const auto notes = no_notes();
     leave_note(notes.get(), kHere, 7, 0);
     EXPECT_FALSE(take_note(notes.get(), kHere, 8, 0));
@@ -20,7 +20,7 @@ TEST(WakeNotes, EndOneWaitOfTheWorkerTheyAreFor) {
     EXPECT_FALSE(take_note(notes.get(), kHere, 7, 0));
 }
 
-TEST(WakeNotes, AreOneForEachWorkerHoweverOftenItIsWoken) {
+TEST(WakeNotes, ExistAtMostOncePerWorker) {
     const auto notes = no_notes();
     for (int i = 0; i < 3 * kWakeNotes; i++) leave_note(notes.get(), kHere, 7, i);
     EXPECT_EQ(notes->used, 1);
@@ -28,17 +28,17 @@ TEST(WakeNotes, AreOneForEachWorkerHoweverOftenItIsWoken) {
     EXPECT_EQ(notes->used, 0);
 }
 
-TEST(WakeNotes, AreForgottenInTime) {
+TEST(WakeNotes, Expire) {
     const auto notes = no_notes();
     leave_note(notes.get(), kHere, 7, 0);
     leave_note(notes.get(), kHere, 8, 1);
     EXPECT_TRUE(take_note(notes.get(), kHere, 7, kWakeNoteKept));
     leave_note(notes.get(), kHere, 7, 1);
     EXPECT_FALSE(take_note(notes.get(), kHere, 7, kWakeNoteKept + 2));
-    EXPECT_EQ(notes->used, 0) << "the other's, too";
+    EXPECT_EQ(notes->used, 0) << "the note of the other worker has expired, too";
 }
 
-TEST(WakeNotes, TheOldestGivesWay) {
+TEST(WakeNotes, TheOldestIsEvicted) {
     const auto notes = no_notes();
     for (int worker = 1; worker <= kWakeNotes + 2; worker++) leave_note(notes.get(), kHere, worker, worker);
     EXPECT_EQ(notes->used, kWakeNotes);
@@ -58,7 +58,7 @@ TEST(WakeNotes, ADatabaseDoesNotEvictTheNotesOfOthers) {
     EXPECT_TRUE(take_note(notes.get(), kElsewhere, 3 * kWakeNotes, 10));
 }
 
-TEST(WakeNotes, ADatabaseWithFewNotesAddsToThem) {
+TEST(WakeNotes, ADatabaseWithFewNotesCanAddMore) {
     const auto notes = no_notes();
     for (int worker = 1; worker <= kWakeNotes; worker++) leave_note(notes.get(), kElsewhere, worker, 0);
     for (int worker = 1; worker <= kWakeNotes; worker++) leave_note(notes.get(), kHere, worker, 0);
@@ -71,7 +71,7 @@ TEST(WakeNotes, ADatabaseWithFewNotesAddsToThem) {
     EXPECT_EQ(elsewhere, kWakeNotes / 2);
 }
 
-TEST(WakeNotes, OfDatabasesWithEquallyManyTheOneWithTheOldestGivesWay) {
+TEST(WakeNotes, OfDatabasesWithEquallyManyTheOneWithTheOldestLosesANote) {
     const auto notes = no_notes();
     for (int database = 1; database <= kWakeNotes + 1; database++) leave_note(notes.get(), database, 7, 0);
     EXPECT_FALSE(take_note(notes.get(), 1, 7, 0));
@@ -79,7 +79,7 @@ TEST(WakeNotes, OfDatabasesWithEquallyManyTheOneWithTheOldestGivesWay) {
     EXPECT_TRUE(take_note(notes.get(), kWakeNotes + 1, 7, 0));
 }
 
-TEST(WakeNotes, WhoseTimeIsOverGiveWayFirst) {
+TEST(WakeNotes, ExpiredOnesAreEvictedFirst) {
     const auto notes = no_notes();
     leave_note(notes.get(), kElsewhere, 1, 0);
     for (int worker = 1; worker < kWakeNotes; worker++) leave_note(notes.get(), kHere, worker, 1);
@@ -88,19 +88,19 @@ TEST(WakeNotes, WhoseTimeIsOverGiveWayFirst) {
     EXPECT_TRUE(take_note(notes.get(), kHere, 1, kWakeNoteKept + 1)) << "the note of the other database was too old";
 }
 
-TEST(WakeNotes, OnlyTheOwnOneIsTakenBack) {
+TEST(WakeNotes, OnlyTheOwnNoteIsTakenBack) {
     const auto notes = no_notes();
     const std::uint64_t first = leave_note(notes.get(), kHere, 7, 0);
     const std::uint64_t second = leave_note(notes.get(), kHere, 7, 0);
     take_back_note(notes.get(), first);
-    EXPECT_EQ(notes->used, 1) << "somebody else has woken the worker since";
+    EXPECT_EQ(notes->used, 1) << "another session has woken up the worker since";
     take_back_note(notes.get(), second);
     EXPECT_EQ(notes->used, 0);
     take_back_note(notes.get(), second);
     EXPECT_FALSE(take_note(notes.get(), kHere, 7, 0));
 }
 
-TEST(WakeNotes, KeysTellNamesApart) {
+TEST(WakeNotes, KeysDistinguishNames) {
     EXPECT_EQ(worker_key("w"), worker_key("w"));
     EXPECT_NE(worker_key("w"), worker_key("W"));
     EXPECT_NE(worker_key(""), 0);

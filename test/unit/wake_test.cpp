@@ -53,7 +53,7 @@ Names many_names(int count) {
     return Names(storage.begin(), storage.begin() + count);
 }
 
-TEST(FilterDigest, WithoutAFilterWantsWhatRequiresNothing) {
+TEST(FilterDigest, WithoutAFilterMatchesLanesWithoutRequirements) {
     const FilterDigest digest = Filter().digest();
     EXPECT_EQ(wants_lane(digest, traits("")), Wants::Yes);
     EXPECT_EQ(wants_lane(digest, traits("mail", 7)), Wants::Yes);
@@ -88,7 +88,7 @@ TEST(FilterDigest, FiltersByCapabilities) {
 }
 
 // The digest may be imprecise, but it must never be wrong.
-TEST(FilterDigest, AgreesWithTheFilter) {
+TEST(FilterDigest, MatchesTheFilter) {
     const Names names = many_names(100);
     for (int kinds : {0, 1, kDigestKinds, kDigestKinds + 1}) {
         for (int capabilities : {0, 1, kDigestCapabilities, kDigestCapabilities + 1}) {
@@ -107,7 +107,7 @@ TEST(FilterDigest, AgreesWithTheFilter) {
     }
 }
 
-TEST(FilterDigest, OnlyWhatDoesNotFitMayBeUnsure) {
+TEST(FilterDigest, IsUnsureOnlyIfNamesDoNotFit) {
     Filter filter;
     filter.any_kind = filter.any_version = false;
     filter.kinds = many_names(kDigestKinds);
@@ -123,7 +123,7 @@ TEST(FilterDigest, OnlyWhatDoesNotFitMayBeUnsure) {
     EXPECT_TRUE(may_be_unsure(kinds.digest(), traits("fax")));
 }
 
-TEST(FilterDigest, WhatDoesNotFitMustBeLookedAt) {
+TEST(FilterDigest, NamesThatDoNotFitMakeTheAnswerMaybe) {
     Filter filter;
     filter.any_kind = false;
     filter.kinds = many_names(kDigestKinds + 1);
@@ -142,7 +142,7 @@ TEST(FilterDigest, WhatDoesNotFitMustBeLookedAt) {
     EXPECT_EQ(wants_lane(Filter().digest(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::No);
 }
 
-TEST(WakePolicy, HashOfADigestTellsFiltersApart) {
+TEST(WakePolicy, TheHashOfADigestDistinguishesFilters) {
     Filter any, mail, sms, mail_or_sms, version, able;
     mail.any_kind = sms.any_kind = mail_or_sms.any_kind = false;
     mail.kinds = {"mail"};
