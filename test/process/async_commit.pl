@@ -43,7 +43,7 @@ does_not("SELECT * FROM jobq_heartbeat_many(ARRAY[$id], ARRAY[$lease])", 'jobq_h
 does_not(q{SELECT * FROM jobq_heartbeat_worker('w')}, 'jobq_heartbeat_worker does not wait');
 waits("INSERT INTO seen SELECT $id, jobq_heartbeat($id, $lease)", 'a statement that stores the result of a heartbeat waits');
 waits("BEGIN; INSERT INTO seen VALUES (1); $heartbeat; COMMIT", 'a heartbeat waits if its transaction wrote before');
-waits("BEGIN; $heartbeat; INSERT INTO seen VALUES (1); COMMIT", 'a heartbeat waits if its transaction writes afterwards');
+waits("BEGIN; $heartbeat; INSERT INTO seen VALUES (1); COMMIT", 'a heartbeat waits if its transaction writes afterward');
 $session->query('SET jobq.async_heartbeats = off');
 waits($heartbeat, 'with jobq.async_heartbeats off, a heartbeat waits');
 

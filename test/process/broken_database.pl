@@ -51,7 +51,7 @@ sub times_logged
     for my $line (split /\n/, log_since($node, $position))
     {
         # For a row that is left out, the log has a warning on one line. For a duty that fails, it has an error with a context.
-        if ($line =~ /WARNING:  jobq worker for bad, duty (\w+): (.*)/)
+        if ($line =~ /WARNING:  jobq worker for bad: duty (\w+) (skipped .*)/)
         {
             my ($duty, $text) = ($1, $2);
             $times{$duty}++ if $text =~ $pattern;
@@ -135,7 +135,7 @@ value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO jobs');
 enqueue_delayed('bad', 'back');
 promoted('bad', 'back', 'the duties continue when the table is back');
 my @silent;
-seconds_until(sub { @silent = grep { !count_in_log($node, qr/bad recovered from error in (?:duty|step) $_\b/, $position) } keys %times; return !@silent });
+seconds_until(sub { @silent = grep { !count_in_log($node, qr/bad recovered from an error in (?:duty|step) $_\b/, $position) } keys %times; return !@silent });
 is("@silent", '', 'the log reports the recovery of each duty');
 
 # An error that occurs again is logged again.
@@ -144,7 +144,7 @@ value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
 ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) }),
     'an error of another duty is logged');
 value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO tick_state');
-ok(seconds_until(sub { count_in_log($node, qr/recovered from error in duty prune/, $position) }), 'its end is logged');
+ok(seconds_until(sub { count_in_log($node, qr/recovered from an error in duty prune/, $position) }), 'its end is logged');
 value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
 ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) == 2 }),
     'the same error is logged again when it reoccurs');

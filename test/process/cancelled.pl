@@ -31,7 +31,7 @@ my @pids = (launcher_pid($node), worker_pid($node, 'work'));
 my $log_size = log_size($node);
 is(value($node, 'postgres', "SELECT pg_cancel_backend($_)"), 't', "pg_cancel_backend() signals a process of jobq") for @pids;
 value($node, 'work', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '0.1 s')});
-becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'later' AND status = 'pending'}, 'a job that becomes due afterwards is promoted');
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'later' AND status = 'pending'}, 'a job that becomes due afterward is promoted');
 is_deeply([ launcher_pid($node), worker_pid($node, 'work') ], \@pids, 'the same processes still run');
 unlike(slurp_file($node->logfile, $log_size), qr/exited unexpectedly/, 'no process exited unexpectedly');
 

@@ -1,6 +1,6 @@
-# Tests claims during which a limit or a pause is committed. The backend of the claim is stopped at different points, or the claim
-# or the limit is a prepared transaction. If the claim gets its lock after the commit, it obeys the change. Otherwise its jobs count
-# toward the limit as soon as its transaction has ended.
+# Tests claims during which a limit or a pause is committed. The backend of the claim is stopped at different points, the claim or the
+# limit is a prepared transaction, or an executor claims for a handler. If the claim gets its lock after the commit, it obeys the
+# change. Otherwise its jobs count toward the limit as soon as its transaction has ended.
 use strict;
 use warnings FATAL => 'all';
 
@@ -11,7 +11,7 @@ use JobqSleep;
 use JobqTest;
 use Test::More;
 
-# The extension is not preloaded, so that no worker ticks; only this test does.
+# Until the handlers, the extension is not preloaded, so that no worker ticks; only this test does.
 my $node = server('changed_settings', conf => ['max_prepared_transactions = 10']);
 database($node, 'work');
 my $tick = q{SELECT count(*) FROM jobq_tick()};
@@ -106,6 +106,44 @@ value($node, 'work', q{COMMIT PREPARED 'limit'});
 tick_often();
 is(value($node, 'work', 'SELECT count(*) FROM jobq.unslotted'), '0', 'the limit is settled');
 is(value($node, 'work', $other), '0', 'jobs that were claimed before the commit of the limit count');
+
+$node->stop;
+
+# ---- an executor waits for the lock
+
+$node = preloaded('handlers', conf => ['jobq.max_executors = 1']);
+database($node, 'work');
+value($node, 'work', q{CREATE ROLE runner LOGIN; CREATE TABLE ran (queue text); GRANT ALL ON ran TO runner;
+    CREATE FUNCTION runs(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ran VALUES (job->>'queue'); END $$;
+    SELECT jobq_set_handler(q, '', 'runs(jsonb)', 'runner') FROM unnest('{q,other}'::text[]) q});
+
+# The executor runs a job of another queue, which shows that it has ended the claim for which it waited.
+sub runs_another
+{
+    my ($name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $id = value($node, 'work', q{SELECT jobq_enqueue('other')});
+    return becomes_true($node, 'work', "SELECT status = 'completed' FROM jobq.jobs WHERE id = $id", $name);
+}
+
+for my $change (q{SELECT jobq_pause_queue('q')}, q{SELECT jobq_set_limit('q', max_running => 0)})
+{
+    $dba = session($node, 'work');
+    # Keeps an executor alive that looks for jobs in all of its queues.
+    runs_another("$change: an executor runs");
+    value($node, 'work', q{TRUNCATE ran; SELECT jobq_pause_queue('q'); SELECT jobq_enqueue('q') FROM generate_series(1, 3)});
+    $dba->query_safe('BEGIN');
+    $dba->query_safe('LOCK TABLE jobq.jobs IN SHARE MODE');
+    value($node, 'work', q{SELECT jobq_resume_queue('q')});
+    becomes_true($node, 'work', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND wait_event_type = 'Lock'}, "$change: the executor waits for the lock");
+    value($node, 'work', $change);
+    $dba->query_safe('COMMIT');
+    runs_another("$change: the executor continues");
+    is(value($node, 'work', q{SELECT count(*) FROM ran WHERE queue = 'q'}), '0', "the claim of an executor obeys $change");
+    value($node, 'work', q{SELECT jobq_resume_queue('q'); SELECT jobq_set_limit('q')});
+    becomes_true($node, 'work', q{SELECT count(*) = 3 FROM ran WHERE queue = 'q'}, "$change: the jobs run later");
+    end_sessions($dba);
+}
 
 $node->stop;
 done_testing();

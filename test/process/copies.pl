@@ -192,7 +192,7 @@ settings($other, 'jobq.adopt = auto');
 $other->reload;
 becomes_true($other, 'mixed', q{SELECT count(*) = 1 AND NOT bool_or(copied) FROM jobq.identity}, 'auto: a copy adopts itself');
 is(claims($other, 'mixed'), '00000', 'auto: claims work');
-like(log_since($other, $log), qr/adopted the jobs of another database because jobq\.adopt is "auto"/, 'auto: the log reports the adoption');
+like(log_since($other, $log), qr/adopted the jobs of another database because "jobq\.adopt" is "auto"/, 'auto: the log reports the adoption');
 $other->adjust_conf('postgresql.conf', 'jobq.adopt', 'manual');
 $other->reload;
 is_own($other, 'mixed', 'auto, then manual again');

@@ -185,7 +185,7 @@ right('after the queues were dropped');
 value($node, 'work', q{SELECT jobq_enqueue('newcomer ' || n) FROM generate_series(1, 5) n});
 right('new queues');
 
-# ---- a large table is counted by a process of its own while the worker goes on
+# ---- a separate process counts a large table while the worker continues
 
 settings($node, 'log_min_messages = debug1');
 $node->reload;
@@ -204,7 +204,7 @@ value($node, 'large', q{SELECT jobq_enqueue('bulk', run_at => clock_timestamp() 
 becomes_true($node, 'large', q{SELECT pending = 101 FROM jobq.queue_stats WHERE queue = 'bulk'}, 'the worker performs its duties during the recount');
 right('a large table, later', 'large');
 # A role that may not drop the extension cannot stop a recount. The recount is suspended with SIGSTOP while the role tries, so that
-# a signal would take effect afterwards.
+# a signal would take effect afterward.
 value($node, 'large', q{
     CREATE ROLE stranger LOGIN;
     CREATE PROCEDURE catch_recount(INOUT pid int = NULL) LANGUAGE plpgsql AS $$

@@ -106,6 +106,8 @@ like($err, qr/invalid value for parameter "jobq.databases"/, 'a malformed list i
 
 value($node, 'postgres', q{CREATE DATABASE pattern});
 value($node, 'pattern', 'CREATE EXTENSION jobq');
+# A template whose extension no worker has seen is not reported.
+becomes_true($node, 'one', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'pattern' AND rounds > 0)}, 'a worker has visited the database');
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern')}, 'no worker is connected to the template');
 value($node, 'postgres', q{ALTER DATABASE pattern IS_TEMPLATE true});
 is(value($node, 'one', q{SELECT state FROM jobq.workers WHERE database = 'pattern'}), 'template', 'jobq.workers says that the database is a template');
@@ -130,7 +132,7 @@ becomes_true($node, 'postgres', $slot_taken, 'the only worker slot is taken');
 my $position = log_size($node);
 reload('jobq.enabled = on');
 is(enqueue_delayed('one') > 0 ? 1 : 0, 1, 'an enqueue works without a worker slot');
-my $warning = qr/WARNING:  [^\n]*max_worker_processes is exhausted/;
+my $warning = qr/WARNING:  [^\n]*all background worker slots are in use/;
 ok(seconds_until(sub { count_in_log($node, $warning, $position) }), 'the log contains a warning');
 like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'the warning has a hint');
 is(sqlstate($node, 'one', q{SELECT jobq_claim('nothing')}), '00000', 'a claim works without a worker slot');

@@ -89,7 +89,7 @@ while (grep { $_->pumpable } @clients)
 $_->finish for @clients;
 is(join('', @out[ 1 .. 3 ]), '', 'no client reports an error');
 
-# Running jobs are rescued; after that nothing changes any more.
+# Running jobs are rescued; after that nothing changes anymore.
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'processing')}, 'running jobs are rescued');
 settings($node, 'jobq.enabled = off');
 $node->reload;
@@ -134,7 +134,7 @@ settings($node, 'jobq.enabled = on');
 $node->reload;
 value($node, 'work', qq{SELECT jobq_enqueue('slots', '{"slot": "$_"}', max_attempts => 1)}) for qw(first second);
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'slots' AND status = 'failed' AND error ~ 'no-such-option'}, 'a handler fails while it reads a slot');
-is(value($node, 'work', q{SELECT string_agg(slot_name || ' ' || active, ', ' ORDER BY slot_name) FROM pg_replication_slots}), 'first false, second false', 'its executor holds no slot afterwards');
+is(value($node, 'work', q{SELECT string_agg(slot_name || ' ' || active, ', ' ORDER BY slot_name) FROM pg_replication_slots}), 'first false, second false', 'its executor holds no slot afterward');
 is(value($node, 'work', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'jobq executor'}), '1', 'the executor is still running');
 
 $node->stop;

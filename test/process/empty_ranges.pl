@@ -419,7 +419,7 @@ for my $mode ('force_generic_plan', 'force_custom_plan')
         $session->query(q{SET enable_indexscan = off; SET random_page_cost = 1000; SET jit_above_cost = 0});
         my @got = split /\n/, $session->query("BEGIN; $scans;" . join(';', ("SELECT jobq_complete(c.id, c.lease) FROM jobq_claim('$queue') c") x 12)
             . ";SELECT jobq_fail(c.id, c.lease, retry_in => '1 hour') FROM jobq_claim('$queue') c; SELECT jobq_release(c.id, c.lease) FROM jobq_claim('$queue') c; $scans; COMMIT");
-        is($got[-1], $got[0], "$mode, analysed with $rows jobs: no claim, completion, failure or release scans the table");
+        is($got[-1], $got[0], "$mode, analyzed with $rows jobs: no claim, completion, failure or release scans the table");
         is(join(' ', @got[ 1 .. 14 ]), join(' ', ('t') x 12, 'scheduled', 't'), 'all calls succeed');
         end_sessions($session);
         work(qq{SELECT jobq_purge_queue('$queue')});

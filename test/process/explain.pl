@@ -205,7 +205,7 @@ end_sessions($builder, $changer);
 value($node, 'work', q{SELECT jobq_set_limit('long', max_running => 5); UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobq.jobs_queue_slot_idx'::regclass});
 is(reasons('work', $job), 'claimable', 'an invalid index on slots does not stop claims');
 like(value($node, 'work', q{SET jobq.access = direct; SELECT reason || ': ' || detail FROM jobq_explain_queue('long')}),
-    qr/^refused: every claim fails: jobq.access is "direct", .* index jobq.jobs_queue_slot_idx is invalid/m, 'claims fail if only direct access is allowed');
+    qr/^refused: every claim fails: "jobq.access" is "direct", .* index "jobq.jobs_queue_slot_idx" is invalid/m, 'claims fail if only direct access is allowed');
 value($node, 'work', q{REINDEX INDEX jobq.jobs_queue_slot_idx; SELECT jobq_set_limit('long')});
 is(reasons('work', $job), 'claimable', 'the index is valid again');
 

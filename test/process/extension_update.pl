@@ -35,7 +35,7 @@ diag(scalar @$fresh . " facts, released before $current: " . (@released ? "@rele
 
 database($node, 'again');
 value($node, 'again', $grants);
-is_deeply([ differences($fresh, catalogue($node, 'again', rows => 1)) ], [], 'two fresh installs are equal');
+is_deeply([ differences($fresh, catalogue($node, 'again', rows => 1)) ], [], 'the catalogs of two fresh installs are equal');
 
 my @changes = (
     q{COMMENT ON FUNCTION jobq_version() IS NULL},
@@ -98,7 +98,7 @@ my $session = session($node, 'again');
 $session->query(q{SELECT jobq_enqueue('demand')});
 value($node, 'again', sprintf $demand, '999.1');
 my (undef, $refusal) = run_sql($node, 'again', q{SELECT jobq_enqueue('demand')});
-like($refusal, qr/table jobq.jobs requires version 999\.1 or newer of the jobq library, but this session has \Q$current\E/, 'SQL that requires a newer library fails with that message');
+like($refusal, qr/table "jobq.jobs" requires version 999\.1 or newer of the jobq library, but this session has loaded version \Q$current\E/, 'SQL that requires a newer library fails with that message');
 $session->{stderr} = '';
 $session->query(q{SELECT jobq_enqueue('demand')});
 like($session->{stderr}, qr/requires version 999\.1 or newer/, 'it also fails in a session that has used the library before');
@@ -173,7 +173,7 @@ for my $version (@released)
     value($node, $db, $grants);
     # A fresh install has almost no rows. Tables that have rows there must have some here.
     my @found = grep { !/^- rows: .* none$/ && !/^\+ rows: / } differences($fresh, catalogue($node, $db, rows => 1));
-    is(scalar @found, 0, "$version: the catalogue is that of a fresh install") or diag(join "\n", '', @found);
+    is(scalar @found, 0, "$version: the catalog equals that of a fresh install") or diag(join "\n", '', @found);
 
     value($node, $db, 'DROP EXTENSION jobq');
 }

@@ -1,4 +1,4 @@
-# Tests that jobq_grant gives each kind of role exactly the table privileges that docs/reference.md states (test/docs/functions.py
+# Tests that jobq_grant gives each kind of role exactly the table privileges that docs/reference/administration.md states (test/docs/functions.py
 # tests the functions), and that roles can be granted and revoked concurrently.
 use strict;
 use warnings FATAL => 'all';
@@ -18,7 +18,7 @@ sub work { return value($node, 'work', $_[0]); }
 sub names_in { return $_[0] =~ /`([\w.]+)`/g; }
 sub sorted { return join "\n", sort @_; }
 
-my $reference = slurp_file("$FindBin::RealBin/../../docs/reference.md");
+my $reference = slurp_file("$FindBin::RealBin/../../docs/reference/administration.md");
 my ($table) = $reference =~ /^\| profile \| can read \|\n\|---\|---\|\n((?:\|.*\n)+)/m;
 ok(defined $table, 'the reference has a table of grants');
 # The views that mark a role as restricted to some queues (jobq.worker_queues ...) are not readable by any role. The table names

@@ -281,7 +281,7 @@ value($node, 'work', 'ALTER FUNCTION effect(jsonb) RENAME TO gone; CREATE FUNCTI
 value($node, 'work', q{SELECT jobq_set_handler('work', 'well', 'well(jsonb)', 'runner')});
 my @waits = map { enqueue($node, 'effect') } 1 .. 5;
 is(value($node, 'work', q{SELECT state, reason FROM jobq.handlers WHERE kind = 'effect'}), 'broken|function public.effect(jsonb) does not exist', 'jobq.handlers says why the handler is broken');
-becomes($node, enqueue($node, 'well'), q{status = 'completed'}, 'other handlers go on');
+becomes($node, enqueue($node, 'well'), q{status = 'completed'}, 'other handlers continue');
 is(value($node, 'work', "SELECT sum(attempts), count(*) FILTER (WHERE status = 'pending') FROM jobq.jobs WHERE id IN (@{[join ',', @waits]})"), '0|5', 'the jobs of the broken handler wait');
 value($node, 'work', 'ALTER FUNCTION gone(jsonb) RENAME TO effect');
 becomes($node, $_, q{status = 'completed' AND attempts = 1}, 'the repaired handler runs the jobs') for @waits;

@@ -55,7 +55,7 @@ is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @n
 # The owner of a database has shadowed functions, operators, and views of PostgreSQL. A superuser executes the statements that the
 # documentation shows.
 my @shown;
-for my $page (qw(server operations))
+for my $page (qw(reference/server guides/upgrades guides/backup))
 {
     open my $text, '<', "$FindBin::RealBin/../../docs/$page.md" or die "$page.md: $!";
     while (<$text>) { push @shown, $1 if m{examples/in_each\.sh "(.*?)"} and $1 !~ /DROP|UPDATE/; }
@@ -101,6 +101,6 @@ for my $way (@ways)
 $node->safe_psql('postgres', 'DROP DATABASE hostile');
 
 is_deeply([ in_each('DROP EXTENSION jobq') ], [ 0, sort map { "$_: " } @names ], 'the extension is dropped in all databases');
-is_deeply([ in_each('SELECT 1') ], [0], 'no database has the extension any more');
+is_deeply([ in_each('SELECT 1') ], [0], 'no database has the extension anymore');
 $node->stop;
 done_testing();

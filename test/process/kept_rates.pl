@@ -26,7 +26,7 @@ sub begin { return with_clock(sub { $node->start }); }
 sub tokens { return work(q{SELECT string_agg(queue || ' ' || tokens, ', ' ORDER BY queue DESC) FROM jobq.limits WHERE queue IN ('used', 'unused')}); }
 sub claimed { return work(q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('used', batch => 100)}); }
 
-# Sets the clock to a time at which both buckets are full, and claims one job.
+# Sets the clock to a time at which both buckets are full and claims one job.
 sub spend_one
 {
     my ($time) = @_;

@@ -109,7 +109,7 @@ in_time(report_spread('DROP EXTENSION', @drops), $limit, "takes less than $limit
 value($node, 'swap', q{SELECT jobq_enqueue('soon', run_at => clock_timestamp() + interval '50 ms')});
 becomes_true($node, 'swap', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'soon'}, 'the new extension is served');
 
-# In one transaction, the worker waits or gives way, but neither waits long.
+# In one transaction: the background worker waits or yields, and neither it nor the session waits long.
 my $begin = time;
 value($node, 'swap', 'BEGIN; DROP EXTENSION jobq; CREATE EXTENSION jobq; COMMIT');
 in_time(time - $begin, $limit, 'DROP and CREATE EXTENSION in one transaction');
@@ -125,7 +125,7 @@ in_time(time - $begin, $limit, 'DROP OWNED with a connected worker');
 is(value($node, 'swap', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'jobq'}), '0', 'the schema is gone');
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'swap')},
     'the worker disconnects from a database without the extension');
-is(value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database = 'swap'}), '0', 'jobq.workers does not show it any more');
+is(value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database = 'swap'}), '0', 'jobq.workers does not show it anymore');
 
 unlike(log_since($node, $position), qr/jobq worker.*(?:ERROR|FATAL)/, 'no worker reported an error');
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no process crashed');

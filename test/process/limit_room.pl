@@ -53,7 +53,7 @@ all_start('long', 24, 'jobs in another database can be claimed', 'neighbour');
 
 my $position = log_size($node);
 enqueue('long', '1001, 3000');
-my $line = qr/LOG:  more limits with a rate are in use than "jobq.max_limits" \(512\) allows/;
+my $line = qr/LOG:  more rate limits are in use than "jobq.max_limits" \(512\) allows/;
 ok(defined seconds_until(sub { claim('long'); return count_in_log($node, $line, $position) > 0; }), 'the log says that there are too many limits');
 like(log_since($node, $position), qr/HINT:  Increase "jobq.max_limits" and restart the server/, 'the message has a hint');
 cmp_ok(forgotten(), '>', 0, 'jobq_metrics() counts the evicted buckets');

@@ -45,7 +45,7 @@ my $position = log_size($node);
 my $job = work(q{SELECT jobq_enqueue('one')});
 becomes_true($node, 'work', q{SELECT state = 'waiting' AND reason = 'no executor can be started; increase max_worker_processes' AND executors = 0
     FROM jobq.handlers WHERE queue = 'one'}, 'jobq.handlers says why the job waits');
-my $line = qr/LOG:  [^\n]*handlers in database "work" wait because max_worker_processes is exhausted/;
+my $line = qr/LOG:  [^\n]*handlers in database "work" are waiting because all background worker slots are in use/;
 ok(seconds_until(sub { count_in_log($node, $line, $position) }), 'the log says it, too');
 like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'the message has a hint');
 work(q{SELECT jobq_enqueue('plain', run_at => clock_timestamp() + interval '2 s')});
@@ -65,7 +65,7 @@ becomes_true($node, 'work', "SELECT status = 'completed' AND attempts = 1 FROM j
 my $took = time - $began;
 report_seconds('run after a process was free', $took);
 in_time($took, 5, 'within 5 s');
-becomes_true($node, 'work', q{SELECT state <> 'waiting' AND reason IS NULL FROM jobq.handlers WHERE queue = 'one'}, 'jobq.handlers has no reason any more');
+becomes_true($node, 'work', q{SELECT state <> 'waiting' AND reason IS NULL FROM jobq.handlers WHERE queue = 'one'}, 'jobq.handlers has no reason anymore');
 
 # ---- one process for two roles
 

@@ -95,9 +95,54 @@ for my $index (@indexes)
     cmp_ok($read, '<', $entries * 0.75, "the worker does not read the old entries of $index in each round");
 }
 
-# ---- jobs before the position at which the scan starts are found
+# ---- kept keys
+
+my $keys = 10000;
+# The worker deletes expired keys once per tick interval, all of them with one statement.
+settings($node, "jobq.tick_interval = '20 ms'", "jobq.prune_batch = $keys");
+$node->reload;
+sub key_scans { return split /\|/, work(q{SELECT idx_scan, idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'kept_keys_until_idx'}); }
+sub keep_key
+{
+    my ($key, $unique_for) = @_;
+    return work(qq{SELECT jobq_enqueue('keyed', unique_key => '$key', unique_for => '$unique_for'); CALL drain('keyed')});
+}
+sub expires
+{
+    my ($key, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return done("SELECT count(*) = 0 FROM jobq.kept_keys WHERE unique_key = '$key'", $name);
+}
+
+sub reads_few_keys
+{
+    my ($name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my ($scans, $read) = key_scans();
+    my $enough = $scans + 30;
+    done("SELECT idx_scan >= $enough FROM pg_stat_user_indexes WHERE indexrelname = 'kept_keys_until_idx'", "$name: the worker looks for expired keys");
+    my ($scans_after, $read_after) = key_scans();
+    my $each = ($read_after - $read) / (($scans_after - $scans) || 1);
+    diag("$name: $each entries each time, @{[$scans_after - $scans]} times");
+    return cmp_ok($each, '<', $keys * 0.75, "$name: the worker does not read the old entries each time");
+}
 
 $holder = hold_snapshot($node, 'work');
+work(qq{INSERT INTO jobq.kept_keys SELECT 'keyed', 'short', n, now() + n * interval '1 us' FROM generate_series(1, $keys) n});
+expires('short', 'expired keys are deleted');
+reads_few_keys('without a kept key');
+keep_key('first', '1 s');
+expires('first', 'a key that is kept for a second is deleted');
+keep_key('long', '1 day');
+reads_few_keys('with a kept key');
+keep_key('second', '1 s');
+expires('second', 'a key that expires before another key, but was kept later, is deleted');
+is(work(q{SELECT string_agg(unique_key, ', ') FROM jobq.kept_keys}), 'long', 'the other key is kept');
+settings($node, "jobq.tick_interval = '60 s'");
+$node->reload;
+
+# ---- jobs before the position at which the scan starts are found
+
 my $other = session($node, 'work');
 my $number = 0;
 # Promotes later delayed jobs before and after such a job becomes visible, so that the scan starts after it.

@@ -1,6 +1,6 @@
 # Tests that no row that SQL can write stops a duty for other jobs. Each column of jobq.jobs in turn gets the extreme values of its
 # type, in jobs of every status, with INSERT, COPY, and UPDATE, as the owner and as a role with privileges on the table, in replica
-# role, and with triggers disabled. The row is either rejected with an error that names the reason or accepted. Afterwards, with a
+# role, and with triggers disabled. The row is either rejected with an error that names the reason or accepted. Afterward, with a
 # live worker, other jobs are rescued, promoted, unblocked, cancelled, pruned, repaired, and counted, jobq_tick() succeeds, all
 # views can be read, and claims of all queues work.
 #

@@ -100,7 +100,7 @@ value($node, 'work', q{SELECT jobq_purge_queue('q')});
 
 # ---- ended by a session that is terminated before its own transaction commits, so that the worker must publish the end
 
-# Ends a prepared transaction in a session that fails afterwards.
+# Ends a prepared transaction in a session that fails afterward.
 sub end_and_fail
 {
     my ($server, $database, $statement) = @_;

@@ -125,7 +125,7 @@ $rounds = value($node, 'copy', "SELECT rounds $of_untold");
 becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 $of_untold", 'it pauses in each round');
 is(value($node, 'untold', q{SELECT count(*) FROM jobq.jobs}), '1', 'an old job is not pruned before the retention time of its queue is restored');
 end_sessions($untold);
-becomes_true($node, 'untold', q{SELECT count(*) = 0 FROM jobq.jobs}, 'it is pruned afterwards');
+becomes_true($node, 'untold', q{SELECT count(*) = 0 FROM jobq.jobs}, 'it is pruned afterward');
 
 # ---- the session of a role that does not own the tables never counts as a restore
 

@@ -169,8 +169,8 @@ becomes_true($node, 'work', q{SELECT failures >= 2 AND error ~ 'full' AND retry_
 becomes_true($node, 'work', q{SELECT last_error ~ 'schedule "full": queue "full" is full' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers reports the error, too');
 goes_on($node, 'with a full queue');
 becomes_true($node, 'work', q{SELECT failures >= 4 FROM jobq.schedules WHERE name = 'full'}, 'the schedule keeps failing while others fire');
-is(count_in_log($node, qr/recovered from error in duty schedules/, $position), 0, 'the log does not report a recovery');
-is(count_in_log($node, qr/schedules: skipped/, $position), 1, 'the log reports the error once');
+is(count_in_log($node, qr/recovered from an error in duty schedules/, $position), 0, 'the log does not report a recovery');
+is(count_in_log($node, qr/schedules skipped/, $position), 1, 'the log reports the error once');
 is(value($node, 'work', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'work'}), '', 'jobq.workers does not report a recovery');
 value($node, 'work', q{SELECT jobq_purge_queue('full'), jobq_alter_queue('full', max_depth => 1000)});
 becomes_true($node, 'work', q{SELECT failures = 0 AND error IS NULL FROM jobq.schedules WHERE name = 'full'}, 'the schedule recovers when the queue has room');

@@ -1,5 +1,5 @@
 # Tests the gauges of the tables in shared memory: the entries in use, the capacity, and the evictions from a table that is too
-# small.
+# small. An eviction neither loses a job nor delays it forever.
 use strict;
 use warnings FATAL => 'all';
 
@@ -99,8 +99,95 @@ is(work(q{SELECT string_agg(DISTINCT e.labels->>'part', ', ') FROM jobq_metrics(
 
 # ---- after a restart
 
+settings($node, 'jobq.max_tracked_lanes = 1000');
 $node->restart;
 is(evictions('wake notes'), 0, 'a restart resets the evictions');
+
+# ---- evictions after which claims and the background worker have to search
+
+# Nine queues whose positions are in the same set, which has eight entries. Each claim needs the position of another queue.
+work(q{CREATE TABLE turns AS SELECT 'turns ' || n AS queue FROM generate_series(1, 100000) n
+    WHERE hashtextextended('turns ' || n, (SELECT oid::bigint FROM pg_database WHERE datname = 'work')) & 127 = 0 LIMIT 9});
+work(q{SELECT jobq_create_queue(queue, round_robin => true) FROM turns});
+work(q{SELECT count(jobq_enqueue(queue, concurrency_key => key)) FROM turns, unnest('{a,b,c}'::text[]) key, generate_series(1, 3)});
+for my $claim (1 .. 3)
+{
+    is(work(q{SELECT string_agg(keys, ' ') FROM turns, LATERAL (SELECT string_agg(j.concurrency_key, '' ORDER BY j.concurrency_key) AS keys
+        FROM jobq_claim(queue, batch => 3, heartbeat_timeout => '1 h') c JOIN jobq.jobs j USING (id)) k}), join(' ', ('abc') x 9),
+        "round robin: claim $claim of each queue returns one job of each key");
+}
+evicts('round robin', 'more queues than entries in a set');
+is(entries('round robin'), 8, 'round robin: all entries of the set are used');
+
+# While a session holds the lock that a process needs to unblock jobs, the list of unblocked groups becomes longer than a database may
+# make it.
+my $promoter = session($node, 'work');
+$promoter->query_safe('BEGIN');
+$promoter->query_safe(q{DO $$ BEGIN LOOP
+    PERFORM jobq_tick();
+    EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'object' AND objid = 'jobq.jobs'::regclass AND mode = 'ExclusiveLock');
+END LOOP; END $$});
+# Every second time, the groups are in the opposite order, so that the jobs at the beginnings of two lines are in any order.
+for my $job (1 .. 9)
+{
+    my $order = $job % 2 ? 'ASC' : 'DESC';
+    work(qq{SELECT count(*) FROM jobq_enqueue_many('lines', array_fill('$job'::jsonb, '{1000}'), group_keys => ARRAY(SELECT 'g' || n FROM generate_series(1, 1000) n ORDER BY n $order))});
+}
+evicts('unblocked', 'more unblocked groups than one database may list');
+cmp_ok(entries('unblocked'), '<=', 8192, 'unblocked: a database uses at most a quarter of the entries');
+$promoter->query_safe('COMMIT');
+end_sessions($promoter);
+sub heads_are
+{
+    my ($job, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return becomes_true($node, 'work', qq{SELECT count(*) = 1000 AND bool_and(payload = '$job') FROM jobq.jobs WHERE queue = 'lines' AND status = 'pending'}, $name);
+}
+heads_are(1, 'unblocked: the first job of each group becomes the head');
+
+# Several of the 1000 groups share an entry.
+for my $job (2, 3)
+{
+    work(q{DO $$ BEGIN FOR n IN 1..10 LOOP PERFORM jobq_complete(id, lease) FROM jobq_claim('lines', batch => 100); COMMIT; END LOOP; END $$});
+    heads_are($job, "line starts: job $job of each group becomes the head");
+}
+evicts('line starts', 'two groups that share an entry');
+
+# A job awaits more jobs than the table has entries. Jobs that depend on further jobs find no room in it.
+work(q{SELECT count(*) FROM jobq_enqueue_many('awaited', array_fill('{}'::jsonb, '{16500}'), run_at => '2100-01-01'); SELECT jobq_enqueue('awaits')});
+is(work(q{SELECT state FROM jobq_claim('awaits', heartbeat_timeout => '1 h') c,
+    LATERAL jobq_await_jobs(c.id, c.lease, ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'awaited'), 'first', 'any')}), 'waiting', 'awaited jobs: a job waits');
+sub gauge_becomes
+{
+    my ($gauge, $condition, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return becomes_true($node, 'work', qq{SELECT value $condition FROM jobq_metrics() WHERE name = 'jobq_shared_memory_$gauge' AND labels->>'part' = 'awaited jobs'}, "awaited jobs: $name");
+}
+gauge_becomes('entries', '= 16384', 'all entries are used');
+gauge_becomes('evictions_total', '>= 100', 'more jobs than entries');
+my $before = evictions('awaited jobs');
+work(q{SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(spec) FROM generate_series(1, 200) n,
+    LATERAL (VALUES (jsonb_build_object('queue', 'needed', 'ref', n::text)), (jsonb_build_object('queue', 'needs', 'depends_on', jsonb_build_array('@' || n)))) s(spec)))});
+gauge_becomes('evictions_total', ">= $before + 200", 'there is no room for further jobs');
+is(work(q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('needed', batch => 200)}), '200', 'awaited jobs: the further jobs are completed');
+becomes_true($node, 'work', q{SELECT count(*) = 200 FROM jobq.jobs WHERE queue = 'needs' AND status = 'pending'}, 'awaited jobs: the jobs that depend on them can run');
+work(q{SELECT jobq_cancel(max(id)) FROM jobq.jobs WHERE queue = 'awaited'});
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'awaits'}, 'awaited jobs: the job that waited can run');
+
+# The third claim in a lane stores a range, because the first takes a job and the second starts to record keys.
+work(q{SELECT jobq_set_limit('throttled', '*', max_running => 1)});
+work(q{SELECT count(*) FROM generate_series(1, 70) n, LATERAL jobq_enqueue_many('throttled', array_fill('{}'::jsonb, '{40}'), kind => 'k' || n, concurrency_keys => array_fill('k' || n, '{40}'))});
+my $claims = q{SELECT count(*) FROM generate_series(1, 70) n, LATERAL jobq_claim('throttled', kinds => ARRAY['k' || n], heartbeat_timeout => '1 h')};
+is(work($claims), '70', 'throttled ranges: one job of each key runs');
+becomes_true($node, 'work', qq{WITH c AS MATERIALIZED ($claims) SELECT value > 0 FROM c, jobq_metrics() WHERE name = 'jobq_shared_memory_evictions_total' AND labels->>'part' = 'throttled ranges'},
+    'throttled ranges: more lanes than entries');
+is(work($claims), '0', 'throttled ranges: no other job can run');
+is(entries('throttled ranges'), 64, 'throttled ranges: all entries are used');
+is(work(q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'throttled' AND status = 'processing'}), '70', 'throttled ranges: the jobs are completed');
+is(work($claims), '70', 'throttled ranges: the next job of each key runs');
+
+# ---- tables that settings switch off
+
 settings($node, 'jobq.max_counted_queues = 0', 'jobq.max_metric_series = 0', 'max_prepared_transactions = 0');
 $node->restart;
 is(work(q{SELECT count(*) FROM jobq_metrics() WHERE labels->>'part' IN ('counters', 'totals', 'prepared')}), '0', 'tables that settings have switched off are not reported');

@@ -63,7 +63,7 @@ sub rest
     $pgbench->kill_kill(grace => 5);
     # After the clients have stopped and the due jobs are promoted, jobs no longer change.
     becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgbench')
-        AND NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled' AND queue = 'q')}, 'no job changes any more');
+        AND NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled' AND queue = 'q')}, 'no job changes anymore');
     return;
 }
 

@@ -260,7 +260,7 @@ value($node, 'work', "SELECT pg_cancel_backend($one->{pid})");
 in_time(seconds_to_end($one, 10), $slack, 'a cancellation ends the wait at once');
 like($one->{session}{stderr}, qr/canceling statement due to user request/, 'with the usual error');
 $one->{session}{stderr} = '';
-is($one->{session}->query('SELECT 1'), '1', 'the session can be used afterwards');
+is($one->{session}->query('SELECT 1'), '1', 'the session can be used afterward');
 start($one, q{CALL jobq_wait('empty', '3 min')});
 asleep($one);
 enqueue(q{'empty'});

@@ -173,7 +173,7 @@ for my $end (qw(pg_cancel_backend pg_terminate_backend lost))
         {
             ends($victim, "$end: the wait has ended");
             $victim->{session}{stderr} = '';
-            is($victim->{session}->query('SELECT 1'), '1', 'the session can be used afterwards');
+            is($victim->{session}->query('SELECT 1'), '1', 'the session can be used afterward');
         }
         else
         {

@@ -1,9 +1,9 @@
 # Tests jobq_wait with a batch: a commit wakes up only as many sleeping sessions as its jobs need, and no job is left while a
 # session sleeps that could claim it.
 #
-# Each sleeping session also checks the table once a second, which hides lost wake-ups. The suite unpassed runs this file with a
-# library whose sessions check once an hour, where the test must pass, and with a library that also loses wake-ups, where it must
-# fail.
+# Each sleeping session also checks the table once a second, which hides lost wake-ups. The control sleepers_do_not_look runs this file
+# with a library whose sessions check once an hour, where the test must pass. The controls left_jobs_not_told and
+# lookout_does_not_scan run it with libraries that also lose wake-ups, where the test must fail.
 use strict;
 use warnings FATAL => 'all';
 
@@ -220,10 +220,46 @@ $other->query(qq{DO \$\$ BEGIN FOR i IN 1 .. $rounds_each LOOP
     COMMIT;
 END LOOP; END \$\$});
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'random' AND status = 'pending')}, 'all jobs of eight sleepers are claimed');
-work(q{UPDATE stop SET now = true});
-work("SELECT jobq_wake('random $_')") for 0 .. $#workers;
-ends($_, 'and each worker stops') for @workers;
+sub stop_workers
+{
+    my ($name) = @_;
+    work(q{UPDATE stop SET now = true});
+    work("SELECT jobq_wake('$name $_')") for 0 .. $#workers;
+    ends($_, "each worker $name stops") for @workers;
+    work(q{UPDATE stop SET now = false});
+    return;
+}
+stop_workers('random');
 
-end_sessions($other, $locks, map { $_->{session} } @workers);
+# ---- many commits of one job each: workers that are awake claim most jobs, so that a sleeper becomes the lookout
+
+for my $number (0 .. $#workers)
+{
+    start($workers[$number], qq{DO \$\$ BEGIN LOOP
+        CALL jobq_wait('single', '1 hour', worker_id => 'single $number');
+        EXIT WHEN (SELECT now FROM stop);
+        LOOP
+            PERFORM jobq_complete(id, lease) FROM jobq_claim('single', 'single $number');
+            EXIT WHEN NOT FOUND;
+            COMMIT;
+        END LOOP;
+    END LOOP; END \$\$});
+}
+asleep(@workers);
+my $producer = sleeper($node);
+start($producer, q{DO $$ BEGIN FOR burst IN 1 .. 100 LOOP
+    FOR i IN 1 .. 40 LOOP
+        PERFORM jobq_enqueue('single');
+        COMMIT;
+    END LOOP;
+    WHILE EXISTS (SELECT FROM jobq.jobs WHERE queue = 'single' AND status = 'pending') LOOP
+        PERFORM pg_sleep(0.001);
+        COMMIT;
+    END LOOP;
+END LOOP; END $$});
+ends($producer, 'sleepers claim the last job of each burst');
+stop_workers('single');
+
+end_sessions($other, $locks, map { $_->{session} } $producer, @workers);
 stops_fast($node);
 done_testing();

@@ -247,7 +247,7 @@ my ($reported, $under) = split /\|/, work(q{SELECT id, lease FROM jobq_claim('q'
 $older->query(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1});
 is(work("SELECT jobq_heartbeat($reported, $under)"), 'held', 'a heartbeat is sent in another session');
 $older->query("SELECT jobq_complete($reported, $under)");
-like($older->{stderr}, qr/could not serialize access.*\nHINT:  [^\n]*may have changed the job after the snapshot/s, 'an older snapshot cannot complete the job, and the error says why');
+like($older->{stderr}, qr/could not serialize access.*\nHINT:  [^\n]*may have been changed after the snapshot/s, 'an older snapshot cannot complete the job, and the error says why');
 $older->{stderr} = '';
 $older->query('ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ');
 is($older->query("SELECT jobq_complete($reported, $under)"), 't', 'a new snapshot can complete it');

@@ -50,7 +50,7 @@ said AS (
       AND a.attname NOT IN ('oid', 'relfilenode', 'relpages', 'reltuples', 'relallvisible', 'relallfrozen', 'relhasrules',
                             'relhastriggers', 'relhassubclass', 'atthasmissing', 'attcacheoff', 'indcheckxmin', 'extcondition')
     UNION ALL
-    -- What stands in the catalogue as a tree, as SQL.
+    -- Expressions that the catalog stores as trees, as SQL.
     VALUES ('pg_proc', 1000, 'arguments', 'pg_get_function_arguments(t.oid)'),
            ('pg_proc', 1001, 'body', 'pg_get_function_sqlbody(t.oid)'),
            ('pg_class', 1000, 'query', $$CASE WHEN t.relkind IN ('v', 'm') THEN pg_get_viewdef(t.oid) END$$),

@@ -1,5 +1,5 @@
 # Runs producers, workers, and monitoring clients, each with the privileges of its role and with prepared statements, so that they
-# keep working whatever happens to the extension. The effects of the load can be checked afterwards.
+# keep working whatever happens to the extension. The effects of the load can be checked afterward.
 package JobqLoad;
 
 use strict;

@@ -1,5 +1,5 @@
 # Sessions that act at random until a given time, at least fifty times, in savepoints and transactions that are committed or rolled
-# back. Afterwards, a test compares counters with rows.
+# back. Afterward, a test compares counters with rows.
 package JobqRandomLoad;
 
 use strict;

@@ -20,9 +20,9 @@ our @EXPORT = qw(server preloaded database value run_sql sqlstate session second
   claim_when_ready end_sessions await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
   count_in_log settings connect_as keep_in_use kill_server starts_again counters_differ);
 
-my $poll_pause = 0.02;    # seconds between two probes at first; then a fifth of the wait, up to
-my $longest    = 0.15;    # so many: a probe is a psql of its own, which takes the processor from others for 20 ms
-my $patience   = 90;      # seconds: how long any one wait may last before its test fails
+my $poll_pause = 0.02;    # seconds between two probes at the beginning; later a fifth of the time waited, up to $longest
+my $longest    = 0.15;    # seconds; a probe is a psql process, which uses the processor for 20 ms
+my $patience   = 90;      # seconds after which a wait, and its test, fails
 
 # Starts a server. `conf`: lines for postgresql.conf, which override all others; `cluster`, `init`: options for
 # PostgreSQL::Test::Cluster and its init.

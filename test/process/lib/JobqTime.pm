@@ -97,8 +97,8 @@ sub in_time
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my ($sum, $longest, $crowd) = machine($within // $took + 0.5);
     my $stalled = $within ? $longest : $sum;
-    diag(sprintf '%s: the machine stood still for %.3f s meanwhile', $name, $stalled) if $stalled > 0;
-    diag(sprintf '%s: %.1f processes wanted each processor', $name, $crowd) if $crowd > 1.5;
+    diag(sprintf '%s: the machine stalled for %.3f s in the meantime', $name, $stalled) if $stalled > 0;
+    diag(sprintf '%s: %.1f runnable processes per processor', $name, $crowd) if $crowd > 1.5;
     return cmp_ok($took, '<=', $limit * $crowd + $stalled, $name);
 }
 
