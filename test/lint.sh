@@ -8,11 +8,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports writers planted scratch version releases docker'
+readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports writers planted scratch version releases docker prose'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
 CLANGXX=${CLANGXX:-clang++}
+export TEXTLINT=${TEXTLINT:-$PWD/build/textlint/node_modules}
 
 # The directories of src/, from the bottom up. A file may include files of its own directory and of directories on lines above
 # its own; directories on the same line do not include each other.
@@ -35,8 +36,8 @@ finish
 enqueue
 groups
 claim
-schedules handlers
-wait
+schedules wait
+handlers
 commit
 duties
 workflows admin
@@ -47,6 +48,10 @@ main
 readonly WRITERS='src/log/transaction_log\.h|src/job/change_job\.(h|cpp)'
 readonly PURE='^src/(core/|[a-z_]+/[a-z_]+_policy\.)'
 export ROOMS WRITERS PURE
+
+# A commit (its id and subject): "subsystem: imperative" in at most 72 characters, without a period. A first word like "adds", "added",
+# "adding", or "the" is not imperative.
+readonly SUBJECT='^\w+ (?:Revert ".*"|(?=.{1,72}$)[^:]+: (?!(?:the|an?|no|not|what|why|how|more|all)\b)(?!(?!need|feed|embed|seed|proceed|exceed|bring|string|ping|bias|alias)\w+(?:ed|ing|[^isu]s)\b).*[^.])$'
 
 # ---- the files that the rules check
 
@@ -123,10 +128,10 @@ code_grep() {
         }'
 }
 
-# Fails if standard input is not empty, and prints it.
+# Prints standard input and fails if it is not empty.
 none() { ! grep .; }
 
-# ---- the rules: each prints what it found, and fails if it found anything
+# ---- the rules: each prints what it found and fails if it found anything
 
 rule_format() { sources src test | changed | xargs -r "$CLANG_FORMAT" --dry-run -Werror; }
 
@@ -257,9 +262,9 @@ rule_sql_script() {
             $text =~ s{--[^\n]*|/\*.*?\*/|(\x27(?:[^\x27]|\x27\x27)*\x27)|(\$(\w*)\$.*?\$\3\$)}
                       {defined $1 || defined $2 ? $& : " "}gse;
             $text =~ s{\x27(?:[^\x27]|\x27\x27)*\x27|\$(\w*)\$.*?\$\1\$}{\x27\x27}gs;
-            print "$name: IF NOT EXISTS adopts what somebody else made\n" if $text =~ /\bIF\s+NOT\s+EXISTS\b/i;
+            print "$name: IF NOT EXISTS uses an existing object of another owner\n" if $text =~ /\bIF\s+NOT\s+EXISTS\b/i;
             # In an upgrade, the server refuses to replace an object that does not belong to the extension.
-            print "$name: OR REPLACE adopts what somebody else made\n" if $text =~ /\bOR\s+REPLACE\b/i && $name !~ m{/upgrades/};
+            print "$name: OR REPLACE uses an existing object of another owner\n" if $text =~ /\bOR\s+REPLACE\b/i && $name !~ m{/upgrades/};
             for my $statement (split /;/, $text) {
                 $statement =~ s/\s+/ /g;
                 $statement =~ s/^ //;
@@ -350,9 +355,38 @@ rule_docker() {
     {
         make -s -n -C "$files" PG_CONFIG="${PG_CONFIG:-pg_config}" install 2>&1 >/dev/null || true
         find . \( -name build -o -name node_modules \) -prune -o \( -name '*.md' -o -path './docker/*' \) -type f -print |
-            xargs grep -nE 'docker run.* (-p [0-9]+:[0-9]|.*PASSWORD=[a-z])' || true
+            xargs perl -0777 -ne '
+                # Joins continued lines, so that each command is checked as a whole.
+                s/\\\n/ /g;
+                for (/^.*\bdocker run\b.*/mg) {
+                    print "$ARGV: publishes a port to other hosts: $_\n" if /\s(?:-p|--publish)[ =]?(?!127\.0\.0\.1:)\S|\s(?:-P|--publish-all)\b/;
+                    print "$ARGV: contains a password: $_\n" if /PASSWORD=["\x27]?[^\s"\x27\$.]/;
+                }'
     } | none || status=1
     rm -rf "$files"
+    return $status
+}
+
+# The words of documents, comments, messages, and the subjects of new commits: those since LINT_SINCE or the upstream branch.
+rule_prose() {
+    local copy since id subject name status=0
+    [ -x "$TEXTLINT/.bin/textlint" ] || { echo "textlint is missing: run scripts/setup.sh lint"; return 1; }
+    copy=$(mktemp -d)
+    project_files | grep -E '\.md$|^(src|test/unit|router/sql)/.*\.(cpp|h|sql)$' | grep -v '/releases/' | test/prose/extract.py "$copy"
+    if [ -e .git ]; then
+        since=${LINT_SINCE:-$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse HEAD)}
+        mkdir "$copy/commit"
+        git log --no-merges --format='%h %s' "$since..HEAD" | tee "$copy/subjects" |
+            while read -r id subject; do
+                name="$id ${subject:0:72}"
+                printf '%s\n' "$subject" >"$copy/commit/${name//\//-}.md"
+            done
+        { grep -vP "$SUBJECT" "$copy/subjects" || true; } |
+            sed 's/^/not "subsystem: imperative" in at most 72 characters, without a period: /' | none || status=1
+    fi
+    "$TEXTLINT/.bin/textlint" --config test/prose/textlint.json --rules-base-directory "$TEXTLINT" --format unix "$copy" |
+        sed -e "s:^$copy/::" -e 's/\.md:/:/' -e '/^$/d' | LC_ALL=C sort -V || status=1
+    rm -rf "$copy"
     return $status
 }
 
@@ -392,12 +426,30 @@ plant() {
         writers) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         version) sed -i '1s/(/(lint_planted-/' debian/changelog ;;
         docker) sed -i '1i all: lint_planted' Makefile && touch lint_planted ;;
+        docker_port) printf 'docker run -d \\\n  -p 5432:5432 -e POSTGRES_PASSWORD jobq\n' >lint_planted.md ;;
+        docker_host) printf 'docker run --publish=0.0.0.0:5432:5432 jobq\n' >lint_planted.md ;;
+        docker_password) mkdir -p docker && printf '# docker run -e POSTGRES_PASSWORD="Secret1" jobq\n' >docker/lint_planted ;;
         scratch) mkdir -p scripts && printf 'chown postgres "$SCRATCH/lint_planted"\n' >scripts/lint_planted.sh ;;
         releases) mkdir -p src/sql/releases && echo 'SELECT 1;' >src/sql/releases/jobq--lint_planted.sql ;;
+        prose) leave_planted; printf '// A job whose lock\n// nobody holds.\n' >$unit ;;
+        prose_message) leave_planted; printf 'void f() { errhint("Change it by "\n    "hand."); }\n' >$unit ;;
+        prose_sql) leave_planted; printf -- '--: the colour\n' >src/sql/99_lint_planted.sql ;;
+        prose_document) leave_planted; printf '* a list, with a [link to what\n  it shall be](#x)\n' >lint_planted.md ;;
+        prose_words) leave_planted; commit_planted 'test: pass lint_planted anew' ;;
+        prose_subject) leave_planted; commit_planted 'test: added lint_planted' ;;
         planted)
             mkdir -p test/planted
             printf -- '--- a/src/main/jobq.cpp\n+++ b/src/main/jobq.cpp\n@@ -1 +1 @@\n-absent\n+present\n' >test/planted/lint_planted.patch ;;
     esac
+}
+
+# Deletes most of the prose, because to check it takes long.
+leave_planted() { find . -name '*.md' -delete; find src router -type f ! -name 'lint_*' -delete; }
+
+# Makes a repository whose branch has one commit, with this subject, in addition to its upstream branch.
+commit_planted() {
+    local commit='git -c user.name=lint -c user.email=lint commit -q --allow-empty -m'
+    git init -q && $commit 'test: begin' && git branch upstream && $commit "$1" && git branch -q -u upstream
 }
 
 # Code that resembles a violation but is correct.
@@ -414,7 +466,7 @@ int lint_allowed(std::string_view text) {
     if (text.empty())
         ereport(ERROR, (errmsg("say \"%s\" (or :-)", "throw"),  // the order is free
                         errcode(ERRCODE_INVALID_PARAMETER_VALUE)));
-    ereport(LOG, (errmsg("std::vector<int>")));
+    ereport(LOG, (errmsg("std::vector<int>")));  // The goal is to be as fast behind PgBouncer. `nobody` is a role.
     return 0;
 }
 
@@ -436,15 +488,17 @@ CREATE FUNCTION lint_allowed() RETURNS text AS $$ SELECT 'x; CREATE OR REPLACE V
 DO $$ BEGIN IF NOT EXISTS (SELECT 1) THEN NULL; END IF; END $$;
 NEAR
     printf 'network/ and rooted/ are no paths of a machine\n' >lint_allowed.txt
+    printf 'PASSWORD=... docker run -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD -e PGPASSWORD=$POSTGRES_PASSWORD jobq\n' >lint_allowed.md
 }
 
 self_test() {
     local passed=0 failed=0 case rule copy out status
     self_test_dir=$(mktemp -d)
     trap 'rm -rf "$self_test_dir"' EXIT
-    for case in $RULES pure_time forbidden_throw sql_script_comment sql_script_replace sql_script_exists sql_script_backslash; do
+    for case in $RULES pure_time forbidden_throw sql_script_comment sql_script_replace sql_script_exists sql_script_backslash \
+        docker_port docker_host docker_password prose_message prose_sql prose_document prose_words prose_subject; do
         rule=$case
-        case $case in pure_*) rule=pure ;; forbidden_*) rule=forbidden ;; sql_script_*) rule=sql_script ;; esac
+        case $case in pure_*) rule=pure ;; forbidden_*) rule=forbidden ;; sql_script_*) rule=sql_script ;; docker_*) rule=docker ;; prose_*) rule=prose ;; esac
         copy=$self_test_dir/$case
         mkdir -p "$copy"
         project_files | while read -r file; do

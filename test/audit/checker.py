@@ -15,11 +15,11 @@ KINDS = {
     "torn": "enqueues with unknown outcome of which only a part exists",
     "doubled effect": "jobs whose effect happened more than once",
     "missing effect": "completed jobs without an effect, or effects of jobs that are not completed",
-    "lease given twice": "one lease in two answers, or a job handed out while its lease was held",
+    "lease issued twice": "one lease in two answers, or a job claimed while its lease was held",
     "lease accepted twice": "one lease that completed its job more than once",
     "stale lease accepted": "completions with a lease that was not the current one",
     "false answer": "completions that were accepted without an effect, or rejected with one",
-    "unexplained lease": "leases that ended without a completion or a row in jobq.attempts, or were never handed out",
+    "unexplained lease": "leases that ended without a completion or a row in jobq.attempts, or were never issued",
     "error": "errors that the run does not explain",
 }
 
@@ -194,13 +194,13 @@ def _check_leases(report, events, asked, final, timeout):
         certain = [claim for claim in given if claim.certain]
         for lease, count in Counter(claim.lease for claim in given).items():
             if count > 1:
-                report.add("lease given twice", f"job {job} lease {lease}: in {count} answers")
+                report.add("lease issued twice", f"job {job} lease {lease}: in {count} answers")
         for before, after in zip(certain, certain[1:]):
             held = job, before.lease
             over = max(before.asked, signs.get(held, 0)) + timeout * 0.98
             if after.given < min(over, given_up.get(held, over)):
-                report.add("lease given twice",
-                           f"job {job} given out under {after.lease} while {before.lease} was held")
+                report.add("lease issued twice",
+                           f"job {job} claimed under {after.lease} while {before.lease} was held")
         completed = set(effects.get(job, ()))
         for claim in given:
             ends = ended.get((job, claim.lease), [])
@@ -213,9 +213,9 @@ def _check_leases(report, events, asked, final, timeout):
             elif claim.certain and len(ends) != 1:
                 report.add("unexplained lease", f"job {job} lease {claim.lease} ended {ends or 'nowhere'}")
         for lease in completed - {claim.lease for claim in given}:
-            report.add("unexplained lease", f"job {job} was completed by {lease}, which nobody was given")
+            report.add("unexplained lease", f"job {job} was completed with lease {lease}, which was never issued")
     for job in effects.keys() - claims.keys():
-        report.add("unexplained lease", f"job {job} was completed and never given to anybody")
+        report.add("unexplained lease", f"job {job} was completed but never claimed")
 
 
 def _check_answers(report, events, final):

@@ -168,12 +168,12 @@ def error(story):
 
 CASES = {
     proper: set(), rescued: set(), unknown_heartbeat: set(), given_after_failure: set(),
-    given_after_refusal: {"lease given twice"},
+    given_after_refusal: {"lease issued twice"},
     lost: {"lost"}, unfinished: {"lost"}, failed: {"failed"}, phantom: {"phantom"},
     unexpected: {"unexpected"}, twice_there: {"unexpected"}, torn: {"torn"},
     doubled: {"doubled effect", "lease accepted twice"}, no_effect: {"missing effect"},
-    same_lease_given: {"lease given twice"}, given_while_held: {"lease given twice"},
-    given_while_heartbeats: {"lease given twice"},
+    same_lease_given: {"lease issued twice"}, given_while_held: {"lease issued twice"},
+    given_while_heartbeats: {"lease issued twice"},
     stale: {"stale lease accepted"}, stale_by_rescue: {"stale lease accepted"},
     accepted_for_nothing: {"lease accepted twice"}, refused_but_done: {"false answer"},
     lease_lost_without_trace: {"unexplained lease"}, lease_from_nowhere: {"unexplained lease"},

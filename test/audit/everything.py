@@ -43,7 +43,7 @@ DRAIN = 40          # seconds in which plain workers must finish what is left
 MOMENT = 20         # how long the background worker may take to settle on a busy machine
 BATCH = 12          # maximum batch size of producers
 BACKLOG = 40        # target backlog of a queue
-GRACE = 0.7         # seconds that a cancelled job may go on
+GRACE = 0.7         # seconds for which a canceled job may keep running
 
 # The settings of the queues. All queues get jobs of all kinds, with keys, groups, dependencies, and times.
 COMMON = "max_attempts => 1000, max_lost => 1000, heartbeat_timeout => '1 s', backoff_base => '20 ms', backoff_max => '200 ms'"

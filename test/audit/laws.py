@@ -22,11 +22,11 @@ KINDS = {
     "impossible step": "changes of status that no function and no duty makes, or that were not requested",
     "lost": "jobs of a committed enqueue that do not exist, or that were deleted without a request",
     "phantom": "jobs that no client enqueued",
-    "stuck": "jobs that are unfinished although nothing blocks them any more",
-    "lease given twice": "one lease in two claims, or a job handed out while its lease was held",
+    "stuck": "jobs that are unfinished although nothing blocks them anymore",
+    "lease issued twice": "one lease in two claims, or a job claimed while its lease was held",
     "stale lease accepted": "reports accepted from a lease that was not the current one",
     "false answer": "reports that were rejected although the lease was current, or accepted without an effect",
-    "unexplained lease": "leases that were never handed out, or that ended without a row in jobq.attempts",
+    "unexplained lease": "leases that were never issued, or that ended without a row in jobq.attempts",
     "robbed": "leases that were lost before they expired",
     "effects": "completions by a handler without exactly one effect, or effects of attempts that did not complete",
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
@@ -55,7 +55,7 @@ STEPS = {
     ("scheduled", "scheduled"): {SERVER, "reschedule", "change", "redrive", *ENQUEUE},
     ("scheduled", "cancelled"): {"cancel"},
     ("scheduled", "blocked"): {"retry"},            # it has not run yet, and has dependencies
-    ("pending", "processing"): {"claim", SERVER},   # a claim that is a transaction of its own is recorded afterwards
+    ("pending", "processing"): {"claim", SERVER},   # a claim that is a transaction of its own is recorded afterward
     ("pending", "scheduled"): {"reschedule", *ENQUEUE},
     ("pending", "pending"): {"reschedule", "change", *ENQUEUE},
     # An enqueue drops the oldest job of a full queue; INSERT ON CONFLICT DO NOTHING does so even if it then inserts no job.
@@ -173,15 +173,15 @@ def _leases(world, rules, report):
         lease = span.job, step.after.lease
         given[step.after.lease] += 1
         if step.before and step.before.status == "processing":
-            report.add("lease given twice", f"job {span.job} went from lease {step.before.lease} to {step.after.lease}")
+            report.add("lease issued twice", f"job {span.job} went from lease {step.before.lease} to {step.after.lease}")
         facts = claims.pop(lease, ())
         if len(facts) > 1:
-            report.add("lease given twice", f"job {span.job} lease {lease[1]} to {[_name(fact) for fact in facts]}")
+            report.add("lease issued twice", f"job {span.job} lease {lease[1]} to {[_name(fact) for fact in facts]}")
         if not facts and not world.is_handled(span):
             silent.add(step.change.xid)
     for lease, count in given.items():
         if count > 1:
-            report.add("lease given twice", f"lease {lease} in {count} claims")
+            report.add("lease issued twice", f"lease {lease} in {count} claims")
     for (job, lease), facts in claims.items():
         report.add("unexplained lease", f"job {job} lease {lease}: {_name(facts[0])}, and the job never had it")
     # A client that claims in a transaction of its own may lose its session before it has recorded the claim.

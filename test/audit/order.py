@@ -13,7 +13,7 @@ MANY = 20       # claims
 
 
 def _pending(world, same):
-    """Returns spans from the moment at which a job becomes pending until it is not, or is not the same() any more."""
+    """Returns spans from the moment at which a job becomes pending until it is not, or is not the same() anymore."""
     return world.spans(lambda step: step.after and step.after.status == "pending",
                        lambda span, step: step.after and step.after.status == "pending"
                        and same(step.after) == same(span.start.after))

@@ -104,7 +104,7 @@ if __name__ == "__main__":
     outcome = Results("planted defects")
     run(outcome, "no lease check", NO_LEASE_CHECK, ("stale lease accepted", "doubled effect"),
         replaced={"jobq_complete": "broken.complete"})
-    run(outcome, "claims twice", CLAIMS_TWICE, ("lease given twice",),
+    run(outcome, "claims twice", CLAIMS_TWICE, ("lease issued twice",),
         replaced={"jobq_claim": "broken.claim"}, only_plain_claims=True)
     run(outcome, "rescue overwrites", RESCUE_OVERWRITES, ("stale lease accepted", "doubled effect"),
         helper=rescue, lease_timeout="1 hour")

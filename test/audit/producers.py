@@ -126,7 +126,7 @@ class Producer(Actor):
     # Jobs
 
     def spec(self, depends_on=()):
-        """The arguments of a call of jobq_enqueue: every feature sometimes, in any combination."""
+        """The arguments of a call to jobq_enqueue: every feature sometimes, in any combination."""
         chance, random = self.chance, self.random
         spec = {"queue": self.any_queue(), "kind": self.pick(*KINDS)}
         if chance(0.3):

@@ -1,4 +1,4 @@
-"""Functions to write logs by hand as the witness would have read them, for the stories that test the laws."""
+"""Functions that build logs as the witness would have read them, for the stories that test the laws."""
 
 import json
 from datetime import datetime, timezone

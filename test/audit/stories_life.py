@@ -357,7 +357,7 @@ def overtaken_by_more_urgent_ones(log):
 
 
 def overtaken_at_last_by_what_it_has_outgrown(log):
-    """Each second is worth one step of priority: after ten seconds the other jobs must not go first any more."""
+    """Each second is worth one step of priority: after ten seconds the other jobs must not go first anymore."""
     overtake(log, {"queue": "aged", "priority": 10}, 40, queue="aged")
 
 
@@ -419,8 +419,8 @@ CASES = {
     taken_back_and_told: {"lost"}, resurrected: {"impossible step"}, ran_from_blocked: {"impossible step"},
     cancelled_by_nobody: {"impossible step"}, kept_its_lease: {"impossible step"}, no_job: {"lost"},
     vanished: {"lost"}, from_nowhere: {"phantom", "lost"}, forgotten: {"stuck"}, blocked_for_ever: {"stuck"},
-    given_while_held: {"lease given twice"}, same_lease_again: {"lease given twice"},
-    told_twice: {"lease given twice"}, claim_of_nobody: {"unexplained lease"},
+    given_while_held: {"lease issued twice"}, same_lease_again: {"lease issued twice"},
+    told_twice: {"lease issued twice"}, claim_of_nobody: {"unexplained lease"},
     lease_from_nowhere: {"unexplained lease"}, completed_by_another: {"stale lease accepted"},
     completed_by_nobody: {"impossible step", "stale lease accepted"}, doubled: {"stale lease accepted"},
     heartbeat_of_a_zombie: {"stale lease accepted"}, refused_to_the_holder: {"false answer"},

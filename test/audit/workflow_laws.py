@@ -18,7 +18,7 @@ KINDS = {
     "deadline moved": "deadline that changed",
     "held while waiting": "lease, slot, or worker of a waiting job",
     "limit exceeded": "limit that was exceeded",
-    "sleeps for good": "job that waits although the awaited event has occurred",
+    "sleeps permanently": "job that waits although the awaited event has occurred",
 }
 
 
@@ -107,7 +107,7 @@ def judge(run):
 def _judge_flows(run, found):
     for flow, number, status, result in run.flows:
         if status in ("blocked", "scheduled", "pending", "processing"):
-            found["sleeps for good" if status == "blocked" else "flow lost"].append(f"flow {number} (job {flow}) is {status}")
+            found["sleeps permanently" if status == "blocked" else "flow lost"].append(f"flow {number} (job {flow}) is {status}")
         elif (status, result) != ("completed", number):
             found["flow lost"].append(f"flow {number} (job {flow}) is {status} with {result}")
     first = {}

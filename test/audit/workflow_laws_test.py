@@ -58,7 +58,7 @@ CASES = {
     "deadline moved": lambda run: run.deadlines.append((FLOW, "joined", "evening")),
     "held while waiting": lambda run: run.seen.append(("held while waiting", "a slot")),
     "limit exceeded": lambda run: run.seen.append(("limit exceeded", "7")),
-    "sleeps for good": asleep,
+    "sleeps permanently": asleep,
 }
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ const plainStars = c => {
 };
 
 const RULES = [
-    ['day of month or weekday begins with * and goes on: both must hold here, one is enough there',
+    ['the day of the month or the weekday begins with * and has more: both must hold here, one is enough there',
      (c, ours, theirs) => starredDays(c) && !plainStars(c)],
     ['the clocks are changed that day: crontab(5) has rules for that, croner has others',
      (c, ours, theirs) => typeof ours !== 'string' && [...ours, ...theirs].some(second => nearChange(c.zone, second))],

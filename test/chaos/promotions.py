@@ -225,7 +225,7 @@ class Promotions:
         timeline = self._ask(new, "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")[0]
         parent, place = self._ask(new, "SELECT pg_read_file('pg_wal/' || %s || '.history')", (timeline,))[0].split("\n")[-2].split("\t")[:2]
         if number(replayed) > number(place):
-            self.findings.append(f"{new.name} had replayed {replayed}, and goes on from {place}")
+            self.findings.append(f"{new.name} had replayed {replayed} and continues from {place}")
         self.forks[f"{int(parent):08X}"] = number(place), synchronous
 
     def _follows(self, standby, primary):
@@ -256,7 +256,7 @@ class Promotions:
     # ---- at the end
 
     def differences(self):
-        """The differences between the jobs of the standbys and the primary, in all columns, when nothing changes any more."""
+        """The differences between the jobs of the standbys and the primary, in all columns, when nothing changes anymore."""
         digest = "SELECT count(*), md5(string_agg(j::text, '|' ORDER BY id)) FROM jobq.jobs j"
 
         def found():

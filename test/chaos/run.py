@@ -125,7 +125,7 @@ class Run:
             return None
 
     def wait_while_it_moves(self, condition, what, queue="audit"):
-        """Waits until the jobs satisfy a condition, however long that takes, unless nothing changes any more."""
+        """Waits until the jobs satisfy a condition, however long that takes, unless nothing changes anymore."""
         seen, since = None, time.monotonic()
         while not condition(now := self.jobs_now(queue)):
             if now != seen:

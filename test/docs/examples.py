@@ -14,6 +14,7 @@ page.py describes the comments that a page may contain. Each page begins in a ne
 A fence without a language that begins with a function is its signature, which is compared with the catalog. The pages with the real
 output are written to the directory docs.found.
 """
+import glob
 import os
 import re
 import signal
@@ -43,6 +44,9 @@ NOTIFICATION = re.compile(r"^Asynchronous notification .*\n?", re.MULTILINE)
 READERS = {"jobq_explain", "jobq_explain_queue", "jobq_access"}
 NOT_VOLATILE = "SELECT DISTINCT proname FROM pg_proc WHERE proname LIKE 'jobq\\_%' AND provolatile <> 'v'"
 EMPTY_ANSWER = re.compile(r"\A *\w+ *\n-+\n +\n*\Z")
+# By the language of a fence: the ending of the file in which it is saved, and the command that runs the file.
+PROGRAMS = {"bash": ("sh", "bash"), "python": ("py", sys.executable),
+            "js": ("mjs", "node", "--preserve-symlinks", "--preserve-symlinks-main")}
 PSQL = ["psql", "-XqP", "footer=off"]
 
 
@@ -93,7 +97,7 @@ def admin(*commands):
                    check=True, env=os.environ | {"PGOPTIONS": "-c client_min_messages=error"})
 
 
-def anew():
+def reset():
     admin("DROP DATABASE IF EXISTS docs WITH (FORCE)",
           "DO $$ DECLARE r regrole; BEGIN FOR r IN SELECT oid FROM pg_roles WHERE oid >= 16384 LOOP "
           "EXECUTE 'DROP ROLE ' || r; END LOOP; END $$",
@@ -113,14 +117,21 @@ class Run:
         self.notifications = []
         self.directory = tempfile.mkdtemp()
         os.symlink(os.path.join(root, "examples"), os.path.join(self.directory, "examples"))
+        modules = os.path.join(self.directory, "node_modules")
+        os.mkdir(modules)
+        os.symlink(os.path.join(root, "clients", "node"), os.path.join(modules, "jobq"))
+        for directory in os.environ.get("NODE_PATH", "").split(":"):
+            for package in glob.glob(os.path.join(directory, "*")):
+                if not os.path.lexists(link := os.path.join(modules, os.path.basename(package))):
+                    os.symlink(package, link)
         os.symlink(sys.executable, os.path.join(self.directory, "python3"))
         self.database = "docs"
-        self.anew()
+        self.reset()
 
-    def anew(self):
+    def reset(self):
         if self.session:
             self.session.end()
-        anew()
+        reset()
         self.session = Session(self.database)
         self.leases = {}
         self.silently(0, "CREATE EXTENSION jobq;")
@@ -162,13 +173,13 @@ class Run:
         admin("DROP DATABASE docs WITH (FORCE)")
 
     def comment(self, comment, comments):
-        if comment.what == "anew":
-            self.anew()
+        if comment.what == "reset":
+            self.reset()
         elif comment.what == "run":
             self.silently(comment.line, comment.text)
         elif comment.what == "shell":
-            subprocess.run(["bash", "-ec", comment.text], cwd=self.directory, check=True)
-        elif comment.what == "meanwhile":
+            subprocess.run(["bash", "-ec", comment.text], cwd=self.directory, env=self.environment(), check=True)
+        elif comment.what == "background":
             psql = subprocess.Popen(["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-d", self.database], stdin=subprocess.PIPE,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             psql.stdin.write(comment.text + "\n")
@@ -181,7 +192,7 @@ class Run:
     def fence(self, fence, comments):
         if "skip" in comments:
             self.result(fence.line, None if comments["skip"] else "skipped without a reason")
-        elif fence.language in ("bash", "python"):
+        elif fence.language in PROGRAMS:
             self.program(fence, comments.get("until"))
         elif fence.language == "sql":
             output = self.session.ask(fence.text)
@@ -244,7 +255,8 @@ class Run:
             self.result(fence.line, f"notifications: {self.notifications}, the page shows {shown}")
 
     def environment(self):
-        return os.environ | {"PGDATABASE": self.database, "PYTHONUNBUFFERED": "1",
+        return os.environ | {"PGDATABASE": self.database, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                             "PYTHONPATH": os.path.join(self.root, "clients", "python", "src"),
                              "PATH": f"{self.directory}:{os.environ['PATH']}"}
 
     def command(self, text, shown):
@@ -263,8 +275,11 @@ class Run:
             return came + output.read()
 
     def program(self, fence, until):
-        language = {"bash": "bash", "python": sys.executable}[fence.language]
-        program = subprocess.Popen([language, "-c", fence.text], cwd=self.directory, env=self.environment(), text=True,
+        ending, *command = PROGRAMS[fence.language]
+        name = "example." + ending
+        with open(os.path.join(self.directory, name), "w", encoding="utf-8") as file:
+            file.write(fence.text)
+        program = subprocess.Popen([*command, name], cwd=self.directory, env=self.environment(), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         timer = time.monotonic() + LONGEST
         done = False
@@ -289,7 +304,7 @@ class Run:
                     pass
 
     def signature(self, fence):
-        """Creates functions with the signatures on the page under another name, and compares them."""
+        """Creates functions with the signatures on the page under another name and compares them."""
         for text in re.split(r"\n(?=\S)", fence.text.strip()):
             match = re.match(r"(CALL )?((?:jobq\.)?\w+)\((.*?)\)(?:\s*→\s*(.*))?\Z", text, re.DOTALL)
             procedure, name, arguments, result = match.groups()
@@ -334,7 +349,10 @@ def main():
     passed = failed = 0
     for name in sys.argv[1:]:
         with open(os.path.join(root, name), encoding="utf-8") as file:
-            run = Run(name, file.read(), root)
+            text = file.read()
+        if not pages.examples(text):
+            continue
+        run = Run(name, text, root)
         run.run()
         print(f"{name}: {run.passed} passed, {run.failed} failed", flush=True)
         passed, failed = passed + run.passed, failed + run.failed

@@ -38,23 +38,23 @@ PAGES = {
 # A reference, changes that make it wrong, and the contents of the catalog.
 REFERENCE = """
 | **workers** | | |
-| [`jobq_a`](#jobq_a) | does a, or `b` | operators |
+| [`jobq_a`](workers.md#jobq_a) | does a, or `b` | operators |
 | **the owner of the extension** | | |
-| [`jobq_c`](#jobq_c) | does c | |
-### jobq_a
+| [`jobq_c`](administration.md#jobq_c) | does c | |
+## jobq_a
 
 ```
 jobq_a(b int) → int
 ```
-### jobq_c
+## jobq_c
 
 ```
 CALL jobq_c()
 ```
 """
 CATALOGUE = {"jobq_a": "workers, operators", "jobq_c": ""}
-UNLIKE = (("`jobq_a`](#jobq_a", "`jobq_b`](#jobq_b"), (" operators |", "|"), ("| **the owner of the extension** | | |\n", ""),
-          ("CALL jobq_c", "CALL jobq_a"), ("### jobq_c", "## jobq_c"))
+UNLIKE = (("`jobq_a`](workers.md#jobq_a", "`jobq_b`](workers.md#jobq_b"), (" operators |", "|"), ("| **the owner of the extension** | | |\n", ""),
+          ("CALL jobq_c", "CALL jobq_a"), ("## jobq_c", "### jobq_c"))
 
 
 def functions_are_found():

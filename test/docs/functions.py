@@ -1,15 +1,16 @@
-"""Checks that the reference lists every public function, with the roles that jobq_grant lets call it, and has a section for each
+"""Checks that the pages of the reference list every public function, with the roles that jobq_grant lets call it, and have a section for each
 function that begins with its signature, which examples.py compares with the catalog. Checks that it lists every reason of jobq_explain.
 
 functions.py        needs the server that examples.py needs
 """
+import glob
 import os
 import re
 import sys
 
 import examples
 
-PAGE = "docs/reference.md"
+PAGES = "docs/reference"
 KINDS = ("producers", "workers", "operators", "monitors")
 CATALOGUE = """
 \\pset tuples_only on
@@ -28,13 +29,13 @@ def callers(page):
     for line in page.splitlines():
         if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
             group = {"all profiles": ", ".join(KINDS), "the owner of the extension": ""}.get(heading[1], heading[1])
-        elif row := re.match(r"\| \[`(jobq_\w+)`\]\(#\1\) \|.*\|([a-z, ]*)\|$", line):
+        elif row := re.match(r"\| \[`(jobq_\w+)`\]\(\w+\.md#\1\) \|.*\|([a-z, ]*)\|$", line):
             found[row[1]] = ", ".join(filter(None, (group, row[2].strip())))
     return found
 
 
 def signed(page):
-    return re.findall(r"^### (jobq_\w+)\n+```\n(?:CALL )?\1\(", page, re.MULTILINE)
+    return re.findall(r"^## (jobq_\w+)\n+```\n(?:CALL )?\1\(", page, re.MULTILINE)
 
 
 def faults(page, catalogue):
@@ -53,7 +54,7 @@ def faults(page, catalogue):
 
 def reason_faults(page, header):
     """Compares the reasons of jobq_explain and jobq_explain_queue in the page with the list in the header."""
-    sections = page[page.index("### jobq_explain\n"):]
+    sections = page[page.index("\n## jobq_explain\n"):]
     tables = re.findall(r"^\| reason \| \|\n\|---\|---\|\n((?:\|.*\n)+)", sections, re.MULTILINE)
     described = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for table in tables for line in table.splitlines())))
     known = set(re.findall(r'REASON\(\w+, "(\w+)"\)', header))
@@ -63,7 +64,7 @@ def reason_faults(page, header):
 
 def main():
     examples.prepare()
-    examples.anew()
+    examples.reset()
     session = examples.Session("docs")
     said = session.ask("CREATE EXTENSION jobq;" + "".join(
         f'CREATE ROLE "docs {kind}"; DO $$ BEGIN PERFORM jobq_grant(\'docs {kind}\', \'{kind[:-1]}\'); END $$;' for kind in KINDS))
@@ -72,14 +73,16 @@ def main():
     examples.admin("DROP DATABASE docs WITH (FORCE)")
     catalogue = dict(line.split("|") for line in rows)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    with open(os.path.join(root, PAGE), encoding="utf-8") as file:
-        page = file.read()
+    page = ""
+    for name in sorted(glob.glob(os.path.join(root, PAGES, "*.md"))):
+        with open(name, encoding="utf-8") as file:
+            page += file.read()
     with open(os.path.join(root, "src/admin/reasons.h"), encoding="utf-8") as file:
         found = [*faults(page, catalogue), *reason_faults(page, file.read())]
     if said or not catalogue:
-        found.append(f"no catalogue to compare with: {said}")
+        found.append(f"no catalog to compare with: {said}")
     for fault in found:
-        print(f"not ok - {PAGE}: {fault}")
+        print(f"not ok - {PAGES}: {fault}")
     print(f"{len(catalogue)} passed, {len(found)} failed")
     sys.exit(bool(found))
 

@@ -1,5 +1,6 @@
 """Checks that every link between the files of the project, including its anchor, has a target, that every file of docs/ that is mentioned
-exists, and so does every target of make. A page that begins with a list of its sections must list all of them, in order.
+exists, and so does every target of make. A page that begins with a list of its sections must list all of them, in order. A page of docs/ has
+at most 600 lines, and is in docs/README.md and in docs/site.yml.
 
 links.py        checks the checkout that contains it
 """
@@ -10,6 +11,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ("src", "test", "scripts", "examples", "bench", "sql", "clients", "router")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+LONGEST = 600          # lines of a page
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 GOAL = re.compile(r"make ([a-z]+(?:-[a-z]+)*)\b")
 OF_PGXS = {"install", "uninstall", "installcheck", "clean"}
@@ -60,6 +62,16 @@ def sections_left_out(page):
     return [name for name in names if name not in links] or ["their order"] * (names != links)
 
 
+def misplaced(page):
+    """What is wrong with the length of a page of docs/, and with the lists of pages."""
+    if (lines := read(page).count("\n")) > LONGEST:
+        yield f"has {lines} lines, more than {LONGEST}"
+    if page != "docs/README.md" and f"]({page.removeprefix('docs/')})" not in read("docs/README.md"):
+        yield "is not in docs/README.md"
+    if f": {page}\n" not in read("docs/site.yml"):
+        yield "is not in docs/site.yml"
+
+
 def goals_named(text):
     """Finds targets in `code` and at the beginning of lines in fences, because in prose `make` is a verb."""
     lines = [line for fence in FENCE.finditer(text) for line in fence[0].splitlines()]
@@ -90,6 +102,10 @@ def main():
         left_out = sections_left_out(page)
         passed += left_out == []
         faults += [f"{page}: its list of sections lacks {name}" for name in left_out or []]
+    for page in files((".md",), "docs"):
+        wrong = list(misplaced(page))
+        passed += not wrong
+        faults += [f"{page} {fault}" for fault in wrong]
     goals = set(re.findall(r"^script_goals =(.*)", read("Makefile"), re.MULTILINE)[0].split()) | OF_PGXS
     goals |= set(" ".join(re.findall(r"^\.PHONY:(.*)", read("Makefile"), re.MULTILINE)).split())
     for page in pages:

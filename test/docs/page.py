@@ -3,16 +3,17 @@
 Every fence is an example and is run, except those in the language `text`. A comment in the page, which is not shown, may say
 
 <!-- docs-check: skip: WHY -->      the next fence cannot be run
-<!-- docs-check: anew -->           the following examples use a new database
+<!-- docs-check: reset -->          the following examples use a new database
 <!-- docs-check: run SQL -->        SQL that an example needs and that the page does not show
-<!-- docs-check: meanwhile SQL -->  SQL for another session, which runs concurrently with the next fence
-<!-- docs-check: shell COMMANDS --> shell commands that an example needs
+<!-- docs-check: background SQL --> SQL for another session, which runs concurrently with the next fence
+<!-- docs-check: shell COMMANDS --> shell commands that an example needs; the last programs of the page are in example.py,
+                                    example.mjs, and example.sh
 <!-- docs-check: until SQL -->      the next fence is a program that does not end: it is terminated when SQL returns true
 """
 import re
 from dataclasses import dataclass
 
-COMMENT = re.compile(r"<!-- docs-check: (skip|anew|run|meanwhile|shell|until)(.*?)-->", re.DOTALL)
+COMMENT = re.compile(r"<!-- docs-check: (skip|reset|run|background|shell|until)(.*?)-->", re.DOTALL)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # A statement ends at the end of a line, with a semicolon (a comment may follow) or a psql command.
 ENDS = re.compile(r";\s*(--.*)?$|\\g(set)?\b|^\\")
@@ -52,6 +53,11 @@ def items(page):
     for match in FENCE.finditer(page):
         found.append((match.start(), Fence(line_of(page, match.start()), match[2], match[3], match.start(3), match[1])))
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+
+
+def examples(page):
+    """Whether the page has a fence to run."""
+    return any(isinstance(item, Fence) and item.language != "text" for item in items(page))
 
 
 def line_of(text, place):

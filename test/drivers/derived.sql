@@ -1,6 +1,6 @@
 -- Run by run.sh in the database of each driver. Needs track_functions = 'all'.
 
--- The functions and procedures of the extension that nobody has called in this database.
+-- The functions and procedures of the extension that have not been called in this database.
 CREATE VIEW uncalled AS
 SELECT p.oid, p.proname
 FROM pg_depend d
@@ -9,16 +9,16 @@ JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 WHERE d.deptype = 'e' AND p.proname LIKE 'jobq\_%'
   AND NOT EXISTS (SELECT FROM pg_stat_user_functions s WHERE s.funcid = p.oid AND s.calls > 0);
 
--- A shard from the first job on: who calls jobq_set_shard(1) changes nothing.
+-- The database is already a shard, so that jobq_set_shard(1) changes nothing.
 INSERT INTO jobq.shard (shard_id) VALUES (1);
 
--- What can run as a handler, and the role that it runs as.
+-- A function for a handler, and the role that runs it.
 CREATE FUNCTION derived_handler(job jsonb) RETURNS void LANGUAGE sql AS '';
 DO $$ BEGIN CREATE ROLE derived_runner LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
 
--- Calls that follow from the catalogue: of these, and to be sure that it works of all that are not VOLATILE. So a new function is
--- called by every driver without being named there. A text that need not be given may be a choice: it is left out. The values
--- are there twice, as literals and for drivers.
+-- Calls that are derived from the catalog: of the uncalled functions and, to test the derivation, of all functions that are not
+-- VOLATILE. So every driver calls a new function without naming it. An optional text may be an enumerated argument, so it is
+-- omitted. There are two versions of the values: literals, and values for drivers.
 CREATE VIEW derived_calls AS
 SELECT p.proname::text AS name, p.prokind = 'p' AS procedure, coalesce(g.names, '{}') AS names, coalesce(g.types, '{}') AS types,
        coalesce(g.literals, '{}') AS literals, coalesce(g.vals, '[]') AS vals

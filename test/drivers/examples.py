@@ -1,4 +1,4 @@
-"""Runs the programs of examples/: jobs that succeed, fail, and are cancelled, and SIGTERM at the end."""
+"""Runs the programs of examples/: jobs that succeed, fail, and are canceled, and SIGTERM at the end."""
 
 import os
 import pathlib
@@ -39,7 +39,7 @@ RUNNING = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'process
 
 
 def work(queue, *command, jobs):
-    """Starts a worker, cancels its last job while it runs, and stops the worker; returns its output without ids."""
+    """Starts a worker, cancels its last job while it runs, and stops the worker. Returns its output without IDs."""
     conn.execute("SELECT jobq_create_queue(%s, backoff_base => '100 ms', heartbeat_timeout => '3 s')", (queue,))
     ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2, run_at => '0044-03-15 BC')", queue, payload, kind)
            for kind, payload in jobs[:-1]]

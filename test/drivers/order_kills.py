@@ -72,7 +72,7 @@ def value(text, *values):
 
 
 def keep_busy(queue, first):
-    """Enqueues enough orders for the next worker to be killed, and sends signals for half of the waiting orders."""
+    """Enqueues enough orders for the next worker to be killed and sends signals for half of the waiting orders."""
     number = first
     while value("SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status < 'processing'", queue) < 5:
         conn.execute("SELECT jobq_enqueue(%s, jsonb_build_object('order', %s::bigint, 'cents', 1299), run_at => '0044-03-15 BC')", (queue, number))
@@ -104,7 +104,7 @@ def kill_many(language, command):
 
 
 def finish(language, command, orders):
-    """Completes the remaining orders. No worker is killed any more, and an invalid order does not end its worker either."""
+    """Completes the remaining orders. No worker is killed anymore, and an invalid order does not end its worker either."""
     queue = f"{language} orders"
     bad = value("SELECT jobq_enqueue(%s, 'null', max_attempts => 1, priority => -1)", queue)
     worker = subprocess.Popen([*command, "1000000000"], stdout=subprocess.DEVNULL, cwd=ROOT / "examples")

@@ -1,4 +1,4 @@
-"""Every function of the contract from Python: psycopg 3 with statements prepared in the server, psycopg 2 without.
+"""Calls every public function from Python: psycopg 3 with statements prepared in the server, psycopg 2 without.
 
 One scenario, run three times. What differs is how a driver sends a value:
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Calls every function of the public interface with every driver: psql, node-postgres, psycopg 3 (prepared, untyped and typed),
 # psycopg 2. Each driver gets a database of its own and executes a scenario. Functions that are not in the scenario are called with
-# values that derived.sql makes from the types of their arguments. Afterwards, the catalog must show that no function of the
+# values that derived.sql makes from the types of their arguments. Afterward, the catalog must show that no function of the
 # extension was left out. Then the programs of examples/ are run in a database of their own. Needs a server with jobq installed
 # (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH. `run.sh psycopg2` runs one driver only.
 set -u

@@ -1,5 +1,5 @@
--- The functions and procedures of the extension that the driver has not called, by name; names that are overloaded, which
--- untyped drivers could not tell apart.
+-- Lists the functions and procedures of the extension that the driver has not called, and overloaded names, which drivers without
+-- types could not distinguish.
 SELECT 'never called: ' || oid::regprocedure FROM uncalled
 UNION ALL
 SELECT 'overloaded: ' || proname

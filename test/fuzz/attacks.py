@@ -15,7 +15,7 @@ class Attack:
     set_up: str
     tear_down: str
     may_raise: tuple = ()
-    unharmed: str = ""      # a query that must be true afterwards
+    unharmed: str = ""      # a query that must be true afterward
     may_refuse: tuple = ()  # jobq may also refuse to work at all, with one of these
     renames: bool = False   # jobs get other ids, and rows of other tables still refer to the old ones
 
@@ -107,7 +107,7 @@ INDEXES = (
     Attack("an index's predicate raises",
            "CREATE INDEX hostile_idx ON jobq.jobs (id) WHERE fuzz.explode(queue) = 1" + ARM, "DROP INDEX jobq.hostile_idx" + DISARM,
            ("22012",)),
-    Attack("a unique index of somebody's",
+    Attack("a unique index of the user",
            "CREATE UNIQUE INDEX hostile_idx ON jobq.jobs (queue, status, (metadata ->> 'n')) WHERE queue = 'hostile'",
            "DROP INDEX jobq.hostile_idx", ("23505",)),
     Attack("a GIN index on payloads", "CREATE INDEX hostile_idx ON jobq.jobs USING gin (payload)", "DROP INDEX jobq.hostile_idx"),
@@ -146,7 +146,7 @@ CONSTRAINTS = (
            ("42501",)),
     Attack("an added column", TABLE + "ADD COLUMN tenant int NOT NULL DEFAULT 7", TABLE + "DROP COLUMN tenant", (),
            "SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE tenant IS DISTINCT FROM 7)", ("0A000", "55000")),
-    Attack("a column that must not be NULL any more", "UPDATE jobq.jobs SET metadata = '7' WHERE metadata IS NULL; "
+    Attack("a column that must not be NULL anymore", "UPDATE jobq.jobs SET metadata = '7' WHERE metadata IS NULL; "
            + TABLE + "ALTER metadata SET NOT NULL, ALTER metadata SET DEFAULT '7'",
            TABLE + "ALTER metadata DROP NOT NULL, ALTER metadata DROP DEFAULT", ("23502",),
            "SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE metadata IS NULL)", ("0A000", "55000", "23502")),

@@ -1,4 +1,4 @@
-"""The invariants of the rows when nothing changes any more, whoever has changed them; see docs/design.md.
+"""The invariants of the rows when nothing changes anymore, whoever has changed them; see docs/internals.
 
 Each law is a query that returns the rows that violate it. The background worker may need a moment to settle.
 """
@@ -11,7 +11,7 @@ FINISHED = "j.status > 'processing'"
 AWAITS = "j.status = 'blocked' AND j._must_end_at IS NOT NULL"
 DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
            " AND o.status <= 'processing')")
-# A retried dependency does not block a dependent again that has got past it: the edge is no longer active.
+# A retried dependency does not block a dependent again that no longer waits for it: the edge is no longer active.
 ACTIVE = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.active)"
 
 LAWS = {

@@ -1,7 +1,7 @@
 """Random queries by sqlsmith, as a role that has every kind of grant but owns nothing, while the background worker runs.
 
 JOBQ_FUZZ_SECONDS=n is the duration (0: not at all); JOBQ_FUZZ_SEED is the seed. The run is judged by the server's log, and by
-the rows, indexes, and duties of jobq afterwards.
+the rows, indexes, and duties of jobq afterward.
 """
 
 import os

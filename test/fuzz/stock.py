@@ -74,7 +74,7 @@ BEGIN
                     jobq_snooze(taken[6], '1 s', leases[6]), jobq_cancel(taken[7]), jobq_release(taken[7], leases[7])
             WHERE taken[8] IS NOT NULL;
         EXCEPTION WHEN others THEN
-            -- Full, dropped, or deadlocked with a call: another time. What must not be is nobody's to hide.
+            -- The queue is full or dropped, or there was a deadlock: tried again later. Internal errors are not hidden.
             IF sqlstate = 'XX000' THEN RAISE; END IF;
         END;
     END LOOP;

@@ -57,7 +57,7 @@ SCALARS = {
     "boolean": BOOLEANS,
 }
 
-# The shapes that an array of any type can have; {} stands for a good element.
+# The shapes that an array of any type can have; {} is replaced by a good element.
 SHAPES = (
     "ARRAY[]::{type}[]", "ARRAY[NULL]::{type}[]", "ARRAY[{good}, NULL]::{type}[]", "ARRAY[{good}, {good}]::{type}[]",
     "ARRAY[[{good}, {good}], [{good}, {good}]]::{type}[]", "ARRAY[[[{good}]]]::{type}[]",

@@ -1,6 +1,6 @@
 """Decides whether an answer is permitted. Has no connection.
 
-Permitted are the errors that docs/reference.md documents and the general errors of the server.
+Permitted are the errors that docs/reference/conventions.md documents and the general errors of the server.
 """
 
 import os
@@ -22,13 +22,13 @@ TRIGGER = "39P01"
 
 def documented(path=None):
     """The SQLSTATEs in the table of errors."""
-    path = path or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference.md")
+    path = path or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "conventions.md")
     with open(path, encoding="utf-8") as file:
         text = file.read()
     table = text.split("\n## Errors\n", 1)[1].split("\n## ", 1)[0]
     found = set(re.findall(r"^\| ([0-9A-Z]{5}) \|", table, re.MULTILINE))
     if len(found) < 10:
-        raise ValueError("docs/reference.md no longer has a table of errors")
+        raise ValueError("docs/reference/conventions.md no longer has a table of errors")
     return found
 
 
@@ -53,7 +53,7 @@ class Judge:
         # transaction.
         if function.name == "jobq_spawn" and sqlstate == "42501" and "jobq_enqueue_jobs" in message:
             return None
-        if function.name in ("jobq_spawn", "jobq_enqueue_jobs") and sqlstate == "40001" and "the unique key" in message:
+        if function.name in ("jobq_spawn", "jobq_enqueue_jobs") and sqlstate == "40001" and "has the unique key of an element" in message:
             return None
         if sqlstate == "42501":
             # The role is one that the caller names or is itself; whether it may run a handler is a separate check.
@@ -83,8 +83,8 @@ class Judge:
         return function.named("specs") and re.search(r'(argument|key) "\w+"', text) is not None
 
 
-# The minimum number of calls of a function of which some must succeed and some must fail. With fewer calls, neither is certain. A
-# run of 10,000 calls makes about 40 to 600 calls of each. Public functions reject NULL, which always occurs; the internal functions
+# The minimum number of calls to a function of which some must succeed and some must fail. With fewer calls, neither is certain. A
+# run of 10,000 calls makes about 40 to 600 calls to each. Public functions reject NULL, which always occurs; the internal functions
 # of jobq mostly accept anything and fail only for a role without the privilege, once in thirty calls.
 ENOUGH, ENOUGH_REFUSED = 30, 500
 

@@ -48,7 +48,7 @@ def judge_answers(results):
         results.check(wrong, f"the judge finds {label}")
     for label, wrong in (
             ("success", fault(ENQUEUE, "block", None)),
-            ("an argument that is named", fault(ENQUEUE, "block", "22003", 'argument "priority" is out of range: 40000')),
+            ("an argument that is named", fault(ENQUEUE, "block", "22003", 'argument "priority" must be between -32768 and 32767, not 40000')),
             ("an argument that the hint names", fault(ENQUEUE, "block", "22023", "no", "Give another priority.")),
             ("a key of a description", fault(SPECS, "block", "22P02", "invalid input syntax", 'key "version"')),
             ("a refusal without a grant", fault(ENQUEUE, "block", "42501", granted=False)),

@@ -104,7 +104,7 @@ def check_generated(results, conn):
         good, said = generate(conn, made)
         results.check(good, "generate.py", said)
         for name in GENERATED:
-            results.check((Path(made) / name).read_text() == (MONITORING / name).read_text(), f"{name} is what generate.py makes of the catalogue")
+            results.check((Path(made) / name).read_text() == (MONITORING / name).read_text(), f"{name} is the output of generate.py")
 
 
 def queries(directory):

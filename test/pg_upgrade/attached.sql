@@ -1,4 +1,4 @@
--- A second database: functions in a schema of their own, and what somebody has attached to jobq.jobs.
+-- A second database: the functions are in a separate schema, and a DBA has attached objects to jobq.jobs.
 \set ON_ERROR_STOP 1
 \o /dev/null
 CREATE SCHEMA queue;

@@ -1,10 +1,10 @@
--- What the catalogue says of the extension, a line for each fact: its objects and what is theirs, privileges and comments
--- included. Of two installations of one version of jobq on one major version of PostgreSQL nothing may differ.
+-- Everything in the catalogs about the extension, one line per fact: its objects and their parts, including privileges and
+-- comments. Two installations of the same version of jobq on the same major version of PostgreSQL must not differ.
 WITH member AS (
     SELECT d.classid, d.objid, d.refobjid AS extension FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
     WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'jobq'
 ), relation AS (
-    -- With what belongs to a member: indexes, TOAST tables.
+    -- The members and the relations that belong to them: indexes, TOAST tables.
     SELECT c.* FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
     UNION
     SELECT c.* FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -38,7 +38,7 @@ WITH member AS (
     SELECT format('%s.%s', r.oid::regclass, a.attname), 'column', format('%s %s%s, not null %s, default %s, %s%s, storage %s%s, %s',
                a.attnum, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attcollation <> 0 THEN ' ' || a.attcollation::regcollation END,
                a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated, a.attstorage, a.attcompression,
-               -- A number that the server changes with the type of the row.
+               -- Without the number that the server increments when the row type changes.
                (SELECT array_agg(o) FROM unnest(a.attoptions) o WHERE o NOT LIKE 'pg_attver=%'))
     FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0
          LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -51,7 +51,7 @@ WITH member AS (
                i.indisclustered, i.indisreplident)
     FROM pg_index i JOIN relation r ON r.oid = i.indexrelid
     UNION ALL
-    -- Without parentheses: a AND b AND c is read back as another tree than it was written from.
+    -- Parentheses are removed, because a AND b AND c is parsed again as a different tree.
     SELECT format('%s on %s', c.conname, r.oid::regclass), 'constraint', format('%s, valid %s', translate(pg_get_constraintdef(c.oid), '()', ''),
                c.convalidated)
     FROM pg_constraint c JOIN relation r ON r.oid = c.conrelid
@@ -91,7 +91,7 @@ WITH member AS (
         SELECT n.nspname, 'privilege', coalesce(n.nspacl, acldefault('n', n.nspowner))
         FROM pg_namespace n JOIN member m ON m.classid = 'pg_namespace'::regclass AND m.objid = n.oid
         UNION ALL
-        -- Of those that are the default, there may be no row.
+        -- Privileges that are the default may have no row.
         SELECT pg_describe_object(k.classid, k.objid, i.objsubid), 'privilege at first', i.initprivs
         FROM known k JOIN pg_init_privs i ON i.classoid = k.classid AND i.objoid = k.objid
         WHERE NOT (k.classid = 'pg_proc'::regclass AND i.initprivs @> acldefault('f', 10) AND i.initprivs <@ acldefault('f', 10))

@@ -1,11 +1,11 @@
--- A database with jobs in every state, as pg_upgrade.pl finds it before an upgrade. No background worker runs meanwhile, so
--- that what is here is what this file says. The worker "alive" reports on its jobs after the upgrade, "dead" does not, "hangs"
--- heartbeats only.
+-- The database of pg_upgrade.pl before an upgrade, with jobs in every state. No background worker runs during this script, so that
+-- it alone determines the contents. The worker "alive" reports on its jobs after the upgrade, "dead" does not, and "hangs" only
+-- sends heartbeats.
 \set ON_ERROR_STOP 1
 \set VERBOSITY verbose
 \o /dev/null
 
--- ---- settings: of one queue all of them, each other than its default
+-- ---- settings: one queue has values other than the defaults for all of them
 
 SELECT jobq_create_queue('set', max_attempts => 7, backoff_base => '2 s', backoff_max => '5 min', heartbeat_timeout => '3 h',
     max_lost => 2, keep_completed => '40 days', keep_failed => '50 days', max_depth => 500, on_full => 'drop_oldest',
@@ -19,14 +19,14 @@ SELECT jobq_create_queue('paused');
 SELECT jobq_pause_queue('paused');
 SELECT jobq_enqueue('paused') FROM generate_series(1, 3);
 
--- ---- every status, and every way in which an attempt ends
+-- ---- all statuses, and all ways in which an attempt ends
 
 SELECT jobq_enqueue('mail', jsonb_build_object('n', n, 'text', CASE WHEN n % 7 = 0 THEN
         (SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 100) i) END),
     kind => (ARRAY['a', 'B', 'ü', ''])[n % 4 + 1], priority => n % 3 - 1, metadata => '{"from": "before"}',
     options => jsonb_build_object('version', n % 2, 'requires', CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END))
 FROM generate_series(1, 60) n;
-SELECT jobq_enqueue('mail', '"due meanwhile"', run_at => clock_timestamp() + interval '1 s');
+SELECT jobq_enqueue('mail', '"due during the upgrade"', run_at => clock_timestamp() + interval '1 s');
 SELECT jobq_enqueue('mail', '"far"', run_at => now() + interval '30 days');
 SELECT count(jobq_complete(id, lease, '{"ok": true}')) FROM jobq_claim('mail', 'w1', batch => 5);
 SELECT count(jobq_fail(id, lease, 'no good', retry => false)) FROM jobq_claim('mail', 'w1', batch => 3);
@@ -37,7 +37,7 @@ SELECT jobq_cancel(id) FROM jobq.jobs WHERE queue = 'mail' AND status = 'pending
 SELECT id AS cancelled FROM jobq_claim('mail', 'w1') \gset
 SELECT jobq_cancel(:cancelled);
 SELECT jobq_fail(id, lease, 'stopped') FROM jobq.jobs WHERE id = :cancelled;
--- Lost: two in company, then one alone.
+-- Lost jobs: two are lost together, then one alone.
 SELECT jobq_enqueue('lost') FROM generate_series(1, 3);
 SELECT count(*) FROM jobq_claim('lost', 'w1', batch => 2, heartbeat_timeout => '10 ms');
 SELECT pg_sleep(0.05);
@@ -47,7 +47,7 @@ SELECT pg_sleep(0.05);
 SELECT count(*) FROM jobq_tick();
 INSERT INTO jobq.jobs (queue, status) VALUES ('by hand', 'blocked');
 
--- ---- running: their workers outlive the upgrade, or do not
+-- ---- running jobs: their workers continue after the upgrade or not
 
 SELECT jobq_enqueue('held', options => jsonb_build_object('max_runtime', v)) FROM unnest('{NULL,2 h,NULL,NULL}'::interval[]) v;
 SELECT count(*) FROM jobq_claim('held', 'alive', batch => 4, heartbeat_timeout => '1 h');
@@ -58,7 +58,7 @@ SELECT count(*) FROM jobq_claim('silent', 'dead', batch => 3, heartbeat_timeout 
 SELECT jobq_enqueue('overdue', max_attempts => 1, options => '{"max_runtime": "500 ms"}');
 SELECT count(*) FROM jobq_claim('overdue', 'hangs', heartbeat_timeout => '10 s');
 
--- ---- unique keys: of a job that waits, of one that runs, of one that has completed and keeps it, of one that does not
+-- ---- unique keys of a waiting job, of a running job, and of completed jobs with and without unique_for
 
 SELECT jobq_enqueue('unique', kind => 'waits', unique_key => 'waits'), jobq_enqueue('unique', kind => 'runs', unique_key => 'runs'),
     jobq_enqueue('unique', kind => 'kept', unique_key => 'kept', unique_for => '1 day'),
@@ -66,7 +66,7 @@ SELECT jobq_enqueue('unique', kind => 'waits', unique_key => 'waits'), jobq_enqu
 SELECT count(*) FROM jobq_claim('unique', 'alive', kinds => '{runs}', heartbeat_timeout => '1 h');
 SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unique', 'w1', batch => 2, kinds => '{kept,free}');
 
--- ---- limits: two of three slots are taken, and one key has both of its own
+-- ---- limits: two of three slots are in use, both by one key, whose limit is two
 
 SELECT jobq_set_limit('limited', max_running => 3), jobq_set_limit('limited', '*', max_running => 2),
     jobq_set_limit('rated', rate => 1000, per => '1 s');
@@ -74,7 +74,7 @@ SELECT jobq_enqueue('limited', concurrency_key => 'k' || n / 6) FROM generate_se
 SELECT count(*) FROM jobq_claim('limited', 'alive', batch => 2, heartbeat_timeout => '1 h');
 SELECT jobq_enqueue('rated') FROM generate_series(1, 5);
 
--- ---- groups: of some the head runs, of the others it may be claimed
+-- ---- groups: the heads of some are running, and the heads of the others are claimable
 
 SELECT count(*) FROM jobq_enqueue_many('steps', array_fill('{}'::jsonb, ARRAY[48]),
     group_keys => ARRAY(SELECT 'g' || n % 8 FROM generate_series(1, 48) n));
@@ -82,7 +82,7 @@ SELECT count(*) FROM jobq_tick();
 SELECT count(*) FROM jobq_claim('steps', 'alive', batch => 1, heartbeat_timeout => '1 h');
 SELECT count(*) FROM jobq_claim('steps', 'dead', batch => 1, heartbeat_timeout => '2 s');
 
--- ---- dependencies: on a job that waits, on one that runs, on one that has completed and is gone, on one that fails
+-- ---- dependencies on a waiting job, on a running job, on a completed job that was deleted, and on a job that fails
 
 SELECT jobq_enqueue('graph', kind => k) FROM unnest('{waits,runs,gone,fails}'::text[]) k;
 SELECT jobq_complete(id, lease, '7') FROM jobq_claim('graph', kinds => '{gone}');
@@ -98,13 +98,13 @@ SELECT jobq_create_queue('orders', dead_letter_queue => 'dead letters');
 SELECT jobq_enqueue('orders', kind => k) FROM unnest('{ship,bill}'::text[]) k;
 SELECT jobq_fail(id, lease, 'no such street', retry => false) FROM jobq_claim('orders', 'w1', batch => 2);
 
--- ---- many, most of them finished
+-- ---- many jobs, most of them finished
 
 SELECT count(*) FROM jobq_enqueue_many('bulk', array_fill('{}'::jsonb, ARRAY[2000]));
 SELECT count(*) FROM jobq_claim('bulk', 'w1', batch => 1500) c, jobq_complete(c.id, c.lease) WHERE jobq_complete;
 VACUUM ANALYZE jobq.jobs;
 
--- ---- prepared transactions, ended before the upgrade
+-- ---- prepared transactions, which end before the upgrade
 
 BEGIN;
 SELECT jobq_enqueue('prepared', '"committed"');
@@ -116,7 +116,7 @@ PREPARE TRANSACTION 'rolled back';
 COMMIT PREPARED 'committed';
 ROLLBACK PREPARED 'rolled back';
 
--- ---- roles: of all queues, of one under another name since, and one of which only a row is left
+-- ---- roles: for all queues, for one queue and then renamed, and one that was dropped and has left a row
 
 \ir roles.sql
 CREATE ROLE gone;
@@ -124,7 +124,7 @@ SELECT jobq_grant('gone', 'worker', '{mail}');
 DROP OWNED BY gone;
 DROP ROLE gone;
 
--- ---- claims of the last moment: with a background worker the rescue's index does not have them for a second
+-- ---- recent claims: with a background worker, they are not in the index of the rescue for a second
 
 SELECT jobq_enqueue('young') FROM generate_series(1, 2);
 SELECT count(*) FROM jobq_claim('young', 'dead', batch => 2, heartbeat_timeout => '2 s');
@@ -133,7 +133,7 @@ UPDATE jobq.jobs SET _rescue_indexed = NULL WHERE queue = 'young';
 ALTER TABLE jobq.jobs ENABLE TRIGGER USER;
 ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job;
 
--- ---- what pg_upgrade.pl compares with afterwards, and its workers
+-- ---- tables that pg_upgrade.pl compares with later, and the code of its workers
 
 CREATE TABLE unfinished AS SELECT id, queue, group_key FROM jobq.jobs WHERE status <= 'processing';
 CREATE TABLE effects (job_id bigint, began timestamptz, ended timestamptz);

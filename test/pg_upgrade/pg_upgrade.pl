@@ -98,20 +98,20 @@ my %spoilt = (
     'a dependency is gone'       => [ q{DELETE FROM jobq.dependencies}, 'table edges' ],
     'a grant is gone'            => [ q{DELETE FROM jobq.queue_grants}, 'own' ],
     'a grant is wider'           => [ q{GRANT EXECUTE ON FUNCTION jobq_claim TO PUBLIC}, 'foreign' ],
-    'a place is free'            => [ q{UPDATE jobq.jobs SET _queue_slot = NULL WHERE queue = 'limited'}, 'slots' ],
-    'a limit is another'         => [ q{UPDATE jobq.limit_settings SET max_running = 4 WHERE queue = 'limited' AND key = ''}, 'slots' ],
+    'a slot is free'             => [ q{UPDATE jobq.jobs SET _queue_slot = NULL WHERE queue = 'limited'}, 'slots' ],
+    'a limit has changed'        => [ q{UPDATE jobq.limit_settings SET max_running = 4 WHERE queue = 'limited' AND key = ''}, 'slots' ],
     'a group has two heads'      => [ q{UPDATE jobq.jobs SET status = 'pending', _ready = true WHERE id = (SELECT max(id) FROM jobq.jobs WHERE queue = 'steps')}, 'heads' ],
     'a queue is not paused'      => [ q{UPDATE jobq.queue_settings SET paused = false}, 'paused' ],
-    'a lease is another'         => [ q{UPDATE jobq.jobs SET lease = lease + 1 WHERE queue = 'held'}, 'leases' ],
+    'a lease has changed'        => [ q{UPDATE jobq.jobs SET lease = lease + 1 WHERE queue = 'held'}, 'leases' ],
     'a key is free'              => [ q{DELETE FROM jobq.kept_keys}, 'keys' ],
     'a key is held'              => [ q{UPDATE jobq.jobs SET unique_key = 'free' WHERE queue = 'unique' AND kind = 'waits'}, 'free' ],
-    'the numbers begin anew'     => [ q{ALTER SEQUENCE jobq.jobs_id_seq RESTART WITH 1000000}, 'sequence' ],
+    'the sequence starts over'   => [ q{ALTER SEQUENCE jobq.jobs_id_seq RESTART WITH 1000000}, 'sequence' ],
     'a comment is gone'          => [ q{COMMENT ON COLUMN jobq.jobs.lease IS NULL}, 'catalog' ],
     'a privilege is gone'        => [ q{REVOKE SELECT ON jobq.queue_stats FROM pg_monitor}, 'catalog' ],
     'a trigger is off'           => [ q{ALTER TABLE jobq.jobs DISABLE TRIGGER tell_job}, 'catalog' ],
-    'a function is no member'    => [ q{ALTER EXTENSION jobq DROP FUNCTION jobq_tick}, 'catalog' ],
+    'a function is not a member' => [ q{ALTER EXTENSION jobq DROP FUNCTION jobq_tick}, 'catalog' ],
     'a table is not dumped'      => [ q{UPDATE pg_extension SET extconfig = extconfig[2:], extcondition = extcondition[2:] WHERE extname = 'jobq'}, 'catalog' ],
-    'storage is another'         => [ q{ALTER TABLE jobq.jobs ALTER queue SET STORAGE EXTENDED}, 'catalog' ],
+    'storage has changed'        => [ q{ALTER TABLE jobq.jobs ALTER queue SET STORAGE EXTENDED}, 'catalog' ],
     'an index is gone'           => [ q{DROP INDEX jobq.jobs_ready_idx}, 'ways' ],
 );
 
@@ -252,7 +252,7 @@ sub life
     $seen{silent} = $work->(qq{SELECT string_agg(format('%s %s %s', outcome, n, error), ', ' ORDER BY outcome)
         FROM (SELECT outcome, error, count(*) AS n $taken GROUP BY 1, 2) a});
     $seen{grace} = $work->("SELECT min(finished_at) >= pg_postmaster_start_time() + interval '2 s' $taken");
-    becomes_true($node, $database, q{SELECT status = 'pending' FROM jobq.jobs WHERE payload = '"due meanwhile"'}, "$name: a job that became due during the upgrade is promoted");
+    becomes_true($node, $database, q{SELECT status = 'pending' FROM jobq.jobs WHERE payload = '"due during the upgrade"'}, "$name: a job that became due during the upgrade is promoted");
     # Each report is made twice; the second finds nothing to report on.
     $seen{reports} = $work->(qq{CREATE TABLE held AS SELECT id, lease, jobq_heartbeat(id, lease) AS state FROM ($leases) l(id, lease);
         SELECT count(*) FILTER (WHERE state = 'held' AND jobq_complete(id, lease)),
@@ -300,7 +300,7 @@ sub is_dumped
     value($new, 'postgres', 'CREATE DATABASE restored');
     $new->command_ok([ 'pg_restore', '--exit-on-error', '-d', $new->connstr('restored'), $dump ], "$mode: pg_restore");
     is(value($new, 'restored', 'SELECT jobq_adopt()'), 't', "$mode: a restored dump is a copy");
-    is_text(value($new, 'restored', $catalog), value($new, 'fresh', $catalog), "$mode: the restored catalogue");
+    is_text(value($new, 'restored', $catalog), value($new, 'fresh', $catalog), "$mode: the restored catalog is that of a fresh install");
     is(fact($new, 'own', '', 'restored'), 'may', "$mode: a role can use its queue there");
     is(fact($new, 'foreign', '', 'restored'), 'may not', "$mode: and no other queue");
     return;

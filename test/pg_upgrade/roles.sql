@@ -1,5 +1,5 @@
--- What jobq_grant gives: the catalogue of an upgraded database is compared with that of a new one in which this has been run,
--- too. Roles belong to all databases.
+-- Calls jobq_grant. The catalog of an upgraded database is compared with that of a new database in which this script was run, too.
+-- Roles exist in all databases.
 SELECT NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'web') AS first \gset
 \if :first
 CREATE ROLE web;
