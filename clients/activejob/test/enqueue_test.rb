@@ -26,7 +26,7 @@ class EnqueueTest < JobqTest
     assert_equal({ "id" => job.provider_job_id.to_s, "kind" => "PlainJob", "status" => "pending" }, row(job, "id, kind, status"))
   end
 
-  def test_a_time_that_does_not_name_one_moment_is_refused
+  def test_an_ambiguous_time_is_rejected
     [Date.new(2030, 1, 1), "2030-01-01 10:00", 20_301_231, 2030.5].each do |at|
       error = assert_raises(Jobq::OptionError, at.inspect) { PlainJob.set(queue: @queue, wait_until: at).perform_later }
       assert_match(/\Await_until must be .*#{Regexp.escape(at.inspect)}/, error.message)
@@ -39,7 +39,7 @@ class EnqueueTest < JobqTest
     end
   end
 
-  def test_a_rollback_takes_the_job_along
+  def test_a_rollback_removes_the_job
     ActiveRecord::Base.transaction do
       Effect.create!(name: "none")
       later(PlainJob, 1)
@@ -49,7 +49,7 @@ class EnqueueTest < JobqTest
     assert_equal([0, 0], [count, Effect.count])
   end
 
-  def test_a_savepoint_takes_its_own_along
+  def test_a_rollback_to_a_savepoint_removes_its_jobs
     ActiveRecord::Base.transaction do
       later(PlainJob, 1)
       ActiveRecord::Base.transaction(requires_new: true) do
@@ -61,7 +61,7 @@ class EnqueueTest < JobqTest
   end
 
   # The payload contains the time, so the clock must stand still to get identical statements.
-  def test_the_query_cache_answers_no_enqueue
+  def test_the_query_cache_does_not_answer_an_enqueue
     job = PlainJob.new(1).tap { |one| one.queue_name = @queue }
     ActiveRecord::Base.cache do
       same = ActiveRecord::Base.connection
@@ -80,21 +80,21 @@ class EnqueueTest < JobqTest
     job.enqueue.provider_job_id
   end
 
-  def test_time_and_priority
+  def test_time_and_priority_are_set
     at = Time.utc(2040, 2, 3, 4, 5, 6.789r)
     job = later(PlainJob, wait_until: at, priority: -5)
     assert_equal({ "status" => "scheduled", "priority" => "-5", "at" => "2040-02-03 04:05:06.789" },
                  row(job, "status, priority, run_at AT TIME ZONE 'UTC' AS at"))
   end
 
-  def test_options_of_the_class_and_of_the_job
+  def test_options_of_the_class_and_of_the_job_are_combined
     job = later(KeyedJob, 1, "ada", jobq: { max_attempts: 2, max_runtime: 1.minute })
     assert_equal({ "unique_key" => "key 1", "max_attempts" => "2", "concurrency_key" => "ada", "heartbeat_timeout" => "00:01:30",
                    "max_runtime" => "00:01:00", "team" => "red" },
                  row(job, "unique_key, max_attempts, concurrency_key, heartbeat_timeout, max_runtime, metadata->>'team' AS team"))
   end
 
-  def test_a_taken_key_is_told
+  def test_a_taken_key_is_reported
     first = later(KeyedJob, 1, "ada")
     second = later(KeyedJob, 1, "ada")
     assert_equal([false, true], [first.jobq_duplicate?, second.jobq_duplicate?])
@@ -102,16 +102,16 @@ class EnqueueTest < JobqTest
     assert_equal(1, count)
   end
 
-  def test_wrong_options_are_told
+  def test_wrong_options_are_reported
     error = assert_raises(ArgumentError) { Class.new(ActiveJob::Base) { jobq uniqe_key: "a" } }
     assert_match(/unknown option uniqe_key; the options are concurrency_key, /, error.message)
     assert_raises(ArgumentError) { later(PlainJob, jobq: { colour: 1 }) }
     error = assert_raises(ActiveRecord::StatementInvalid) { later(PlainJob, priority: 40_000) }
-    assert_match(/argument "priority" is out of range/, error.message)
+    assert_match(/argument "priority" must be between/, error.message)
     assert_equal(0, count)
   end
 
-  def test_all_in_one_statement
+  def test_perform_all_later_uses_one_statement
     jobs = [KeyedJob.new(2, "bob"), PlainJob.new(1), KeyedJob.new(1, "ada"), PlainJob.new(2).tap { |job| job.scheduled_at = in_an_hour }]
     jobs.each { |job| job.queue_name = @queue }
     statements = []

@@ -25,7 +25,7 @@ class LineTest < JobqTest
     Jobq::Line.new("claims", options, given, @hand, log, Jobq::Pace.new(options, @hand, log))
   end
 
-  def test_pauses_double_until_a_statement_works
+  def test_pauses_double_until_a_statement_succeeds
     line = line()
     8.times do   # like a standby, which accepts connections but rejects the statements
       line.reconnect
@@ -39,7 +39,7 @@ class LineTest < JobqTest
     line.close
   end
 
-  def test_parameters_that_cannot_be_had_are_asked_for_again
+  def test_a_parameters_function_that_fails_is_called_again
     answers = [-> { {} }, -> { raise IOError, "the keeper of passwords is away" }, -> { {} }]
     line = line(-> { answers.shift.call })
     line.open

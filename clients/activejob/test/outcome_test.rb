@@ -4,7 +4,7 @@ require_relative "helper"
 
 # Tests the outcome of an attempt, without a server.
 class OutcomeTest < Minitest::Test
-  def test_delays_that_cannot_be_sent_are_the_handlers_error
+  def test_delays_that_cannot_be_sent_are_errors_of_the_handler
     [:soon, Time.now, Date.today, 1.hour.from_now, [5], Object.new].each do |delay|
       assert_match(/\Adelay must be /, assert_raises(ArgumentError) { Jobq::Snooze.new(delay) }.message)
       assert_match(/\Aretry_in must be /, assert_raises(ArgumentError) { Jobq::Fail.new("no", retry_in: delay) }.message)
@@ -26,7 +26,7 @@ class OutcomeTest < Minitest::Test
     end
   end
 
-  def test_what_an_error_says_of_itself_costs_no_job_its_end
+  def test_an_error_with_a_broken_message_still_fails_its_job
     { ArgumentError.new("no") => "ArgumentError: no", ArgumentError.new("bad \xff\0") => "ArgumentError: bad ?\\0",
       ArgumentError.new("") => "ArgumentError",
       ArgumentError.new("d\u00e9j\u00e0 vu".encode("UTF-16LE")) => "ArgumentError: d\u00e9j\u00e0 vu", Hushed.new => "OutcomeTest::Hushed",

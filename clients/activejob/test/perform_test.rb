@@ -65,6 +65,28 @@ class ExactJob < Recording
   end
 end
 
+# In the given number of executions, collides in its transaction (see the trigger in the test), either in a statement or at the
+# commit.
+class CollidingJob < Recording
+  jobq max_attempts: 1
+
+  class << self
+    attr_accessor :calls
+  end
+
+  def perform(times, moment)
+    call = self.class.calls += 1
+    ActiveRecord::Base.transaction do
+      Effect.connection.execute("SET CONSTRAINTS ALL IMMEDIATE") if moment == "statement"
+      note(call > times ? "done" : "collides #{call.odd? ? '40001' : '40P01'}")
+    end
+  end
+end
+
+class CollidingExactJob < CollidingJob
+  include Jobq::ActiveJob::Transactional
+end
+
 class RegretJob < Recording
   def perform
     return note("done") unless executions == 1
@@ -102,14 +124,14 @@ class PerformTest < JobqTest
     Effect.uncached { Effect.order(:name).pluck(:name) }
   end
 
-  def test_a_job_is_performed_and_knows_its_number
+  def test_a_job_is_performed_and_knows_its_id
     job = later(EffectJob, "a")
     work
     finish(job)
     assert_equal(["a 1 #{job.provider_job_id}"], effects)
   end
 
-  def test_what_sql_enqueues_is_performed
+  def test_jobs_that_sql_enqueues_are_performed
     id = ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => 'EffectJob')", @queue, '{"arguments": ["from SQL"]}')
     work
     becomes("completed", "SELECT status FROM jobq.jobs WHERE id = $1::bigint", id)
@@ -125,7 +147,7 @@ class PerformTest < JobqTest
     assert_equal(%w[1 2], effects)
   end
 
-  def test_times_are_what_they_are_whatever_the_datestyle
+  def test_times_do_not_depend_on_the_datestyle
     seen = Queue.new
     ask("SELECT jobq_enqueue($1::text, kind => 'seen', run_at => $2::timestamptz)", @queue, "2020-12-05 10:00:00.000001+00")
     @worker = Jobq::Worker.new(handlers: { "seen" => ->(job) { seen << job.run_at } }, queue: @queue, logger: Logger.new(File::NULL),
@@ -134,7 +156,7 @@ class PerformTest < JobqTest
     assert_equal("2020-12-05T10:00:00.000001Z", Timeout.timeout(LIMIT) { seen.pop }.utc.iso8601(6))
   end
 
-  def test_other_kinds_are_left_alone
+  def test_jobs_of_other_kinds_are_not_claimed
     ask("SELECT jobq_enqueue($1::text, kind => 'NoSuchJob')", @queue)
     job = later(EffectJob, "a")
     work
@@ -142,7 +164,7 @@ class PerformTest < JobqTest
     assert_equal(%w[pending completed], statuses)
   end
 
-  def test_retry_on_replaces_the_job_and_counts_on
+  def test_retry_on_replaces_the_job_and_keeps_counting
     later(RetriedJob, %w[RetriedJob::Busy RetriedJob::Busy])
     work
     finish_all(%w[completed completed completed])
@@ -150,7 +172,7 @@ class PerformTest < JobqTest
     assert_equal(%w[1 1 1], jobs.map { |job| job["attempts"] })
   end
 
-  def test_other_errors_are_attempts_and_count_on
+  def test_other_errors_are_attempts_and_are_counted
     job = later(RetriedJob, %w[ArgumentError RetriedJob::Busy])
     work
     finish_all(%w[completed completed])
@@ -159,7 +181,7 @@ class PerformTest < JobqTest
     assert_equal("ArgumentError: at 1", ask("SELECT error FROM jobq.attempts WHERE job_id = $1::bigint", job.provider_job_id))
   end
 
-  def test_what_retry_on_gives_up_fails
+  def test_a_job_that_retry_on_gives_up_fails
     later(RetriedJob, ["RetriedJob::Busy"] * 9)
     work
     finish_all(%w[completed completed failed])
@@ -176,7 +198,7 @@ class PerformTest < JobqTest
     assert_equal(%w[1 2], effects)
   end
 
-  def test_a_retry_is_not_answered_by_the_key_that_its_job_leaves
+  def test_a_retry_does_not_conflict_with_the_key_of_its_own_job
     later(KeptKeyJob, %w[RetriedJob::Busy])
     work
     becomes("1", "SELECT count(*) FROM jobq.jobs WHERE queue = $1::text AND status = 'scheduled'", @queue)
@@ -208,7 +230,7 @@ class PerformTest < JobqTest
     assert_equal("t", same)
   end
 
-  def test_a_lost_lease_rolls_the_effect_back
+  def test_a_lost_lease_rolls_back_the_effect
     job = later(ExactJob, "steal")
     work
     after = later(EffectJob, "after")
@@ -216,6 +238,29 @@ class PerformTest < JobqTest
     assert_equal(["after 1 #{after.provider_job_id}"], effects)
     assert_equal("thief", ask("SELECT worker_id FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id))
     assert_match(/job #{job.provider_job_id} of kind "ExactJob", attempt 1: the lease is lost/, @said.string)
+  end
+
+  def test_a_job_whose_transaction_collides_is_released_without_counting_the_attempt
+    @server.raw.exec(<<~SQL)
+      CREATE FUNCTION collide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE 'in the way' USING ERRCODE = split_part(NEW.name, ' ', 2);
+      END $$;
+      CREATE CONSTRAINT TRIGGER collide AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.name LIKE 'collides%') EXECUTE FUNCTION collide();
+    SQL
+    work
+    [CollidingJob, CollidingExactJob].product(%w[statement commit], [[4, "completed", 5, ["done"]], [1000, "failed", 11, []]])
+                                     .each do |job_class, moment, (times, status, calls, written)|
+      job_class.calls = 0
+      Effect.delete_all
+      job = later(job_class, times, moment)
+      finish(job, status)
+      attempts = ask("SELECT attempts FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id)
+      assert_equal(["1", calls, written], [attempts, job_class.calls, effects], "#{job_class} #{moment} #{status}")
+    end
+    assert_equal([56, 4], [/its transaction collided/, /has failed/].map { |words| @said.string.lines.grep(words).size }, @said.string)
+  ensure
+    @server.raw.exec("DROP FUNCTION IF EXISTS collide CASCADE")
   end
 
   def test_a_rollback_in_perform_fails_the_attempt
@@ -242,7 +287,7 @@ class PerformTest < JobqTest
     assert_equal("2", jobs.first["attempts"])
   end
 
-  def test_a_job_hears_of_its_cancellation_and_reports_progress
+  def test_a_job_learns_of_its_cancellation_and_reports_progress
     job = later(PatientJob)
     work(heartbeat_interval: 0.2)
     becomes('{"percent": 50}', "SELECT progress FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id)

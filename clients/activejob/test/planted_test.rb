@@ -9,11 +9,11 @@ class PlantedTest < Minitest::Test
     "retry_in_two_transactions" => "test_killed_between_enqueue_and_commit_of_a_retry",
     "retry_after_completion" => "test_killed_between_completion_and_enqueue_of_a_retry",
     "enqueue_before_completion" => "test_a_retry_keeps_its_unique_key",
-    "retry_with_the_kept_key" => "test_a_retry_is_not_answered_by_the_key_that_its_job_leaves",
-    "through_the_query_cache" => "test_the_query_cache_answers_no_enqueue",
-    "on_a_connection_of_its_own" => "test_a_rollback_takes_the_job_along",
-    "executions_of_the_payload" => "test_other_errors_are_attempts_and_count_on",
-    "blind_completion" => "test_a_lost_lease_rolls_the_effect_back",
+    "retry_with_the_kept_key" => "test_a_retry_does_not_conflict_with_the_key_of_its_own_job",
+    "through_the_query_cache" => "test_the_query_cache_does_not_answer_an_enqueue",
+    "on_a_connection_of_its_own" => "test_a_rollback_removes_the_job",
+    "executions_of_the_payload" => "test_other_errors_are_attempts_and_are_counted",
+    "blind_completion" => "test_a_lost_lease_rolls_back_the_effect",
     "transaction_around_rescue" => "test_an_error_rolls_back_before_rescue_from_sees_it",
     "rollback_unseen" => "test_a_rollback_in_perform_fails_the_attempt",
     "believes_its_commit" => "test_a_retry_that_was_rolled_back_is_a_failed_attempt"
@@ -30,7 +30,7 @@ class PlantedTest < Minitest::Test
     end
   end
 
-  def test_all_defects_are_named
+  def test_every_planted_defect_has_a_test
     assert_equal(Planted::DEFECTS.keys.sort, FOUND_BY.keys.sort)
   end
 end

@@ -64,7 +64,7 @@ class ProcessTest < JobqTest
     killed_at("jobq_enqueue_jobs")
   end
 
-  def test_term_ends_it_when_the_job_has_ended
+  def test_sigterm_ends_the_worker_after_the_job_has_ended
     enqueue("EchoJob", "a")
     start
     becomes("1", "SELECT count(*) FROM jobq.jobs WHERE queue = $1::text AND status = 'completed'", @queue)
@@ -73,7 +73,7 @@ class ProcessTest < JobqTest
     assert_equal(["a"], Effect.pluck(:name))
   end
 
-  def test_two_queues
+  def test_a_process_serves_two_queues
     other = "#{@queue} other"
     start({}, "-q", other, "--slots", "2")
     [@queue, other].each { |queue| ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => 'EchoJob')", queue, '{"arguments": ["a"]}') }
@@ -96,7 +96,7 @@ class ProcessTest < JobqTest
     Jobq.serve(Jobq::Worker.new(handlers: wait, queue: queue, grace: 0), Jobq::Worker.new(handlers: wait, queue: "b", connection: second))
   RUBY
 
-  def test_a_second_queue_that_cannot_be_served_loses_no_job_of_the_first
+  def test_a_second_queue_that_cannot_be_served_does_not_affect_jobs_of_the_first
     enqueue("wait")
     @output = Tempfile.new("output")
     @pid = spawn(RbConfig.ruby, "-I", LIBRARY, "-e", SECOND_FAILS, @queue, in: File::NULL, out: @output, err: @output)
@@ -113,7 +113,7 @@ class ProcessTest < JobqTest
     Jobq::Core.prepend(Module.new do
       define_method(:claim) do |*given|
         busy = @options.queue == "b" && eye.exec_params("SELECT 1 FROM jobq.jobs WHERE queue = $1 AND status = 'processing'", [queue]).any?
-        busy ? raise("no claims any more") : super(*given)
+        busy ? raise("no claims anymore") : super(*given)
       end
       private :claim
     end)
@@ -126,7 +126,7 @@ class ProcessTest < JobqTest
     @output = Tempfile.new("output")
     @pid = spawn(RbConfig.ruby, "-I", LIBRARY, "-e", SECOND_ENDS, @queue, in: File::NULL, out: @output, err: @output)
     assert_equal(1, ends.exitstatus)
-    assert_includes(File.read(@output), "claims have ended: no claims any more")
+    assert_includes(File.read(@output), "claims have ended: no claims anymore")
     assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
   end
 
@@ -143,7 +143,7 @@ class ProcessTest < JobqTest
     Jobq.serve(Jobq::Worker.new(handlers: { "hold" => hold }, queue: ARGV.first, heartbeat_interval: 0.5))
   RUBY
 
-  def test_heartbeats_go_on_while_c_code_holds_the_lock
+  def test_heartbeats_continue_while_c_code_holds_the_lock
     Dir.mktmpdir do |directory|
       path = File.join(directory, "pipe").tap { |name| File.mkfifo(name) }
       id = ask("SELECT jobq_enqueue($1::text, to_jsonb($2::text), kind => 'hold')", @queue, path)
@@ -161,7 +161,7 @@ class ProcessTest < JobqTest
     end
   end
 
-  def test_wrong_options_are_told
+  def test_wrong_options_are_reported
     { ["--slots", "0"] => "slots", ["--slots", "9"] => "pool has 5", ["--grace", "soon"] => "grace", ["--no-such"] => "no-such",
       ["--heartbeat-interval", "0.001"] => "heartbeat_interval",
       ["extra"] => "unexpected argument: extra" }.each do |arguments, says|

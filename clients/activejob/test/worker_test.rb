@@ -22,7 +22,7 @@ class WorkerTest < JobqTest
     ask("SELECT error FROM jobq.jobs WHERE id = $1::bigint", id)
   end
 
-  def test_a_report_that_cannot_be_sent_fails_its_job_alone
+  def test_a_report_that_cannot_be_sent_fails_only_its_own_job
     delay = Object.new
     delay.define_singleton_method(:to_f) { raise TypeError, "no number after all" }
     work({ "snooze" => ->(_job) { raise Jobq::Snooze, delay }, "soon" => ->(_job) { raise Jobq::Fail.new("x", retry_in: :soon) },
@@ -54,7 +54,7 @@ class WorkerTest < JobqTest
     end
   end
 
-  def test_a_transaction_that_the_handler_leaves_open_keeps_no_heartbeat_of_others
+  def test_a_transaction_that_the_handler_leaves_open_does_not_delay_other_heartbeats
     left, gate = Queue.new, Queue.new
     work({ "leaves" => leaving(left), "waits" => ->(_job) { gate.pop }, "quick" => ->(_job) {} }, slots: 3, heartbeat_interval: 0.1)
     leaves, waits = enqueue("leaves"), enqueue("waits")

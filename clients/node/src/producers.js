@@ -158,7 +158,7 @@ const enqueued = ({ job_id: id, is_new: isNew }) => ({ id: String(id), isNew });
 // ---- kinds of connections
 
 async function run(connection, text, values) {
-    // Knex has placeholders of its own, and returns the driver's result.
+    // Knex has placeholders of its own and returns the driver's result.
     if (typeof connection?.raw === 'function') {
         const { rows } = await connection.raw(text.replaceAll(/\$\d+/g, '?'), values);
         return rows;

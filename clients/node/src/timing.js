@@ -1,6 +1,6 @@
 // Sleeps and pauses. Times are seconds.
 
-const LONGEST = 86400;      // setTimeout cannot exceed 24 days; callers of sleep() check again afterwards
+const LONGEST = 86400;      // setTimeout cannot exceed 24 days; callers of sleep() check again afterward
 const FIRST_PAUSE = 0.1;
 const LONGEST_PAUSE = 5;
 

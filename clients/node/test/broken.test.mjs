@@ -1,4 +1,4 @@
-// Answers that are lost with their connection, by a proxy that loses them after the server has committed.
+// A proxy breaks connections after the server has committed, so that answers are lost.
 import assert from 'node:assert/strict';
 import process from 'node:process';
 import { test } from 'node:test';
@@ -42,7 +42,7 @@ async function asRole(options, body) {
     }
 }
 
-test('what ends while the server lets nobody in is reported afterwards', async () => {
+test('a job that ends while the server rejects connections is reported afterward', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'shut', {}, { kind: 'wait' });
     await asRole({ queue: 'shut', handlers: { wait: () => opened.then(() => 7) }, heartbeatTimeout: 600 }, async (role, worker, log) => {
@@ -57,7 +57,7 @@ test('what ends while the server lets nobody in is reported afterwards', async (
     });
 });
 
-test('pauses double until a statement works, not until a connection is made', async () => {
+test('pauses double until a statement succeeds, not only until a connection is made', async () => {
     await asRole({ queue: 'read only', handlers: { echo: (job) => job.payload } }, async (role, worker) => {
         await becomesTrue(() => worker.claims.away);
         await role.shut('SET default_transaction_read_only = on');
@@ -68,7 +68,7 @@ test('pauses double until a statement works, not until a connection is made', as
     });
 });
 
-test('a completion whose answer was lost is sent again, and not taken for a lost lease', async () => {
+test('a completion whose answer was lost is sent again and not treated as a lost lease', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'complete', {}, { kind: 'wait' });
     await through({ queue: 'complete', slots: 2, handlers: { wait: () => opened.then(() => 7) } }, async (proxy, worker, log) => {
@@ -84,7 +84,7 @@ test('a completion whose answer was lost is sent again, and not taken for a lost
     assert.deepEqual([job.status, job.result, job.attempts], ['completed', 7, 1]);
 });
 
-test('so is one that went along with a claim; what that claim took is nobody\'s until it is rescued', async () => {
+test('a completion that was sent with a claim is sent again, and the claimed jobs are rescued', async () => {
     const { open, opened } = gate();
     const [first, second] = await enqueueMany(pool, 'along', [1, 2], { kind: 'wait' });
     const handlers = { wait: async (job) => { if (job.payload === 1) await opened; return job.attempt; } };
@@ -94,7 +94,7 @@ test('so is one that went along with a claim; what that claim took is nobody\'s 
         open();
         await becomesTrue(() => proxy.lost === 1);
         await reaches(database, first.id, 'completed');
-        // No heartbeat keeps it: the server gives it to the next claim.
+        // No heartbeat extends its lease, so it is rescued and claimed again.
         assert.deepEqual((await reaches(database, second.id, 'completed')).result, 2);
         assert.deepEqual(log.filter((line) => /lost/.test(line)), []);
         assert.ok(log.some((line) => /^warn .*claims is broken/.test(line)), log.join('\n'));
@@ -117,7 +117,7 @@ test('a failure whose answer was lost counts once', async () => {
     assert.equal(await database.value('SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1', [id]), 1);
 });
 
-test('completing: the commit has happened, though its answer was lost', async () => {
+test('completing: a commit whose answer was lost counts', async () => {
     await pool.query('CREATE TABLE effects (job_id bigint, attempt int)');
     const id = await enqueue(pool, 'commit', {}, { kind: 'effect' });
     const started = gate();
@@ -136,7 +136,7 @@ test('completing: the commit has happened, though its answer was lost', async ()
     assert.equal(await database.value('SELECT count(*)::int FROM effects WHERE job_id = $1', [id]), 1);
 });
 
-test('where the queue keeps nothing, the same', async () => {
+test('completing: a commit whose answer was lost counts in a queue that keeps no jobs', async () => {
     await pool.query("SELECT jobq_create_queue('unkept', keep_completed => '0')");
     const { open, opened } = gate();
     const started = gate();
@@ -164,7 +164,7 @@ test('where the queue keeps nothing, the same', async () => {
 });
 
 
-test('completing: the commit has not happened, and the attempt has failed', async () => {
+test('completing: if the commit has not happened, the attempt has failed', async () => {
     await pool.query("SELECT jobq_create_queue('uncommitted', backoff_base => '10 ms')");
     await pool.query(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$`);
@@ -178,7 +178,7 @@ test('completing: the commit has not happened, and the attempt has failed', asyn
     assert.equal(await database.value("SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1 AND outcome = 'failed'", [id]), 1);
 });
 
-test('completing: the answer to the completion is lost, and the attempt has failed', async () => {
+test('completing: if the answer to the completion is lost, the attempt has failed', async () => {
     await pool.query("SELECT jobq_create_queue('unanswered', backoff_base => '10 ms')");
     await pool.query('CREATE TABLE unanswered (attempt int)');
     const id = await enqueue(pool, 'unanswered', {}, { kind: 'effect' });
@@ -219,7 +219,7 @@ test('a connection that breaks between two steps is replaced', async () => {
     });
 });
 
-test('heartbeats and handlers get new connections when all are terminated', async () => {
+test('heartbeats and handlers get new connections after all were terminated', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'terminated', {}, { kind: 'sql' });
     const sql = async (job) => {

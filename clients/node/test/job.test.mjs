@@ -1,7 +1,7 @@
-// What a handler's job can do: transactions, steps, waits without a worker, connections.
+// What the job of a handler can do: transactions, steps, waits without a worker, connections.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Cancelled, Suspended, enqueue } from '../src/index.js';
+import { Cancelled, OptionError, Suspended, enqueue } from '../src/index.js';
 import { becomesTrue, gate, newDatabase, reaches, working } from './server.mjs';
 
 const database = await newDatabase('job');
@@ -13,7 +13,7 @@ const effect = (client, job, name) => client.query('INSERT INTO effects VALUES (
 const effects = (id) => database.value("SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM effects WHERE job_id = $1", [id]);
 const run = (handlers, body, options = {}) => working({ queue: 'jobs', handlers, ...options }, body);
 
-test('completing: what the handler returns or throws afterwards does not count', async () => {
+test('completing: the return value and errors of the handler after it are ignored', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     let refused;
     await run({ a: async (job) => {
@@ -25,11 +25,11 @@ test('completing: what the handler returns or throws afterwards does not count',
         assert.deepEqual((await reaches(database, id, 'completed')).result, { moved: true });
         await becomesTrue(() => worker.hand.size === 0);
     });
-    assert.match(refused.message, /completed already/);
+    assert.match(refused.message, /has already been completed/);
     assert.deepEqual([await effects(id), (await database.job(id)).attempts], ['a', 1]);
 });
 
-test('completing: a swallowed error of a statement completes nothing', async () => {
+test('completing: if the handler catches the error of a statement, the job is not completed', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
     await run({ a: (job) => job.completing(async (client) => {
         await effect(client, job, 'a');
@@ -38,14 +38,14 @@ test('completing: a swallowed error of a statement completes nothing', async () 
     assert.equal(await effects(id), '');
 });
 
-test('completing: a result that is no JSON rolls back', async () => {
+test('completing: a result that is not valid JSON rolls back', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
     await run({ a: (job) => job.completing(async (client) => { await effect(client, job, 'a'); return 1n; }) },
         async () => assert.match((await reaches(database, id, 'failed')).error, /BigInt/));
     assert.equal(await effects(id), '');
 });
 
-test('completing with a lost lease: the handler is told, and its effect is rolled back', async () => {
+test('completing: if the lease is lost, the handler is told, and its effect is rolled back', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     const { open, opened } = gate();
     let told;
@@ -64,7 +64,7 @@ test('completing with a lost lease: the handler is told, and its effect is rolle
 });
 
 for (const what of ['completing', 'step']) {
-    test(`${what}: a commit that comes late keeps no heartbeat of others`, async () => {
+    test(`${what}: a slow commit does not delay heartbeats of other jobs`, async () => {
         const { open, opened } = gate();
         const held = gate();
         const heard = async (id) => (await database.job(id)).last_heartbeat;
@@ -98,7 +98,7 @@ for (const what of ['completing', 'step']) {
     });
 }
 
-test('steps: once, also side by side, with their results', async () => {
+test('steps run once, also concurrently, and return their results', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     await run({ a: async (job) => {
         const step = (name) => job.step(name, async (client) => { await effect(client, job, name); return { name }; });
@@ -112,20 +112,20 @@ test('steps: once, also side by side, with their results', async () => {
     assert.equal(await effects(id), 'x y z');
 });
 
-test('a step within a step is an error, not a standstill', async () => {
+test('a step within a step is an error, not a deadlock', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
     await run({ a: (job) => job.step('outer', () => job.step('inner', () => 1)) },
         async () => assert.match((await reaches(database, id, 'failed')).error, /within the transaction of another one/));
 });
 
-test('a step whose body throws has written nothing', async () => {
+test('a step whose function throws has written nothing', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
     await run({ a: (job) => job.step('x', async (client) => { await effect(client, job, 'x'); throw new Error('no'); }) },
         () => reaches(database, id, 'failed'));
     assert.equal(await effects(id), '');
 });
 
-test('sleep: the job is given back, whoever catches what ends the handler', async () => {
+test('sleep: the job is released even if the handler catches the error that ends it', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     const seen = [];
     await run({ a: async (job) => {
@@ -145,7 +145,34 @@ test('sleep: the job is given back, whoever catches what ends the handler', asyn
     assert.deepEqual(seen, [true, true]);
 });
 
-test('signals: waited for without a worker, with a timeout', async () => {
+test('sleep, spawn: an invalid time is an OptionError, and nothing is sent', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
+    const invalid = new Date(NaN);
+    const messageOf = async (call) => {
+        try {
+            return await call();
+        } catch (error) {
+            return error instanceof OptionError ? error.message : `not an OptionError: ${error}`;
+        }
+    };
+    await run({ a: async (job) => [
+        await messageOf(() => job.sleep('until', invalid)),
+        await messageOf(() => job.sleep('delay', NaN)),
+        await messageOf(() => job.spawn('children', [{ queue: 'jobs', kind: 'child', runAt: invalid }])),
+    ] }, async () => {
+        const { result, attempts } = await reaches(database, id, 'completed');
+        assert.deepEqual(result, [
+            "option time must be a valid Date or a timestamp's text, but is Invalid Date",
+            "option time must be a number of seconds or an interval's text, but is NaN",
+            "option runAt must be a valid Date or a timestamp's text, but is Invalid Date",
+        ]);
+        assert.equal(attempts, 1);
+    });
+    assert.equal(await database.value('SELECT count(*)::int FROM jobq.steps WHERE job_id = $1', [id]), 0);
+    assert.equal(await database.value("SELECT count(*)::int FROM jobq.jobs WHERE kind = 'child'"), 0);
+});
+
+test('signals: a job waits for them without a worker, and with a timeout', async () => {
     const paid = await enqueue(pool, 'jobs', { event: 'paid 1' }, { kind: 'a' });
     const unpaid = await enqueue(pool, 'jobs', { event: 'paid 2', timeout: 0.2 }, { kind: 'a' });
     await run({ a: (job) => job.waitFor(job.payload.event, { timeout: job.payload.timeout }) }, async (worker) => {
@@ -157,7 +184,7 @@ test('signals: waited for without a worker, with a timeout', async () => {
     });
 });
 
-test('children: spawned once, and waited for', async () => {
+test('children are spawned once, and a job can wait for them', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'parent' });
     await run({
         parent: async (job) => {
@@ -169,7 +196,7 @@ test('children: spawned once, and waited for', async () => {
     assert.equal(await database.value("SELECT count(*)::int FROM jobq.jobs WHERE kind = 'child'"), 2);
 });
 
-test('a cancelled job hears of it at its next step', async () => {
+test('a canceled job is stopped at its next step', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     const { open, opened } = gate();
     await run({ a: async (job) => { await opened; await job.step('x', () => 1); } }, async () => {
@@ -180,7 +207,7 @@ test('a cancelled job hears of it at its next step', async () => {
     }, { heartbeatTimeout: 3600 });
 });
 
-test('a connection is kept for the next job, unless a transaction was left open on it', async () => {
+test('a connection is reused for the next job unless a transaction was left open on it', async () => {
     const pid = async (job) => {
         const client = await job.client();
         if (job.payload.leave) await client.query('BEGIN');
@@ -196,7 +223,7 @@ test('a connection is kept for the next job, unless a transaction was left open 
     });
 });
 
-test('a progress of an earlier attempt is there, and the last one is reported before the attempt ends', async () => {
+test('the progress of an earlier attempt is available, and the last progress is reported before the attempt ends', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     await run({ a: (job) => {
         if (job.attempt === 2) return job.progress;

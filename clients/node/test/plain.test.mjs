@@ -1,4 +1,4 @@
-// A server that does not preload jobq: nobody can wake a wait. JOBQ_TEST_PLAIN is the directory of its socket.
+// A server that does not preload jobq, so that no session can end a wait. JOBQ_TEST_PLAIN is the directory of its socket.
 import assert from 'node:assert/strict';
 import process from 'node:process';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-// Enqueues on the caller's connection: of pg, of Knex, of what has a query() that returns rows.
+// Enqueues on the caller's connection: pg, Knex, and objects with a query() that returns rows.
 import assert from 'node:assert/strict';
 import process from 'node:process';
 import { after, test } from 'node:test';
@@ -13,7 +13,7 @@ after(() => knexes.destroy());
 
 const count = (queue) => database.value('SELECT count(*)::int FROM jobq.jobs WHERE queue = $1', [queue]);
 
-test('a job with every option', async () => {
+test('a job with all options', async () => {
     const first = await enqueue(pool);
     assert.deepEqual((({ queue, payload, kind }) => ({ queue, payload, kind }))(await database.job(first)), { queue: 'default', payload: {}, kind: '' });
     const id = await enqueue(pool, 'every', [1, 'zwei', null], {
@@ -31,7 +31,7 @@ test('a job with every option', async () => {
     assert.equal(await enqueue(pool, 'every', {}, { uniqueKey: 'u', runAt: '2100-01-01 00:00+00' }), id);
 });
 
-test('payloads: null is one, undefined is {}, and what is no JSON is an error', async () => {
+test('payloads: null is null, undefined is {}, and a value that is not valid JSON is an error', async () => {
     const payload = async (value) => (await database.job(await enqueue(pool, 'payloads', value))).payload;
     assert.equal(await payload(null), null);
     assert.deepEqual(await payload(undefined), {});
@@ -41,7 +41,7 @@ test('payloads: null is one, undefined is {}, and what is no JSON is an error', 
     assert.equal(await count('payloads'), 3);
 });
 
-test('an unknown option, no connection, and what the server refuses are errors', async () => {
+test('an unknown option, a missing connection, and a rejected call are errors', async () => {
     await assert.rejects(enqueue(pool, 'wrong', {}, { prio: 1 }), /unknown option prio of an enqueue; the options are kind, priority,/);
     await assert.rejects(enqueue({}, 'wrong'), /the connection must be a client/);
     await assert.rejects(enqueue(pool, 'wrong', {}, { priority: 40000 }), { code: '22003' });
@@ -50,7 +50,7 @@ test('an unknown option, no connection, and what the server refuses are errors',
     assert.equal(await count('wrong'), 0);
 });
 
-test('what is no array is named, with its value, and nothing is sent', async () => {
+test('an error about an argument that is not an array names it and its value, and nothing is sent', async () => {
     const nobody = { query() { throw new Error('it was sent'); } };
     const refused = (promise, message) => assert.rejects(promise, (error) => error instanceof OptionError && error.message === message);
     const circle = {};
@@ -78,7 +78,7 @@ test('what is no array is named, with its value, and nothing is sent', async () 
     assert.deepEqual(many.map(({ isNew }) => isNew), [true, true]);
 });
 
-test('what is no time, no interval, and no name of a queue is named, and nothing is sent', async () => {
+test('an error about an invalid time, interval, or queue names the option, and nothing is sent', async () => {
     const nobody = { query() { throw new Error('it was sent'); } };
     const refused = (promise, message) => assert.rejects(promise, (error) => error instanceof OptionError && error.message === message);
     for (const [value, shown] of [[20301231, '20301231'], [0, '0'], [new Date(NaN), 'Invalid Date'], [{ year: 2030 }, '{ year: 2030 }'], [true, 'true']]) {
@@ -114,7 +114,7 @@ test('the job is part of the transaction of a pg client', async () => {
     assert.equal(await count('pg'), 1);
 });
 
-test('and of one of Knex', async () => {
+test('the job is part of the transaction of Knex', async () => {
     await assert.rejects(knexes.transaction(async (trx) => {
         await enqueue(trx, 'knex', { n: 1 }, { kind: 'a', requires: ['b', 'c'] });
         throw new Error('no');
@@ -132,14 +132,14 @@ test('and of one of Knex', async () => {
         [{ q: 'a ? b' }, [2], '?']);
 });
 
-test('a query() that returns the rows themselves, as TypeORM has it', async () => {
+test('query() may return the rows themselves, as in TypeORM', async () => {
     const manager = { query: async (text, values) => (await pool.query(text, values)).rows };
     const id = await enqueue(manager, 'rows', { n: 1 });
     assert.deepEqual([typeof id, (await database.job(id)).queue], ['string', 'rows']);
     assert.equal((await enqueueMany(manager, 'rows', [1, 2])).length, 2);
 });
 
-test('many in the order of the payloads, and which are new', async () => {
+test('many jobs: the answers have the order of the payloads and say which jobs are new', async () => {
     const first = await enqueueMany(pool, 'many', [{ n: 1 }, null, 'c'], {
         kind: 'k', uniqueKeys: ['a', null, 'c'], priorities: [1, 2, 3], runAts: [new Date(0), '2001-01-01 00:00+00', new Date(1)],
         groupKeys: [null, 'g', null], concurrencyKeys: ['x', null, null],
@@ -154,7 +154,7 @@ test('many in the order of the payloads, and which are new', async () => {
     assert.deepEqual(await enqueueMany(pool, 'many', []), []);
 });
 
-test('a graph of jobs in one call', async () => {
+test('a graph of jobs is enqueued in one call', async () => {
     const jobs = await enqueueJobs(pool, [
         { queue: 'graph', kind: 'charge', ref: 'charge', payload: null, uniqueFor: '1 day', uniqueKey: 'u' },
         { queue: 'graph', kind: 'ship', dependsOn: ['@charge'], runAt: new Date('2100-01-01'), metadata: { a: 1 } },

@@ -1,5 +1,5 @@
-// A server between pg and the server that loses answers: of the first statement with this text the server's answer comes never, since
-// the connection breaks when the server has sent it.
+// A proxy between pg and the server. It loses the answer to the first statement with a given text: it breaks the connection when
+// the server has sent the answer.
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import process from 'node:process';
@@ -29,7 +29,7 @@ export async function losingProxy() {
                 from.write(data);
                 return;
             }
-            // ReadyForQuery: the server is done, and has committed.
+            // ReadyForQuery: the server has executed the statement and has committed.
             if (data.subarray(-6, -1).equals(Buffer.from([0x5a, 0, 0, 0, 5]))) {
                 proxy.lost += 1;
                 from.destroy();

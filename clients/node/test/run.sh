@@ -14,7 +14,7 @@ export JOBQ_TEST_PLAIN=$PGHOST
 scratch_server server "shared_preload_libraries = 'jobq'"
 PATH=$SCRATCH_BIN:$PATH "$client/test/all.sh" "$@"
 
-# What is in the package, and that it can be imported by its names beside the caller's pg.
+# Checks the contents of the package, and that its names can be imported together with the caller's pg.
 mkdir -p "$SCRATCH/package" "$SCRATCH/user/node_modules/jobq"
 (cd "$client" && npm pack --silent --pack-destination "$SCRATCH/package" >/dev/null)
 tar -tzf "$SCRATCH"/package/jobq-*.tgz | sort >"$SCRATCH/package/files"

@@ -1,4 +1,4 @@
-// A database of its own for a test file, on the server that PGHOST and the like name, and what tests of workers share.
+// Creates a database for a test file on the server of PGHOST and so on, and contains what the tests of workers share.
 import { createRequire } from 'node:module';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-// The test kit, used as a caller's tests would.
+// Tests the test kit in the way in which the tests of a user call it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fail, Release, Snooze, enqueue } from '../src/index.js';
@@ -16,7 +16,7 @@ const mail = (job) => job.completing(async (sql) => {
 });
 const short = (ran) => ran.map(({ kind, attempt, outcome }) => `${kind} ${attempt} ${outcome}`);
 
-test('drain: what became of each job', async () => {
+test('drain returns the outcome of each job', async () => {
     const handlers = {
         echo: (job) => job.payload, mail, throws() { throw new TypeError('ups'); }, gives() { throw new Snooze(60); },
         rejects() { throw new Fail('never', { retry: false }); }, nul: () => '\u0000',
@@ -34,7 +34,7 @@ test('drain: what became of each job', async () => {
     assert.equal(await database.value("SELECT progress FROM jobq.jobs WHERE kind = 'sleeps'"), 7);
 });
 
-test('drain: inside a transaction that is rolled back nothing is left, whatever handlers do', async () => {
+test('drain: after a rollback of the caller\'s transaction nothing is left, whatever handlers do', async () => {
     await client.query('BEGIN');
     await enqueue(client, 'within', { to: 'bob' }, { kind: 'mail' });
     await enqueue(client, 'within', {}, { kind: 'wrong' });
@@ -56,7 +56,7 @@ test('drain: inside a transaction that is rolled back nothing is left, whatever 
     assert.equal(await database.value("SELECT count(*)::int FROM sent WHERE address = 'bob'"), 0);
 });
 
-test('drain: the fake clock runs what is due by then, retries too, and nothing later', async () => {
+test('drain: the fake clock runs jobs that are due by then, including retries, and no later jobs', async () => {
     await client.query('BEGIN');
     await enqueue(client, 'clock', {}, { kind: 'tomorrow', runAt: new Date(Date.now() + 23 * 3600_000) });
     await enqueue(client, 'clock', {}, { kind: 'later', runAt: new Date(Date.now() + 25 * 3600_000) });
@@ -73,7 +73,17 @@ test('drain: the fake clock runs what is due by then, retries too, and nothing l
     await client.query('ROLLBACK');
 });
 
-test('drain: the fake clock reaches sleeps and the timeouts of waits', async () => {
+test('drain: an invalid time is an OptionError, and no job runs', async () => {
+    await client.query('BEGIN');
+    await enqueue(client, 'clock', {}, { kind: 'now' });
+    const ran = [];
+    await assert.rejects(drain(client, { now: () => { ran.push('now'); } }, { queue: 'clock', now: new Date(NaN) }),
+        { name: 'OptionError', message: "option now must be a valid Date or a timestamp's text, but is Invalid Date" });
+    assert.deepEqual(ran, []);
+    await client.query('ROLLBACK');
+});
+
+test('drain: the fake clock ends sleeps and the timeouts of waits', async () => {
     await client.query('BEGIN');
     const never = await enqueue(client, 'nobody serves it');
     for (const kind of ['until', 'delay', 'signal', 'jobs', 'month']) await enqueue(client, 'sleepers', {}, { kind });
@@ -96,14 +106,14 @@ test('drain: the fake clock reaches sleeps and the timeouts of waits', async () 
     await client.query('ROLLBACK');
 });
 
-test('drain: a job that comes again for ever is an error', async () => {
+test('drain: a job that never ends is an error', async () => {
     await client.query('BEGIN');
     await enqueue(client, 'endless', {}, { kind: 'again' });
     await assert.rejects(drain(client, { again() { throw new Release(); } }, { queue: 'endless', limit: 5 }), /after 5 attempts/);
     await client.query('ROLLBACK');
 });
 
-test('runInline: the result, the progress, or what was thrown', async () => {
+test('runInline returns the result and the progress, or throws the error', async () => {
     const good = await runInline((job) => { job.setProgress({ n: job.payload.n }); return job.payload.n + 1; }, { n: 1 });
     assert.deepEqual([good.outcome, good.result, good.progress, good.error], ['completed', 2, { n: 1 }, undefined]);
     const bad = await runInline((job) => { throw new Fail(`attempt ${job.attempt}`); }, {}, { attempt: 3 });
@@ -112,7 +122,7 @@ test('runInline: the result, the progress, or what was thrown', async () => {
     assert.equal((await runInline(() => { throw new Snooze(1); })).outcome, 'snoozed');
 });
 
-test('runInline: what wants a connection is given one, or the caller\'s', async () => {
+test('runInline: a handler that needs a connection gets a new one or the caller\'s', async () => {
     await client.query('BEGIN');
     const within = await runInline(mail, { to: 'dee' }, { client });
     assert.deepEqual([within.outcome, within.result], ['completed', { sent: true }]);
@@ -122,14 +132,14 @@ test('runInline: what wants a connection is given one, or the caller\'s', async 
     assert.deepEqual((await database.query("SELECT address FROM sent WHERE address IN ('dee', 'eve')")), [{ address: 'eve' }]);
 });
 
-test('runInline: what is no array of ids or specs is named', async () => {
+test('runInline: an error about an argument that is not an array names it', async () => {
     const ids = await runInline((job) => job.waitForJobs('12', 'all parts'));
     assert.equal(String(ids.error), 'OptionError: option ids must be an array, but is "12"');
     const specs = await runInline((job) => job.spawn('parts', { queue: 'parts' }));
     assert.equal(String(specs.error), 'OptionError: option specs must be an array, but is of type object');
 });
 
-test('runInline: a workflow', async () => {
+test('runInline runs a workflow', async () => {
     const workflow = async (job) => {
         const charged = await job.step('charge', () => ({ receipt: 17 }));
         await job.sleep('a day', '1 day');

@@ -1,4 +1,4 @@
-// Spans, as the SDK of OpenTelemetry collects them.
+// Tests the spans that the SDK of OpenTelemetry collects.
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { SpanKind, SpanStatusCode, context, trace } from '@opentelemetry/api';
@@ -25,7 +25,7 @@ const within = (body) => tracer.startActiveSpan('request', async (span) => {
 const named = (name) => exporter.getFinishedSpans().filter((span) => span.name === name);
 const parentOf = (span) => span.parentSpanContext?.spanId ?? span.parentSpanId;
 
-test('an enqueue within a span has one of its own, whose context is in the metadata', async () => {
+test('an enqueue within a span has its own span, whose context is in the metadata', async () => {
     let request;
     const id = await within((span) => { request = span; return enqueue(pool, 'sent', {}, { kind: 'a', metadata: { order: 7 } }); });
     const [span] = named('send sent');
@@ -39,24 +39,24 @@ test('an enqueue within a span has one of its own, whose context is in the metad
         { order: 7, traceparent: `00-${request.traceId}-${span.spanContext().spanId}-01` });
 });
 
-test('without an active span there is none, and no metadata', async () => {
+test('without an active span, there is no span and no metadata', async () => {
     assert.equal((await database.job(await enqueue(pool, 'alone'))).metadata, null);
     assert.equal(exporter.getFinishedSpans().length, 0);
 });
 
-test('the caller\'s own traceparent wins', async () => {
+test('the caller\'s own traceparent takes precedence', async () => {
     const id = await within(() => enqueue(pool, 'own', {}, { metadata: { traceparent: 'mine' } }));
     assert.deepEqual((await database.job(id)).metadata, { traceparent: 'mine' });
 });
 
-test('a refused enqueue has a span with the error', async () => {
+test('a rejected enqueue has a span with the error', async () => {
     await assert.rejects(within(() => enqueue(pool, 'refused', {}, { priority: 40000 })));
     const [span] = named('send refused');
     assert.equal(span.status.code, SpanStatusCode.ERROR);
     assert.deepEqual([span.attributes['error.type'], span.events[0].name], ['DatabaseError', 'exception']);
 });
 
-test('many at once: how many there were; those of enqueueJobs have the context', async () => {
+test('a span of many jobs has their number, and jobs of enqueueJobs get the context', async () => {
     await within(() => enqueueMany(pool, 'many', [1, 2, 3]));
     assert.equal(named('send many')[0].attributes['messaging.batch.message_count'], 3);
     const [job] = await within(() => enqueueJobs(pool, [{ queue: 'specs' }, { queue: 'specs' }]));
@@ -67,7 +67,7 @@ test('many at once: how many there were; those of enqueueJobs have the context',
 });
 
 for (const traceAsChild of [false, true]) {
-    test(`an attempt is linked with its enqueue${traceAsChild ? ', and its child where that is wanted' : ', and no child of it'}`, async () => {
+    test(`an attempt is linked with its enqueue${traceAsChild ? ' and is its child if requested' : ' and is not its child'}`, async () => {
         const queue = `processed ${traceAsChild}`;
         const id = await within(() => enqueue(pool, queue, {}, { kind: 'a' }));
         const inner = async (job) => { tracer.startActiveSpan('inner', (span) => span.end()); return job.attempt; };
@@ -91,7 +91,7 @@ for (const traceAsChild of [false, true]) {
     });
 }
 
-test('each attempt has a span: a failure with its exception, and what else an attempt can come to', async () => {
+test('each attempt has a span with its outcome, and a failure has its exception', async () => {
     await pool.query("SELECT jobq_create_queue('outcomes', backoff_base => '10 ms')");
     const fails = await enqueue(pool, 'outcomes', {}, { kind: 'fails' });
     const snoozes = await enqueue(pool, 'outcomes', {}, { kind: 'snoozes' });
@@ -118,7 +118,7 @@ test('each attempt has a span: a failure with its exception, and what else an at
         [{ code: SpanStatusCode.ERROR, message: 'too far' }, 'RangeError', 'too far']);
 });
 
-test('who is given up at the end of the grace has a span with an error, whatever has become of the job', async () => {
+test('a handler that has not ended at the end of the grace period has a span with an error, whatever the status of the job is', async () => {
     const { open, opened } = gate();
     const handlers = {
         deaf: () => opened,
@@ -138,7 +138,7 @@ test('who is given up at the end of the grace has a span with an error, whatever
     assert.equal(await database.value('SELECT status::text FROM jobq.jobs WHERE id = $1', [ids[0]]), 'pending');
 });
 
-test('what could not be reported has a span with an error', async () => {
+test('an attempt that could not be reported has a span with an error', async () => {
     const id = await enqueue(pool, 'unreported', {}, { kind: 'a' });
     const { open, opened } = gate();
     await working({ queue: 'unreported', handlers: { a: () => opened } }, async (worker) => {

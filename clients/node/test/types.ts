@@ -1,4 +1,4 @@
-// Compiled by tsc, and not run: what a caller may write, and what is an error.
+// Compiled by tsc but not run: code that the types must accept, and code that they must reject.
 import pg from 'pg';
 import knex from 'knex';
 import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueJobs, enqueueMany, optionsOfEnvironment, run } from 'jobq';
@@ -49,18 +49,18 @@ class Loud extends Worker {
     override stop(): Promise<boolean> { return super.stop(); }
 }
 
-// @ts-expect-error the worker has a part of this name
+// @ts-expect-error the worker already has a part with this name
 class Clashing extends Worker { log = 1; }
-// @ts-expect-error it says nothing
+// @ts-expect-error the constructor takes no argument
 void new Release('later');
-// @ts-expect-error there is no such option
+// @ts-expect-error the option does not exist
 void new Worker({ handlers: { resize }, slot: 1 });
-// @ts-expect-error handlers are wanted
+// @ts-expect-error handlers are required
 void new Worker({});
-// @ts-expect-error a job has no such property
+// @ts-expect-error a job does not have this property
 const wrong = (job: Job) => job.nmae;
-// @ts-expect-error the payload has no such key
+// @ts-expect-error the payload does not have this key
 const untyped: Handler<{ n: number }> = (job) => job.payload.m;
-// @ts-expect-error a delay is wanted
+// @ts-expect-error a delay is required
 void new Snooze();
 void [new Fail('m', { retry: false }).retry, new Release(), new Cancelled('lost').reason, produce, kit, wrong, untyped, NoSuchAddress, Busy, Loud, Clashing];

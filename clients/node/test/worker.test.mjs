@@ -1,4 +1,4 @@
-// Workers against a server: what the scenarios of all languages do not ask.
+// Tests workers on a server, for behavior that the scenarios for all languages do not cover.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import process from 'node:process';
@@ -10,12 +10,12 @@ import { becomesTrue, gate, lines, newDatabase, reaches, working } from './serve
 const database = await newDatabase('worker');
 const { pool } = database;
 
-test('heartbeats go on while a handler blocks the event loop', async () => {
+test('heartbeats continue while a handler blocks the event loop', async () => {
     const id = await enqueue(pool, 'blocked', {}, { kind: 'block' });
     const ask = (sql) => execFileSync('psql', ['-XAtc', sql, '-d', database.name], { encoding: 'utf8' }).trim();
     const seen = new Set();
     const block = () => {
-        // Synchronous: nothing else of this thread runs before the third heartbeat.
+        // Synchronous, so that no other code of this thread runs before the third heartbeat.
         for (const until = Date.now() + 120_000; seen.size < 3 && Date.now() < until;) {
             seen.add(ask(`SELECT last_heartbeat FROM jobq.jobs WHERE id = ${id}`));
         }
@@ -25,7 +25,7 @@ test('heartbeats go on while a handler blocks the event loop', async () => {
     assert.deepEqual([(await database.job(id)).result, (await database.job(id)).attempts], [3, 1]);
 });
 
-test('a collision of its own transaction counts no attempt', async () => {
+test('a collision of the job\'s own transaction does not count as an attempt', async () => {
     const id = await enqueue(pool, 'collision', {}, { kind: 'x', maxAttempts: 1 });
     let calls = 0;
     const x = (job) => job.completing(async (client) => {
@@ -36,7 +36,7 @@ test('a collision of its own transaction counts no attempt', async () => {
     assert.deepEqual([(await database.job(id)).attempts, calls], [1, 5]);
 });
 
-test('statement_timeout ends waits and is told once', async () => {
+test('statement_timeout ends waits and is logged once', async () => {
     const connection = { database: database.name, options: '-c statement_timeout=200' };
     await working({ queue: 'timeout', handlers: { x() {} }, connection }, async (worker, all) => {
         const waits = "SELECT max(query_start)::text FROM pg_stat_activity WHERE query ~* '^\\s*call jobq_wait' AND application_name LIKE 'jobq timeout %'";
@@ -70,7 +70,7 @@ test('a thrown Proxy whose traps throw is a failed attempt', async () => {
     assert.match((await database.job(id)).error, /cannot be converted to text/);
 });
 
-test('jobs of other kinds are told', async () => {
+test('jobs of other kinds are logged', async () => {
     await enqueueMany(pool, 'others', [1, 2], { kind: 'mispelled' });
     await enqueue(pool, 'others');
     await working({ queue: 'others', handlers: { misspelled() {} } }, async (worker, all) => {
@@ -98,7 +98,7 @@ test('an error of one worker stops the other gracefully, and run() ends', async 
     await database.query('DROP OWNED BY half; DROP ROLE half');
 });
 
-test('without the thread the same connection does all of it', async () => {
+test('without the thread, the same connection sends heartbeats and reports', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'loop', {}, { kind: 'wait' });
     await working({ queue: 'loop', handlers: { wait: () => opened }, heartbeatThread: false, heartbeatInterval: 0.1 }, async () => {
@@ -109,13 +109,13 @@ test('without the thread the same connection does all of it', async () => {
     });
 });
 
-test('what cannot be given to a thread is an error that names the option', async () => {
+test('an error about an option that cannot be passed to a thread names the option', async () => {
     const worker = new Worker({ handlers: { a() {} }, connection: { password: () => 'x' }, logger: lines() });
     await assert.rejects(worker.start(), { name: 'OptionError', message: /option connection .*heartbeatThread/ });
     await assert.rejects(worker.stopped);
 });
 
-test('a function gives each connection its configuration, also those of the thread', async () => {
+test('a function provides the configuration of each connection, also in the thread', async () => {
     let calls = 0;
     const connection = async () => {
         calls += 1;
@@ -127,7 +127,7 @@ test('a function gives each connection its configuration, also those of the thre
     assert.deepEqual([(await database.job(id)).result, calls], [3, 3]);
 });
 
-test('an AbortSignal stops what takes one', async () => {
+test('the AbortSignal of a job stops operations that accept it', async () => {
     const id = await enqueue(pool, 'signal', {}, { kind: 'nap' });
     let reason;
     const nap = async (job) => {
@@ -164,9 +164,9 @@ test('lost replaces cancel, and nothing is reported', async () => {
     assert.notEqual((await database.job(id)).error, 'Error: late');
 });
 
-test('one refused result of a batch fails its job, the others complete', async () => {
+test('one rejected result of a batch fails its own job, and the others complete', async () => {
     const ids = (await enqueueMany(pool, 'refused', [1, '\u0000', 3], { kind: 'echo', maxAttempts: 1 }).catch(() => null));
-    assert.equal(ids, null);    // such a payload is refused, too
+    assert.equal(ids, null);    // such a payload is rejected, too
     const jobs = await enqueueMany(pool, 'refused', [1, 2, 3], { kind: 'echo', maxAttempts: 1 });
     const echo = (job) => (job.payload === 2 ? 'a\u0000b' : job.payload);
     await working({ queue: 'refused', handlers: { echo }, slots: 3 }, async () => {
@@ -176,7 +176,7 @@ test('one refused result of a batch fails its job, the others complete', async (
     });
 });
 
-test('so it is when they are reported while the worker waits for jobs', async () => {
+test('the same if the results are reported while the worker waits for jobs', async () => {
     const jobs = await enqueueMany(pool, 'refused later', [1, 2, 3], { kind: 'echo', maxAttempts: 1 });
     const { open, opened } = gate();
     const echo = (job) => opened.then(() => (job.payload === 2 ? 'a\u0000b' : job.payload));
@@ -188,7 +188,7 @@ test('so it is when they are reported while the worker waits for jobs', async ()
     });
 });
 
-test('a report that collides keeps no other one', async () => {
+test('a report that collides does not delay other reports', async () => {
     const jobs = await enqueueMany(pool, 'collides', [1, 2], { kind: 'wait' });
     const { open, opened } = gate();
     const options = { queue: 'collides', slots: 3, handlers: { wait: (job) => opened.then(() => job.payload) }, heartbeatTimeout: 600 };
@@ -207,7 +207,7 @@ test('a report that collides keeps no other one', async () => {
     });
 });
 
-test('errors and results that cannot be written as they are', async () => {
+test('errors and results that cannot be stored unchanged', async () => {
     const made = (kind) => enqueue(pool, 'odd', {}, { kind, maxAttempts: 1 });
     const ids = { nul: await made('nul'), half: await made('half'), circle: await made('circle'), later: await made('later'), bad: await made('bad'),
         promise: await made('promise'), thread: await made('thread') };
@@ -218,7 +218,7 @@ test('errors and results that cannot be written as they are', async () => {
         later() { throw new Fail('no', { retryIn: 3 }); },
         bad() { throw new Fail('no', { retryIn: 'soon' }); },
         promise() { throw new Snooze(Promise.resolve(3)); },
-        thread() { throw Object.assign(new Snooze(3), { delay: () => 3 }); },   // which cannot be given to one
+        thread() { throw Object.assign(new Snooze(3), { delay: () => 3 }); },   // a function cannot be passed to a thread
     };
     await working({ queue: 'odd', handlers, slots: 7 }, async () => {
         assert.equal((await reaches(database, ids.nul, 'failed')).error, 'Error: a\uFFFDb');
@@ -231,7 +231,7 @@ test('errors and results that cannot be written as they are', async () => {
     });
 });
 
-test('progress that is no JSON is an error of the handler, and refused progress is logged', async () => {
+test('progress that is not valid JSON is an error of the handler, and rejected progress is logged', async () => {
     const bad = await enqueue(pool, 'progress', {}, { kind: 'bad', maxAttempts: 1 });
     const nul = await enqueue(pool, 'progress', {}, { kind: 'nul' });
     const handlers = { bad: (job) => job.setProgress(1n), nul: (job) => { job.setProgress('\u0000'); return 7; } };
@@ -242,7 +242,7 @@ test('progress that is no JSON is an error of the handler, and refused progress 
     });
 });
 
-test('a released job comes back, its attempt not counted', async () => {
+test('a released job returns, and its attempt is not counted', async () => {
     const id = await enqueue(pool, 'released', {}, { kind: 'once' });
     let calls = 0;
     const once = () => {
@@ -254,7 +254,7 @@ test('a released job comes back, its attempt not counted', async () => {
     });
 });
 
-test('polls instead of waiting', async () => {
+test('a worker can poll instead of waiting', async () => {
     await working({ queue: 'polled', handlers: { a: () => 7 }, pollInterval: 0.2 }, async (worker) => {
         await becomesTrue(() => worker.claims.away);
         const id = await enqueue(pool, 'polled', {}, { kind: 'a' });
@@ -264,7 +264,7 @@ test('polls instead of waiting', async () => {
     });
 });
 
-test('never more than its slots, and the next claim takes all that are free', async () => {
+test('a worker never holds more jobs than slots, and the next claim takes a job for each free slot', async () => {
     const jobs = await enqueueMany(pool, 'slots', Array.from({ length: 30 }, (_, n) => n), { kind: 'a' });
     let [running, most] = [0, 0];
     const a = async (job) => {
@@ -279,7 +279,7 @@ test('never more than its slots, and the next claim takes all that are free', as
     assert.deepEqual([most, jobs.length], [4, 30]);
 });
 
-test('a claim that may not be made ends the worker with its error', async () => {
+test('a claim without the privilege ends the worker with its error', async () => {
     const role = `jobq_node_${process.pid}`;
     await pool.query(`CREATE ROLE ${role} LOGIN`);
     try {
@@ -295,13 +295,13 @@ test('a claim that may not be made ends the worker with its error', async () => 
     }
 });
 
-test('the first connection must work', async () => {
+test('the first connection must succeed', async () => {
     const worker = new Worker({ handlers: { a() {} }, connection: { database: 'nowhere_to_be_found' }, logger: lines() });
     await assert.rejects(worker.start(), { code: '3D000' });
     await assert.rejects(worker.stopped, { code: '3D000' });
 });
 
-test('stop() gives deaf handlers back after the grace, and nothing of them is reported', async () => {
+test('stop() releases the jobs of handlers that do not stop after the grace period and reports nothing else for them', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'deaf', {}, { kind: 'deaf' });
     const worker = new Worker({ queue: 'deaf', handlers: { deaf: () => opened }, grace: 0.1, logger: lines() });
@@ -324,7 +324,7 @@ test('two workers of one process serve two queues', async () => {
     }));
 });
 
-test('what pg is told to make of bigints and JSON does not matter', async () => {
+test('the type parsers of pg for bigint and JSON do not matter', async () => {
     const { pg } = await import('../src/driver.js');
     const before = pg.types.getTypeParser(20);
     pg.types.setTypeParser(20, Number);
@@ -341,7 +341,7 @@ test('what pg is told to make of bigints and JSON does not matter', async () => 
     }
 });
 
-test('what the DateStyle of the session makes of times does not matter', async () => {
+test('the DateStyle of the session does not matter', async () => {
     const handlers = { a: (job) => [job.runAt.toISOString(), Date.now() - job.createdAt < 3600_000] };
     const connection = { options: '-c datestyle=SQL,DMY -c timezone=Asia/Kolkata' };
     const ids = [];

@@ -198,7 +198,7 @@ export type Producer =
     | { query(text: string, values: any[]): Promise<any> }
     | { raw(sql: string, bindings: any): PromiseLike<any> };
 
-/** Enqueues one job in the caller's transaction, and returns its ID. */
+/** Enqueues one job in the caller's transaction and returns its ID. */
 export declare function enqueue(connection: Producer, queue?: string, payload?: unknown, options?: EnqueueOptions): Promise<Id>;
 /** Enqueues one job per payload, in one statement. */
 export declare function enqueueMany(connection: Producer, queue: string, payloads: readonly unknown[], options?: EnqueueManyOptions):

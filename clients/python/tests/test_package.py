@@ -1,4 +1,4 @@
-"""Builds the package as the registry needs it, and checks that its modules can be imported from the package alone."""
+"""Builds the package as the registry needs it and checks that its modules can be imported from the package alone."""
 
 import os
 import shutil

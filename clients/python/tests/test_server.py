@@ -87,7 +87,7 @@ class EnqueueTest(Base):
                                dt.timedelta(hours=2), {"order": 17}))
         self.assertEqual(jobq.enqueue(self.connection, self.queue, unique_key="k"), job)
 
-    def test_part_of_the_callers_transaction(self):
+    def test_an_enqueue_is_part_of_the_callers_transaction(self):
         with psycopg.connect() as connection:
             jobq.enqueue(connection, self.queue)
             self.assertEqual(self.count(), 0)
@@ -112,7 +112,7 @@ class EnqueueTest(Base):
         row = self.connection.execute("SELECT max_runtime, heartbeat_timeout FROM jobq.jobs WHERE id = %s", (rows[1].job_id,)).fetchone()
         self.assertEqual(row, (dt.timedelta(minutes=1), dt.timedelta(seconds=90)))
 
-    def test_errors_are_the_servers(self):
+    def test_errors_of_the_server_are_raised(self):
         with self.assertRaises(psycopg.errors.NumericValueOutOfRange):
             jobq.enqueue(self.connection, self.queue, priority=40000)
         with self.assertRaises(TypeError):
@@ -120,7 +120,7 @@ class EnqueueTest(Base):
         with self.assertRaises(TypeError):
             asyncio.run(jobq.aenqueue(None, self.queue, prio=1))
 
-    def test_what_is_no_list_or_no_whole_number_enqueues_nothing(self):
+    def test_an_invalid_list_or_integer_enqueues_nothing(self):
         for options in ({"requires": "gpu"}, {"depends_on": "12"}, {"depends_on": [25.7]}, {"priority": 1.5}, {"max_attempts": 2.5},
                         {"max_runtime": float("inf")}):
             with self.subTest(options=options), self.assertRaisesRegex(jobq.OptionError, f'argument "{list(options)[0]}"'):
@@ -329,7 +329,7 @@ class HandlerTest(Base):
 
 
 class DrainTest(Base):
-    def test_what_becomes_of_jobs(self):
+    def test_the_outcome_of_each_kind_of_job(self):
         def handler(job):
             if job.payload == "fail":
                 raise ValueError("no")
@@ -404,7 +404,7 @@ class DrainTest(Base):
         with self.assertRaisesRegex(jobq.OptionError, "now"):
             drain(self.connection, handlers, self.queue, now=dt.datetime.now())
 
-    def test_the_fake_clock_reaches_sleeps_and_timeouts(self):
+    def test_the_fake_clock_ends_sleeps_and_timeouts(self):
         now = dt.datetime.now(dt.timezone.utc)
 
         def handler(job):
@@ -448,7 +448,7 @@ class DrainTest(Base):
         self.assertEqual([(one.status, one.result) for one in ended], [("completed", {"to": "the door"})])
         self.assertEqual(done, [{"receipt": 17}, {"receipt": 17}])
 
-    def test_spawn_takes_what_enqueue_takes(self):
+    def test_spawn_accepts_the_options_of_enqueue(self):
         when = dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc)
         jobq.enqueue(self.connection, self.queue, kind="x")
         spec = {"queue": self.queue, "run_at": when, "max_runtime": 60, "heartbeat_timeout": dt.timedelta(minutes=1), "kind": None}
@@ -470,7 +470,7 @@ class InlineTest(unittest.TestCase):
         job = run_inline(handler, {"n": 1}, steps={"a day": None})
         self.assertEqual((job.result, job.reported), ([1, [2]], {"n": 1}))
 
-    def test_errors_come_through(self):
+    def test_errors_of_the_handler_are_raised(self):
         def handler(job):
             raise jobq.Fail("no", retry=False)
 
@@ -505,7 +505,7 @@ class WorkerTest(Base):
         self.addCleanup(stop)
         return worker
 
-    def test_results_that_the_server_refuses_fail_their_job_alone(self):
+    def test_results_that_the_server_rejects_fail_only_their_own_job(self):
         gate = threading.Event()
 
         def handler(job):
@@ -542,7 +542,7 @@ class WorkerTest(Base):
         self.becomes(True, "SELECT status IN ('completed', 'failed') FROM jobq.jobs WHERE id = %s", job)
         return self.connection.execute("SELECT status::text, attempts, error FROM jobq.jobs WHERE id = %s", (job,)).fetchone()
 
-    def test_a_collision_of_its_own_transaction_counts_no_attempt(self):
+    def test_a_collision_of_the_jobs_own_transaction_does_not_count_as_an_attempt(self):
         calls = []
 
         def handler(job):
@@ -556,7 +556,7 @@ class WorkerTest(Base):
         self.assertEqual(self.outcome_of(job), ("completed", 1, None))
         self.assertEqual(len(calls), 5)
 
-    def test_a_collision_at_the_commit_counts_no_attempt(self):
+    def test_a_collision_at_the_commit_does_not_count_as_an_attempt(self):
         self.connection.execute(f"""CREATE TABLE "{self.queue}" (n int);
             CREATE FUNCTION public.collide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE serialization_failure; END $$;
             CREATE CONSTRAINT TRIGGER late AFTER INSERT ON "{self.queue}" DEFERRABLE INITIALLY DEFERRED
@@ -571,9 +571,11 @@ class WorkerTest(Base):
                     own.execute(f'INSERT INTO "{self.queue}" VALUES (1)')
                 job.complete_in(own)
         job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
-        self.start({"x": handler})
-        self.assertEqual(self.outcome_of(job), ("completed", 1, None))
+        with self.assertLogs("jobq", logging.INFO) as logs:
+            self.start({"x": handler})
+            self.assertEqual(self.outcome_of(job), ("completed", 1, None))
         self.assertEqual(len(calls), 4)
+        self.assertEqual(sum("collided with another transaction" in line for line in logs.output), 3, logs.output)
 
     def test_a_handler_that_always_collides_fails(self):
         calls = []
@@ -587,7 +589,7 @@ class WorkerTest(Base):
         self.assertEqual(self.outcome_of(job)[:2], ("failed", 1))
         self.assertEqual(len(calls), 11)
 
-    def test_a_statement_timeout_ends_waits_and_is_told_once(self):
+    def test_a_statement_timeout_ends_waits_and_is_logged_once(self):
         with self.assertLogs("jobq", logging.INFO) as logs:
             worker = self.start({"x": lambda job: None}, connect_options={"options": "-c statement_timeout=200"})
             waits = "SELECT query_start FROM pg_stat_activity WHERE query ~* '^\s*call jobq_wait' AND application_name LIKE %s"
@@ -635,14 +637,14 @@ class WorkerTest(Base):
         finally:
             self.connection = before
 
-    def test_a_delay_that_is_refused_leaves_the_failure(self):
+    def test_a_rejected_delay_does_not_prevent_the_failure(self):
         def handler(job):
             raise jobq.Fail("not now", retry_in="no interval")
         job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
         self.start({"x": handler})
         self.assertIn("the failure was refused: InvalidDatetimeFormat", self.outcome_of(job)[2])
 
-    def test_an_error_that_cannot_be_read_is_its_job_s(self):
+    def test_an_error_that_cannot_be_converted_to_text_fails_only_its_own_job(self):
         class Evil(Exception):
             def __str__(self):
                 raise Evil()
@@ -684,7 +686,7 @@ jobq.serve(first, second)
                 self.assertEqual(self.connection.execute("SELECT status::text, attempts, result FROM jobq.jobs WHERE id = %s", (job,)).fetchone(),
                                  ("completed", 1, "done"))
 
-    def test_jobs_of_other_kinds_are_told(self):
+    def test_jobs_of_other_kinds_are_logged(self):
         jobq.enqueue(self.connection, self.queue, kind="mispelled")
         nameless = jobq.enqueue(self.connection, self.queue)
         with self.assertLogs("jobq", logging.INFO) as logs, mock.patch.object(jobq.core, "LOOK_EVERY", 0.0):
@@ -702,7 +704,7 @@ jobq.serve(first, second)
                          ["without a kind, of kind 'mispelled'", "of kind 'mispelled'"])
         self.assertTrue(any("kinds misspelled; leaves jobs of other kinds, and jobs without a kind, to other workers" in line for line in logs.output))
 
-    def test_a_role_that_may_not_read_the_tables_does_not_look(self):
+    def test_a_role_that_may_not_read_the_tables_does_not_search_for_other_kinds(self):
         role = f"plain_{uuid.uuid4().hex[:12]}"
         self.connection.execute(f"CREATE ROLE {role} LOGIN; SELECT jobq_grant('{role}', 'worker')")
         self.addCleanup(self.connection.execute, f"DROP OWNED BY {role}; DROP ROLE {role}")
@@ -713,7 +715,7 @@ jobq.serve(first, second)
         self.becomes(True, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = %s AND query ~* '^\\s*call jobq_wait')", role)
         self.assertEqual(worker._core.look_at, float("inf"))
 
-    def test_a_claim_that_is_refused_ends_it(self):
+    def test_a_rejected_claim_ends_the_worker(self):
         role = f"nobody_{uuid.uuid4().hex[:8]}"
         self.connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; SELECT jobq_grant('{role}', 'worker', queues => '{{other}}')")
         self.addCleanup(self.connection.execute, f"SELECT jobq_revoke('{role}', 'worker', queues => '{{other}}'); DROP ROLE {role}")
@@ -722,7 +724,7 @@ jobq.serve(first, second)
         with self.assertRaises(psycopg.errors.InsufficientPrivilege):
             worker.join(LIMIT)
 
-    def test_a_completion_that_has_not_committed_keeps_no_heartbeat_of_others(self):
+    def test_an_uncommitted_completion_does_not_delay_other_heartbeats(self):
         completed, gate = threading.Event(), threading.Event()
 
         def completes(job):
@@ -740,7 +742,7 @@ jobq.serve(first, second)
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
 
-    def test_a_step_that_commits_late_keeps_no_heartbeat_of_others(self):
+    def test_a_slow_commit_of_a_step_does_not_delay_other_heartbeats(self):
         self.connection.execute("""CREATE TABLE late (job_id bigint); SELECT pg_advisory_lock(4711);
             CREATE FUNCTION be_late() RETURNS trigger LANGUAGE plpgsql AS
                 'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END';
@@ -761,7 +763,7 @@ jobq.serve(first, second)
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
 
-    def test_a_transaction_that_the_handler_leaves_open_keeps_no_heartbeat_of_others(self):
+    def test_a_transaction_that_the_handler_leaves_open_does_not_delay_other_heartbeats(self):
         left, gate = [], threading.Event()
 
         def leaves(job):
@@ -787,7 +789,7 @@ jobq.serve(first, second)
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
 
-    def test_a_transaction_that_is_open_at_the_end_of_the_grace_does_not_keep_the_worker(self):
+    def test_a_transaction_that_is_open_at_the_end_of_the_grace_period_does_not_block_the_worker(self):
         left, completed = [], threading.Event()
 
         def leaves(job):
@@ -832,7 +834,7 @@ jobq.serve(first, second)
         self.assertEqual(self.status(job), "completed")
         self.assertEqual(self.value("SELECT status::text FROM jobq.jobs WHERE queue = %s AND id <> %s", self.queue, job), "pending")
 
-    def test_a_start_that_is_cancelled_leaves_a_handler_to_its_end(self):
+    def test_a_canceled_start_lets_a_handler_finish(self):
         """The caller that waits for start() is canceled after claims have begun. The end of this start must not end the next one."""
         release = threading.Event()
         begin, begun = jobq.core.Core.start, []

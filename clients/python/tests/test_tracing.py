@@ -63,17 +63,17 @@ class SendTest(TracingTest):
         self.assertEqual(self.metadata(job), {
             "order": 7, "traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"})
 
-    def test_without_an_active_span_there_is_none(self):
+    def test_without_an_active_span_there_is_no_span(self):
         self.assertIsNone(self.metadata(jobq.enqueue(self.connection, self.queue)))
         self.assertEqual(EXPORTER.get_finished_spans(), ())
 
-    def test_the_callers_own_traceparent_wins(self):
+    def test_the_callers_own_traceparent_takes_precedence(self):
         with TRACER.start_as_current_span("request"):
             job = jobq.enqueue(self.connection, self.queue, metadata={"traceparent": "mine"})
             no_place = jobq.enqueue(self.connection, self.queue, metadata=["no", "keys"])
         self.assertEqual((self.metadata(job), self.metadata(no_place)), ({"traceparent": "mine"}, ["no", "keys"]))
 
-    def test_a_refused_enqueue_has_the_error(self):
+    def test_the_span_of_a_rejected_enqueue_has_the_error(self):
         with TRACER.start_as_current_span("request"):
             with self.assertRaises(psycopg.errors.NumericValueOutOfRange):
                 jobq.enqueue(self.connection, self.queue, priority=40000)
@@ -167,12 +167,12 @@ class ProcessTest(TracingTest):
                     worker_id = self.work_async({"x": handler}, [job], trace_as_child=as_child)
                 self.check_attempt(job, worker_id, as_child)
 
-    def test_a_context_that_cannot_be_read_is_none(self):
+    def test_an_invalid_context_is_ignored(self):
         job = jobq.enqueue(self.connection, self.queue, kind="x", metadata={"traceparent": "00-nothing", "tracestate": 7})
         self.work({"x": lambda job: 1}, [job])
         self.assertEqual((self.sent("process").links, parent_of(self.sent("process"))), ((), None))
 
-    def test_what_an_attempt_has_come_to(self):
+    def test_the_span_of_an_attempt_has_its_outcome(self):
         self.value("SELECT count(*) FROM jobq_create_queue(%s, backoff_base => '10 ms')", self.queue)
 
         def fails(job):
@@ -208,13 +208,13 @@ class ProcessTest(TracingTest):
                           [event.attributes["exception.message"] for event in failed.events]),
                          (StatusCode.ERROR, "OverflowError: too far", "OverflowError", ["too far"]))
 
-    def test_a_result_that_is_no_json_has_failed(self):
+    def test_a_result_that_is_not_valid_json_is_a_failure(self):
         job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
         self.work({"x": lambda job: object()}, [job], "failed")
         span = self.sent("process")
         self.assertEqual((span.status.status_code, span.attributes["jobq.outcome"], len(span.events)), (StatusCode.ERROR, "failed", 1))
 
-    def test_who_is_stopped_has_not_failed(self):
+    def test_a_stopped_handler_is_not_a_failure(self):
         def waits(job):
             if job.kind == "lost":
                 with psycopg.connect(autocommit=True) as other:

@@ -103,7 +103,7 @@ module Jobq
   end
 
   # Decides whether a worker waits in the server or polls. If a pooler has fewer connections than there are workers, waits occupy
-  # the connections that heartbeats need: see "Small pools" in clients/README.md of the source tree.
+  # the connections that heartbeats need: see "Small pools" in clients/CONTRACT.md of the source tree.
   class Pace
     SHORT_WAIT = 2.0    # length in seconds of a wait that cannot be woken or that uses a pooler
     LONGEST_POLL = 1.0

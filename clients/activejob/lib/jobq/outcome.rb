@@ -27,7 +27,7 @@ module Jobq
 
     # Returns the outcome for an exception. reason: why the handler was asked to stop, if it was.
     def self.of_error(error, reason, ended)
-      return of(:verify, describe(error)) if ended == :verify
+      return of(:verify, describe(error)).tap { |unknown| unknown.conflict = Conflicts.of(error) } if ended == :verify
       return of(:nothing, ended.to_s) if ended
       return of(:nothing, "lost") if reason == :lost || Jobq.lost_lease?(error)
 
@@ -104,6 +104,8 @@ module Jobq
 
     # Returns the outcome to report for an attempt that had this outcome.
     def judge(job, outcome)
+      return outcome if outcome.what == :verify   # the server knows the outcome
+
       @lock.synchronize do
         times = @times.delete(job.id).to_i
         return outcome unless outcome.conflict && times < MOST

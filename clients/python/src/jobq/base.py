@@ -150,7 +150,7 @@ class RunsEnd:
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Returns whether a call of the function certainly only creates a coroutine. Other functions may return one, too."""
+    """Returns whether a call to the function certainly only creates a coroutine. Other functions may return one, too."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))

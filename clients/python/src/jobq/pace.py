@@ -1,5 +1,5 @@
 """Decides whether a worker waits in the server or polls. If a pooler has fewer connections than there are workers, waits occupy
-the connections that heartbeats need: see "Small pools" in clients/README.md of the source tree. Needs no server."""
+the connections that heartbeats need: see "Small pools" in clients/CONTRACT.md of the source tree. Needs no server."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ class Ended:
 
     job: BaseJob
     status: str
-    """completed, failed (for good), scheduled or pending (it comes again), cancelled, waiting, lost."""
+    """One of: completed, failed (permanently), scheduled or pending (the job will run again), cancelled, waiting, lost."""
     result: Any = None
     error: str = ""
 
 
 class _GivenConnection:
-    """Stands in for a worker's connections: always returns the test's connection, and never closes it."""
+    """Replaces the connections of a worker: always returns the connection of the test and never closes it."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
@@ -79,7 +79,7 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
 def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[psycopg.Connection[Any]] = None, kind: str = "",
                attempt: int = 1, progress: Any = None, metadata: Optional[Mapping[str, Any]] = None,
                steps: Optional[Mapping[str, Any]] = None, signals: Optional[Mapping[str, Any]] = None) -> "InlineJob":
-    """Calls a handler with a job that is in no table, and returns the job. Exceptions of the handler are not caught. The job's
+    """Calls a handler with a job that is in no table and returns the job. Exceptions of the handler are not caught. The job's
     .result, .reported, and .done_steps contain its result, progress, and finished steps. steps: results that earlier attempts
     have saved."""
     job = InlineJob(payload, connection, kind, attempt, progress, metadata, dict(steps or {}), dict(signals or {}))

@@ -25,7 +25,7 @@ module ActiveJob
         put([job])
       end
 
-      # Enqueues the jobs of perform_all_later, and returns their number.
+      # Enqueues the jobs of perform_all_later and returns their number.
       def enqueue_all(jobs)
         put(jobs)
         jobs.size

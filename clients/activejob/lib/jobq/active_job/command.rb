@@ -7,10 +7,16 @@ module Jobq
   module ActiveJob
     # The program jobq-activejob.
     class Command
+      # Flag => [option, description].
       FLAGS = {
-        "--slots N" => :slots, "--batch N" => :batch, "--worker-id NAME" => :worker_id,
-        "--heartbeat-timeout SECONDS" => :heartbeat_timeout, "--heartbeat-interval SECONDS" => :heartbeat_interval,
-        "--wait-timeout SECONDS" => :wait_timeout, "--poll-interval SECONDS" => :poll_interval, "--grace SECONDS" => :grace
+        "--slots N" => [:slots, "maximum number of jobs per queue that run at the same time"],
+        "--batch N" => [:batch, "maximum number of jobs per claim"],
+        "--worker-id NAME" => [:worker_id, "unique name of this process"],
+        "--heartbeat-timeout SECONDS" => [:heartbeat_timeout, "lease timeout"],
+        "--heartbeat-interval SECONDS" => [:heartbeat_interval, "maximum time between two heartbeats"],
+        "--wait-timeout SECONDS" => [:wait_timeout, "timeout of one call to jobq_wait"],
+        "--poll-interval SECONDS" => [:poll_interval, "poll with pauses of at most SECONDS instead of waiting in the server"],
+        "--grace SECONDS" => [:grace, "how long jobs can continue after SIGTERM"]
       }.freeze
       RAILS = "./config/environment.rb"
 
@@ -37,11 +43,13 @@ module Jobq
       def parser
         OptionParser.new do |parser|
           parser.banner = "usage: jobq-activejob [-r FILE] [-q QUEUE]... [options]"
-          parser.on("-r", "--require FILE", "the application; without, #{RAILS}") { |file| @requires << file }
-          parser.on("-q", "--queue NAME", "the queue to serve; several: a worker each, with as many slots") { |name| @queues << name }
-          parser.on("--kinds LIST", Array, "job classes; without, all that are loaded") { |kinds| @kinds = kinds }
-          FLAGS.each do |flag, name|
-            parser.on(flag, "JOBQ_#{name.upcase}") { |text| @options[name] = Jobq::Options.from_text(name, text) }
+          parser.separator("Performs the jobs of one or more queues until SIGTERM or SIGINT.")
+          parser.on("-r", "--require FILE", "file that loads the application (default: #{RAILS})") { |file| @requires << file }
+          parser.on("-q", "--queue NAME", "queue to serve (default: JOBQ_QUEUE); repeat the option to serve",
+                    "several queues, each with its own slots") { |name| @queues << name }
+          parser.on("--kinds LIST", Array, "job classes to perform (default: all classes that are loaded)") { |kinds| @kinds = kinds }
+          FLAGS.each do |flag, (name, description)|
+            parser.on(flag, "#{description} (JOBQ_#{name.upcase})") { |text| @options[name] = Jobq::Options.from_text(name, text) }
           end
         end
       end
