@@ -26,10 +26,10 @@ class CoreTest < Minitest::Test
   def job(lease = 1)
     row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
     Jobq::Job::NUMBERS.each { |name| row[name] = lease.to_s }
-    Jobq::Job.new(row, nil, nil) { @hand.progressed }.tap { |made| @hand.claimed(made) }
+    Jobq::Job.new(row, nil, nil).tap { |made| @hand.claimed(made) }
   end
 
-  def test_progress_that_does_not_arrive_keeps_no_heartbeat_of_others
+  def test_progress_that_cannot_be_sent_does_not_delay_other_heartbeats
     first, second = job(1), job(2)
     first.set_progress(1)
     asked = answers("beats") do |statement, *|
@@ -43,7 +43,7 @@ class CoreTest < Minitest::Test
     assert(first.progress_is_new?)
   end
 
-  def test_a_report_that_does_not_arrive_keeps_no_heartbeat_of_others
+  def test_a_report_that_cannot_be_sent_does_not_delay_other_heartbeats
     report = Jobq::Hand::Report.new(job(1), Jobq::Outcome.of(:fail, "no"))
     asked = answers("beats") do |statement, *|
       raise Jobq::Broken if statement == Jobq::Statements::FAIL
@@ -56,7 +56,7 @@ class CoreTest < Minitest::Test
     assert_equal([report], beat.reports)
   end
 
-  def test_a_failure_that_is_refused_stays_final_where_it_was_to_be
+  def test_a_rejected_failure_stays_final
     asked = answers("beats") do |_statement, *values|
       raise Refusal, "22007" if values[3] == "soon"
 
@@ -81,7 +81,7 @@ class CoreTest < Minitest::Test
     assert_empty(@hand.in_hand)
   end
 
-  def test_a_failure_that_collides_is_sent_again_as_it_is
+  def test_a_failure_that_collides_is_repeated_unchanged
     asked = answers("beats") { raise Refusal, asked.size == 1 ? "22007" : "40001" }
     @core.send(:report_alone, Jobq::Hand::Report.new(job, Jobq::Outcome.of(:snooze, retry_in: "soon")))
     reports = []
@@ -97,7 +97,7 @@ class CoreTest < Minitest::Test
     refute(@core.clean?)
   end
 
-  def test_claims_pause_while_they_collide_and_go_on
+  def test_claims_pause_while_they_collide_and_continue
     @core.define_singleton_method(:look_for_others) {}
     rests = []
     @hand.define_singleton_method(:rest) { |seconds| rests << seconds }

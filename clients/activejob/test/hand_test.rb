@@ -12,11 +12,11 @@ class HandTest < Minitest::Test
     leases.map do |lease|
       row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
       Jobq::Job::NUMBERS.each { |name| row[name] = lease.to_s }
-      Jobq::Job.new(row, nil, nil) { @hand.progressed }.tap { |job| assert(@hand.claimed(job)) }
+      Jobq::Job.new(row, nil, nil).tap { |job| assert(@hand.claimed(job)) }
     end
   end
 
-  def test_nobody_heartbeats_what_the_server_is_told_already
+  def test_a_job_whose_report_is_being_sent_gets_no_heartbeat
     first, second = claimed(1, 2)
     first.ended = :verify
     [first, second].each { |job| job.set_progress(1) }
@@ -25,7 +25,7 @@ class HandTest < Minitest::Test
     assert_equal([[second], [second]], [beat.jobs, beat.progress])
   end
 
-  def test_a_step_that_commits_has_no_heartbeat_until_then_and_one_at_once_where_that_was_late
+  def test_a_committing_step_gets_no_heartbeat_until_the_commit_and_an_overdue_one_after_it
     clock = 100.0
     hand = @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))
     hand.define_singleton_method(:now) { clock }
@@ -46,7 +46,28 @@ class HandTest < Minitest::Test
     assert_equal([first, second], hand.next_beat.jobs)
   end
 
-  def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for
+  def test_a_job_that_ends_after_its_beat_was_taken_gets_no_heartbeat
+    first, second = claimed(1, 2)
+    beat = @hand.next_beat
+    first.begin_ending
+    sent = nil
+    @hand.sending(beat.jobs) { |due| sent = due }
+    assert_equal([[first, second], [second]], [beat.jobs, sent])
+  end
+
+  def test_a_job_ends_only_after_its_heartbeat_was_answered
+    first, = claimed(1, 2)
+    ending = nil
+    @hand.sending(@hand.next_beat.jobs) do
+      ending = Thread.new { first.begin_ending }
+      refute(ending.join(0.05))
+      assert_equal(:verify, first.ended)
+    end
+    assert(ending.join(60))
+    assert(Thread.new { first.begin_ending }.join(60))
+  end
+
+  def test_a_report_that_has_collided_is_repeated_after_a_pause_that_delays_nothing_else
     clock = 100.0
     @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))
     @hand.define_singleton_method(:now) { clock }

@@ -27,10 +27,10 @@ class JobTest < Minitest::Test
   def job(own)
     row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
     Jobq::Job::NUMBERS.each { |name| row[name] = "1" }
-    Jobq::Job.new(row, Lending.new(own), nil) { nil }
+    Jobq::Job.new(row, Lending.new(own), nil)
   end
 
-  def test_a_completion_whose_answer_is_lost_is_asked_for
+  def test_a_completion_whose_answer_is_lost_is_checked
     [[:commit, true, :verify], [:statement, true, :verify], [:commit, false, nil], [:statement, false, nil]].each do |at, broken, ended|
       failing = job(Own.new(at, broken))
       assert_raises(PG::Error) { failing.completing { 1 } }
@@ -41,7 +41,7 @@ class JobTest < Minitest::Test
     assert_equal(:completed, done.ended)
   end
 
-  def test_what_fails_before_its_completion_is_a_failed_attempt
+  def test_an_error_before_the_completion_is_a_failed_attempt
     failing = job(Own.new(nil, true))
     assert_raises(PG::Error) { failing.completing { |own| own.fail_at(nil) } }
     assert_equal([nil], [failing.ended])

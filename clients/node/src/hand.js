@@ -98,12 +98,14 @@ export class Hand {
         this.#end(attempt, this.#collisions.decide(attempt.row.id, ofError(error, attempt.cancelled, attempt.state)));
     }
 
-    /**
-     * Notes that the handler's transaction is about to lock the job's row (told = true), or that this transaction has ended
-     * (false).
-     */
-    told(attempt, told) {
-        this.#told([attempt], told);
+    /** Pauses the heartbeats of a job before the handler's transaction locks the job's row. */
+    settle({ row }) {
+        return this.heartbeats.settle(row.lease);
+    }
+
+    /** Resumes the heartbeats after that transaction has ended. */
+    resume(attempt) {
+        this.#told([attempt], false);
     }
 
     /** Ends heartbeats of a job that the handler's transaction has completed, or that waits. The handler may still run. */

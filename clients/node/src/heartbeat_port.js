@@ -40,6 +40,10 @@ export class HeartbeatPort {
         if (!this.#dead) this.#thread.postMessage(['told', leases, told]);
     }
 
+    settle(lease) {
+        return this.#call('settle', lease).catch(() => {});   // a dead thread sends no heartbeats
+    }
+
     progress(lease, number, json) {
         if (!this.#dead) this.#thread.postMessage(['progress', lease, number, json]);
     }

@@ -39,6 +39,7 @@ const TOLD = {
     close: (number) => call(number, () => heartbeats.close()),
     change: (dropped, held) => heartbeats.change(dropped, held),
     told: (leases, told) => heartbeats.told(leases, told),
+    settle: (number, lease) => call(number, () => heartbeats.settle(lease)),
     progress: (lease, number, json) => heartbeats.progress(lease, number, json),
     configuration: (configuration, error) => {
         const { resolve, reject } = wanted.shift();

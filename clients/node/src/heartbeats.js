@@ -2,7 +2,7 @@
 // (heartbeat_thread.js), or in the worker's own thread if the option heartbeatThread is false.
 import { Connection, isBroken } from './connection.js';
 import { HEARTBEAT, HEARTBEAT_MANY } from './statements.js';
-import { milliseconds, now } from './timing.js';
+import { milliseconds, now, within } from './timing.js';
 import { messageOf } from './values.js';
 
 const PROGRESS_EVERY = 1;   // maximum number of seconds until new progress is reported
@@ -22,6 +22,7 @@ export class Heartbeats {
     #jobs = new Map();      // keyed by lease, because a job may come again before its first handler has ended
     #timer = null;
     #beating = false;
+    #sent = { leases: [], answered: null };   // the heartbeats that wait for an answer
     #closed = false;
 
     /**
@@ -55,6 +56,16 @@ export class Heartbeats {
             if (job) job.told = told;
         }
         if (!told) this.#schedule();
+    }
+
+    /**
+     * Pauses the heartbeats of a job whose row a transaction is about to lock until its commit. Returns when a heartbeat of the
+     * job that has already been sent is answered, or after one interval.
+     */
+    async settle(lease) {
+        this.told([lease], true);
+        const { leases, answered } = this.#sent;
+        if (leases.includes(lease)) await within(this.#jobs.get(lease)?.every ?? 0, answered);
     }
 
     progress(lease, number, json) {
@@ -91,6 +102,7 @@ export class Heartbeats {
     async #beat() {
         this.#beating = true;
         try {
+            await this.connection.reopen();
             const all = dueAt(this.#jobs.values(), this.interval) <= now();
             const held = [...this.#jobs.values()].filter((job) => !job.told);
             const progress = held.filter((job) => job.progress !== undefined && (all || job.progressAt + PROGRESS_EVERY <= now()));
@@ -110,7 +122,7 @@ export class Heartbeats {
         const at = now();
         let rows = [];
         try {
-            rows = await this.query(HEARTBEAT_MANY, [jobs.map(({ id }) => id), jobs.map(({ lease }) => lease)]);
+            rows = await this.#send(jobs, HEARTBEAT_MANY, [jobs.map(({ id }) => id), jobs.map(({ lease }) => lease)]);
         } catch (error) {
             if (!isBroken(error)) for (const job of jobs) job.at = at;
             throw error;
@@ -122,13 +134,23 @@ export class Heartbeats {
         const { progress, number } = job;
         [job.progress, job.progressAt] = [undefined, now()];
         try {
-            const [{ state }] = await this.query(HEARTBEAT, [job.id, job.lease, progress]);
+            const [{ state }] = await this.#send([job], HEARTBEAT, [job.id, job.lease, progress]);
             this.progressed(job.lease, number);
             this.#answer(job, state, job.progressAt);
         } catch (error) {
             if (isBroken(error)) job.progress ??= progress;
             else this.progressed(job.lease, number);
             throw error;
+        }
+    }
+
+    async #send(jobs, statement, values) {
+        const answered = this.query(statement, values);
+        this.#sent = { leases: jobs.map(({ lease }) => lease), answered };
+        try {
+            return await answered;
+        } finally {
+            this.#sent = { leases: [], answered: null };
         }
     }
 

@@ -133,7 +133,7 @@ export class Job {
 
     // ---- implementation
 
-    /** Runs a call that may end the attempt. Reports progress first, because the server accepts none afterwards. */
+    /** Runs a call that may end the attempt. Reports progress first, because the server accepts none afterward. */
     #lastly(work) {
         return this.#exclusively(async (client) => {
             await this.#attempt.host.flush(this.#attempt);
@@ -145,7 +145,7 @@ export class Job {
     async #exclusively(work) {
         const attempt = this.#attempt;
         if (inTransaction.getStore() === attempt) {
-            throw new Error('a step, a wait, or completing() cannot be called within the transaction of another one: call it before or afterwards');
+            throw new Error('a step, a wait, or completing() cannot be called within the transaction of another one: call it before or afterward');
         }
         this.#goesOn();
         const before = attempt.exclusive;
@@ -165,7 +165,7 @@ export class Job {
     }
 
     #transaction(client, body) {
-        return this.#committed(client, body).finally(() => this.#attempt.host.told(this.#attempt, false));
+        return this.#committed(client, body).finally(() => this.#attempt.host.resume(this.#attempt));
     }
 
     /** Commits the writes of body. If the commit gets no answer, asks the server, and throws if it did not commit. */
@@ -202,8 +202,8 @@ export class Job {
     }
 
     /** Sends the last statement before a commit. It locks the job's row until the commit, which may come late. */
-    #change(client, text, ...values) {
-        this.#attempt.host.told(this.#attempt, true);
+    async #change(client, text, ...values) {
+        await this.#attempt.host.settle(this.#attempt);
         return this.#ask(client, text, ...values);
     }
 

@@ -23,6 +23,7 @@ const WITHIN = {
  */
 export async function drain(client, handlers, { queue = 'default', workerId = 'drain', versions, capabilities, now, limit = MANY } = {}) {
     const options = { queue, workerId, versions, capabilities, kinds: Object.keys(handlers), heartbeatTimeout: 86400 };
+    const clock = toTime(now, 'now');
     const kit = await kitOf(client);
     const ran = [];
     for (let ticked = false; ;) {
@@ -31,10 +32,10 @@ export async function drain(client, handlers, { queue = 'default', workerId = 'd
             if (ran.length === limit) throw new Error(`drain: there are still jobs after ${limit} attempts (option limit)`);
             ran.push(await kit.attempt(row, handlers[row.kind]));
             ticked = false;
-        } else if (now === undefined || ticked) {
+        } else if (clock === undefined || ticked) {
             return ran;
         } else {
-            await setClock(kit, toTime(now, 'now'));
+            await setClock(kit, clock);
             ticked = true;
         }
     }
@@ -62,7 +63,7 @@ export async function runInline(handler, payload = {}, { client, signals = {}, j
     const wanted = async () => client ?? (own ??= await connect(await configurationOf({}, 'jobq runInline')));
     const attempt = new Attempt(row, {
         transaction: client && await isWithin(client) ? WITHIN : AUTOCOMMIT,
-        client: wanted, progressed() {}, flush() {}, told() {}, ended() {}, verify: async () => 'held',
+        client: wanted, progressed() {}, flush() {}, settle: async () => {}, resume() {}, ended() {}, verify: async () => 'held',
         ask: async (_client, text, values) => [ANSWERS.get(text)(memory, ...values.slice(2))],
     });
     try {
@@ -120,7 +121,7 @@ async function kitOf(client) {
 
 async function attemptOf(row, handler, { client, ask, within }) {
     const attempt = new Attempt(row, {
-        transaction: within ? WITHIN : AUTOCOMMIT, client: async () => client, progressed() {}, told() {}, ended() {},
+        transaction: within ? WITHIN : AUTOCOMMIT, client: async () => client, progressed() {}, settle: async () => {}, resume() {}, ended() {},
         ask: (_client, text, values) => ask(text, values), flush: () => flush(),
         verify: async () => (await ask(HEARTBEAT, [row.id, row.lease, null]))[0].state,
     });
@@ -163,7 +164,7 @@ async function handle(handler, attempt) {
     }
 }
 
-// Sends the report, and returns the outcome of the job.
+// Sends the report and returns the outcome of the job.
 async function report(outcome, { id, lease }, ask) {
     const one = async (text, ...values) => (await ask(text, values))[0];
     switch (outcome.what) {

@@ -84,7 +84,8 @@ export class Worker {
             flush: (attempt) => this.reports.flush(attempt),
             progressed: ({ row, progressNumber, progress }) => this.heartbeats.progress(row.lease, progressNumber, progress),
             verify: (attempt) => this.reports.verify(attempt),
-            told: (attempt, told) => this.hand.told(attempt, told),
+            settle: (attempt) => this.hand.settle(attempt),
+            resume: (attempt) => this.hand.resume(attempt),
             ended: (attempt) => this.hand.ended(attempt),
         };
     }

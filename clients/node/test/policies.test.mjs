@@ -1,4 +1,4 @@
-// What is decided without a server: options, outcomes, intervals, values, the contexts of traces.
+// Decisions that need no server: options, outcomes, intervals, values, trace contexts.
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
@@ -19,7 +19,7 @@ import { describe, messageOf, toInterval, toJson, toText } from '../src/values.j
 const handlers = { mail() {} };
 const server = (code) => Object.assign(new Error(code), { code, severity: 'ERROR' });
 
-test('defaults', () => {
+test('options have their defaults', () => {
     const options = checkedOptions({ handlers, slots: 7 });
     assert.deepEqual(
         [options.queue, options.slots, options.batch, options.waitTimeout, options.grace, options.kinds, options.pollInterval],
@@ -27,7 +27,7 @@ test('defaults', () => {
     assert.notEqual(options.workerId, checkedOptions({ handlers }).workerId);
 });
 
-test('a wrong option is named, with its value and what is allowed', () => {
+test('an error about a wrong option names it, its value, and the allowed values', () => {
     const wrong = {
         slots: [0, 1001, 1.5, '3', NaN], batch: [0, 1001], queue: ['', 'q'.repeat(64), 7], grace: [-1, 'soon', Infinity],
         workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
@@ -37,7 +37,7 @@ test('a wrong option is named, with its value and what is allowed', () => {
     for (const [option, values] of Object.entries(wrong)) {
         for (const value of values) {
             assert.throws(() => checkedOptions({ handlers, [option]: value }), (error) => error instanceof OptionError
-                && error.message.startsWith(`option ${option} `) && / must be .* and is /.test(error.message), `${option}: ${value}`);
+                && error.message.startsWith(`option ${option} `) && / must be .*, but is /.test(error.message), `${option}: ${value}`);
         }
     }
     assert.throws(() => checkedOptions({ handlers, slot: 1 }), /unknown option slot; the options are queue, slots,/);
@@ -46,7 +46,7 @@ test('a wrong option is named, with its value and what is allowed', () => {
     assert.doesNotMatch(String(catching(() => checkedOptions({ handlers, connection: Symbol('secret') }))), /secret/);
 });
 
-test('the environment', () => {
+test('options can be set in the environment', () => {
     assert.deepEqual(optionsOfEnvironment({ JOBQ_QUEUE: '7', JOBQ_SLOTS: '3', JOBQ_GRACE: '0.5', JOBQ_WORKER_ID: '9', JOBQ_BATCH: '' }),
         { queue: '7', slots: 3, grace: 0.5, workerId: '9' });
     const wrong = {
@@ -62,7 +62,7 @@ test('the environment', () => {
     assert.equal(checkedOptions({ handlers, ...optionsOfEnvironment({ JOBQ_HEARTBEAT_TIMEOUT: '0.01' }) }).heartbeatTimeout, 0.01);
 });
 
-test('what a handler returns', () => {
+test('the outcome of each kind of return value', () => {
     assert.deepEqual(pick(ofReturn(undefined)), { what: 'complete', result: null });
     assert.deepEqual(pick(ofReturn(null)), { what: 'complete', result: 'null' });
     assert.deepEqual(pick(ofReturn({ a: [1] })), { what: 'complete', result: '{"a":[1]}' });
@@ -70,7 +70,7 @@ test('what a handler returns', () => {
     for (const state of ['completed', 'waiting', 'lost']) assert.deepEqual(pick(ofReturn(7, state)), { what: 'nothing', text: state });
 });
 
-test('what a handler throws', () => {
+test('the outcome of each kind of error', () => {
     const abort = Object.assign(new Error('The operation was aborted'), { name: 'AbortError' });
     const axios = Object.assign(new Error('canceled'), { name: 'CanceledError', code: 'ERR_CANCELED' });
     const wrapped = new Error('no answer', { cause: new Error('request failed', { cause: abort }) });
@@ -105,7 +105,7 @@ test('what a handler throws', () => {
     for (const [given, wanted] of cases) assert.deepEqual(pick(ofError(...given)), wanted, String(given));
 });
 
-test('delays that cannot be sent are the handler\'s error', () => {
+test('delays that cannot be sent are errors of the handler', () => {
     for (const delay of [Promise.resolve(3), () => 3, { asSeconds: () => 3 }, new Date(0), true]) {
         assert.throws(() => new Snooze(delay), /^TypeError: delay must be a number of seconds or an interval's text, but is a /);
         assert.throws(() => new Fail('no', { retryIn: delay }), /^TypeError: retryIn must be /);
@@ -114,7 +114,7 @@ test('delays that cannot be sent are the handler\'s error', () => {
     assert.deepEqual([new Snooze(3).delay, new Snooze('1 h').delay, new Fail('no', { retryIn: null, retry: false }).retry], [3, '1 h', false]);
 });
 
-test('errors as texts', () => {
+test('errors are converted to text', () => {
     class Closed extends Error {}
     assert.equal(describe(new Closed('at noon')), 'Closed: at noon');
     assert.equal(describe(new Error('')), 'Error');
@@ -126,18 +126,18 @@ test('errors as texts', () => {
         ['0.010000 s', '0.000001 s', '1 day', undefined]);
 });
 
-test('which errors mean that the connection is gone', () => {
+test('the errors that mean that the connection is broken', () => {
     for (const code of ['08006', '53300', '57P01', '58000', '25006']) assert.ok(isBroken(server(code)), code);
     for (const code of ['42501', '23505', '40001', '40P01', '55000', '22023', 'JQ001']) assert.ok(!isBroken(server(code)), code);
     assert.ok(isBroken(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' })));
 });
 
-test('a statement that was canceled may be sent again on the same connection', () => {
+test('after a canceled statement, the connection can be reused', () => {
     assert.ok(!isBroken(server('57014')));
     assert.ok(isAgain(server('57014')));
 });
 
-test('what throws when it is looked at is a failed attempt', () => {
+test('an error that throws when it is read is a failed attempt', () => {
     const throws = () => { throw new Error('trap'); };
     const proxy = new Proxy({}, { get: throws, getPrototypeOf: throws, has: throws });
     class Evil extends Error {
@@ -151,7 +151,7 @@ test('what throws when it is looked at is a failed attempt', () => {
     assert.equal(ofReturn(proxy, undefined).what, 'fail');
 });
 
-test('a collision gives the job back ten times in a row', () => {
+test('a job whose transaction collides is released ten times in a row', () => {
     const collisions = new Collisions();
     const collision = () => ofError(new Error('of an ORM', { cause: server('40001') }), undefined, undefined);
     const decide = (id, outcome) => collisions.decide(id, outcome).what;
@@ -163,7 +163,7 @@ test('a collision gives the job back ten times in a row', () => {
     assert.equal(decide('2', ofError(server('23505'), undefined, undefined)), 'fail');
 });
 
-test('what is reported in place of a refused report', () => {
+test('the report that replaces a rejected report', () => {
     const latin1 = server('22P05');
     const failure = ofError(new Fail('no \u20ac \u{1f600}', { retryIn: 3600, retry: true }), undefined, undefined);
     const stored = afterRefusal(failure, latin1);
@@ -175,7 +175,7 @@ test('what is reported in place of a refused report', () => {
     assert.equal(afterRefusal(ofReturn('\0', undefined), latin1).text, 'the result was refused: Error: 22P05');
 });
 
-test('a line has the hint of the server', () => {
+test('a log line contains the hint of the server', () => {
     assert.equal(messageOf(Object.assign(server('42501'), { hint: 'Ask.' })), '42501 (HINT: Ask.)');
     assert.equal(messageOf(server('42501')), '42501');
 });
@@ -185,7 +185,7 @@ test('pauses double up to five seconds', () => {
     assert.equal(pauseAfter(1, 0), 0.05);
 });
 
-test('nothing is claimed behind a stop', async () => {
+test('no job is claimed after a stop', async () => {
     const hand = { room: () => 1, takeDone: () => [], goAway() {}, wake() {} };
     const claims = new Claims({ options: checkedOptions({ handlers }), hand, configuration: () => ({}), log: {}, pace: new Pace({ log: {} }) });
     claims.connection = { query: () => Promise.reject(new Error('it claims')) };
@@ -194,7 +194,7 @@ test('nothing is claimed behind a stop', async () => {
     await over;
 });
 
-test('behind a pooler, late answers make a worker poll until none has been late for a minute', () => {
+test('behind a pooler, slow answers make a worker poll until all answers have been fast for a minute', () => {
     const lines = [];
     const log = { warn: (text) => lines.push(`warn ${text}`), info: (text) => lines.push(`info ${text}`) };
     const time = { now: 0, interval: Infinity };
@@ -217,7 +217,7 @@ test('behind a pooler, late answers make a worker poll until none has been late 
     assert.match(lines[0], /pool/);
 });
 
-test('heartbeats are due by the shortest interval, after the job that waits longest', () => {
+test('heartbeats are due at the shortest interval, counted from the oldest heartbeat', () => {
     assert.equal(dueAt([]), Infinity);
     assert.equal(dueAt([{ at: 10, every: 20 }]), 30);
     assert.equal(dueAt([{ at: 10, every: 20 }, { at: 12, every: 3 }]), 13);
@@ -225,9 +225,10 @@ test('heartbeats are due by the shortest interval, after the job that waits long
     assert.equal(dueAt([{ at: 10, every: 20 }, { at: 1, every: 1, told: true }]), 30);
 });
 
-test('no heartbeat goes to what another connection is about to change', { timeout: 60_000 }, async () => {
+test('no heartbeat is sent for a job that another connection is about to change', { timeout: 60_000 }, async () => {
     const heartbeats = new Heartbeats({ configuration: () => ({}), log: {}, heard() {}, progressed() {} });
     const beats = [];
+    heartbeats.connection.reopen = async () => {};
     heartbeats.query = async (statement, values) => {
         beats.push(values);
         return [values[0]].flat().map(() => ({ state: 'held' }));
@@ -246,9 +247,32 @@ test('no heartbeat goes to what another connection is about to change', { timeou
     await heartbeats.close();
 });
 
-test('progress that does not arrive keeps no heartbeat of others', { timeout: 60_000 }, async () => {
+test('a job settles only after its heartbeat was answered', { timeout: 60_000 }, async () => {
+    const heartbeats = new Heartbeats({ configuration: () => ({}), log: {}, heard() {}, progressed() {} });
+    heartbeats.connection.reopen = async () => {};
+    let answer;
+    const asked = new Promise((resolve) => {
+        heartbeats.query = (_, [, leases]) => new Promise((held) => {
+            answer = () => held(leases.map(() => ({ state: 'held' })));
+            resolve(leases);
+        });
+    });
+    heartbeats.change([], ['1', '2'].map((lease) => ({ id: lease, lease, every: 60 })));
+    heartbeats.interval = 0.01;
+    heartbeats.told([], false);
+    assert.deepEqual(await asked, ['1', '2']);
+    const settled = heartbeats.settle('1').then(() => 'settled');
+    await heartbeats.settle('3');   // no heartbeat of this job is being sent
+    assert.equal(await Promise.race([settled, sleep(50)]), undefined);
+    answer();
+    assert.equal(await settled, 'settled');
+    await heartbeats.close();
+});
+
+test('progress that cannot be sent does not delay heartbeats of other jobs', { timeout: 60_000 }, async () => {
     const heartbeats = new Heartbeats({ configuration: () => ({}), log: {}, heard() {}, progressed() {} });
     const beats = [];
+    heartbeats.connection.reopen = async () => {};
     heartbeats.query = async (statement, values) => {
         beats.push(values);
         if (values.length === 3) throw server('08001');
@@ -263,7 +287,7 @@ test('progress that does not arrive keeps no heartbeat of others', { timeout: 60
     assert.deepEqual(many, many.map(() => [['1', '2'], ['1', '2']]));
 });
 
-test('completions that go along with a claim have no heartbeats meanwhile', () => {
+test('jobs whose completion is sent with a claim get no heartbeats until the answer arrives', () => {
     const told = [];
     const hand = new Hand({
         slots: 1, log: {}, heartbeats: { change() {}, told: (...given) => told.push(given) }, reports: { add() {} },
@@ -278,7 +302,7 @@ test('completions that go along with a claim have no heartbeats meanwhile', () =
     assert.deepEqual([hand.takeDone(), told.length], [[], 2]);
 });
 
-test('contexts of traces in metadata', () => {
+test('trace contexts are read from and added to metadata', () => {
     const traceId = '0af7651916cd43dd8448eb211c80319c';
     const spanId = 'b7ad6b7169203331';
     const traceparent = `00-${traceId}-${spanId}-01`;
@@ -297,7 +321,7 @@ test('contexts of traces in metadata', () => {
         { traceparent: `00-${'0'.repeat(32)}-${spanId}-01` }, { traceparent: `${traceparent}x` }]) assert.equal(contextOf(wrong), undefined);
 });
 
-test('no file is much over 600 lines, and the package has what it exports', () => {
+test('no file is much longer than 600 lines, and the package contains its exports', () => {
     const here = new URL('..', import.meta.url);
     for (const directory of ['src', 'test', 'types']) {
         for (const file of readdirSync(new URL(directory, here))) {

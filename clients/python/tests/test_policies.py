@@ -61,14 +61,14 @@ class CoverTest(unittest.TestCase):
         self.cover = Cover(2, {"dbname": "test", "row_factory": object})
         self.covering = _Covering(self.cover._file.fileno(), {})
 
-    def test_heartbeats_are_late_half_an_interval_after_the_worker_sends_them(self):
+    def test_it_sends_heartbeats_that_are_half_an_interval_late(self):
         self.cover.hold(7, 70, 10.0, 100.0)
         self.assertEqual(self.covering.late(114.9), [])
         self.assertEqual(self.covering.late(115.0), [(7, 70)])
         self.cover.beaten([70, 71], 110.0)
         self.assertEqual(self.covering.late(115.0), [])
 
-    def test_it_sends_one_in_each_interval_until_the_worker_sends_them_again(self):
+    def test_it_sends_one_per_interval_until_the_worker_sends_them_again(self):
         self.cover.hold(7, 70, 10.0, 100.0)
         self.covering.last[70] = 115.0
         self.assertEqual(self.covering.late(124.9), [])
@@ -77,7 +77,7 @@ class CoverTest(unittest.TestCase):
         self.assertEqual(self.covering.late(140.0), [])
         self.assertEqual(self.covering.late(141.0), [(7, 70)])
 
-    def test_a_job_that_has_been_reported_has_no_heartbeats_and_makes_room(self):
+    def test_a_reported_job_gets_no_heartbeats_and_frees_its_entry(self):
         for lease in (70, 80, 90):   # only two free slots
             self.cover.hold(lease // 10, lease, 10.0, 100.0)
         self.assertCountEqual(self.covering.late(200.0), [(7, 70), (8, 80)])
@@ -140,7 +140,7 @@ class ProducerTest(unittest.TestCase):
             self.assertIn(shown, str(caught.exception))
             self.assertNotIn("secret", str(caught.exception))
 
-    def test_what_is_no_list(self):
+    def test_values_that_are_not_lists_are_rejected(self):
         for value in ("12", b"12", bytearray(b"12"), {"12": 1}, 12):
             for name in ("requires", "depends_on"):
                 for call in (jobq.enqueue, jobq.aenqueue):
@@ -151,7 +151,7 @@ class ProducerTest(unittest.TestCase):
                 for call in (jobq.enqueue_many, jobq.aenqueue_many):
                     self.refused(name, value, repr(value), call, "q", [1, 2], **{name: value})
 
-    def test_payloads_and_specs_are_lists_and_stay_out_of_the_message(self):
+    def test_errors_about_payloads_and_specs_do_not_show_them(self):
         for value in ("secret", b"secret", {"secret": 1}, None):
             for call in (jobq.enqueue_many, jobq.aenqueue_many):
                 self.refused("payloads", value, f"is of type {type(value).__name__}", call, "q", value)
@@ -164,7 +164,7 @@ class ProducerTest(unittest.TestCase):
         with self.assertRaisesRegex(OptionError, "specs"):
             run_inline(lambda job: job.spawn("parts", {"queue": "q"}))
 
-    def test_what_is_no_whole_number(self):
+    def test_values_that_are_not_integers_are_rejected(self):
         for value in (1.5, 2.0, float("nan"), True, Decimal("1.5"), Fraction(3, 2), b"1", [1]):
             for name in ("priority", "max_attempts", "version"):
                 for call in (jobq.enqueue, jobq.aenqueue):
@@ -177,7 +177,7 @@ class ProducerTest(unittest.TestCase):
             with self.subTest(ids=ids), self.assertRaisesRegex(OptionError, "ids"):
                 make_job(1)._await_jobs(ids, "parts", "all", None)
 
-    def test_what_is_no_time(self):
+    def test_values_that_are_not_times_are_rejected(self):
         for value in (float("inf"), float("nan"), 1e300, True, b"5", [5]):
             for name in ("max_runtime", "heartbeat_timeout", "unique_for"):
                 self.refused(name, value, repr(value), jobq.enqueue, "q", **{name: value})
@@ -185,7 +185,7 @@ class ProducerTest(unittest.TestCase):
         with self.assertRaisesRegex(OptionError, "timeout"):
             make_job(1)._await("delivered", float("inf"), None)
 
-    def test_a_time_without_a_zone(self):
+    def test_a_time_without_a_zone_is_rejected(self):
         for value in (datetime(2035, 1, 2), datetime(2035, 1, 2).date(), 2051222400, 0, True):
             for call in (jobq.enqueue, jobq.aenqueue):
                 self.refused("run_at", value, repr(value), call, "q", run_at=value)
@@ -194,7 +194,7 @@ class ProducerTest(unittest.TestCase):
             with self.subTest(value=value), self.assertRaisesRegex(OptionError, "until"):
                 make_job(1)._sleep("night", None, value)
 
-    def test_an_object_in_place_of_the_queue(self):
+    def test_an_object_instead_of_the_queue_is_rejected(self):
         for value in ({"queue": "q", "payload": "secret"}, None, 5, ["secret"]):
             shown = f"is of type {type(value).__name__}"
             for call in (jobq.enqueue, jobq.aenqueue):
@@ -204,7 +204,7 @@ class ProducerTest(unittest.TestCase):
             if value is not None:   # a spec without a queue uses the default queue
                 self.refused("queue", value, shown, jobq.enqueue_jobs, [{"queue": value}])
 
-    def test_what_is_right(self):
+    def test_valid_values_are_accepted(self):
         when = datetime(2035, 1, 2, tzinfo=timezone.utc)
         for name, value, expected in (
                 ("depends_on", (1, "12", Index(7)), [1, "12", 7]), ("depends_on", {1: 2}.keys(), [1]), ("depends_on", iter([1]), [1]),
@@ -219,7 +219,7 @@ class ProducerTest(unittest.TestCase):
 
 
 class HandlerTest(unittest.TestCase):
-    def test_a_worker_with_threads_takes_no_coroutine_functions(self):
+    def test_a_worker_with_threads_rejects_coroutine_functions(self):
         async def handler(job):
             pass
 
@@ -246,7 +246,7 @@ class HandlerTest(unittest.TestCase):
         with self.assertRaisesRegex(OptionError, "the handler of kind 'x' must be a function"):
             jobq.AsyncWorker("q", {"x": 7})
 
-    def test_a_coroutine_that_nobody_awaits_is_a_failure(self):
+    def test_a_returned_coroutine_that_is_not_awaited_is_a_failure(self):
         async def handler(job):
             pass
 
@@ -264,7 +264,7 @@ class OutcomeTest(unittest.TestCase):
         self.assertEqual(outcome.of_return(1, "completed"), Outcome(NOTHING, "completed"))
         self.assertEqual(outcome.of_return(1, VERIFY).what, VERIFY)
 
-    def test_what_is_no_json_fails(self):
+    def test_a_result_that_is_not_valid_json_fails(self):
         circle = []
         circle.append(circle)
         for value in (object(), float("nan"), {1, 2}, circle, "\ud800", {"\udcff": 1}):
@@ -272,7 +272,7 @@ class OutcomeTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             make_job(1).set_progress("\ud800")
 
-    def test_delays_that_cannot_be_sent_are_the_handlers_error(self):
+    def test_delays_that_cannot_be_sent_are_errors_of_the_handler(self):
         for delay in (float("nan"), float("inf"), -float("inf"), 1e300, 10 ** 400, Decimal("nan"), Decimal("1e300"), 1j, b"5", [5], object()):
             with self.subTest(delay=delay):
                 with self.assertRaisesRegex(ValueError, "delay"):
@@ -284,7 +284,7 @@ class OutcomeTest(unittest.TestCase):
             self.assertEqual(statements.interval(Snooze(delay).delay), timedelta(seconds=1.5))
             self.assertEqual(statements.interval(Fail("no", retry_in=delay).retry_in), timedelta(seconds=1.5))
 
-    def test_what_no_parser_reads_is_an_error_of_its_job(self):
+    def test_an_unreadable_payload_fails_only_its_own_job(self):
         for text in ("[" * 100000 + "]" * 100000, "7" * 100000, '"'):
             with self.subTest(text=text[:10]), self.assertRaisesRegex(ValueError, "the job's payload cannot be read: "):
                 make_job(1, payload=statements.read_json(text)).must_be_readable()
@@ -309,10 +309,10 @@ class OutcomeTest(unittest.TestCase):
             with self.subTest(error=repr(error), reason=reason):
                 self.assertEqual(outcome.of_error(error, reason, None), expected)
 
-    def test_a_completion_in_a_transaction_of_its_own_is_asked_for(self):
+    def test_a_completion_in_its_own_transaction_is_checked(self):
         self.assertEqual(outcome.of_error(ValueError("later"), None, VERIFY), Outcome(VERIFY, "ValueError: later"))
 
-    def test_a_completion_whose_answer_is_lost_is_asked_for(self):
+    def test_a_completion_whose_answer_is_lost_is_checked(self):
         lost, wrapped = psycopg.OperationalError("server closed the connection"), Exception("of an ORM")
         wrapped.__cause__ = lost
         for error, expected in ((lost, VERIFY), (wrapped, VERIFY), (psycopg.errors.UniqueViolation("twice"), None),
@@ -346,7 +346,7 @@ class OutcomeTest(unittest.TestCase):
 
 
 class ConnectTest(unittest.TestCase):
-    def test_which_errors_take_another_connection(self):
+    def test_which_errors_require_a_new_connection(self):
         self.assertTrue(connect.is_broken(psycopg.OperationalError("server closed the connection")))
         self.assertTrue(connect.is_broken(psycopg.errors.AdminShutdown()))
         self.assertTrue(connect.is_broken(psycopg.errors.ReadOnlySqlTransaction()))
@@ -355,7 +355,7 @@ class ConnectTest(unittest.TestCase):
         self.assertFalse(connect.is_broken(ValueError()))
         self.assertTrue(connect.is_again(psycopg.errors.SerializationFailure()))
 
-    def test_what_the_caller_says_wins(self):
+    def test_parameters_of_the_caller_take_precedence(self):
         made = connect.arguments("host=here connect_timeout=3", {"prepare_threshold": 5}, "x" * 100)
         self.assertNotIn("connect_timeout", made)
         self.assertEqual(made["prepare_threshold"], 5)
@@ -376,7 +376,7 @@ class LineTest(unittest.TestCase):
         self.core.arguments = lambda: core.Core.arguments(self.core)
         self.line = core._Line(self.core, "claims")
 
-    def test_pauses_double_until_a_statement_works(self):
+    def test_pauses_double_until_a_statement_succeeds(self):
         with unittest.mock.patch.object(psycopg, "connect"):
             for _ in range(8):   # like a standby, which accepts connections but rejects the statements
                 self.line.reconnect()
@@ -386,7 +386,7 @@ class LineTest(unittest.TestCase):
             self.line.reconnect()
             self.assertLessEqual(self.rests[-1], 0.1)
 
-    def test_a_conninfo_that_cannot_be_had_is_asked_for_again(self):
+    def test_a_conninfo_function_that_fails_is_called_again(self):
         self.core.conninfo = unittest.mock.Mock(side_effect=OSError("the keeper of passwords is away"))
         with self.assertRaises(OSError):   # the first connection must work, so this is an error
             self.line.open()
@@ -397,7 +397,7 @@ class LineTest(unittest.TestCase):
 
 
 class ClaimTest(unittest.TestCase):
-    def test_pauses_while_it_collides_and_goes_on(self):
+    def test_it_pauses_while_it_collides_and_continues(self):
         """The same for a claim, a claim with completions, and a wait."""
         made = core.Core(Options(slots=2), ["x"], "", {}, lambda row: None, lambda job: None)
         rests, sent = [], []
@@ -453,22 +453,24 @@ class BeatTest(unittest.TestCase):
             call()
         return sent
 
-    def test_progress_that_does_not_arrive_keeps_no_heartbeat_of_others(self):
+    def test_progress_that_cannot_be_sent_does_not_delay_other_heartbeats(self):
         first, second = make_job(1), make_job(2)
-        self.core.hand.claimed(first)
+        for job in (first, second):
+            self.core.hand.claimed(job)
         first.set_progress(1)
         sent = self.broken_by(lambda: self.core._heartbeat(Beat(jobs=[first, second], progress=[first])), statements.HEARTBEAT)
         self.assertEqual(sent, [(statements.HEARTBEAT_MANY, ([1, 2], [1, 2])), (statements.HEARTBEAT, (1, 1, "1"))])
         self.assertTrue(first.progress_is_new)
 
-    def test_a_report_that_does_not_arrive_keeps_no_heartbeat_of_others(self):
+    def test_a_report_that_cannot_be_sent_does_not_delay_other_heartbeats(self):
         ended, running = make_job(1), make_job(2)
+        self.core.hand.claimed(running)
         beat = Beat(reports=[(ended, Outcome(FAIL, "no"))], jobs=[running])
         sent = self.broken_by(lambda: self.core._do(beat), statements.FAIL)
         self.assertEqual([statement for statement, _ in sent], [statements.FAIL, statements.HEARTBEAT_MANY])
         self.assertEqual(beat.reports, [(ended, Outcome(FAIL, "no"))])
 
-    def test_progress_does_not_wait_for_a_step_that_commits_late(self):
+    def test_progress_does_not_wait_for_a_slow_commit_of_a_step(self):
         job, sent = make_job(1), []
         job.set_progress(1)
         job._step_done("late", 1)
@@ -491,7 +493,7 @@ class BeatTest(unittest.TestCase):
 
 
 class TracingTest(unittest.TestCase):
-    def test_own_keys_win(self):
+    def test_keys_of_the_caller_take_precedence(self):
         carrier = {"traceparent": "00-1-1-01"}
         self.assertEqual(tracing.with_context(None, carrier), carrier)
         self.assertEqual(tracing.with_context({"order": 1}, carrier), {"order": 1, **carrier})
@@ -499,7 +501,7 @@ class TracingTest(unittest.TestCase):
         self.assertIsNone(tracing.with_context(None, {}))
         self.assertEqual(tracing.with_context([1], carrier), [1])
 
-    def test_what_is_no_context_is_none(self):
+    def test_an_invalid_context_is_ignored(self):
         self.assertEqual(tracing.context_of({"traceparent": 7, "tracestate": "a=b", "order": 1}), {"tracestate": "a=b"})
         self.assertEqual(tracing.context_of(["traceparent"]), {})
 
@@ -548,7 +550,7 @@ class HandTest(unittest.TestCase):
             return result[0]
         return returned
 
-    def test_room_is_what_no_handler_has(self):
+    def test_only_slots_without_a_handler_are_free(self):
         self.assertEqual(self.hand.next_claim(), ([], 2))
         first, second = self.claimed(1, 2)
         returned = self.blocks(self.hand.next_claim)
@@ -571,7 +573,7 @@ class HandTest(unittest.TestCase):
         self.hand.ended(first, Outcome(COMPLETE))
         self.assertEqual(self.hand.next_beat().reports, [(first, Outcome(COMPLETE))])
 
-    def test_nobody_waits_while_there_is_something_to_report(self):
+    def test_it_does_not_wait_while_reports_are_outstanding(self):
         first, _ = self.claimed(1, 2)
         self.hand.ended(first, Outcome(COMPLETE))
         self.assertFalse(self.hand.go_away())
@@ -584,7 +586,7 @@ class HandTest(unittest.TestCase):
         self.hand.progressed()   # wakes the thread, which checks again
         self.assertEqual(returned().jobs, [slow, quick])
 
-    def test_progress_goes_out_at_once_and_then_once_a_second(self):
+    def test_progress_is_sent_at_once_and_then_once_per_second(self):
         job, other = self.claimed(1, 2)
         job.set_progress({"n": 1})
         beat = self.hand.next_beat()
@@ -599,7 +601,7 @@ class HandTest(unittest.TestCase):
         self.assertEqual(self.hand.next_claim(), ([], 1))
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
 
-    def test_progress_under_way_is_waited_for(self):
+    def test_a_report_waits_for_progress_that_is_being_sent(self):
         job, _ = self.claimed(1, 2)
         job.set_progress(1)
         self.assertEqual(job.take_progress(), "1")   # a heartbeat with progress is still waiting for an answer
@@ -607,7 +609,7 @@ class HandTest(unittest.TestCase):
         self.assertEqual(self.hand.next_claim(), ([], 1))
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
 
-    def test_lost_keeps_its_slot_until_its_handler_has_ended(self):
+    def test_a_lost_job_keeps_its_slot_until_its_handler_has_ended(self):
         job, other = self.claimed(1, 2)
         self.hand.lost(job, "lost")
         self.assertEqual(job.cancelled, "lost")
@@ -615,7 +617,23 @@ class HandTest(unittest.TestCase):
         self.hand.ended(job, Outcome(COMPLETE))
         self.assertEqual(returned(), ([], 1))
 
-    def test_heartbeats_of_what_is_being_reported_do_not_count(self):
+    def test_a_job_that_ends_after_its_beat_was_taken_gets_no_heartbeat(self):
+        first, second = self.claimed(1, 2)
+        self.pass_time(20)
+        beat = self.hand.next_beat()
+        first.ended = VERIFY
+        with self.hand.sending(beat.jobs) as due:
+            self.assertEqual((beat.jobs, due), ([first, second], [second]))
+
+    def test_a_job_settles_only_after_its_heartbeat_was_answered(self):
+        first, second = self.claimed(1, 2)
+        self.pass_time(20)
+        with self.hand.sending([first]):
+            self.hand.settle(second)
+            returned = self.blocks(lambda: self.hand.settle(first))
+        self.assertIsNone(returned())
+
+    def test_answers_to_heartbeats_of_reported_jobs_are_ignored(self):
         job, _ = self.claimed(1, 2)
         self.hand.ended(job, Outcome(COMPLETE))
         self.hand.next_claim()
@@ -624,7 +642,7 @@ class HandTest(unittest.TestCase):
         self.hand.not_reported([(job, Outcome(COMPLETE))], uncertain=True)
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE, uncertain=True))])
 
-    def test_nobody_heartbeats_what_the_server_is_told_already(self):
+    def test_a_job_whose_report_is_being_sent_gets_no_heartbeat(self):
         first, second = self.claimed(1, 2)
         first.ended = VERIFY
         for job in (first, second):
@@ -633,7 +651,7 @@ class HandTest(unittest.TestCase):
         beat = self.hand.next_beat()
         self.assertEqual((beat.jobs, beat.progress), ([second], [second]))
 
-    def test_a_step_that_commits_has_no_heartbeat_until_then_and_one_at_once_where_that_was_late(self):
+    def test_a_committing_step_gets_no_heartbeat_until_the_commit_and_an_overdue_one_after_it(self):
         first, second = self.claimed(1, 2)
         first.set_progress(1)
         with first._saved_with():
@@ -647,7 +665,7 @@ class HandTest(unittest.TestCase):
         beat = self.hand.next_beat()
         self.assertEqual((beat.jobs, beat.progress), ([], [first]))
 
-    def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for(self):
+    def test_a_report_that_has_collided_is_repeated_after_a_pause_that_delays_nothing_else(self):
         first, second = self.claimed(1, 2)
         failed, paused = Outcome(FAIL, "no"), []
         self.hand.ended(first, failed)
@@ -666,7 +684,7 @@ class HandTest(unittest.TestCase):
         self.hand.ended(second, failed)
         self.assertEqual([job for job, _ in self.hand.next_beat().reports], [second])
 
-    def test_a_job_may_come_twice(self):
+    def test_a_job_may_be_claimed_twice(self):
         first, = self.claimed(1)
         self.hand.lost(first, "lost")
         second = make_job(2)
@@ -699,7 +717,7 @@ class HandTest(unittest.TestCase):
         self.assertFalse(beat)
         self.assertFalse(self.hand.gave_up)
 
-    def test_what_is_given_back_has_no_progress_any_more(self):
+    def test_released_jobs_send_no_progress(self):
         job, = self.claimed(1)
         self.hand.stop()
         self.hand.no_more_claims()
@@ -713,7 +731,7 @@ class HandTest(unittest.TestCase):
         self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(1, RELEASE)])
         self.assertEqual((beat.jobs, beat.progress), ([], []))
 
-    def test_the_second_stop_ends_the_grace(self):
+    def test_the_second_stop_ends_the_grace_period(self):
         job, = self.claimed(1)
         self.hand.stop()
         self.hand.next_beat()
@@ -722,7 +740,7 @@ class HandTest(unittest.TestCase):
         self.hand.no_more_claims()
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
 
-    def test_gives_up_what_cannot_be_reported(self):
+    def test_it_gives_up_jobs_that_cannot_be_reported(self):
         job, = self.claimed(1)
         self.hand.stop()
         self.hand.no_more_claims()

@@ -55,13 +55,7 @@ module Jobq
 
     def job_ended(job, outcome)
       outcome = @conflicts.judge(job, outcome)
-      if outcome.what == :fail
-        @log.warn("#{@options.worker_id}: #{job}#{outcome.text == 'cancelled' ? ': ' : ' has failed: '}#{outcome.text}")
-      elsif outcome.conflict
-        @log.warn("#{@options.worker_id}: #{job}: its transaction collided with another one (#{outcome.text}), so it is given back")
-      elsif outcome.what == :nothing && outcome.text == "lost" && job.cancelled != :lost
-        log_lost(job)
-      end
+      log_outcome(job, outcome)
       @hand.ended(job, outcome)
     end
 
@@ -71,6 +65,16 @@ module Jobq
       Thread.new(&block).tap do |made|
         made.name = "jobq #{name}"
         made.report_on_exception = true
+      end
+    end
+
+    def log_outcome(job, outcome)
+      if outcome.what == :fail
+        @log.warn("#{@options.worker_id}: #{job}#{outcome.text == 'cancelled' ? ': ' : ' has failed: '}#{outcome.text}")
+      elsif outcome.what == :release && outcome.conflict
+        @log.warn("#{@options.worker_id}: #{job}: its transaction collided with another one (#{outcome.text}), so it is given back")
+      elsif outcome.what == :nothing && outcome.text == "lost" && job.cancelled != :lost
+        log_lost(job)
       end
     end
 
@@ -253,9 +257,9 @@ module Jobq
     # Sends the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not delay
     # heartbeats.
     def heartbeat(beat)
-      heartbeat_together(beat.jobs) if beat.jobs.any?
+      @hand.sending(beat.jobs) { |due| heartbeat_together(due) }
     ensure   # even if the heartbeats failed, perhaps because one shard is down: other shards can accept progress
-      beat.progress.each { |job| heartbeat_with_progress(job) if @hand.goes_on?(job) }
+      beat.progress.each { |job| @hand.sending([job]) { heartbeat_with_progress(job) } if @hand.runs?(job) }
     end
 
     def heartbeat_together(jobs)
@@ -293,7 +297,7 @@ module Jobq
 
     # ---- reports
 
-    # Sends the reports, and removes each from the list when it is done.
+    # Sends the reports and removes each from the list when it is done.
     def report_all(reports)
       %i[complete release].each do |what|
         together = reports.select { |report| report.outcome.what == what && !report.outcome.alone }
@@ -383,7 +387,11 @@ module Jobq
       state = ask_briefly(job)
       return Outcome.finished?(state) unless %w[held cancel].include?(state)
 
-      taken?(job, Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed"))
+      failed = Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed")
+      failed.conflict = outcome.conflict
+      judged = @conflicts.judge(job, failed)
+      log_outcome(job, judged)
+      taken?(job, judged)
     end
 
     # Marks the lease as lost, unless an earlier report of this worker ended the job and only its answer was lost.

@@ -34,6 +34,7 @@ module Jobq
       @completions = []   # completions to send with the next claim, unless the claiming thread is away
       @reports = []
       @in_flight = {}     # leases that are being reported
+      @beating = []       # jobs whose heartbeats are being sent
       @claiming = true    # whether the claiming thread is still running
       @away = false       # whether the claiming thread waits for jobs or for a connection
       @must_wake = @abandoned = @gave_up = false
@@ -47,7 +48,7 @@ module Jobq
     # ---- the claiming thread
 
     # Waits until a slot is free and there are no more outstanding reports than slots. Returns the reports to complete with the
-    # claim and the number of jobs to claim, or nil if nothing may be claimed any more.
+    # claim and the number of jobs to claim, or nil if nothing may be claimed anymore.
     def next_claim
       @lock.synchronize do
         @away = false
@@ -68,6 +69,7 @@ module Jobq
     # Adds a claimed job. Returns false if the worker is stopping, so that the job is given back.
     def claimed(job)
       @lock.synchronize do
+        job.hand = self
         job.beat_at = now
         @jobs[job.lease] = job
         if @stop_at
@@ -142,6 +144,18 @@ module Jobq
       @lock.synchronize { @changed.broadcast }
     end
 
+    # Waits until no heartbeat of the job is being sent, for at most one interval. The caller is about to lock the job's row until a
+    # commit that may come much later. A heartbeat that is already on its way would wait for this lock, and the heartbeats of all
+    # other jobs would wait with it.
+    def settle(job)
+      ends = now + job.heartbeat_every
+      @lock.synchronize do
+        while @beating.include?(job) && (left = ends - now).positive?
+          @changed.wait(left)
+        end
+      end
+    end
+
     def running?
       @lock.synchronize { !@running.empty? }
     end
@@ -194,9 +208,8 @@ module Jobq
       job.stop(:lost) unless state == "finished"
     end
 
-    # Still, since its beat was taken.
-    def goes_on?(job)
-      @lock.synchronize { @jobs.key?(job.lease) && @running.key?(job.lease) && !told?(job) }
+    def runs?(job)
+      @lock.synchronize { @running.key?(job.lease) }
     end
 
     # Seconds between two heartbeats of the jobs in hand, or nil.
@@ -220,6 +233,18 @@ module Jobq
           end
           @changed.wait(wait_at_most(at, retry_at))
         end
+      end
+    end
+
+    # Yields those jobs that still need a heartbeat, because some may have ended after their beat was taken. The block sends their
+    # heartbeats.
+    def sending(jobs)
+      due = @lock.synchronize { @beating = jobs.select { |job| @jobs.key?(job.lease) && !told?(job) } }
+      yield due if due.any?
+    ensure
+      @lock.synchronize do
+        @beating = []
+        @changed.broadcast
       end
     end
 
@@ -349,7 +374,7 @@ module Jobq
 
     def over?(at)
       return false if @stop_at.nil?
-      # A wait that cannot be woken, since there is no connection for it, has nothing in hand.
+      # A wait that cannot be ended, because there is no connection for the call, does not delay the stop.
       return true if @jobs.empty? && (!@claiming || @away && at >= @stopped_at + LAST_REPORTS)
 
       @gave_up = at >= (@released_at || @stop_at) + LAST_LOOK + LAST_REPORTS

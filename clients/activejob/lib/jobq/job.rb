@@ -12,16 +12,16 @@ module Jobq
     TIMES = %w[run_at created_at].freeze
     attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every, :committing)
     # For the worker. ended: outcome, if the handler or the server has already ended the job. committing: a step is about to lock
-    # the job's row until its commit.
-    attr_accessor :beat_at, :progress_at, :progress_under_way, :abandoned, :ended, :result
+    # the job's row until its commit. hand: where the worker keeps the job.
+    attr_accessor :beat_at, :progress_at, :progress_under_way, :abandoned, :ended, :result, :hand
 
-    def initialize(row, connections, heartbeat_timeout, &progressed)
+    def initialize(row, connections, heartbeat_timeout)
       NUMBERS.each { |name| set(name, Integer(row[name])) }
       TEXTS.each { |name| set(name, row[name]) }
       @texts = row.slice(*VALUES)
       TIMES.each { |name| set(name, Time.at(Rational(row[name]))) }
       @heartbeat_every = [Float(row["heartbeat_seconds"]), heartbeat_timeout && heartbeat_timeout / 3].compact.min
-      @connections, @progressed = connections, progressed
+      @connections = connections
       @beat_at, @progress_at, @unreported = 0.0, -Float::INFINITY, nil
       @committing = false
       @changed = Monitor.new
@@ -38,7 +38,7 @@ module Jobq
     def set_progress(value)
       text = Parameters.json(value)
       @changed.synchronize { @unreported = text }
-      @progressed.call
+      @hand&.progressed
     end
 
     # Raises Cancelled, Lost, or Stopping if the handler should stop.
@@ -71,7 +71,7 @@ module Jobq
         own.transaction do
           value = yield own
           statement = completion(@result)
-          @ended = :verify   # set before the statement, so that no heartbeat waits for its row lock, until the commit is answered
+          begin_ending   # until the commit is answered
           own.rows(*statement)
           value
         end.tap { @ended = :completed }
@@ -83,9 +83,15 @@ module Jobq
       end
     end
 
-    # Returns the statement that completes the job, and its parameters, for the caller's transaction. The caller must set
-    # job.ended to :verify before running it. When the handler has ended, the worker asks the server whether that transaction has
-    # committed.
+    # Stops the heartbeats of this job. Called before the statement that completes the job, because a heartbeat would wait for the
+    # commit.
+    def begin_ending
+      @ended = :verify
+      @hand&.settle(self)
+    end
+
+    # Returns the statement that completes the job, and its parameters, for the caller's transaction. The caller must call
+    # begin_ending before running it. When the handler has ended, the worker asks the server whether that transaction has committed.
     def completion(result = nil)
       [Statements::COMPLETE_HELD, id.to_s, lease.to_s, result.nil? ? nil : Parameters.json(result)]
     end
@@ -102,6 +108,7 @@ module Jobq
           value = yield own
           text = value.nil? ? nil : Parameters.json(value)
           @beaten_at, @committing = @beat_at, true   # no heartbeat may wait for the commit, which may come late
+          @hand&.settle(self)
           Parameters.parsed(own.rows(Statements::STEP_DONE, id.to_s, lease.to_s, name, text).first["result"])
         end
       rescue PG::Error => e
@@ -153,7 +160,7 @@ module Jobq
       return unless committing
 
       @beat_at = -Float::INFINITY if @beat_at != @beaten_at
-      @progressed.call   # progress may have been delayed, too
+      @hand&.progressed   # progress may have been delayed, too
     end
 
     def set(name, value)

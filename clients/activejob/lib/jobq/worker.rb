@@ -76,7 +76,7 @@ module Jobq
     # ---- called by the claiming thread
 
     def begin_job(row)
-      Job.new(row, @connections, @options.heartbeat_timeout) { @core.hand.progressed }
+      Job.new(row, @connections, @options.heartbeat_timeout)
     end
 
     def run_job(job)

@@ -53,6 +53,7 @@ class AsyncJob(BaseJob):
         """Completes the job in the caller's transaction. See Job.complete_in()."""
         call = self._completion(result)
         with self._completed_in():
+            await asyncio.to_thread(self._settle)
             await arun_on(connection, *call)
 
     async def step(self, name: str, function: Callable[[psycopg.AsyncConnection[Any]], Awaitable[Any]]) -> Any:
@@ -63,7 +64,9 @@ class AsyncJob(BaseJob):
                 return result
             with self._saved_with():
                 async with connection.transaction():
-                    return (await self._ask(connection, *self._step_done(name, await function(connection))))[1]
+                    call = self._step_done(name, await function(connection))
+                    await asyncio.to_thread(self._settle)
+                    return (await self._ask(connection, *call))[1]
 
     async def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
         """Suspends the job until a time. See Job.sleep()."""
@@ -166,7 +169,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         return True
 
     async def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-        """Works until one of the signals arrives, and returns the exit status: 0 if everything has been reported. A cancellation
+        """Works until one of the signals arrives and returns the exit status: 0 if everything has been reported. A cancellation
         stops the worker like a signal; CancelledError is raised after the worker has stopped."""
         return await run_all([self], signals)
 

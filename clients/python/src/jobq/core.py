@@ -3,6 +3,7 @@ Both Worker and AsyncWorker pass the outcomes of their jobs to this class."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -152,6 +153,10 @@ class Core:
         return self.error is None and not self.hand.gave_up
 
     def job_ended(self, job: BaseJob, outcome: Outcome) -> None:
+        self._log_outcome(job, outcome)
+        self.hand.ended(job, outcome)
+
+    def _log_outcome(self, job: BaseJob, outcome: Outcome) -> None:
         if outcome.what == FAIL and outcome.text == CANCELLED:
             log.info("%s: job %d of kind %r, attempt %d, was cancelled", self.options.worker_id, job.id, job.kind, job.attempt)
         elif outcome.what == FAIL:
@@ -162,7 +167,6 @@ class Core:
                      job.id, job.kind, job.attempt, outcome.text)
         elif outcome.what == NOTHING and outcome.text == "lost":
             self._log_lost(job)
-        self.hand.ended(job, outcome)
 
     def _log_lost(self, job: BaseJob) -> None:
         """Logs a lost lease once, whether a heartbeat, a report, or the handler's own transaction found it."""
@@ -231,6 +235,7 @@ class Core:
         for row in rows:
             job = self.begin(row)
             job._progressed = self.hand.progressed
+            job._settle = functools.partial(self.hand.settle, job)
             if self.hand.claimed(job):
                 self._run(job)
         return bool(rows)
@@ -346,13 +351,17 @@ class Core:
             if beat.jobs:
                 if self.hand.cover is not None:
                     self._keep_covered(self.hand.cover)
-                self._heartbeat_together(beat.jobs)
+                with self.hand.sending(beat.jobs) as due:
+                    self._heartbeat_together(due)
         finally:   # even if the heartbeats failed, perhaps because one shard is down: other shards can accept progress
-            for job in beat.progress:
-                if self.hand.goes_on(job):
-                    self._heartbeat_with_progress(job)
+            for job in filter(self.hand.is_running, beat.progress):
+                with self.hand.sending([job]) as due:
+                    if due:
+                        self._heartbeat_with_progress(job)
 
     def _heartbeat_together(self, jobs: List[BaseJob]) -> None:
+        if not jobs:
+            return
         try:
             rows = self._beats.all(statements.HEARTBEAT_MANY, ([job.id for job in jobs], [job.lease for job in jobs]))
         except psycopg.Error as error:
@@ -386,7 +395,7 @@ class Core:
     # ---- reports
 
     def _report_all(self, reports: List[Report]) -> None:
-        """Sends the reports, and removes each from the list when it is done."""
+        """Sends the reports and removes each from the list when it is done."""
         for what in (COMPLETE, RELEASE):
             together = [report for report in reports if report[1].what == what and not report[1].alone]
             if together:
@@ -465,7 +474,9 @@ class Core:
         state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         if state in ("held", "cancel"):
             text = outcome.text or "the transaction that completed the job has not committed"
-            return self._report(job, self.collisions.decide(job.id, Outcome(FAIL, text, collision=outcome.collision)))
+            decided = self.collisions.decide(job.id, Outcome(FAIL, text, collision=outcome.collision))
+            self._log_outcome(job, decided)
+            return self._report(job, decided)
         return is_finished(state)
 
     def _find_out(self, job: BaseJob, outcome: Outcome) -> None:

@@ -3,11 +3,12 @@ no server: this class tells the claiming thread and the heartbeat thread what to
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import Callable, Deque, Dict, List, Optional, Tuple
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from .connect import pause_after
 from .cover import Cover
@@ -46,6 +47,7 @@ class Hand:
         self.completions: Deque[Report] = deque()   # completions to send with the next claim, unless the claiming thread is away
         self.reports: Deque[Report] = deque()
         self.in_flight: set[int] = set()            # leases that are being reported
+        self.beating: set[int] = set()              # leases whose heartbeats are being sent
         self.claiming = True                        # whether the claiming thread is still running
         self.away = False                           # whether the claiming thread waits for jobs or for a connection
         self.must_wake = False
@@ -59,7 +61,7 @@ class Hand:
 
     def next_claim(self) -> Optional[Tuple[List[Report], int]]:
         """Waits until a slot is free and there are no more outstanding reports than slots. Returns the jobs to complete with the
-        claim and the number of jobs to claim, or None if nothing may be claimed any more."""
+        claim and the number of jobs to claim, or None if nothing may be claimed anymore."""
         with self.changed:
             self.away = False
             while True:
@@ -128,6 +130,13 @@ class Hand:
         with self.changed:
             self.changed.notify_all()
 
+    def settle(self, job: BaseJob) -> None:
+        """Waits until no heartbeat of the job is being sent, for at most one interval. The caller is about to lock the job's row
+        until a commit that may come much later. A heartbeat that is already on its way would wait for this lock, and the
+        heartbeats of all other jobs would wait with it."""
+        with self.changed:
+            self.changed.wait_for(lambda: job.lease not in self.beating, job.heartbeat_every)
+
     # ---- reports
 
     def reported(self, jobs: List[BaseJob]) -> None:
@@ -165,10 +174,9 @@ class Hand:
         if state != "finished":
             job.stop("lost")
 
-    def goes_on(self, job: BaseJob) -> bool:
-        """Returns whether the job still needs a heartbeat, because it may have ended after its beat was taken."""
+    def is_running(self, job: BaseJob) -> bool:
         with self.changed:
-            return job.lease in self.jobs and job.lease in self.running and not self._is_told(job)
+            return job.lease in self.running
 
     def interval(self) -> Optional[float]:
         """Returns the shortest heartbeat interval in seconds of the jobs in hand, or None if there are no jobs."""
@@ -191,6 +199,20 @@ class Hand:
                         return beat
                 self.changed.wait(self._until(now, retry_at))
 
+    @contextlib.contextmanager
+    def sending(self, jobs: List[BaseJob]) -> Iterator[List[BaseJob]]:
+        """Provides those jobs that still need a heartbeat, because some may have ended after their beat was taken. The block
+        sends their heartbeats."""
+        with self.changed:
+            due = [job for job in jobs if job.lease in self.jobs and not self._is_told(job)]
+            self.beating = {job.lease for job in due}
+        try:
+            yield due
+        finally:
+            with self.changed:
+                self.beating = set()
+                self.changed.notify_all()
+
     def wake_failed(self) -> None:
         with self.changed:
             self.must_wake = self.claiming
@@ -203,7 +225,7 @@ class Hand:
     # ---- the end
 
     def stop(self) -> bool:
-        """Starts the grace period at the first call, and ends it at the second. Returns False if it had already ended."""
+        """Starts the grace period at the first call and ends it at the second. Returns False if it had already ended."""
         with self.changed:
             now = self.clock()
             first = self.stop_at is None

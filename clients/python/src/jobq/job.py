@@ -56,6 +56,7 @@ class BaseJob:
         self._beaten_at = 0.0               # value of beat_at when the commit started
         self._progress: Optional[str] = None
         self._progressed: Callable[[], None] = lambda: None
+        self._settle: Callable[[], None] = lambda: None   # called before a statement that locks the job's row until a commit
         self._when_stopped: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
@@ -157,8 +158,8 @@ class BaseJob:
 
     @contextlib.contextmanager
     def _completed_in(self) -> Iterator[None]:
-        """Surrounds the statement that completes the job in an open transaction. Heartbeats stop before the statement, because
-        they would wait for its row lock. If the statement gets no answer, the transaction may still hold that lock."""
+        """Surrounds _settle() and the statement that completes the job in an open transaction. Heartbeats stop before the
+        statement, because they would wait for its row lock. If the statement gets no answer, the transaction may still hold that lock."""
         before, self.ended = self.ended, VERIFY
         try:
             with self._lease_held():

@@ -63,6 +63,7 @@ class Job(BaseJob):
         unknown."""
         call = self._completion(result)
         with self._completed_in():
+            self._settle()
             run_on(connection, *call)
 
     def step(self, name: str, function: Callable[[psycopg.Connection[Any]], Any]) -> Any:
@@ -73,10 +74,12 @@ class Job(BaseJob):
             if done:
                 return result
             with self._saved_with(), connection.transaction():
-                return self._ask(connection, *self._step_done(name, function(connection)))[1]
+                call = self._step_done(name, function(connection))
+                self._settle()
+                return self._ask(connection, *call)[1]
 
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
-        """Suspends the job until the time, and ends this call of the handler. Then the handler starts again from the beginning;
+        """Suspends the job until the time and ends this call of the handler. Then the handler starts again from the beginning;
         finished steps and sleeps are skipped."""
         with self.connection() as connection:
             self._ready(*self._ask(connection, *self._sleep(name, delay, until)))
@@ -164,7 +167,7 @@ class Worker(BaseWorker[Handler]):
         return True
 
     def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-        """Works until one of the signals arrives, and returns the exit status: 0 if everything has been reported. Must be called
+        """Works until one of the signals arrives and returns the exit status: 0 if everything has been reported. Must be called
         in the main thread."""
         return run_all([self], signals)
 
@@ -266,7 +269,7 @@ class _Bell:
             os.write(self.writer, b".")
 
     def wait(self, timeout: Optional[float]) -> bool:
-        """Waits up to timeout seconds, and returns whether a signal has arrived."""
+        """Waits up to timeout seconds and returns whether a signal has arrived."""
         if not self.pending:
             select.select([self.reader], [], [], timeout)
             with contextlib.suppress(BlockingIOError):

@@ -54,8 +54,7 @@ module Jobq
         before = @job.ended
         return if before && finished?
 
-        @job.ended = :verify   # set before the statement, so that no heartbeat waits for its row lock, until the commit is
-                               # answered
+        @job.begin_ending
         @database.rows(*@job.completion)
       rescue ::ActiveRecord::ActiveRecordError => e
         @job.ended = before unless Connection.unanswered?(e)   # without an answer, the transaction may still hold the job's row
