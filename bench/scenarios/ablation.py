@@ -37,11 +37,14 @@ class Single:
     def __init__(self, bench, contender):
         self.bench, self.contender = bench, contender
         fill_database(bench, DATABASE, self.fill, contender)
-        self.queue = SteadyQueue(bench, DATABASE, self.script, JOBQ.fill, self.clients, self.transactions,
+        self.queue = SteadyQueue(bench, DATABASE, self.script, self.refill, self.clients, self.transactions,
                                  self.per_transaction, contender, self.auditor)
 
+    def refill(self, conn, jobs):
+        JOBQ.fill(conn, jobs)
+
     def fill(self, conn):
-        JOBQ.fill(conn, self.backlog)
+        self.refill(conn, self.backlog)
 
     def run(self):
         return self.queue.run()
@@ -80,8 +83,8 @@ class OneSlot(Single):
         super().fill(conn)
 
 
-class OneSlotHeld(OneSlot):
-    title = 'a limit of 1, 1 client, a transaction held open'
+class Held:
+    """A transaction is open during the run."""
     transactions = 1000
 
     def run(self):
@@ -89,6 +92,22 @@ class OneSlotHeld(OneSlot):
             holder.execute('BEGIN ISOLATION LEVEL REPEATABLE READ')
             holder.execute('SELECT count(*) FROM pg_class')
             return super().run()
+
+
+class OneGroup(Single):
+    title = 'one group, 1 client'
+    clients, backlog = 1, 10_000
+
+    def refill(self, conn, jobs):
+        JOBQ.fill(conn, jobs, arguments=f", group_keys => array_fill('all'::text, ARRAY[{jobs}])")
+
+
+class OneSlotHeld(Held, OneSlot):
+    title = 'a limit of 1, 1 client, a transaction held open'
+
+
+class OneGroupHeld(Held, OneGroup):
+    title = 'one group, 1 client, a transaction held open'
 
 
 class InFront(Single):
@@ -130,7 +149,7 @@ class Recounted(Unkept):
 SCENES = {
     'RecentClaims': (Crowd, Single), 'YoungLeases': (Single, Batches), 'ReadAhead': (Single,), 'PlaceCache': (Single,),
     'DirectDeletion': (Unkept,), 'SlotBounds': (OneSlotHeld, OneSlot), 'ThrottledRanges': (InFront,),
-    'ExactRecounts': (Recounted,),
+    'ExactRecounts': (Recounted,), 'LineStarts': (OneGroupHeld, OneGroup),
 }
 
 

@@ -23,6 +23,7 @@ enum class Mechanism : std::uint8_t {
     SlotBounds,
     ThrottledRanges,
     ExactRecounts,
+    LineStarts,
 };
 
 constexpr bool built_with(Mechanism mechanism) noexcept { return mechanism != Mechanism::JOBQ_WITHOUT; }

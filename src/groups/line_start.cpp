@@ -1,6 +1,7 @@
 // See line_start.h.
 #include "compat/pg.h"
 
+#include "core/ablation.h"
 #include "groups/line_start.h"
 #include "log/logged.h"
 #include "row/jobs_table.h"
@@ -105,7 +106,9 @@ void keep(const Look &look) {
 
 int begin_line_look(int64 group) {
     // In single-user mode, sessions do not publish the jobs that enter a line, so no beginnings are recorded.
-    if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks) return kNoLook;
+    if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks ||
+        !core::built_with(core::Mechanism::LineStarts))
+        return kNoLook;
     looks[look_count] = {.group = group,
                          .first = PG_INT64_MIN,
                          .epoch = kNoEpoch,
