@@ -34,7 +34,7 @@ UPDATE jobq.jobs SET last_heartbeat = now() - interval '2 days' WHERE id = :runs
 SELECT sum(done) AS done FROM jobq_tick();
 SELECT payload, status FROM jobq.jobs WHERE queue = 'adopt' ORDER BY id;
 \set VERBOSITY default
-SELECT reason, detail ~ '^the database is a copy; see jobq_adopt\(\)\. The jobs belong to database \d+ of system \d+; this is database' AS detail
+SELECT reason, detail ~ '^the database is a copy; see jobq_adopt\(\)\. The jobs belong to the database with OID \d+ and system identifier \d+, but this database has OID \d+ and' AS detail
 FROM jobq_explain_queue('adopt') WHERE reason IN ('copy', 'claimable');
 SELECT reason FROM jobq_explain(:waits) WHERE reason = 'copy';
 -- Before they run, jobs can be added, read, and canceled.

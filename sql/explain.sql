@@ -182,7 +182,7 @@ BEGIN
         last := jobq_enqueue('why chain', depends_on => ARRAY[last]);
     END LOOP;
 END $$;
-SELECT detail = format('the chain goes on with job %s; only 1000 jobs of the chain were checked', :first + 1) AS says, jobs = ARRAY[:first + 1]::bigint[] AS names_next
+SELECT detail = format('the chain continues with job %s; only 1000 jobs of the chain were checked', :first + 1) AS says, jobs = ARRAY[:first + 1]::bigint[] AS names_next
 FROM jobq_explain((SELECT max(id) FROM jobq.jobs)) WHERE reason = 'chain';
 SELECT detail = format('the chain of waits begins at job %s (scheduled)', :first) AS says
 FROM jobq_explain((SELECT max(id) - 2 FROM jobq.jobs)) WHERE reason = 'chain';

@@ -279,7 +279,7 @@ void explain_chain(const Subject &job) {
     } else if (chain.root_count == 0) {
         detail = chain.unvisited == 0
                      ? "the jobs that it waits for wait for each other"
-                     : psprintf("the chain goes on with job %lld; only %d jobs of the chain were checked",
+                     : psprintf("the chain continues with job %lld; only %d jobs of the chain were checked",
                                 static_cast<long long>(chain.unvisited), kVisitedJobs);
     }
     if (detail == nullptr) return;

@@ -308,7 +308,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
                                                         jobs_text(running), startable, requests)});
     }
     explain_waiting(numbers, queue_text, now, sink);
-    if (waiting == 0) sink->take({ReasonKind::Empty, psprintf("no job waits, %s running", jobs_text(running))});
+    if (waiting == 0) sink->take({ReasonKind::Empty, psprintf("no jobs waiting, %s running", jobs_text(running))});
 }
 
 }  // namespace jobq

@@ -114,7 +114,9 @@ void report_lost_leases(int level, const Batch &batch) {
     }
     if (lost > 0)
         ereport(level,
-                (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
+                (errcode(kErrcodeLeaseLost),
+                 errmsg_plural("%d of %d leases was lost", "%d of %d leases were lost",
+                               static_cast<unsigned long>(lost), lost, batch.count),
                  level < ERROR
                      ? errdetail("These jobs were not completed: %s.", ids.data)
                      : errdetail("No job was completed, because the leases of these jobs were lost: %s.", ids.data),

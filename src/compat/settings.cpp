@@ -57,7 +57,7 @@ void define_worker_settings() {
         "jobq.notify",
         "Background workers send NOTIFY jobq with the name of a queue in which jobs "
         "became claimable.",
-        "At most one notification per 10 ms. If off, only sessions in jobq_wait() are notified of new jobs.",
+        "They send at most one notification per 10 ms. If off, only sessions in jobq_wait() are notified of new jobs.",
         &settings.notify, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "jobq.schedules", "Schedules enqueue their jobs when they are due.",
@@ -80,12 +80,12 @@ void define_duty_settings() {
     DefineCustomIntVariable(
         "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
         &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.rescue_batch", "Maximum number of jobs per transaction of the rescue.", nullptr,
+    DefineCustomIntVariable("jobq.rescue_batch", "Maximum number of jobs that one transaction rescues.", nullptr,
                             &settings.rescue_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.promote_batch", "Maximum number of jobs per transaction of the promotion.", nullptr,
+    DefineCustomIntVariable("jobq.promote_batch", "Maximum number of jobs that one transaction promotes.", nullptr,
                             &settings.promote_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
                             nullptr);
-    DefineCustomIntVariable("jobq.prune_batch", "Maximum number of jobs that one transaction of the prune checks.",
+    DefineCustomIntVariable("jobq.prune_batch", "Maximum number of jobs that one transaction of the prune duty checks.",
                             nullptr, &settings.prune_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
                             nullptr);
     DefineCustomEnumVariable("jobq.log_duties", "Level at which rounds that changed something are logged.", nullptr,
@@ -103,8 +103,8 @@ void define_duty_settings() {
                             &settings.keep_signals_s, 86400 * 30, 0, 86400 * 3650, PGC_SIGHUP, GUC_UNIT_S, nullptr,
                             nullptr, nullptr);
     DefineCustomEnumVariable("jobq.adopt", "When the jobs of a copied database run.",
-                             "manual: after jobq_adopt(). auto: without it.", &settings.adopt, Adopt::Manual, kAdopt,
-                             PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+                             "If manual, only after jobq_adopt() has been called. If auto, without this call.",
+                             &settings.adopt, Adopt::Manual, kAdopt, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.cancel_grace", "How long a running job can ignore a cancellation.",
                             "After that time, its worker loses the job.", &settings.cancel_grace_ms, 60000, 0, INT_MAX,
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
@@ -124,19 +124,21 @@ void define_memory_settings() {
         "jobq.max_young_leases", "Maximum number of claims from the last second that shared memory tracks.",
         "Each claim beyond this number costs an additional index entry.", &settings.max_young_leases, 16384, 8,
         10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable(
-        "jobq.max_limits", "Maximum number of limits of queues and keys in use at the same time, in all databases.",
-        "If more are in use, a rate may let fewer jobs start than it allows. Each takes about 0.3 kB of shared memory.",
-        &settings.max_limits, 8192, 8, 10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_limits",
+                            "Maximum number of limits of queues and keys in use at the same time, in all databases.",
+                            "If more are in use, a rate may let fewer jobs start than it allows. Each limit takes "
+                            "about 0.3 kB of shared memory.",
+                            &settings.max_limits, 8192, 8, 10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.max_counted_queues", "Maximum number of queues with counters, in all databases together.",
-        "Other queues are counted row by row. Each takes about 1 kB of shared memory. If 0, there are no counters.",
+        "Other queues are counted row by row. Each queue with counters takes about 1 kB of shared memory. If 0, there "
+        "are no counters.",
         &settings.max_counted_queues, 1024, 0, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.max_metric_series",
-        "Maximum number of queues and kinds with totals in jobq_metrics(), in all databases together.",
-        "Others are counted together, without names. Each takes about 0.9 kB of shared memory. If 0, there are no "
-        "totals.",
+        "Maximum number of combinations of queue and kind with totals in jobq_metrics(), in all databases.",
+        "Other combinations are counted together, without names. Each combination with totals takes about 0.9 kB of "
+        "shared memory. If 0, there are no totals.",
         &settings.max_metric_series, kDefaultMetricSeries, 0, 100000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
 }
 

@@ -22,8 +22,10 @@ constexpr int kMostBatches = 1024;
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("duty \"%s\" skipped %lld rows that could not be changed", core::traits_of(duty).name,
-                             static_cast<long long>(batch.failed)),
+                      errmsg_plural("duty \"%s\" skipped %lld row that could not be changed",
+                                    "duty \"%s\" skipped %lld rows that could not be changed",
+                                    static_cast<unsigned long>(batch.failed), core::traits_of(duty).name,
+                                    static_cast<long long>(batch.failed)),
                       errdetail("The first error was: %s", batch.error)));
 }
 

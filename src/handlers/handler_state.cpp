@@ -25,7 +25,7 @@ const char *why_off() {
     if (!settings.enabled) return "jobq.enabled is off";
     if (settings.max_executors == 0) return "jobq.max_executors is 0";
     if (const char *reason = reason_of(why_unserved(MyDatabaseId))) return reason;
-    if (leaves_jobs_alone()) return "the database is a copy; its jobs do not run until SELECT jobq_adopt()";
+    if (leaves_jobs_alone()) return "the database is a copy; its jobs do not run until you run SELECT jobq_adopt()";
     return nullptr;
 }
 

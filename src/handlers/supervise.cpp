@@ -161,7 +161,7 @@ void report_executor_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now)
         (no_process
              ? errmsg("jobq: handlers in database \"%s\" are waiting because all background worker slots are in use",
                       get_database_name(MyDatabaseId))
-             : errmsg("jobq: handlers in database \"%s\" wait because all executors are busy",
+             : errmsg("jobq: handlers in database \"%s\" are waiting because all executors are busy",
                       get_database_name(MyDatabaseId)),
          no_process ? errhint("Increase \"max_worker_processes\".") : errhint("Increase \"jobq.max_executors\".")));
 }

@@ -50,8 +50,10 @@ void write_mark(int64 mark) {
     const bool written = file != nullptr && fprintf(file, kFormat, static_cast<unsigned long long>(mark)) > 0;
     const bool closed = file != nullptr && FreeFile(file) == 0;
     if (written && closed && durable_rename(kNewFile, kFile, LOG) == 0) return;
-    ereport(LOG, (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", kFile),
-                  errdetail("After the next start, jobq may mistake a restored base backup for the original.")));
+    ereport(
+        LOG,
+        (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", kFile),
+         errdetail("After the next start of the server, jobq may mistake a restored base backup for the original.")));
 }
 
 int64 new_mark() {

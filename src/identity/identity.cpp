@@ -136,12 +136,15 @@ const char *describe_origin() {
     const core::Place origin = know().origin;
     const core::Place place = here();
     if (origin.system != place.system)
-        return psprintf("The jobs belong to database %u of system %llu; this is database %u of system %llu.",
-                        origin.database, static_cast<unsigned long long>(origin.system), place.database,
-                        static_cast<unsigned long long>(place.system));
+        return psprintf(
+            "The jobs belong to the database with OID %u and system identifier %llu, but this database has OID "
+            "%u and system identifier %llu.",
+            origin.database, static_cast<unsigned long long>(origin.system), place.database,
+            static_cast<unsigned long long>(place.system));
     if (origin.database == place.database) return "The data directory is a restored base backup.";
     const char *name = get_database_name(origin.database);
-    if (name == nullptr) return psprintf("The jobs belong to database %u, which no longer exists.", origin.database);
+    if (name == nullptr)
+        return psprintf("The jobs belong to the database with OID %u, which no longer exists.", origin.database);
     return psprintf("The jobs belong to database \"%s\".", name);
 }
 

@@ -61,7 +61,7 @@ LimitValues limit_arguments(FunctionCallInfo fcinfo) {
         if (!shared_memory_ready())
             ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                             errmsg("argument \"rate\" requires the jobq library to be preloaded"),
-                            errhint("Add jobq to \"shared_preload_libraries\", and restart the server.")));
+                            errhint("Add jobq to \"shared_preload_libraries\" and restart the server.")));
     } else if (given(fcinfo, Per)) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"per\" requires argument \"rate\""),
                         errhint("Specify \"rate\" or omit \"per\".")));

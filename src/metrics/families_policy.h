@@ -36,7 +36,7 @@ namespace jobq::core {
     FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "How long the most overdue schedule has been due.") \
     FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Skipped runs of all existing schedules.")            \
     FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
-    FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "Maximum number of such processes in the whole server: the setting of the same name.") \
+    FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "Maximum number of processes that run handlers in the whole server: the setting jobq.max_executors.") \
     FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \
     FAMILY(SharedMemoryEntries, "jobq_shared_memory_entries", Gauge, "part", "Entries in use of each table in shared memory, in the whole server.") \
     FAMILY(SharedMemoryCapacity, "jobq_shared_memory_capacity", Gauge, "part", "Number of entries that each table in shared memory has room for.") \

@@ -80,16 +80,16 @@ const char *readable(char *text) {
 void report_launcher(ResultSet *result, const SharedState &state) {
     ReportRow row = empty_row();
     const char *status = "not running";
-    const char *note = "the server starts it again within a second, unless max_worker_processes is exhausted";
+    const char *note = "the server starts it again within a second, unless all background worker slots are in use";
     if (state.launcher_pid != 0) {
         put(&row, kPid, Int32GetDatum(state.launcher_pid));
         status = settings.enabled ? "running" : "disabled";
         note = settings.enabled ? nullptr : "jobq.enabled is off; call jobq_tick() every few seconds";
         if (settings.enabled && state.out_of_worker_slots)
-            note = "max_worker_processes is exhausted; increase it";
+            note = "all background worker slots are in use; increase max_worker_processes";
         else if (settings.enabled && pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&state.table_full)) != 0)
-            note =
-                psprintf("more than %d databases use jobq; call jobq_tick() in those without a worker", kMaxDatabases);
+            note = psprintf("more than %d databases use jobq; call jobq_tick() in each database without a worker",
+                            kMaxDatabases);
     }
     put_text(&row, kState, status);
     put_text(&row, kNote, note);
@@ -120,14 +120,15 @@ const char *note_of(const DatabaseState &db, const char *status, Unserved why) {
     if (strcmp(status, "kept out") == 0)
         return "a command such as DROP DATABASE requires that no session uses the database";
     if (db.rests == core::Rest::Copy)
-        return "the database is a copy; its jobs do not run until SELECT jobq_adopt() in it";
+        return "the database is a copy; its jobs do not run until you run SELECT jobq_adopt() in it";
     if (db.rests == core::Rest::Restore)
         return "a dump is being restored; jobs do not run until the restoring session has disconnected";
     if (db.version[0] == '\0') return nullptr;
     const int library_is = core::compare_versions(kLibraryVersion, db.version);
     if (library_is == 0) return nullptr;
-    return psprintf("the extension has version %s, and the library %s; %s", db.version, kLibraryVersion,
-                    library_is > 0 ? "run ALTER EXTENSION jobq UPDATE" : "install that library and restart the server");
+    return psprintf(
+        "the extension has version %s, but the library has version %s; %s", db.version, kLibraryVersion,
+        library_is > 0 ? "run ALTER EXTENSION jobq UPDATE" : "install the newer library and restart the server");
 }
 
 // Returns whether the caller is allowed to read the error of a database. The error text can contain data from that

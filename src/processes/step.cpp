@@ -183,9 +183,10 @@ void record_success(DatabaseState *db, const Step *step) {
         ereport(LOG, (errmsg("%s has resumed", MyBgworkerEntry->bgw_name)));
     }
     if (left_out && logged != fingerprint)
-        ereport(WARNING,
-                (errmsg("%s: duty %s skipped " INT64_FORMAT " rows that could not be changed: %s",
-                        MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
+        ereport(WARNING, (errmsg_plural("%s: duty %s skipped " INT64_FORMAT " row that could not be changed: %s",
+                                        "%s: duty %s skipped " INT64_FORMAT " rows that could not be changed: %s",
+                                        static_cast<unsigned long>(step->duty.failed), MyBgworkerEntry->bgw_name,
+                                        step_name(step->index), step->duty.failed, step->duty.error)));
     if (logged != 0 && fingerprint == 0)
         ereport(LOG, (errmsg("%s recovered from an error in %s %s", MyBgworkerEntry->bgw_name, step_kind(step->index),
                              step_name(step->index))));

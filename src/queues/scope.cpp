@@ -253,8 +253,8 @@ void check_scope(const QueueScope *scope, std::string_view queue) {
     if (is_in_scope(scope, queue)) return;
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
-                    errhint("The role was granted only some queues. Grant it this queue with jobq_grant(role, profile, "
-                            "queues).")));
+                    errdetail("The role was granted only some queues."),
+                    errhint("Grant the queue to the role with jobq_grant(role, profile, queues).")));
 }
 
 void check_all_queues(FunctionCallInfo fcinfo) {

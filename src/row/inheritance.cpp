@@ -67,7 +67,7 @@ void require_no_inheritance(Relation jobs) {
     if (children == NIL) return;
     const Oid id = linitial_oid(children);
     const char *child = quote_qualified_identifier(get_namespace_name(get_rel_namespace(id)), get_rel_name(id));
-    refuse(psprintf("Table %s inherits from it.", child),
+    refuse(psprintf("Table %s inherits from jobq.jobs.", child),
            psprintf("Run ALTER TABLE %s NO INHERIT jobq.jobs. That table keeps its rows; insert them into jobq.jobs if "
                     "these jobs must run.",
                     child));

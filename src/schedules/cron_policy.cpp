@@ -253,11 +253,11 @@ bool parse_cron(std::string_view text, Cron *cron, CronError *error) noexcept {
     for (const Nickname &nickname : kNicknames) {
         if (!same_word(word, nickname.name)) continue;
         reader.skip_blanks();
-        if (reader.at < text.size()) return reader.fail("Nothing can follow the nickname.");
+        if (reader.at < text.size()) return reader.fail("Nothing can follow the shorthand.");
         Reader full = {nickname.expression, 0, CronField::Expression, error};
         return read_fields(&full, cron);
     }
-    return reader.fail("The nickname must be @yearly, @monthly, @weekly, @daily, @hourly, or @every.", begin);
+    return reader.fail("The shorthand must be @yearly, @monthly, @weekly, @daily, @hourly, or @every.", begin);
 }
 
 int days_in_month(std::int64_t year, int month) noexcept {

@@ -25,7 +25,7 @@ void require_autocommit(FunctionCallInfo fcinfo, const char *name) {
     if (may_commit) return;
     ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
                     errmsg("%s() cannot be called inside a transaction block, a function, or an exception block", name),
-                    errdetail("It would hold back vacuum while it waits."),
+                    errdetail("An open transaction would hold back vacuum during the wait."),
                     errhint("Call it in autocommit mode, as a statement of its own.")));
 }
 

@@ -144,7 +144,7 @@ for my $version (@released)
     is( value($node, $db, q{SELECT string_agg(s::text, ' ') FROM unnest(enum_range(NULL::jobq.job_status)) s WHERE s NOT IN (SELECT status FROM jobq.jobs)}),
         '', "$version: there is a job in every status");
     keep_in_use($node, $db);
-    becomes_true($node, $db, qq{SELECT note LIKE 'the extension has version $version, and the library $current; run ALTER EXTENSION%' FROM jobq.workers WHERE database = current_database()},
+    becomes_true($node, $db, qq{SELECT note LIKE 'the extension has version $version, but the library has version $current; run ALTER EXTENSION%' FROM jobq.workers WHERE database = current_database()},
         "$version: jobq.workers says that an update is needed");
 
     prepare_load($node, $db);

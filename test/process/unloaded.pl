@@ -211,7 +211,7 @@ for my $call (
     q{INSERT INTO jobq.jobs (queue) VALUES ('left over')}, q{UPDATE ONLY jobq.jobs SET priority = 1})
 {
     my (undef, $refusal) = run_sql($node, 'plain', $call);
-    like($refusal, qr/supports neither inheritance.*DETAIL:  Table public\.child inherits from it\..*HINT:  Run ALTER TABLE public\.child NO INHERIT/s,
+    like($refusal, qr/supports neither inheritance.*DETAIL:  Table public\.child inherits from jobq\.jobs\..*HINT:  Run ALTER TABLE public\.child NO INHERIT/s,
         "with a child table: $call");
 }
 value($node, 'plain', 'ALTER TABLE public.child NO INHERIT jobq.jobs');

@@ -46,7 +46,7 @@ sub refused
     my ($database, $sql, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my (undef, $errors) = run_sql($node, $database, "\\set VERBOSITY verbose\n$sql");
-    return like($errors, qr/ERROR:  55000: .* requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*HINT:  Install that version\. Then restart/s, $name);
+    return like($errors, qr/ERROR:  55000: .* requires version \S+ or newer of the jobq library, but this session has \Q$old\E.*HINT:  Install that version or a newer one\. Then restart/s, $name);
 }
 
 # ---- old library and old SQL; the package of the new version is installed while the server runs
@@ -153,7 +153,7 @@ value($node, 'work', qq{CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON job
     EXECUTE FUNCTION jobq.follow_job('$new')});
 refused('work', $_, "rejected: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
     q{UPDATE jobq.jobs SET priority = 1 WHERE queue = 'crash'};
-becomes_true($node, 'work', qq{SELECT note LIKE 'the extension has version $new, and the library $old; install that library and restart%' FROM jobq.workers WHERE database = current_database()},
+becomes_true($node, 'work', qq{SELECT note LIKE 'the extension has version $new, but the library has version $old; install the newer library and restart%' FROM jobq.workers WHERE database = current_database()},
     'jobq.workers says what to do');
 # Functions that the old library does not have.
 my ($exported) = run_command([ 'nm', '-D', '--defined-only', $old_library ]);

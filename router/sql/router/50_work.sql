@@ -200,7 +200,8 @@ BEGIN
     ELSE
         _lost := ARRAY(SELECT c.job_id FROM @extschema@.jobq_complete_many($1, $2, $3) c WHERE NOT c.completed ORDER BY 1);
         IF cardinality(_lost) > 0 THEN
-            RAISE WARNING '% of % leases were lost', cardinality(_lost), cardinality($1) USING ERRCODE = 'JQ001', DETAIL = format('These jobs were not completed: %s.', array_to_string(_lost, ', '));
+            RAISE WARNING USING MESSAGE = format(CASE cardinality(_lost) WHEN 1 THEN '%s of %s leases was lost' ELSE '%s of %s leases were lost' END, cardinality(_lost), cardinality($1)),
+                ERRCODE = 'JQ001', DETAIL = format('These jobs were not completed: %s.', array_to_string(_lost, ', '));
         END IF;
     END IF;
     IF _found < $6 THEN
@@ -228,7 +229,7 @@ BEGIN
         FOREACH _place IN ARRAY jobq_router.places_of(specs) LOOP
             IF NOT _place.free AND _place.shard <> _shard AND _shard <> ALL (_place.was_on) THEN
                 RAISE 'a child in queue "%" would be on shard %, but its parent is on shard %', _place.queue, _place.shard, _shard USING ERRCODE = 'feature_not_supported',
-                    HINT = 'Children must be on the shard of their parent. Put them into its queue, or into a spread queue without keys.';
+                    HINT = 'Children must be on the shard of their parent. Put the children into the queue of the parent, or into a spread queue without keys.';
             END IF;
         END LOOP;
     END IF;

@@ -376,7 +376,7 @@ BEGIN
         SELECT * INTO _left FROM jobq_router.at_still_has($1);
     EXCEPTION WHEN OTHERS THEN
         RAISE WARNING 'could not check again whether shard % is empty', $1 USING DETAIL = jobq_router.said(SQLERRM),
-            HINT = 'Check its database before you drop it.';
+            HINT = 'Check the database of the shard before you drop the database.';
     END;
     IF _left.jobs > 0 OR _left.schedules > 0 THEN
         INSERT INTO jobq_router.shards SELECT _was.*;
