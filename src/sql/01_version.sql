@@ -1,5 +1,5 @@
--- Checks the version of the library. A server that has preloaded an older library uses it until the server is restarted. Until
--- then, CREATE EXTENSION fails here with a clear error, instead of at the first function that the older library lacks.
+-- Checks the version of the library. A server that has preloaded an older library uses that library until the server is restarted.
+-- Until then, CREATE EXTENSION fails here with a clear error, instead of at the first function that the older library lacks.
 
 --: version of the jobq library
 CREATE FUNCTION jobq_version()

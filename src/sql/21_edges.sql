@@ -8,8 +8,8 @@ CREATE TABLE jobq.edges (
     kind       text COLLATE "C" NOT NULL DEFAULT 'depends',  --: "depends", "awaits" (jobq_await_jobs), or "child" (jobq_spawn)
     target     bigint NOT NULL,  --: the job to which the edge leads: the dependency, the awaited job, or the child; a dependency
                                  --: always has a lower id than its dependent
-    on_failure text DEFAULT 'cancel',  --: kind "depends": what happens to job_id if target ends without completing, "cancel" or
-                                       --: "run"; other kinds: NULL
+    on_failure text DEFAULT 'cancel',  --: for kind "depends", what happens to the job job_id if the job target ends without
+                                       --: completing: "cancel" or "run"; NULL for other kinds
     active     boolean,  --: true if jobq must check the job job_id when the job target ends; otherwise NULL
     PRIMARY KEY (job_id, kind, target),
     CONSTRAINT edges_kind_choice CHECK (kind IN ('depends', 'awaits', 'child')),
@@ -18,11 +18,11 @@ CREATE TABLE jobq.edges (
     CONSTRAINT edges_on_failure_choice
         CHECK (CASE kind WHEN 'depends' THEN coalesce(on_failure IN ('cancel', 'run'), false) ELSE on_failure IS NULL END)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
--- Finds the jobs that are waiting for a given job to end. The duty "prune" also uses this index, to find out whether other jobs
--- prevent the deletion of a finished job.
+-- Used to find the jobs that are waiting for a given job to end. The background duty "prune" also uses this index to find out
+-- whether other jobs prevent the deletion of a finished job.
 CREATE INDEX edges_target_idx ON jobq.edges (target, kind, job_id);
--- These indexes contain the active edges, one index for each kind of wait. If an index has only one page, no job has ever waited in
--- that way.
+-- These indexes contain the active edges of the kinds "depends" and "awaits". If an index has only one page, which is its metapage,
+-- there is no active edge of that kind, so jobq does not search for one.
 CREATE INDEX edges_depends_idx ON jobq.edges (job_id) WHERE kind = 'depends' AND active;
 CREATE INDEX edges_awaits_idx ON jobq.edges (job_id, target) WHERE kind = 'awaits' AND active;
 

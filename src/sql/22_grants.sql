@@ -1,6 +1,6 @@
--- A role is stored by its OID, so it keeps its queues when it is renamed. A dump contains the name of the role, so after a restore,
--- the role with this name has the queues.
---: the queues of roles that jobq_grant has restricted to some queues; written by jobq_grant and jobq_revoke
+-- A role is stored by its OID, so it keeps its queues when it is renamed. A dump contains the name of the role instead, so after a
+-- restore, the role with this name has these queues.
+--: the queues that each role may use if jobq_grant has restricted the role to some queues; written by jobq_grant and jobq_revoke
 CREATE TABLE jobq.queue_grants (
     role    pg_catalog.regrole NOT NULL,
     profile text NOT NULL,  --: "producer", "worker", or "operator"

@@ -1,7 +1,7 @@
--- The database that the jobs belong to. CREATE EXTENSION adds a row (see jobq.announce). Restoring a dump adds the row of the
--- original database. A database created from a template or a base backup contains only the row of the original database. The table
--- has no key, so that every dump can be restored.
---: the database that the jobs belong to; in any other database, they do not run until jobq_adopt() is called
+-- Identifies the database to which the jobs belong. CREATE EXTENSION adds a row (see jobq.announce). Restoring a dump adds the row
+-- of the original database. A database created from a template or a base backup contains only the row of the original database. The
+-- table has no key, so that every dump can be restored.
+--: the database to which the jobs belong; in any other database, the jobs do not run until jobq_adopt() is called
 CREATE TABLE jobq.identity (
     system_identifier bigint NOT NULL,  --: system identifier of the database's server, as in pg_control_system()
     database          oid NOT NULL,

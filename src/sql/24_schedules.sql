@@ -1,7 +1,7 @@
 -- Schedules, which enqueue jobs repeatedly. CREATE EXTENSION runs this file; upgrades do not run it again.
 
--- jobq_schedule and similar functions check and write the rows. The duty "schedules" enqueues the jobs of the schedules that are
--- due, which it finds by _due_at.
+-- jobq_schedule and similar functions check and write the rows. The background duty "schedules" uses _due_at to find the schedules
+-- that are due, and enqueues their jobs.
 --: schedules, written by jobq_schedule and similar functions, shown by the view jobq.schedules
 CREATE TABLE jobq.schedule_settings (
     name         text COLLATE "C" PRIMARY KEY
@@ -21,9 +21,9 @@ CREATE TABLE jobq.schedule_settings (
     overlap      text NOT NULL DEFAULT 'allow'  --: what happens when a run is due but the previous job has not finished: "allow",
                                                 --: "skip", or "replace"
                  CONSTRAINT schedule_settings_overlap_choice CHECK (overlap IN ('allow', 'skip', 'replace')),
-    deadline     interval,  --: maximum delay of a run, after which the run is skipped; NULL: no deadline
+    deadline     interval,  --: maximum delay of a run, after which the run is skipped; NULL if there is no deadline
     jitter       interval,  --: maximum delay that is added to the run_at of a job; the delay depends only on the schedule and the
-                            --: time of the run; NULL: none
+                            --: time of the run; NULL if there is no jitter
     starts_at    timestamptz,  --: the schedule does not run before this time, from which the interval of @every is counted
     ends_at      timestamptz,  --: the schedule does not run after this time
     paused       boolean NOT NULL DEFAULT false,
@@ -41,7 +41,7 @@ CREATE TABLE jobq.schedule_settings (
     failures     integer NOT NULL DEFAULT 0,  --: number of consecutive runs that have failed
     _due_at      timestamptz,  --: when the background worker processes the schedule again: next_run, or a later time after a
                                --: failure
-    _unfinished  bigint[]  --: if overlap is "replace": the jobs of the schedule that had not finished at the last run
+    _unfinished  bigint[]  --: if overlap is "replace", the jobs of the schedule that had not finished at the last run
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX schedule_settings_due_idx ON jobq.schedule_settings (_due_at) WHERE _due_at IS NOT NULL;
 

@@ -1,4 +1,4 @@
--- Functions for workers: claim jobs, report on them, and return them.
+-- Functions with which workers claim jobs, report on them, and return them.
 
 --: claim at most "batch" jobs of a queue; returns no rows if no job is claimable; never waits for a row lock
 CREATE FUNCTION jobq_claim(

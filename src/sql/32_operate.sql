@@ -1,5 +1,6 @@
--- Functions for operators. Each function applies to one job, which is selected by its id, or to several jobs of a queue, which are
--- selected by a filter. The argument "filter" contains the conditions for which the function has no separate argument.
+-- Functions that show, change, and wait for jobs. Each function applies to one job, which is selected by its id, or to several jobs
+-- of a queue, which are selected by a filter. The argument "filter" contains the conditions for which the function has no separate
+-- argument.
 
 --: the row of a job, for roles that cannot read the table jobq.jobs; returns no rows if the job does not exist
 CREATE FUNCTION jobq_get(job_id bigint)
@@ -35,7 +36,7 @@ CREATE FUNCTION jobq_cancel(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: make a finished or waiting job claimable now; returns the new status
+--: make a finished or scheduled job claimable now; returns the new status
 CREATE FUNCTION jobq_retry(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'

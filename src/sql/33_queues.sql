@@ -1,6 +1,6 @@
 -- Queues and their settings.
 
---: create a queue with its own settings; a setting that is NULL has its default value
+--: create a queue with its own settings; a setting that is NULL takes its default value
 CREATE FUNCTION jobq_create_queue(
         queue text,
         --@ each setting: {name} {type} DEFAULT NULL

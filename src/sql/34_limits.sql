@@ -20,7 +20,7 @@ CREATE FUNCTION jobq.limit_running(queue text, key text)
     AS 'MODULE_PATHNAME', 'jobq_limit_running'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
---: number of jobs that a rate allows to start now; if it is 0, also the time at which the next job can start
+--: number of jobs that a rate allows to start now; if this number is 0, also the time at which the next job can start
 CREATE FUNCTION jobq.limit_tokens(queue text, key text, rate integer, per interval)
     RETURNS TABLE (tokens integer, next_token timestamptz)
     AS 'MODULE_PATHNAME', 'jobq_limit_tokens'

@@ -53,8 +53,7 @@ CREATE FUNCTION jobq_resume_schedule(name text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: enqueue the job of a schedule now; returns its id, or NULL if the last job has not finished and the schedule does not
---: allow overlap
+--: enqueue the job of a schedule now; returns the id of the job, or NULL if "overlap" is "skip" and the last job has not finished
 CREATE FUNCTION jobq_run_schedule(name text)
     RETURNS bigint
     AS 'MODULE_PATHNAME'

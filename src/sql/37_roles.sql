@@ -14,7 +14,7 @@ CREATE FUNCTION jobq_revoke(role text, profile text, queues text[] DEFAULT NULL)
 
 -- SECURITY DEFINER functions of other extensions, such as jobq_shard, call this function, because they must not reveal more about a
 -- queue to a role than the functions of jobq would.
---: whether the role that called the outermost SECURITY DEFINER function may use the function "call" of jobq for a queue
+--: whether the role that called the outermost SECURITY DEFINER function may call the function of jobq named "call" for a queue
 CREATE FUNCTION jobq.may_use(queue text, call text)
     RETURNS boolean
     AS 'MODULE_PATHNAME', 'jobq_may_use'

@@ -1,4 +1,4 @@
--- After this call, the jobs belong to this database, and the launcher looks for work in it.
+-- Calling jobq.announce() makes the jobs belong to this database, and makes the launcher look for work in the database.
 
 --: records that the jobs belong to this database, and tells the launcher to start a worker for it
 CREATE FUNCTION jobq.announce()

@@ -1,6 +1,6 @@
 -- Views for DBAs.
 
--- From here on, objects are named with their schemas, and operators are looked up only in pg_catalog. Otherwise, an operator in the
+-- From here on, object names are schema-qualified, and operators are looked up only in pg_catalog. Otherwise, an operator in the
 -- target schema whose argument types match exactly would take precedence over a pg_catalog operator that needs a coercion.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
@@ -19,8 +19,8 @@ SELECT n.queue,
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
 LEFT JOIN jobq.queue_settings s USING (queue);
 
--- The age of the oldest pending job and the oldest heartbeat cost time only if a query selects them. The planner knows that the subquery h has
--- one row per queue, and removes the join if the query does not need it.
+-- The age of the oldest pending job and the oldest heartbeat cost time only if a query selects them. The planner knows that the
+-- subquery h has one row per queue, and removes the join if the query does not need the oldest heartbeat.
 --: statistics of each queue: number of jobs by status, age of the oldest claimable job, oldest heartbeat of a running job, and
 --: rates over the last minute
 CREATE VIEW jobq.queue_stats AS
@@ -74,9 +74,9 @@ SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.la
        s.missed, s.max_missed, s.overlap, s.deadline, s.jitter, s.starts_at, s.ends_at, s.source, s.created_at
 FROM jobq.schedule_settings s;
 
--- A role that has the SELECT privilege on the column of one of these views may use only the queues that jobq.queue_grants contains
--- for it (queues/scope.h). If the rows of that table are lost, the role still has the privilege, so it can use no queues, instead
--- of all queues.
+-- A role that has the SELECT privilege on the column of one of these views may use only the queues that jobq.queue_grants lists for
+-- the role (queues/scope.h). If the rows of that table are lost, the role still has the privilege, so it cannot use any queue.
+-- Without the privilege, the role could use all queues.
 --: the queues that you may use as a producer
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'producer' AND pg_has_role(g.role, 'USAGE');

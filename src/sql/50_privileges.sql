@@ -1,6 +1,6 @@
--- Privileges. PUBLIC gets no privileges, because a role that could call all functions could do what operators can do.
--- jobq_grant(role, profile) grants what each profile needs. Privileges that roles have because of ALTER DEFAULT PRIVILEGES are
--- revoked, too.
+-- Privileges. PUBLIC gets no privileges except EXECUTE on jobq.by_hand(), because a role that could call all functions could do
+-- what operators can do. jobq_grant(role, profile) grants what each profile needs. This statement also revokes the privileges that
+-- roles have because of ALTER DEFAULT PRIVILEGES.
 DO $$
 DECLARE
     given record;
@@ -37,6 +37,7 @@ GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO 
 -- how it ended.
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_metrics(), @extschema@.jobq_prometheus(), jobq.metric_families() TO pg_monitor;
--- A role that may INSERT or UPDATE jobs evaluates the WHEN conditions of the triggers with its own privileges. Only the owner can
--- call the functions that compute hashes, because these functions would reveal to other roles which names have a given hash.
+-- PUBLIC needs this privilege, because the WHEN conditions of the triggers are evaluated with the privileges of the role that
+-- executes the statement. Only the owner can call the functions that compute hashes, because these functions would reveal to other
+-- roles which names have a given hash.
 GRANT EXECUTE ON FUNCTION jobq.by_hand() TO PUBLIC;
