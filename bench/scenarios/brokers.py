@@ -220,5 +220,5 @@ def notes(bench):
                'number of jobs whose acknowledgement the server had confirmed, but which it would deliver again. RabbitMQ does '
                'not confirm acknowledgements, so a job counts as acknowledged when the next job has arrived. The machine keeps '
                'running during this test, so data that the server has passed to the kernel survives. In a power failure, this '
-               'data would be lost, too. So Redis, beanstalkd, and NATS would lose more jobs than in this test, but jobq would '
+               'data would also be lost. So Redis, beanstalkd, and NATS would lose more jobs than in this test, but jobq would '
                'not.')
