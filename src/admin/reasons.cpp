@@ -37,16 +37,14 @@ Statement find_in_key_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 
-// Selects the suspects that are running on trial. The conditions are the same as in leases/suspects.cpp.
-Statement find_on_trial = {
-    R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
-       FROM jobq.jobs j,
-            LATERAL (SELECT )" BOUNDED_TIME("j.started_at") " + " LEASE_TIMEOUT R"( AS ends_at) t
-       WHERE j._rescue_indexed AND j.status = 'processing' AND )" RUNS_AS_SUSPECT R"(
-         AND (j.queue = $1 OR j.worker_id = $2) AND j.last_heartbeat < t.ends_at
-       ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, t.ends_at, j.id LIMIT $3)",
-    {TEXTOID, TEXTOID, INT8OID},
-    Planning::Free};
+// Selects the suspects that are running on trial.
+Statement find_on_trial = {R"(SELECT j.id, j.worker_id, )" TRIAL_END R"( AS ends_at, count(*) OVER ()
+       FROM jobq.jobs j
+       WHERE j._rescue_indexed AND j.status = 'processing' AND )" RUNS_AS_SUSPECT " AND " IS_ON_TRIAL R"(
+         AND (j.queue = $1 OR j.worker_id = $2)
+       ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, ends_at, j.id LIMIT $3)",
+                           {TEXTOID, TEXTOID, INT8OID},
+                           Planning::Free};
 
 Statement find_session = {
     R"(SELECT l.pid, nullif(a.application_name, ''), a.state, a.xact_start

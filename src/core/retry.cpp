@@ -81,10 +81,6 @@ void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
     }
 }
 
-bool is_on_trial(Micros started_at, Micros last_heartbeat, Micros timeout) noexcept {
-    return last_heartbeat < saturating_add(started_at, timeout);
-}
-
 JobStatus waiting_status(Micros run_at, Micros now) noexcept {
     return run_at <= now ? JobStatus::Pending : JobStatus::Scheduled;
 }

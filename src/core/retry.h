@@ -51,10 +51,6 @@ bool earlier_sign(const LastSign &a, const LastSign &b) noexcept;
 // heartbeat for each job every third of the timeout.) `signs` must be sorted by earlier_sign.
 void find_company(const LastSign *signs, int count, bool *in_company) noexcept;
 
-// Returns whether a running suspect (a job that has lost a worker before) is still on trial. It is on trial until its
-// attempt has lasted for one heartbeat timeout, because until then, the job might kill its current worker, too.
-bool is_on_trial(Micros started_at, Micros last_heartbeat, Micros timeout) noexcept;
-
 // Returns the status of a waiting job: Pending if it is due now, else Scheduled.
 JobStatus waiting_status(Micros run_at, Micros now) noexcept;
 

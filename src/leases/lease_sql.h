@@ -16,3 +16,12 @@
 // Whether the running job had lost a worker before its current claim. A value of jobs._company_lease that was set under
 // the current lease does not count.
 #define RUNS_AS_SUSPECT "(j.lost_attempts > 0 OR j._company_lease <> j.lease)"
+
+// The trial of a running suspect: until its attempt has lasted for one heartbeat timeout, it might kill its current
+// worker, too. An executor sends no heartbeats, but while its lease is valid, its process is alive. So a job of an
+// executor is on trial for the usual timeout, and the process gives a sign of life at any time.
+#define BY_EXECUTOR "j._lease_timeout >= " ENDLESS_LEASE
+#define TRIAL_END \
+    "(" BOUNDED_TIME("j.started_at") " + CASE WHEN " BY_EXECUTOR " THEN " USUAL_LEASE " ELSE " LEASE_TIMEOUT " END)"
+#define IS_ON_TRIAL \
+    "(" TRIAL_END " > CASE WHEN " BY_EXECUTOR " THEN pg_catalog.clock_timestamp() ELSE j.last_heartbeat END)"

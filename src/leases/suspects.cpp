@@ -43,13 +43,13 @@ Statement read_held = {
     {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
 
-// Selects the suspects that a worker is running. Excludes a job that was marked as lost together with other jobs
-// (mark_company) under its current lease, because the job might not have been a suspect when it was claimed.
-Statement read_suspects = {
-    R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
+// Returns when the trials of the suspects that a worker is running end, or NULL if there are none. Excludes a job that
+// was marked as lost together with other jobs (mark_company) under its current lease, because the job might not have
+// been a suspect when it was claimed.
+Statement read_trials = {R"(SELECT max()" TRIAL_END R"() FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.worker_id = $1 AND j.status = 'processing'
-         AND )" RUNS_AS_SUSPECT R"( AND j.started_at IS NOT NULL AND j.last_heartbeat IS NOT NULL)",
-    {TEXTOID}};
+         AND )" RUNS_AS_SUSPECT " AND " IS_ON_TRIAL,
+                         {TEXTOID}};
 
 core::Micros timeout_at(const Row &row, int column) {
     if (row.is_null(column)) return core::kUsualLease;
@@ -133,17 +133,10 @@ void mark_company(const Datum *ids, const Datum *leases, int count) {
 }
 
 bool is_on_trial(text *worker_id, TimestampTz *until) {
-    const Rows rows = run(read_suspects, Params().add(PointerGetDatum(worker_id)));
-    bool on_trial = false;
-    *until = DT_NOBEGIN;
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const TimestampTz started_at = DatumGetTimestampTz(rows[i].get(1));
-        const core::Micros timeout = timeout_at(rows[i], 3);
-        if (!core::is_on_trial(started_at, DatumGetTimestampTz(rows[i].get(2)), timeout)) continue;
-        on_trial = true;
-        *until = Max(*until, core::saturating_add(started_at, timeout));
-    }
-    return on_trial;
+    const Row row = run(read_trials, Params().add(PointerGetDatum(worker_id)))[0];
+    if (row.is_null(1)) return false;
+    *until = DatumGetTimestampTz(row.get(1));
+    return true;
 }
 
 bool may_take_suspect(text *worker_id) {

@@ -35,9 +35,8 @@ inline bool is_suspect(const JobsTable &jobs) {
     return job_has(jobs, kJobCompanyLease) || DatumGetInt32(job_value(jobs, kJobLostAttempts)) > 0;
 }
 
-// Returns whether the worker runs a suspect on trial, which means that the last heartbeat of the suspect came less than
-// one heartbeat timeout after the suspect was claimed. Sets *until to the time when the trials of all suspects of the
-// worker end if the worker keeps sending heartbeats. Must be called inside with_spi().
+// Returns whether the worker runs a suspect on trial (IS_ON_TRIAL in lease_sql.h). Sets *until to the time when the
+// trials of all suspects of the worker end if the worker keeps sending heartbeats. Must be called inside with_spi().
 bool is_on_trial(text *worker_id, TimestampTz *until);
 
 // Returns whether the worker is allowed to claim a suspect. This is the case if the worker runs no suspect on trial and

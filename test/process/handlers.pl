@@ -188,6 +188,8 @@ for my $name ($ENV{JOBQ_FAULTS} ? 'executors that are terminated' : sort keys %f
     my $lease = job($node, $slow, 'lease');
     $fault{$name}->();
     becomes($node, $slow, "status = 'processing' AND lease <> $lease", "$name: the long job runs again") unless $name =~ /worker/;
+    # Other jobs that lost their executor run only after the long job's trial.
+    value($node, 'work', "UPDATE jobq.jobs SET started_at = started_at - interval '1 minute' WHERE id = $slow");
     becomes_true($node, 'work', $empties, "$name: all other jobs are done");
     value($node, 'work', "SELECT jobq_cancel($slow)");
     becomes($node, $slow, q{status = 'cancelled'}, "$name: the long job stops when it is cancelled");
@@ -198,6 +200,21 @@ if ($ENV{JOBQ_FAULTS})
     done_testing();
     exit;
 }
+
+# ---- a suspect is on trial for a minute, and meanwhile, no other suspect runs
+
+sub enqueue_suspect { return value($node, 'work', "INSERT INTO jobq.jobs (queue, kind, lost_attempts) VALUES ('work', '$_[0]', 1) RETURNING id"); }
+my $tried = enqueue_suspect('slow');
+becomes($node, $tried, q{status = 'processing'}, 'a suspect runs');
+my $suspect = enqueue_suspect('effect');
+is(value($node, 'work', "SELECT until > now() AND until <= now() + interval '1 minute' FROM jobq_explain($suspect) WHERE reason = 'suspect'"), 't',
+    'another suspect waits for the end of the trial');
+# The next statement makes a minute pass.
+value($node, 'work', "UPDATE jobq.jobs SET started_at = started_at - interval '1 minute' WHERE id = $tried");
+becomes($node, $suspect, q{status = 'completed'}, 'the other suspect runs after the trial');
+is(job($node, $tried, 'status'), 'processing', 'the first one is still running');
+value($node, 'work', "SELECT jobq_cancel($tried)");
+becomes($node, $tried, q{status = 'cancelled'}, 'the suspect stops');
 
 # ---- a lease ends with its process at once; an orderly shutdown does not count as an attempt
 

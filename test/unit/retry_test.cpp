@@ -235,14 +235,6 @@ TEST(Company, MatchesAComparisonOfAllPairs) {
     EXPECT_GT(together, 10000);
 }
 
-TEST(Trial, LastsForOneHeartbeatTimeout) {
-    EXPECT_TRUE(is_on_trial(0, 0, kMinute));
-    EXPECT_TRUE(is_on_trial(0, kMinute - 1, kMinute));
-    EXPECT_FALSE(is_on_trial(0, kMinute, kMinute));
-    EXPECT_FALSE(is_on_trial(INT64_MIN, 0, kMinute));
-    EXPECT_TRUE(is_on_trial(INT64_MAX, 0, kMinute));
-}
-
 TEST(AfterFailure, MaxAttemptsIsTheNumberOfAttempts) {
     for (int max_attempts = 1; max_attempts <= 50; max_attempts++) {
         int starts = 1;
