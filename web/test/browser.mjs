@@ -224,10 +224,29 @@ async function elsewhere(browser, address, { value }, server) {
   await context.close();
 }
 
-async function screenshots(browser, address, ids, directory) {
-  const shots = [['overview', '/', {}], ['job-dark', `/job/${ids.ship}`, { colorScheme: 'dark', height: 620, at: '.graph' }],
-    ['failures', '/failures', { height: 420 }], ['jobs-narrow', '/jobs?status=failed&queue=emails', { viewport: WIDTHS.narrow }]];
+// Lets a worker run jobs of all queues for a minute, so that the picture of the overview shows queues at work.
+async function work({ sql }) {
+  await sql("SELECT jobq_resume_queue('backlog')");
+  await sql("DELETE FROM jobq.jobs WHERE status = 'failed' AND queue = 'imports'");
+  for (let i = 0; i < 120; i += 1) {
+    const count = Math.round(12 + 6 * Math.sin(i / 9));
+    await sql("SELECT count(*) FROM jobq_enqueue_many($1, (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, $2::int) n), kind => 'welcome')",
+      [['emails', 'orders', 'parts'][i % 3], count]);
+    for (const { queue } of await sql("SELECT queue FROM jobq.queue_stats WHERE pending > 0")) {
+      const jobs = await sql("SELECT id, lease FROM jobq_claim($1, 'mailer 1', batch => 100)", [queue]);
+      await new Promise((resolve) => { setTimeout(resolve, 100); });
+      await sql('SELECT count(*) FROM jobq_complete_many($1, $2)', [jobs.map(({ id }) => id), jobs.map(({ lease }) => lease)]);
+    }
+    await new Promise((resolve) => { setTimeout(resolve, 400); });
+  }
+}
+
+async function screenshots(browser, address, ids, directory, db) {
+  const shots = [['job-dark', `/job/${ids.ship}`, { colorScheme: 'dark', height: 620, at: '.graph' }],
+    ['failures', '/failures', { height: 420 }], ['jobs-narrow', '/jobs?status=failed&queue=emails', { viewport: WIDTHS.narrow }],
+    ['overview', '/', { height: 560 }]];
   for (const [name, path, { height, at, ...options }] of shots) {
+    if (name === 'overview') await work(db);
     const { context, page } = await open(browser, { viewport: { width: 1000, height: height ?? 700 }, ...options });
     await page.goto(address + path);
     if (at) await page.locator(at).scrollIntoViewIfNeeded();
@@ -253,7 +272,7 @@ export async function inBrowser({ readOnly, writable, ids, db, server, directory
       is(await page.locator('form[method=post]').count(), 0, `read-only: ${name} has no button that changes anything`);
     }
     await context.close();
-    if (directory) await screenshots(browser, readOnly, ids, directory);
+    if (directory) await screenshots(browser, readOnly, ids, directory, db);
   } finally {
     await browser.close();
   }

@@ -30,7 +30,7 @@ CREATE FUNCTION jobq_shard.require_read_committed() RETURNS void
 BEGIN
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
         RAISE 'a shard of a cluster supports this call only in a READ COMMITTED transaction' USING ERRCODE = 'active_sql_transaction',
-            HINT = 'If the connection string of the shard contains options, add "-c default_transaction_isolation=read\\ committed" to them.';
+            HINT = 'If the connection string of the shard contains options, add default_transaction_isolation to them.';
     END IF;
 END
 $$;
