@@ -49,7 +49,7 @@ Places *set_of(std::string_view queue) {
     return &own[digest % kOwnSets];
 }
 
-// Calls body(position) for the queue's position under the lock of the queue's set.
+// Calls body(position) with the queue's position while holding the lock of the queue's set.
 template <typename Body>
 auto with_position(std::string_view queue, Body body) {
     QueueName name;

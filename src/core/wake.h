@@ -19,8 +19,8 @@ constexpr int kAny = -1;
 // one of the workers that accept the job.
 enum class Wants { No, Maybe, Yes };
 
-// The parts of a lane except its queue. Names are replaced by their hashes; a hash collision only causes a worker to be
-// woken unnecessarily.
+// All parts of a lane except its queue. Hashes replace the names, because a hash collision only wakes a worker
+// unnecessarily.
 struct LaneTraits {
     std::uint64_t kind;
     std::uint64_t required[kTraitRequirements];

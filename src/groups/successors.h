@@ -25,8 +25,8 @@ void promote_successors();
 // ---- Functions that invalidate what the worker has cached about a group (groups/groups.cpp) when another transaction
 // makes a job the head of the group
 
-// Changes the counters of the groups for which this transaction has made heads. main/jobq.cpp calls this function when
-// the transaction has committed or rolled back.
+// Updates the counter of each group in which this transaction has made a job the head. main/jobq.cpp calls this
+// function when the transaction has committed or rolled back.
 void end_successions();
 
 // succession_mark() returns a number, the mark. The worker reads the mark, then takes a snapshot, and remembers facts

@@ -2,7 +2,7 @@
 // background worker of the database starts the executor; the postmaster looks up jobq_executor_main by name. The
 // executor connects as this role and never has any other privileges. It waits until a commit sets the signal in its
 // slot (handlers/executor_slots.h). It exits when it has been idle for a long time, when its process slot is needed for
-// another executor, when a command such as DROP DATABASE requires that no session is connected to the database, or when
+// another executor, when a command such as DROP DATABASE requires that no session be connected to the database, or when
 // it has run so many jobs or used so much memory that a new process must replace it.
 #include "compat/pg.h"
 

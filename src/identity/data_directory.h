@@ -1,6 +1,6 @@
 // The mark of the data directory is a number that distinguishes a restored base backup from the original server, which
 // has the same system identifier and the same OIDs. A standby is not a copy, even after it has been promoted, so its
-// mark is 0, and the rows of jobq.identity in its databases are valid with any mark.
+// mark is 0, and the rows of jobq.identity in its databases are valid whatever mark they contain.
 //
 // The mark is in the file pg_stat_tmp/jobq.mark, because base backups do not contain the files in that directory. The
 // library reads and writes the file when the server starts, before recovery removes the files that show that the server

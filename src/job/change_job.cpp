@@ -64,7 +64,7 @@ void write_Kept(Written *to, JobAttribute column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
 }
 
-// Collects the columns of the life whose bits are set in the mask (core::differing()).
+// Collects those columns of the job's life (core::Life) that have a bit in the mask (core::differing()).
 void collect(Written *written, uint32 mask, const core::Life &life) {
 #define JOBQ_WRITE(name, member, type) \
     if ((mask & 1U << core::kLife##name) != 0) write_##type(written, kJob##name, life.member);

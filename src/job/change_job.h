@@ -31,7 +31,7 @@ JobState state_of_row(TupleTableSlot *row);
 JobState state_of_tuple(HeapTuple row, TupleDesc desc);
 
 // Returns whether the job in table.row runs under this lease. If `lease` has no value, returns whether the job runs
-// without a lease, for example because a plain SQL UPDATE set its status to processing.
+// without a lease, for example, because a plain SQL UPDATE set its status to processing.
 bool runs_under(const JobsTable &jobs, const core::OptInt64 &lease);
 
 // Columns of a row and their new values.
@@ -87,7 +87,7 @@ void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life
 // to the job. Returns false if the caller must read the job again: see write_life().
 bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
 // Applies an event in the same way as try_change(), but to a job that cannot have changed since it was locked. Raises
-// an error if the job has changed nevertheless.
+// an error if the job has changed after all.
 void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
 
 // Reads each job into table.row and calls change(jobs, i). A statement of this transaction must have locked the jobs.

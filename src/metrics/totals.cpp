@@ -79,7 +79,7 @@ Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
                         [&name](const Entry &entry) { return entry.name.is(name.queue(), name.kind()); });
 }
 
-// The caller must hold the exclusive lock when it calls one of the functions below, up to drop().
+// The caller must hold the exclusive lock when it calls any of the functions below, up to and including drop().
 
 // Returns the totals of the database and creates them if necessary. Returns nullptr if there is no room.
 DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {

@@ -1,5 +1,6 @@
 // Reads the wall clock and detects its steps. Leases expire by this clock, so all leases get a grace period after a
-// step. Only code that decides about leases, and the launcher before it sleeps or starts a process, may use this clock.
+// step. Only code that decides whether a lease is valid, and the launcher before it sleeps or starts a process, may use
+// this clock.
 #pragma once
 
 #include "compat/pg.h"

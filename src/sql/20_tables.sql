@@ -125,7 +125,7 @@ CREATE TABLE jobq.jobs (
     worker_id           text,  --: the worker that last claimed the job
     error               text,  --: the last error
     progress            jsonb,  --: the last progress that a worker reported with a heartbeat
-    result              jsonb,  --: the result that the worker passed to the completion
+    result              jsonb,  --: the result that the worker passed when it completed the job
     dead_from           text,  --: for a dead letter, the queue in which the job failed, and to which jobq_redrive returns it
     lease               bigint,  --: random number that identifies the current claim of the job; NULL if no worker holds the job
     -- other internal columns

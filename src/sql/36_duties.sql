@@ -1,4 +1,4 @@
--- Functions that run the duties of the background worker manually, and that allow the jobs of a copied database to run.
+-- Functions that run the duties of the background worker and that allow the jobs of a copied database to run.
 
 --: perform the duties of the background worker once: "rescue", "cancel", "promote", "schedules", "unblock", "prune", "repair", and
 --: "reconcile"

@@ -61,8 +61,8 @@ PlannedIndex planned_of(Relation index) {
 }
 
 void add_index(IndexPlan *plan, Relation index) {
-    // Raises an error for a table with too many indexes or an exclusion constraint, because its rows must be written
-    // with SQL (table/attached.h), which needs no plan.
+    // The caller must not make a plan for a table with too many indexes or with an exclusion constraint. jobq writes
+    // the rows of such a table with SQL (table/attached.h).
     if (plan->count == kMaxTableIndexes || index->rd_index->indisexclusion)
         elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
     const PlannedIndex planned = planned_of(index);

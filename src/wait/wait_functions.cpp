@@ -118,7 +118,8 @@ void plan_next_look(Wait *wait) {
             break;
     }
     wait->next_look = wait->last_look + wait->poll;
-    // If a rate limit gets a token or the trial of a suspect might end before the next scan, plans an earlier scan.
+    // Plans an earlier scan if a rate limit will get a token, or the trial of a suspect might end, before the next
+    // scan.
     if (wait->seen.due != DT_NOEND)
         wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
 }

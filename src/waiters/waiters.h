@@ -99,11 +99,11 @@ struct QueueSleepers {
 };
 QueueSleepers *read_sleepers(int *queues);
 
-// ---- Functions for a commit, called when other sessions can see the commit. They raise no error. `queue` is zero
-// padded.
+// ---- Functions for a commit, called when other sessions can see the commit. They raise no error. `queue` is
+// zero-padded.
 
-// Call it when `jobs` jobs of the lane have become claimable. Wakes as many sleepers as these jobs need: sleepers whose
-// filter accepts the lane, in the order in which they began to wait.
+// Call this function when `jobs` jobs of the lane have become claimable. Wakes as many sleepers as these jobs need:
+// sleepers whose filter accepts the lane, in the order in which they began to wait.
 void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs);
 // Makes sleepers scan the table: for each filter, as many sleepers as are needed for `jobs` jobs. Call it if this
 // number of jobs might have become claimable and their lanes are unknown.
