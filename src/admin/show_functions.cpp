@@ -30,25 +30,25 @@ Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.
 // without a request for cancellation, its error is reported as the reason, unless an earlier attempt has the same
 // error. The event "due" is selected only for a scheduled job, because no other job has a due time in the future.
 Statement get_log = {
-    R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
+    R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail, e.details
        FROM jobq.jobs j,
             LATERAL (SELECT j.created_at AS at, 0 AS rank, 'enqueued' AS event, NULL::integer AS attempt,
-                            NULL::text AS worker_id, coalesce(j.dead_from, j.queue) AS detail
+                            NULL::text AS worker_id, coalesce(j.dead_from, j.queue) AS detail, NULL::jsonb AS details
                      UNION ALL
-                     SELECT a.started_at, 1, 'claimed', a.attempt, a.worker_id, NULL
+                     SELECT a.started_at, 1, 'claimed', a.attempt, a.worker_id, NULL, NULL
                      FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at IS NOT NULL
                      UNION ALL
-                     SELECT j.started_at, 1, 'claimed', j.attempts, j.worker_id, NULL
+                     SELECT j.started_at, 1, 'claimed', j.attempts, j.worker_id, NULL, NULL
                      WHERE j.started_at IS NOT NULL
                        AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at = j.started_at)
                      UNION ALL
-                     SELECT j.last_heartbeat, 2, 'heartbeat', j.attempts, j.worker_id, NULL
+                     SELECT j.last_heartbeat, 2, 'heartbeat', j.attempts, j.worker_id, NULL, NULL
                      WHERE j.status = 'processing' AND j.last_heartbeat > j.started_at
                      UNION ALL
-                     SELECT j.cancel_requested_at, 3, 'cancel requested', NULL, NULL, NULL
+                     SELECT j.cancel_requested_at, 3, 'cancel requested', NULL, NULL, NULL, NULL
                      WHERE j.cancel_requested_at IS NOT NULL
                      UNION ALL
-                     SELECT a.finished_at, 4, 'attempt ' || a.outcome, a.attempt, a.worker_id, a.error
+                     SELECT a.finished_at, 4, 'attempt ' || a.outcome, a.attempt, a.worker_id, a.error, a.details
                      FROM jobq.attempts a WHERE a.job_id = j.id
                      UNION ALL
                      SELECT j.finished_at, 5, j.status::text, CASE j.status WHEN 'completed' THEN nullif(j.attempts, 0) END,
@@ -56,15 +56,15 @@ Statement get_log = {
                             CASE WHEN j.status = 'failed' OR j.status = 'cancelled' AND j.cancel_requested_at IS NULL
                                       AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id
                                                       AND a.error = j.error AND a.finished_at < j.finished_at)
-                                 THEN j.error END
+                                 THEN j.error END, NULL
                      WHERE j.finished_at IS NOT NULL AND j.status > 'processing'
                      UNION ALL
-                     SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue
+                     SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue, NULL
                      WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
                      UNION ALL
-                     SELECT u.at, 2, u.event, NULL, NULL, u.detail FROM unnest($2, $3, $4) AS u(at, event, detail)
+                     SELECT u.at, 2, u.event, NULL, NULL, u.detail, NULL FROM unnest($2, $3, $4) AS u(at, event, detail)
                      UNION ALL
-                     SELECT j.run_at, 7, 'due', NULL, NULL, NULL WHERE j.status = 'scheduled') e
+                     SELECT j.run_at, 7, 'due', NULL, NULL, NULL, NULL WHERE j.status = 'scheduled') e
        WHERE j.id = $1
        ORDER BY e.at, e.rank, e.attempt)",
     {INT8OID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};

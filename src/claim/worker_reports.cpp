@@ -5,6 +5,7 @@
 #include "claim/claim_functions.h"
 #include "compat/args.h"
 #include "compat/async_commit.h"
+#include "compat/json_keys.h"
 #include "compat/result_set.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
@@ -33,7 +34,20 @@ bool by_key(const HeldJob &a, const HeldJob &b) {
     return a.lease != b.lease ? a.lease < b.lease : a.position < b.position;
 }
 
-Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
+// Reads an optional array of results, errors, or details, which must have the same length as job_ids.
+Elements read_extras(FunctionCallInfo fcinfo, int n, Oid type, const char *name, void (*check)(Datum, const char *)) {
+    if (!given(fcinfo, n)) return {};
+    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
+    const Elements extras = elements_of(PG_GETARG_ARRAYTYPE_P(n), type, name, core::kMaxBatch, NullElements::Allowed);
+    check_same_length(ids.count, "job_ids", extras.count, name);
+    for (int i = 0; i < extras.count; i++)
+        if (check != nullptr && !extras.nulls[i]) check(extras.values[i], name);
+    return extras;
+}
+
+bool has(const Elements &extras, int i) { return i < extras.count && !extras.nulls[i]; }
+
+Batch read_batch(FunctionCallInfo fcinfo, const Elements &extras = {}, const Elements &details = {}) {
     const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
     const Elements leases = require_elements(fcinfo, 1, INT8OID, "leases", core::kMaxBatch);
     check_same_length(ids.count, "job_ids", leases.count, "leases");
@@ -43,10 +57,9 @@ Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
         job.id = DatumGetInt64(ids.values[i]);
         job.lease = DatumGetInt64(leases.values[i]);
         job.position = i;
-        if (extras != nullptr && !extras->nulls[i]) {
-            job.extra = extras->values[i];
-            job.has_extra = true;
-        }
+        job.has_extra = has(extras, i);
+        if (job.has_extra) job.extra = extras.values[i];
+        if (has(details, i)) job.details = details.values[i];
         batch.jobs[i] = job;
     }
     std::sort(batch.jobs, batch.jobs + ids.count, by_key);
@@ -57,15 +70,17 @@ Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
     return batch;
 }
 
-// Reads a batch with an optional array of results or errors, which must have the same length as job_ids.
-Batch read_batch_with(FunctionCallInfo fcinfo, int n, Oid type, const char *name) {
-    if (!given(fcinfo, n)) return read_batch(fcinfo, nullptr);
-    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
-    const Elements extras = elements_of(PG_GETARG_ARRAYTYPE_P(n), type, name, core::kMaxBatch, NullElements::Allowed);
-    check_same_length(ids.count, "job_ids", extras.count, name);
-    for (int i = 0; i < extras.count; i++)
-        if (type == JSONBOID && !extras.nulls[i]) check_json_size(extras.values[i], name);
-    return read_batch(fcinfo, &extras);
+// Reads a batch with an optional array of results.
+Batch read_completed(FunctionCallInfo fcinfo) {
+    return read_batch(fcinfo, read_extras(fcinfo, 2, JSONBOID, "results", check_json_size));
+}
+
+// Raises 22023 if the details of a failed attempt are not a JSON object, and 54000 if they are too large. They are not
+// truncated as error texts are, because only the worker knows which of its keys the reader can do without.
+void check_details(Datum details, const char *name) {
+    check_json_size(details, name, core::kMaxDetailsKb, nullptr);
+    require_object(DatumGetJsonbP(details), name,
+                   "Pass an object such as {\"class\": \"ValueError\", \"stack\": \"...\"}.");
 }
 
 void in_callers_order(Batch *batch) {
@@ -143,7 +158,7 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_complete_many);
 PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
+    Batch batch = read_completed(fcinfo);
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
     ResultSet results(fcinfo);
     complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
@@ -157,7 +172,7 @@ PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
 PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
+    Batch batch = read_completed(fcinfo);
     const text *queue = granted_queue(fcinfo, 3, "queue");
     const ClaimRequest request = claim_request(fcinfo, 4);
     ResultSet results(fcinfo);
@@ -173,10 +188,12 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
+    if (given(fcinfo, 5)) check_details(PG_GETARG_DATUM(5), "details");
     const QueueScope *scope = scope_of(fcinfo);
     const HeldJob job = with_owner_spi([&] {
         HeldJob one = held_argument(fcinfo, 1);
         take_extra(&one, fcinfo, 2);
+        if (given(fcinfo, 5)) one.details = PG_GETARG_DATUM(5);
         fail_jobs(&one, 1, scope, retry_in, retry, GetCurrentTimestamp());
         return one;
     });
@@ -187,7 +204,8 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_fail_many);
 PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    Batch batch = read_batch_with(fcinfo, 2, TEXTOID, "errors");
+    Batch batch = read_batch(fcinfo, read_extras(fcinfo, 2, TEXTOID, "errors", nullptr),
+                             read_extras(fcinfo, 5, JSONBOID, "details", check_details));
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
     const QueueScope *scope = scope_of(fcinfo);
@@ -217,7 +235,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_heartbeat_many);
 PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    Batch batch = read_batch(fcinfo, nullptr);
+    Batch batch = read_batch(fcinfo);
     ResultSet results(fcinfo);
     may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo)); });
     in_callers_order(&batch);
@@ -259,7 +277,7 @@ PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_release_many);
 PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    Batch batch = read_batch(fcinfo, nullptr);
+    Batch batch = read_batch(fcinfo);
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     with_owner_spi(

@@ -43,9 +43,12 @@ constexpr int kMaxCapabilities = 64;
 // Maximum number of kinds, versions, capabilities, or queues that a worker or handler may list.
 constexpr int kMaxNames = 1000;
 constexpr std::size_t kMaxErrorBytes = 32768;  // longer error texts are truncated at a character boundary
-constexpr int kMaxBatch = 99999;               // maximum number of ids in one call and of jobs in one claim
-constexpr int kMaxEnqueue = 1000000;           // maximum number of jobs in one enqueue
-constexpr int kMaxAttempts = 1000000000;       // maximum number of attempts of one job
+// Maximum size of the details of a failed attempt. It is a constant, because a setting could be lower than what the
+// client libraries send. They send at most 16 kB of JSON text, which jsonb stores in less than 8 times as many bytes.
+constexpr int kMaxDetailsKb = 128;
+constexpr int kMaxBatch = 99999;          // maximum number of ids in one call and of jobs in one claim
+constexpr int kMaxEnqueue = 1000000;      // maximum number of jobs in one enqueue
+constexpr int kMaxAttempts = 1000000000;  // maximum number of attempts of one job
 
 // Returns a lease that is made from 64 random bits. A lease is a positive number below 2^53, so that JSON clients can
 // represent it exactly.

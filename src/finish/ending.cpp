@@ -26,16 +26,18 @@ namespace {
 // them. Returns the number of attempts of existing jobs and the number of inserted rows.
 Statement record_attempts = {
     R"(WITH there AS (
-           SELECT u.* FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
-                           AS u(job_id, lease, attempt, outcome, worker_id, started_at, error, reported)
+           SELECT u.* FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                           AS u(job_id, lease, attempt, outcome, worker_id, started_at, error, reported, details)
            WHERE EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.job_id]))),
        recorded AS (
-           INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error, reported)
-           SELECT t.job_id, t.lease, t.attempt, t.outcome, t.worker_id, t.started_at, $9, t.error, t.reported FROM there t
+           INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error, reported,
+                                      details)
+           SELECT t.job_id, t.lease, t.attempt, t.outcome, t.worker_id, t.started_at, $10, t.error, t.reported, t.details
+           FROM there t
            RETURNING 1)
        SELECT (SELECT count(*) FROM there), (SELECT count(*) FROM recorded))",
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,
-     BOOLARRAYOID, TIMESTAMPTZOID}};
+     BOOLARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
 
 Statement delete_all_of = {
     "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
@@ -52,7 +54,8 @@ void record(const Notes<EndedAttempt> &attempts, TimestampTz now) {
     const int count = attempts.count;
     if (count == 0) return;
     ArrayColumn jobs(count), leases(count), numbers(count), outcomes(count), workers(count), started(count),
-        errors(count), reported(count);
+        errors(count), reported(count), details(count);
+    bool any_details = false;
     for (int i = 0; i < count; i++) {
         const EndedAttempt &one = attempts.items[i];
         jobs.add(Int64GetDatum(one.job));
@@ -63,6 +66,8 @@ void record(const Notes<EndedAttempt> &attempts, TimestampTz now) {
         started.add_if(one.started_at.has_value(), TimestampTzGetDatum(one.started_at.value_or(0)));
         errors.add_if(one.error != nullptr, PointerGetDatum(one.error));
         reported.add(BoolGetDatum(one.reported));
+        details.add_if(one.details != Datum(0), one.details);
+        any_details |= one.details != Datum(0);
     }
     const Rows counts = run(record_attempts, Params()
                                                  .add(jobs.array(INT8OID))
@@ -73,6 +78,7 @@ void record(const Notes<EndedAttempt> &attempts, TimestampTz now) {
                                                  .add(started.array(TIMESTAMPTZOID))
                                                  .add(errors.array(TEXTOID))
                                                  .add(reported.array(BOOLOID))
+                                                 .add_if(any_details, any_details ? details.array(JSONBOID) : Datum(0))
                                                  .add(TimestampTzGetDatum(now)));
     require_changed(counts[0].int64_at(2), counts[0].int64_at(1));
 }
@@ -133,7 +139,8 @@ bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &afte
                            .worker_id = anonymous ? nullptr : make_text(view(DatumGetTextPP(worker_id))),
                            .error = end.error,
                            .started_at = before.life.started_at,
-                           .reported = end.reported});
+                           .reported = end.reported,
+                           .details = end.details});
     count_event(before.queue, end.outcome);
     note_end(*jobs, before, left, now, endings);
     return true;

@@ -22,6 +22,7 @@ struct EndedAttempt {
     text *worker_id, *error;  // nullptr if none
     core::OptInt64 started_at;
     bool reported;  // by the worker that held the lease
+    Datum details;  // jsonb; 0 if none
 };
 
 // The actions to carry out. Must be zeroed before use.
@@ -40,6 +41,7 @@ struct AttemptEnd {
     AttemptOutcome outcome;
     text *error;  // nullptr if none
     bool reported;
+    Datum details = 0;  // jsonb; 0 if none
 };
 
 // Ends the attempt of the running job in table.row, whose state is `before`. Like write_life(), returns false if the

@@ -227,7 +227,7 @@ void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros r
         const bool asked = before.life.cancel_requested_at.has_value();
         Report report = {{core::EventKind::Failed, now},
                          {asked ? AttemptOutcome::Cancelled : AttemptOutcome::Failed,
-                          truncated_error(job.extra, !job.has_extra), true}};
+                          truncated_error(job.extra, !job.has_extra), true, job.details}};
         report.event.wants_retry = wants_retry;
         report.event.delay = retry_in >= 0 ? retry_in : retry_delay(*find_queue(before.queue), before.life.attempts);
         return report;

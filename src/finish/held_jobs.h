@@ -20,6 +20,7 @@ struct HeldJob {
     int position;  // position in the caller's arrays
     Datum extra;   // result (jsonb) or error (text)
     bool has_extra;
+    Datum details;           // failed jobs: details of the error (jsonb); 0 if none
     bool held;               // out: the lease was the current one
     bool cancel;             // out, heartbeats: a cancellation was requested
     core::Unheld unheld;     // out, heartbeats: why the lease is not held
@@ -78,8 +79,8 @@ constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
 // Completes the jobs that the worker holds; HeldJob::extra is the result.
 void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
 
-// Records a failed attempt of each job that the worker holds; HeldJob::extra is the error. If `retry_in` is negative,
-// uses the queue's backoff.
+// Records a failed attempt of each job that the worker holds; HeldJob::extra is the error, and HeldJob::details are its
+// details. If `retry_in` is negative, uses the queue's backoff.
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now);
 

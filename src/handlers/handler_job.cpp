@@ -75,6 +75,20 @@ class OneJob : public ClaimSink {
     HandlerJob *job_;
 };
 
+// Returns the details of an error, with the keys that clients/CONTRACT.md defines. Each text is truncated as an error
+// text is.
+Datum details_of(const ErrorData *error) {
+    JsonObject details;
+    const auto add = [&](const char *key, const char *value) {
+        if (value != nullptr) details.text_of(key, view(truncated_error(CStringGetTextDatum(value), false)));
+    };
+    add("class", unpack_sql_state(error->sqlerrcode));
+    add("stack", error->context);
+    add("detail", error->detail);
+    add("hint", error->hint);
+    return details.made();
+}
+
 HeldJob held_of(const HandlerJob &job) {
     HeldJob held = {};
     held.id = job.id;
@@ -132,11 +146,12 @@ void complete_handled(const HandlerJob &job, bool has_result, Datum result) {
     if (!held.held && !ended_itself()) lease_is_lost(job.id);
 }
 
-bool fail_handled(const HandlerJob &job, const char *error, bool stopped) {
+bool fail_handled(const HandlerJob &job, const ErrorData *error, const char *text, bool stopped) {
     HeldJob held = held_of(job);
     with_owner_spi([&] {
-        held.extra = CStringGetTextDatum(error);
+        held.extra = CStringGetTextDatum(text);
         held.has_extra = true;
+        held.details = details_of(error);
         if (stopped)
             fail_stopped_job(&held, GetCurrentTimestamp());
         else

@@ -37,9 +37,9 @@ Datum argument_of(const HandlerJob &job);
 // Completes the job with the result. Raises JQ001 if the executor does not hold the job, unless the handler itself has
 // ended the job in this transaction or in a transaction that has committed.
 void complete_handled(const HandlerJob &job, bool has_result, Datum result);
-// Records that the handler has failed. `stopped` means that the handler was interrupted. Returns false and records
-// nothing if the executor no longer holds the job.
-bool fail_handled(const HandlerJob &job, const char *error, bool stopped);
+// Records that the handler has failed with this error, whose text is `text`. `stopped` means that the handler was
+// interrupted. Returns false and records nothing if the executor no longer holds the job.
+bool fail_handled(const HandlerJob &job, const ErrorData *error, const char *text, bool stopped);
 // Gives the job back to its queue. The attempt does not count, because the handler was not called.
 void give_back_handled(const HandlerJob &job);
 

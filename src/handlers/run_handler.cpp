@@ -253,7 +253,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
                 // called might have caused the error.
                 if (!is_good(handler_of(turn)))
                     give_back_handled(turn.job);
-                else if (!fail_handled(turn.job, text, stopped))
+                else if (!fail_handled(turn.job, error, text, stopped))
                     ereport(LOG, (errmsg("jobq executor: the handler of job %lld failed after its lease was lost: %s",
                                          static_cast<long long>(turn.job.id), text)));
             });

@@ -15,8 +15,10 @@ void check_json_size(Datum value, const char *name, int limit_kb, const char *se
     if (size > static_cast<Size>(limit_kb) * 1024)
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"%s\" is too large: %zu bytes", name, size),
-                 errhint("Store large data elsewhere and pass a reference. The maximum size is %d kB (\"%s\").",
-                         limit_kb, setting)));
+                 setting == nullptr
+                     ? errhint("Store large data elsewhere and pass a reference. The maximum size is %d kB.", limit_kb)
+                     : errhint("Store large data elsewhere and pass a reference. The maximum size is %d kB (\"%s\").",
+                               limit_kb, setting)));
 }
 
 void check_json_size(Datum value, const char *name) {

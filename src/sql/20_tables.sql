@@ -220,7 +220,8 @@ CREATE TABLE jobq.attempts (
     started_at  timestamptz,
     finished_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     error       text,
-    reported    boolean NOT NULL DEFAULT false  --: true if the worker reported the outcome; false if jobq revoked the lease
+    reported    boolean NOT NULL DEFAULT false,  --: true if the worker reported the outcome; false if jobq revoked the lease
+    details     jsonb  --: the error class, stack trace, and other details that the worker passed to jobq_fail
 );
 CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 

@@ -74,7 +74,8 @@ CREATE FUNCTION jobq_fail(
         lease bigint DEFAULT NULL,
         error text DEFAULT NULL,
         retry_in interval DEFAULT NULL,
-        retry boolean DEFAULT true)
+        retry boolean DEFAULT true,
+        details jsonb DEFAULT NULL)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -85,7 +86,8 @@ CREATE FUNCTION jobq_fail_many(
         leases bigint[],
         errors text[] DEFAULT NULL,
         retry_in interval DEFAULT NULL,
-        retry boolean DEFAULT true)
+        retry boolean DEFAULT true,
+        details jsonb[] DEFAULT NULL)
     RETURNS TABLE (job_id bigint, status jobq.job_status)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -26,7 +26,7 @@ CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
 
 --: the history of a job, one event per row; returns no rows if the job does not exist
 CREATE FUNCTION jobq_log(job_id bigint)
-    RETURNS TABLE (at timestamptz, event text, attempt integer, worker_id text, detail text)
+    RETURNS TABLE (at timestamptz, event text, attempt integer, worker_id text, detail text, details jsonb)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 

@@ -86,8 +86,8 @@ async function main() {
     'SELECT jobq_complete(lease => $2, job_id => $1, result => $3)', [claim.id, claim.lease, null]);
 
   [claim] = await rows('SELECT id, lease FROM jobq_claim_any($1, batch => $2)', [['nowhere', queue], 1]);
-  await equal('scheduled', 'jobq_claim_any, jobq_fail', 'SELECT jobq_fail($1, $2, $3, $4, $5)',
-    [claim.id, claim.lease, 'broke', '1 hour', true]);
+  await equal('scheduled', 'jobq_claim_any, jobq_fail', 'SELECT jobq_fail($1, $2, $3, $4, $5, $6)',
+    [claim.id, claim.lease, 'broke', '1 hour', true, { class: 'Broken' }]);
   await equal('pending', 'jobq_retry', 'SELECT jobq_retry($1)', [claim.id]);
   await equal('scheduled', 'jobq_reschedule', 'SELECT jobq_reschedule($1, $2)', [claim.id, new Date('2100-01-01')]);
   await equal('cancelled', 'jobq_cancel', 'SELECT jobq_cancel($1)', [claim.id]);

@@ -226,7 +226,7 @@ def scenario(d):
     rows = d.rows("SELECT * FROM jobq_release_many(%s, %s)", ids, leases)
     d.check([row[1] for row in rows] == [True] * 2, "jobq_release_many", rows)
     ids, leases = claims(2)
-    rows = d.rows("SELECT * FROM jobq_fail_many(%s, %s, %s, %s, %s)", ids, leases, ["no luck", 'a, "b"'], "1 hour", True)
+    rows = d.rows("SELECT * FROM jobq_fail_many(%s, %s, %s, %s, %s, '{NULL,NULL}')", ids, leases, ["no luck", 'a, "b"'], "1 hour", True)
     d.check([row[1] for row in rows] == ["scheduled"] * 2, "jobq_fail_many", rows)
     ids, leases = claims(1)
     following = d.rows(f"SELECT id, lease FROM jobq_complete_and_claim(%s, %s, {d.jsons}, %s, %s, %s, %s)",

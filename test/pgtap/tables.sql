@@ -44,7 +44,7 @@ SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_se
 SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queue_settings'::regclass AND attnum > 3),
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the settings are the arguments of jobq_create_queue, in their order');
 SELECT is((SELECT proargnames FROM pg_proc WHERE proname = 'jobq_alter_queue'), (SELECT proargnames FROM pg_proc WHERE proname = 'jobq_create_queue'), 'jobq_alter_queue has the same arguments');
-SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error,reported}'::name[]);
+SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error,reported,details}'::name[]);
 SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queues'::regclass AND attnum > 4),
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the view jobq.queues shows all settings');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,

@@ -24,7 +24,7 @@ SELECT jobq_create_queue('timed', max_runtime => '3 h', on_max_runtime => 'cance
 SELECT jobq_pause_queue('idle');
 SELECT jobq_create_queue('orders', dead_letter_queue => 'dead letters');
 SELECT jobq_enqueue('orders', kind => 'ship');
-SELECT jobq_fail(id, lease, 'no such street', retry => false) FROM jobq_claim('orders', 'w1');
+SELECT jobq_fail(id, lease, 'no such street', retry => false, details => '{"class": "LookupError"}') FROM jobq_claim('orders', 'w1');
 SELECT jobq_enqueue('mail', jsonb_build_object('n', n), kind => (ARRAY['a', 'B', 'ü', ''])[n % 4 + 1],
                     priority => n % 3 - 1, metadata => '{"from": "dump"}',
                     options => jsonb_build_object('version', n % 2, 'requires', CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END))

@@ -30,7 +30,7 @@ CREATE FUNCTION effect(job jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE FUNCTION flaky(job jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
     PERFORM effect(job);
-    IF (job->>'attempt')::int % 2 = 1 THEN RAISE 'odd' USING ERRCODE = 'P0042'; END IF;
+    IF (job->>'attempt')::int % 2 = 1 THEN RAISE 'odd' USING ERRCODE = 'P0042', DETAIL = 'An odd attempt.', HINT = 'Try again.'; END IF;
     RETURN NULL;
 END $$;
 CREATE FUNCTION slow(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM effect(job); PERFORM pg_sleep(600); END $$;
@@ -135,6 +135,8 @@ is(sqlstate($node, 'work', "SELECT id FROM jobq_claim('work', (SELECT worker_id 
 becomes($node, $first{flaky}, q{status = 'completed' AND attempts = 2}, 'an error is retried as the queue says');
 is(value($node, 'work', "SELECT outcome, split_part(error, E'\\n', 1), error ~ 'CONTEXT:  PL/pgSQL function' FROM jobq.attempts WHERE job_id = $first{flaky}"),
     'failed|P0042: odd|t', 'the error is recorded with SQLSTATE, message, and context');
+is(value($node, 'work', "SELECT details->>'class', details->>'stack' ~ '^PL/pgSQL function', details - '{class,stack}'::text[] FROM jobq.attempts WHERE job_id = $first{flaky}"),
+    'P0042|t|{"hint": "Try again.", "detail": "An odd attempt."}', 'the details contain the SQLSTATE, the context, the detail, and the hint');
 becomes($node, $first{itself}, q{status = 'completed' AND result = '"by itself"'}, 'a handler may complete its job itself; then its return value is ignored');
 becomes($node, $first{untidy}, q{result = '"4MB 0 read committed runner 0 0 0"'}, 'the handler gets a clean session');
 becomes($node, enqueue($node, 'untidy'), q{result = '"4MB 0 read committed runner 0 0 0"'}, 'the next handler gets a clean session, too');

@@ -28,7 +28,8 @@ def test_one_by_one():
                 assert one(conn, "SELECT jobq_complete(%s, %s, '{\"done\": true}')", job.id, job.lease) is True
                 assert one(conn, "SELECT jobq_result(%s)", job.id) == {"done": True}
             elif n % 3 == 1:
-                assert one(conn, "SELECT jobq_fail(%s, %s, 'no', retry => false)", job.id, job.lease) == "failed"
+                assert one(conn, "SELECT jobq_fail(%s, %s, 'no', retry => false, details => '{\"class\": \"No\"}')", job.id, job.lease) == "failed"
+                assert one(conn, "SELECT details->>'class' FROM jobq_log(%s) WHERE details IS NOT NULL", job.id) == "No"
             else:
                 assert one(conn, "SELECT jobq_release(%s, %s)", job.id, job.lease) is True
         assert one(conn, "SELECT count(*) FROM jobq_claim('queue 0')") == 0
@@ -54,7 +55,9 @@ def test_many_are_split_and_answered_in_order():
         assert {b.state for b in beats[1:-1]} == {"held"}
         done = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", (ids[1:-1], leases[1:-1])).fetchall()
         assert [d.job_id for d in done] == ids[1:-1] and all(d.completed for d in done)
-        assert one(conn, "SELECT count(*) FROM jobq_fail_many(%s, %s)", ids[:1], leases[:1]) == 1
+        assert one(conn, "SELECT count(*) FROM jobq_fail_many(%s, %s, details => %s::jsonb[])", [ids[0], ids[-2]], [leases[0], 4711],
+                   ['{"class": "No"}', '{"class": "Lost"}']) == 2
+        assert one(conn, "SELECT details->>'class' FROM jobq_log(%s) WHERE details IS NOT NULL", ids[0]) == "No"
         fails(conn, "2202E", "SELECT * FROM jobq_complete_many('{1,2,3}', '{1}')")
         assert conn.execute("SELECT * FROM jobq_complete_many('{}', '{}')").fetchall() == []
 
