@@ -65,7 +65,7 @@ class CoreTest < Minitest::Test
     outcome = Jobq::Outcome.of_error(Jobq::Fail.new("no", retry_in: "soon", retry: false), nil, nil)
     @core.send(:report_alone, Jobq::Hand::Report.new(job, outcome))
     assert_equal([Jobq::Statements::FAIL] * 3, asked.map(&:first))
-    assert_equal([["soon", "false"], ["soon", "false"], [nil, "false"]], asked.map { |call| call.last(2) })
+    assert_equal([["soon", "false"], ["soon", "false"], [nil, "false"]], asked.map { |call| call[4, 2] })
     assert_match(/\Athe failure was refused: .*22007/, asked.last[3])
     assert_empty(@hand.in_hand)
   end
@@ -77,7 +77,20 @@ class CoreTest < Minitest::Test
       [{ "jobq_fail" => "failed" }]
     end
     @core.send(:report_alone, Jobq::Hand::Report.new(job, Jobq::Outcome.of_error(Jobq::Fail.new("no \u20ac", retry_in: 60), nil, nil)))
-    assert_equal([["no \u20ac", "60.000000 seconds", "true"], ["no ?", "60.000000 seconds", "true"]], asked.map { |call| call.last(3) })
+    assert_equal([["no \u20ac", "60.000000 seconds", "true"], ["no ?", "60.000000 seconds", "true"]], asked.map { |call| call[3, 3] })
+    assert_empty(@hand.in_hand)
+  end
+
+  def test_rejected_details_do_not_prevent_the_failure
+    asked = answers("beats") do |_statement, *values|
+      raise Refusal, values[5].ascii_only? ? "22P02" : "22P05" if values[5]
+
+      [{ "jobq_fail" => "failed" }]
+    end
+    outcome = Jobq::Outcome.of(:fail, "no \u20ac", retry_in: 60)
+    outcome.details = "{\"class\":\"\u20ac\"}"
+    @core.send(:report_alone, Jobq::Hand::Report.new(job, outcome))
+    assert_equal([["no \u20ac", "{\"class\":\"\u20ac\"}"], ["no ?", '{"class":"?"}'], ["no ?", nil]], asked.map { |call| [call[3], call[6]] })
     assert_empty(@hand.in_hand)
   end
 

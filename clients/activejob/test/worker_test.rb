@@ -35,6 +35,19 @@ class WorkerTest < JobqTest
     becomes_status("completed", enqueue("echo"))
   end
 
+  def test_details_of_an_error_are_stored_or_left_out_if_the_server_rejects_them
+    seen = []
+    work({ "fails" => ->(_job) { raise IOError, "no address" } }, on_error: ->(error, job) { seen << [error.message, job.id] },
+                                                                  error_details: ->(details) { details.merge("ids" => [seen.empty? ? "a" : "\0"]) })
+    stored, left_out = Array.new(2) { enqueue("fails").tap { |id| becomes_status("failed", id) } }
+    assert_equal([["no address", Integer(stored)], ["no address", Integer(left_out)]], seen)
+    found = JSON.parse(ask("SELECT details FROM jobq.attempts WHERE job_id = $1::bigint", stored))
+    assert_equal(["IOError", ["a"]], found.values_at("class", "ids"))
+    assert_match(/\AIOError: no address\n    .*worker_test.rb/, found["stack"])
+    assert_equal("IOError: no address", error(left_out))
+    assert_nil(ask("SELECT details FROM jobq.attempts WHERE job_id = $1::bigint", left_out))
+  end
+
   def beats_on(id)
     becomes_status("processing", id)
     3.times do

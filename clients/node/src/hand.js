@@ -14,10 +14,10 @@ export class Hand {
 
     /**
      * heartbeats, reports: the worker's objects. away(): whether no claim will send completions. run(attempt): starts the
-     * handler.
+     * handler. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
      */
-    constructor({ slots, log, heartbeats, reports, away, run, every }) {
-        Object.assign(this, { slots, log, heartbeats, reports, away, run, every });
+    constructor({ slots, log, heartbeats, reports, away, run, every, failed = (attempt, outcome) => outcome }) {
+        Object.assign(this, { slots, log, heartbeats, reports, away, run, every, failed });
     }
 
     get size() {
@@ -91,11 +91,15 @@ export class Hand {
     // ---- handlers
 
     returned(attempt, value) {
-        this.#end(attempt, this.#collisions.decide(attempt.row.id, ofReturn(value, attempt.state)));
+        this.#decide(attempt, ofReturn(value, attempt.state));
     }
 
     threw(attempt, error) {
-        this.#end(attempt, this.#collisions.decide(attempt.row.id, ofError(error, attempt.cancelled, attempt.state)));
+        this.#decide(attempt, ofError(error, attempt.cancelled, attempt.state));
+    }
+
+    #decide(attempt, outcome) {
+        this.#end(attempt, this.failed(attempt, this.#collisions.decide(attempt.row.id, outcome)));
     }
 
     /** Pauses the heartbeats of a job before the handler's transaction locks the job's row. */

@@ -43,6 +43,10 @@ const OPTIONS = {
     heartbeatThread: { allowed: flag, says: 'true or false', otherwise: () => true },
     prepare: { allowed: flag, says: 'true or false', otherwise: () => false },
     traceAsChild: { allowed: flag, says: 'true or false', otherwise: () => false },
+    errorDetails: {
+        allowed: (value) => flag(value) || typeof value === 'function', says: 'true, false, or a function', otherwise: () => true,
+    },
+    onError: { allowed: (value) => typeof value === 'function', says: 'a function' },
     logger: { allowed: logger, says: 'an object with the functions info, warn and error', otherwise: () => undefined },
     handlers: {
         says: 'an object with a function for each kind',

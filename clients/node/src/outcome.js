@@ -52,9 +52,12 @@ function ofThrown(error, reason) {
 
 /** Returns the outcome to report instead of a rejected one, or null if there is nothing to report. */
 export function afterRefusal(refused, error) {
-    const { what, text, retry, retryIn, sent } = refused;
+    const { what, text, retry, retryIn, sent, details } = refused;
     const delay = what === 'fail' ? retryIn : undefined;
-    if (sqlstate(error) === '22P05' && what === 'fail' && NOT_ASCII.test(text)) return { ...refused, text: text.replace(NOT_ASCII_ALL, '?') };
+    if (sqlstate(error) === '22P05' && what === 'fail' && NOT_ASCII.test(text + (details ?? ''))) {
+        return { ...refused, text: text.replace(NOT_ASCII_ALL, '?'), details: details?.replace(NOT_ASCII_ALL, '?') };
+    }
+    if (details !== undefined) return { ...refused, details: undefined };   // perhaps the server rejects only the details
     if (!refused.refused) {
         return outcome('fail', { text: `the ${REPORTS[what]} was refused: ${describe(error)}`, error, retry, retryIn: delay, sent, alone: true, refused: true });
     }
@@ -75,8 +78,8 @@ const DEEPEST = 8;
 const isStop = (error) => causes(error)
     .some((cause) => cause instanceof Cancelled || ABORTS.includes(cause.name) || ABORTS.includes(cause.code));
 
-// Returns the error and its chain of causes.
-function causes(error) {
+/** Returns the error and its chain of causes. */
+export function causes(error) {
     const found = [];
     for (let cause = error; cause && found.length < DEEPEST; cause = cause.cause) found.push(cause);
     return found;

@@ -159,7 +159,7 @@ export class Reports {
         if (outcome.what === 'complete') return (await this.query(COMPLETE_MANY, [[id], [lease], [outcome.result]]))[0]?.completed === true;
         if (outcome.what === 'release') return (await this.query(RELEASE_MANY, [[id], [lease]]))[0]?.released === true;
         if (outcome.what === 'snooze') return (await this.query(SNOOZE, [id, lease, toInterval(outcome.delay)]))[0].snoozed;
-        const values = [id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true];
+        const values = [id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true, outcome.details ?? null];
         return (await this.query(FAIL, values))[0].status !== null;
     }
 

@@ -172,7 +172,7 @@ async function report(outcome, { id, lease }, ask) {
         case 'release': return (await one(RELEASE_MANY, [id], [lease])).released ? 'released' : 'lost';
         case 'snooze': return (await one(SNOOZE, id, lease, toInterval(outcome.delay))).snoozed ? 'snoozed' : 'lost';
         case 'fail': {
-            const { status } = await one(FAIL, id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true);
+            const { status } = await one(FAIL, id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true, null);
             if (status === null) return 'lost';
             return status === 'scheduled' || status === 'pending' ? 'retried' : status;
         }

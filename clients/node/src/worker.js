@@ -1,6 +1,7 @@
 // A worker: its parts, its start, and its end.
 import { Claims } from './claims.js';
 import { configurationOf, sqlstate } from './connection.js';
+import { failuresOf } from './failures.js';
 import { Hand } from './hand.js';
 import { HeartbeatPort } from './heartbeat_port.js';
 import { Heartbeats } from './heartbeats.js';
@@ -64,9 +65,11 @@ export class Worker {
             reported: (attempts) => this.hand.reported(attempts),
             lost: (attempt) => this.hand.lost(attempt),
         });
+        const failures = failuresOf({ ...options, log });
         this.hand = new Hand({
             slots: options.slots, log, heartbeats: this.heartbeats, reports: this.reports,
             away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
+            failed: (attempt, outcome) => failures(attempt.row, outcome, () => new Job(attempt)),
         });
         this.hand.settled = ({ span, outcome, lost, abandoned }) =>
             ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome, abandoned ? 'the handler had not ended when the grace was over' : '');

@@ -7,10 +7,11 @@ import { Claims } from '../src/claims.js';
 import { Collisions } from '../src/collisions.js';
 import { isAgain, isBroken } from '../src/connection.js';
 import { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from '../src/errors.js';
+import { bounded, failuresOf } from '../src/failures.js';
 import { Hand } from '../src/hand.js';
 import { Heartbeats, dueAt } from '../src/heartbeats.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
-import { afterRefusal, ofError, ofReturn } from '../src/outcome.js';
+import { afterRefusal, failed, ofError, ofReturn } from '../src/outcome.js';
 import { Pace } from '../src/pace.js';
 import { pauseAfter } from '../src/timing.js';
 import { contextOf, withContext } from '../src/tracing.js';
@@ -31,7 +32,7 @@ test('an error about a wrong option names it, its value, and the allowed values'
     const wrong = {
         slots: [0, 1001, 1.5, '3', NaN], batch: [0, 1001], queue: ['', 'q'.repeat(64), 7], grace: [-1, 'soon', Infinity],
         workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
-        heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1],
+        heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1], errorDetails: ['yes', 1], onError: [1],
         handlers: [{}, { mail: 7 }, 'mail'],
     };
     for (const [option, values] of Object.entries(wrong)) {
@@ -103,6 +104,72 @@ test('the outcome of each kind of error', () => {
         [[new TypeError('ups'), 'cancel', 'waiting'], { what: 'nothing', text: 'waiting' }],
     ];
     for (const [given, wanted] of cases) assert.deepEqual(pick(ofError(...given)), wanted, String(given));
+});
+
+// Returns the outcome of a failed attempt with these options, and the log.
+function ended(options, outcome = failed(new TypeError('ups'))) {
+    const log = [];
+    const failures = failuresOf({ errorDetails: true, log: { error: (text) => log.push(text) }, ...options });
+    return { ...failures({ id: '7', kind: 'k', attempt: 1 }, outcome, () => 'the job'), log };
+}
+
+test('the details of an error are its class and its stack trace', () => {
+    const details = JSON.parse(ended({}, failed(new TypeError('ups', { cause: new Error('network') }))).details);
+    assert.equal(details.class, 'TypeError');
+    assert.match(details.stack, /^TypeError: ups\n +at .*\nCaused by: Error: network\n +at /s);
+    assert.deepEqual(JSON.parse(ended({}, failed('text')).details), { class: 'string' });
+    assert.equal(ended({ errorDetails: false }).details, undefined);
+});
+
+test('only failed attempts have details and call the hook', () => {
+    const seen = [];
+    const onError = (error, job) => seen.push([error, job]);
+    const others = [ofReturn(7), ofError(new Release()), ofError(new Cancelled('cancel'), 'cancel'), ofError(server('JQ001'))];
+    for (const outcome of others) assert.equal(ended({ onError }, outcome).details, undefined);
+    assert.deepEqual(seen, []);
+    const error = new Fail('no');
+    ended({ onError, errorDetails: false }, ofError(error));
+    assert.deepEqual(seen, [[error, 'the job']]);
+    assert.equal(JSON.parse(ended({}, ofReturn(1n)).details).class, 'TypeError');
+});
+
+test('a filter changes or removes the details', () => {
+    const errorDetails = ({ stack, ...others }) => ({ ...others, stack: stack.replace('hunter2', '***'), host: 'web-1' });
+    const details = JSON.parse(ended({ errorDetails }, failed(new Error('hunter2'))).details);
+    assert.match(details.stack, /^Error: \*\*\*\n/);
+    assert.equal(details.host, 'web-1');
+    assert.equal(ended({ errorDetails: () => undefined }).details, undefined);
+});
+
+test('an error in the filter or in the hook does not change the report', async () => {
+    const fails = () => { throw Object.create(null); };
+    for (const errorDetails of [fails, () => 'text', async () => ({}), () => ({ a: 1n }), () => ({ a: 'x,'.repeat(9000).split(',') })]) {
+        const { what, details, log } = ended({ errorDetails });
+        assert.deepEqual([what, details, log.length], ['fail', undefined, 1]);
+        assert.match(log[0], /^job 7 of kind "k", attempt 1: errorDetails has failed: /);
+    }
+    const rejected = ended({ onError: async () => { throw new Error('no network'); } });
+    await sleep(0);
+    assert.match(rejected.log[0], /onError has failed: no network$/);
+    assert.match(ended({ onError: fails }).details, /TypeError: ups/);
+});
+
+test('details are bounded', () => {
+    for (const character of ['x', '\n', '\x01', '\u20ac', '\u{1f600}', '\0', '\ud800', '"']) {
+        const text = bounded({ class: character.repeat(100_000), stack: `begins${character.repeat(100_000)}ends` });
+        assert.ok(Buffer.byteLength(text) <= 16384, character);
+        assert.doesNotMatch(text, /\\u(0000|d8)/);
+        assert.match(JSON.parse(text).stack, /^begins.*\n\.\.\. \d+ characters left out \.\.\.\n.*ends$/s);
+    }
+    assert.equal(JSON.parse(bounded({ stack: 'x'.repeat(12288) })).stack.length, 12288);
+});
+
+test('rejected details do not prevent the failure', () => {
+    const refused = failed(new Error('no \u20ac'), { details: '{"class":"\u20ac"}', retryIn: 3 });
+    const inAscii = afterRefusal(refused, server('22P05'));
+    assert.deepEqual([inAscii.text, inAscii.details], ['Error: no ?', '{"class":"?"}']);
+    assert.deepEqual([afterRefusal(inAscii, server('22P05')).text, afterRefusal(inAscii, server('22P05')).details], ['Error: no ?', undefined]);
+    assert.deepEqual([afterRefusal(refused, server('54001')).text, afterRefusal(refused, server('54001')).retryIn], ['Error: no \u20ac', 3]);
 });
 
 test('delays that cannot be sent are errors of the handler', () => {

@@ -17,6 +17,8 @@ const resize: Handler<{ n: number }> = async (job) => {
 
 const worker = new Worker({
     ...optionsOfEnvironment(), handlers: { resize, mail: () => { throw new Snooze(3); } }, connection: async () => ({ host: 'h' }), slots: 4,
+    errorDetails: ({ stack, ...others }) => ({ ...others, ...(stack ? { stack: stack.replaceAll('s', '*') } : {}), host: 'h' }),
+    onError: (error, job) => console.error(job.id, error),
 });
 const status: Promise<0 | 1> = run(worker);
 

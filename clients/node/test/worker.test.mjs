@@ -36,6 +36,24 @@ test('a collision of the job\'s own transaction does not count as an attempt', a
     assert.deepEqual([(await database.job(id)).attempts, calls], [1, 5]);
 });
 
+test('details of an error are stored, and left out if the server rejects them', async () => {
+    const seen = [];
+    const x = () => { throw new RangeError('no address'); };
+    for (const [queue, errorDetails, wanted] of [
+        ['details', (details) => ({ ...details, host: 'web-1' }), { class: 'RangeError', host: 'web-1' }],
+        ['rejected', () => ({ a: ['\0'] }), null],
+    ]) {
+        const id = await enqueue(pool, queue, {}, { kind: 'x', maxAttempts: 1 });
+        await working({ queue, handlers: { x }, errorDetails, onError: (error, job) => seen.push([error.message, job.id === id]) },
+            () => reaches(database, id, 'failed'));
+        const { details, error } = (await database.query('SELECT details, error FROM jobq.attempts WHERE job_id = $1', [id]))[0];
+        assert.equal(error, 'RangeError: no address');
+        assert.deepEqual(details && { class: details.class, host: details.host }, wanted);
+        if (details) assert.match(details.stack, /^RangeError: no address\n +at x /);
+    }
+    assert.deepEqual(seen, [['no address', true], ['no address', true]]);
+});
+
 test('statement_timeout ends waits and is logged once', async () => {
     const connection = { database: database.name, options: '-c statement_timeout=200' };
     await working({ queue: 'timeout', handlers: { x() {} }, connection }, async (worker, all) => {

@@ -94,8 +94,22 @@ export interface WorkerOptions {
     prepare?: boolean;
     /** Makes the span of an attempt a child of the enqueue's span, in addition to the link between them; default: false. */
     traceAsChild?: boolean;
+    /**
+     * Reports the class and the stack trace of an error with the failed attempt; default: true. A function receives the details and
+     * returns those that may be stored, or undefined.
+     */
+    errorDetails?: boolean | ((details: ErrorDetails) => ErrorDetails | null | undefined);
+    /** Called with the error and the job after each failed attempt. The worker does not wait for a promise. */
+    onError?: (error: unknown, job: Job) => unknown;
     /** Default: standard error. */
     logger?: Logger;
+}
+
+/** The details of an error. The texts are shortened until the details take at most 16 kB as JSON. */
+export interface ErrorDetails {
+    class?: string;
+    stack?: string;
+    [key: string]: unknown;
 }
 
 export declare class Worker {

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import threading
 import time
 import unittest
@@ -16,6 +17,7 @@ from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, S
 from jobq import connect, core, outcome, statements, tracing
 from jobq.cover import Cover, _Covering
 from jobq.errors import is_lost_lease
+from jobq.failures import MOST_BYTES, Failures, bounded
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
 from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
@@ -419,6 +421,84 @@ class ClaimTest(unittest.TestCase):
         self.assertEqual(len(rests), sum(statement == statements.WAIT for statement in sent) + 8)
         self.assertLessEqual(rests[0], 0.1)
         self.assertTrue(2.5 <= rests[7] <= 5, rests)
+
+
+class FailuresTest(unittest.TestCase):
+    FAILED = Outcome(FAIL, "ValueError: no")
+
+    def ended(self, error, failures, ended=FAILED):
+        return failures.ended(make_job(7), ended, error)
+
+    def raised(self, text="no"):
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            return error
+
+    def test_details_are_the_class_and_the_stack_trace(self):
+        details = json.loads(self.ended(self.raised(), Failures()).details)
+        self.assertEqual(details["class"], "ValueError")
+        self.assertRegex(details["stack"], r"(?s)^Traceback.*in raised.*ValueError: no\n$")
+        self.assertIsNone(self.ended(self.raised(), Failures(error_details=False)).details)
+
+    def test_only_failed_attempts_have_details_and_call_the_hook(self):
+        seen = []
+        failures = Failures(on_error=lambda error, job: seen.append((job.id, error)))
+        for error, came in ((Cancelled(), Outcome(FAIL, "cancelled")), (asyncio.CancelledError(), Outcome(FAIL, "cancelled")),
+                            (Snooze(1), Outcome(SNOOZE, retry_in=1)), (Lost(), Outcome(NOTHING, "lost")), (None, Outcome(COMPLETE)),
+                            (None, Outcome(VERIFY)), (self.raised(), Outcome(RELEASE, collision=True))):
+            self.assertEqual(self.ended(error, failures, came), came)
+        self.assertEqual(seen, [])
+        error = self.raised()
+        for came in (self.FAILED, Outcome(VERIFY, "ValueError: no")):
+            self.assertIn("Traceback", self.ended(error, failures, came).details)
+        self.assertEqual(seen, [(7, error), (7, error)])
+        self.assertEqual(json.loads(self.ended(None, failures, outcome.of_return(object(), None)).details)["class"], "ValueError")
+
+    def test_a_filter_changes_or_removes_the_details(self):
+        def without_secrets(details):
+            return {**details, "stack": details["stack"].replace("hunter2", "***"), "host": "web-1"}
+        details = json.loads(self.ended(self.raised("hunter2"), Failures(error_details=without_secrets)).details)
+        self.assertNotIn("hunter2", details["stack"])
+        self.assertEqual(details["host"], "web-1")
+        self.assertIsNone(self.ended(self.raised(), Failures(error_details=lambda details: None)).details)
+
+    def test_an_error_in_the_filter_or_the_hook_does_not_change_the_report(self):
+        def fails(*_):
+            raise SystemExit("broken")
+        for given, name in ((fails, "error_details"), (lambda details: "text", "error_details"), (lambda details: {"a": {1}}, "error_details"),
+                            (lambda details: {"a": [0] * MOST_BYTES}, "error_details")):
+            with self.subTest(given), self.assertLogs("jobq", "ERROR") as logs:
+                self.assertEqual(self.ended(self.raised(), Failures(error_details=given)), self.FAILED)
+            self.assertIn(f"job 7 of kind 'k': {name} has failed: ", logs.output[0])
+        with self.assertLogs("jobq", "ERROR") as logs:
+            self.assertIsNotNone(self.ended(self.raised(), Failures(on_error=fails)).details)
+        self.assertIn("on_error has failed: SystemExit: broken", logs.output[0])
+
+    def test_details_are_bounded(self):
+        for character in "x", "\n", "\x01", "\u20ac", "\U0001f600", "\0", "\ud800", '"':
+            with self.subTest(character):
+                text = bounded({"class": character * 100000, "stack": "begins" + character * 100000 + "ends"})
+                self.assertLessEqual(len(text.encode()), MOST_BYTES)
+                stack = json.loads(text)["stack"]
+                self.assertTrue(stack.startswith("begins") and stack.endswith("ends"), stack)
+                self.assertRegex(stack, r"\n\.\.\. \d+ characters left out \.\.\.\n")
+        self.assertEqual(json.loads(bounded({"stack": "x" * 12288}))["stack"], "x" * 12288)
+
+    def test_wrong_options_are_rejected(self):
+        async def coroutine(error, job):
+            pass
+        for options in ({"error_details": "yes"}, {"error_details": None}, {"on_error": 1}, {"on_error": coroutine}):
+            with self.subTest(options), self.assertRaisesRegex(OptionError, f'"{next(iter(options))}"'):
+                jobq.Worker(**options)
+
+    def test_rejected_details_do_not_prevent_the_failure(self):
+        failed = Outcome(FAIL, "no \u20ac", retry_in=3, details='{"class":"\u20ac"}')
+        untranslatable = type("E", (Exception,), {"sqlstate": "22P05"})()
+        in_ascii = outcome.after_refusal(failed, untranslatable)
+        self.assertEqual((in_ascii.text, in_ascii.details), ("no ?", '{"class":"?"}'))
+        self.assertEqual(outcome.after_refusal(in_ascii, untranslatable), Outcome(FAIL, "no ?", retry_in=3))
+        self.assertEqual(outcome.after_refusal(failed, ValueError()), Outcome(FAIL, "no \u20ac", retry_in=3))
 
 
 class BeatTest(unittest.TestCase):

@@ -637,6 +637,38 @@ class WorkerTest(Base):
         finally:
             self.connection = before
 
+    def test_details_of_an_error(self):
+        DETAILS = "SELECT details FROM jobq.attempts WHERE job_id = %s"
+        seen = []
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+
+        def handler(job):
+            raise LookupError("no address")
+        self.start({"x": handler, "y": handler}, error_details=lambda details: {**details, "host": "web-1"},
+                   on_error=lambda error, job: seen.append((job.id, str(error))))
+        self.assertEqual(self.outcome_of(job), ("failed", 1, "LookupError: no address"))
+        details = self.value(DETAILS, job)
+        self.assertEqual((details["class"], details["host"]), ("LookupError", "web-1"))
+        self.assertIn("in handler", details["stack"])
+        self.assertEqual(seen, [(job, "no address")])
+
+    def test_details_that_the_server_rejects_are_left_out(self):
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
+
+        async def handler(job):
+            raise LookupError("no address")
+        worker = jobq.AsyncWorker(self.queue, {"x": handler}, error_details=lambda details: {"a": ["\0"]})
+
+        async def run():
+            await worker.start()
+            while self.status(job) != "failed":
+                await asyncio.sleep(0.02)
+            worker.stop()
+            await worker.join()
+        asyncio.run(run())
+        self.assertEqual(self.outcome_of(job), ("failed", 1, "LookupError: no address"))
+        self.assertIsNone(self.value("SELECT details FROM jobq.attempts WHERE job_id = %s", job))
+
     def test_a_rejected_delay_does_not_prevent_the_failure(self):
         def handler(job):
             raise jobq.Fail("not now", retry_in="no interval")

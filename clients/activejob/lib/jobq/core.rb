@@ -9,11 +9,11 @@ module Jobq
     attr_reader :hand, :error
 
     # begin_job makes a job from a row, and run_job starts its handler. The claiming thread calls both.
-    def initialize(options, kinds, given, log, begin_job:, run_job:, when_over:)
+    def initialize(options, kinds, given, log, begin_job:, run_job:, when_over:, failures: Failures.new(log))
       @options, @kinds, @given, @log = options, kinds.sort, given, log
       @begin_job, @run_job, @when_over = begin_job, run_job, when_over
       @hand = Hand.new(options)
-      @conflicts = Conflicts.new
+      @conflicts, @failures = Conflicts.new, failures
       @look_at = 0
       @wait_timeout = options.wait_timeout
       @pace = Pace.new(options, @hand, log)
@@ -54,7 +54,7 @@ module Jobq
     end
 
     def job_ended(job, outcome)
-      outcome = @conflicts.judge(job, outcome)
+      outcome = @failures.ended(job, @conflicts.judge(job, outcome))
       log_outcome(job, outcome)
       @hand.ended(job, outcome)
     end
@@ -360,6 +360,7 @@ module Jobq
       text = Outcome.describe(e)
       @log.error("#{@options.worker_id}: the report of #{job} was refused: #{text.strip}")
       return report_or_fail(job, outcome.in_ascii, refused: refused) if outcome.unstorable?(e)
+      return report_or_fail(job, outcome.without_details, refused: refused) if outcome.details   # perhaps only they are rejected
       return @hand.reported([job]) if refused && (outcome.what != :fail || outcome.retry_in.nil?)
 
       failed = outcome.refused(text)
@@ -373,7 +374,7 @@ module Jobq
       when :complete then send_together(:complete, [Hand::Report.new(job, outcome)]).first["taken"] == "t"
       when :release then @beats.rows(Statements::RELEASE_BRIEFLY, *lease_parameters([job])).first["taken"] == "t"
       when :fail
-        given = [outcome.text, Parameters.interval(outcome.retry_in), outcome.retry.to_s]
+        given = [outcome.text, Parameters.interval(outcome.retry_in), outcome.retry.to_s, outcome.details]
         !@beats.rows(Statements::FAIL, *lease, *given).first["jobq_fail"].nil?
       when :snooze
         @beats.rows(Statements::SNOOZE, lease[0], Parameters.interval(outcome.retry_in), lease[1]).first["jobq_snooze"] == "t"
@@ -388,7 +389,7 @@ module Jobq
       return Outcome.finished?(state) unless %w[held cancel].include?(state)
 
       failed = Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed")
-      failed.conflict = outcome.conflict
+      failed.conflict, failed.details = outcome.conflict, outcome.details
       judged = @conflicts.judge(job, failed)
       log_outcome(job, judged)
       taken?(job, judged)

@@ -7,12 +7,13 @@ module Jobq
   #   alone      send without other reports, because a batch with it was rejected or collided
   #   sent       sent before, but the answer is unknown
   #   collisions number of times the report collided with another transaction; not_before: earliest time of the next try
+  #   error      the exception of a failed attempt; details: what Failures adds to the report, as JSON
   #   conflict   the SQLSTATE if the handler's own transaction ended with 40001 or 40P01
   Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, :collisions, :not_before, :conflict,
-                       keyword_init: true) do
-    def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true)
+                       :error, :details, keyword_init: true) do
+    def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true, error: nil)
       new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false, sent: false, collisions: 0,
-          not_before: -Float::INFINITY)
+          not_before: -Float::INFINITY, error: error)
     end
 
     def self.of_return(value, ended)
@@ -22,12 +23,12 @@ module Jobq
 
       of(:complete, result: Parameters.json(value))
     rescue JSON::JSONError, EncodingError, SystemStackError => e
-      of(:fail, Parameters.text("the result is no JSON: #{e.message}"))
+      of(:fail, Parameters.text("the result is no JSON: #{e.message}"), error: e)
     end
 
     # Returns the outcome for an exception. reason: why the handler was asked to stop, if it was.
     def self.of_error(error, reason, ended)
-      return of(:verify, describe(error)).tap { |unknown| unknown.conflict = Conflicts.of(error) } if ended == :verify
+      return of(:verify, describe(error), error: error).tap { |unknown| unknown.conflict = Conflicts.of(error) } if ended == :verify
       return of(:nothing, ended.to_s) if ended
       return of(:nothing, "lost") if reason == :lost || Jobq.lost_lease?(error)
 
@@ -35,8 +36,8 @@ module Jobq
       when Stopping, Release then of(:release)
       when Cancelled then of(:fail, "cancelled")
       when Snooze then of(:snooze, retry_in: error.delay)
-      when Fail then of(:fail, message_of(error), retry_in: error.retry_in, retry_again: error.retry)
-      else of(:fail, describe(error)).tap { |failed| failed.conflict = Conflicts.of(error) }
+      when Fail then of(:fail, message_of(error), retry_in: error.retry_in, retry_again: error.retry, error: error)
+      else of(:fail, describe(error), error: error).tap { |failed| failed.conflict = Conflicts.of(error) }
       end
     end
 
@@ -72,12 +73,17 @@ module Jobq
 
     # Returns whether a character of the text does not exist in the encoding of the database (22P05, 22021).
     def unstorable?(error)
-      what == :fail && !text.ascii_only? && %w[22P05 22021].include?(Jobq.sqlstate(error))
+      what == :fail && !(text.ascii_only? && details.to_s.ascii_only?) && %w[22P05 22021].include?(Jobq.sqlstate(error))
     end
 
     # Returns the same failure with "?" instead of each character that is not ASCII.
     def in_ascii
-      dup.tap { |ascii| ascii.text = text.gsub(/[^[:ascii:]]/, "?") }
+      dup.tap { |ascii| ascii.text, ascii.details = [text, details].map { |given| given&.gsub(/[^[:ascii:]]/, "?") } }
+    end
+
+    # Returns the same outcome without details.
+    def without_details
+      dup.tap { |bare| bare.details = nil }
     end
 
     # Returns whether a heartbeat's answer confirms that an earlier report has arrived. gone: the queue keeps no finished jobs.

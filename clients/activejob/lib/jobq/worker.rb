@@ -6,13 +6,15 @@ module Jobq
   # Serves one queue. Each handler runs in a thread.
   #   handlers     { "kind" => proc that takes a job }, where the kind "" handles jobs without a kind; or an object with keys and fetch
   #   connection   libpq's parameters as a Hash, or a callable that returns them; default: PGHOST and so on
+  #   error_details, on_error: see class Failures
   #   options      the options in class Options
   class Worker
     attr_reader :options
 
-    def initialize(handlers:, connection: {}, logger: Worker.standard_logger, **options)
+    def initialize(handlers:, connection: {}, logger: Worker.standard_logger, error_details: true, on_error: nil, **options)
       @options = Options.new(**options)
       @handlers, @given, @log = handlers, connection, logger
+      @failures = Failures.new(logger, error_details: error_details, on_error: on_error)
       @connections = Connections.new(connection, "jobq #{@options.queue} #{@options.worker_id} handler")
       @work, @threads, @when_over = Thread::Queue.new, [], -> {}
     end
@@ -28,7 +30,7 @@ module Jobq
       raise OptionError, 'option "handlers" must name at least one kind' if @handlers.keys.empty?
 
       core = Core.new(@options, @handlers.keys, @given, @log, begin_job: method(:begin_job), run_job: method(:run_job),
-                                                              when_over: when_over || -> {})
+                                                              when_over: when_over || -> {}, failures: @failures)
       @core = core   # before start, because the threads use it at once
       begin
         core.start

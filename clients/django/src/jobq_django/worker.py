@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
 
+from django.conf import settings
 from django.db import close_old_connections, reset_queries
 
 import jobq
@@ -15,7 +16,8 @@ from .task import Task, registry
 def make_worker(using: Optional[str] = None, **options: Any) -> jobq.Worker:
     """Returns a worker for all tasks that have been imported. For claims and heartbeats, the worker opens its own psycopg
     connections."""
-    return jobq.Worker(handlers=handlers(using, apart), connect_options=worker_parameters(using), **options)
+    settled: Dict[str, Any] = {"error_details": getattr(settings, "JOBQ_ERROR_DETAILS", True), "on_error": getattr(settings, "JOBQ_ON_ERROR", None)}
+    return jobq.Worker(handlers=handlers(using, apart), connect_options=worker_parameters(using), **{**settled, **options})
 
 
 def handlers(using: Optional[str], around: Callable[[Callable[[jobq.Job], Any]], Callable[[jobq.Job], Any]]

@@ -180,10 +180,13 @@ class CommittedTest(TransactionTestCase):
         self.assertEqual(ask("SELECT result::text FROM jobq.jobs WHERE id = %s", job_id), '{"amount": 1}')
 
     def test_an_error_is_a_failed_attempt_that_is_retried(self):
-        self.work()
+        seen = []
+        with self.settings(JOBQ_ERROR_DETAILS=lambda details: {"class": details["class"]}, JOBQ_ON_ERROR=lambda error, job: seen.append(job.id)):
+            self.work()
         job_id = self.enqueue(tasks.fail_first, 1)
         self.finish(job_id, "scheduled")
-        self.assertEqual(ask("SELECT error FROM jobq.attempts WHERE job_id = %s", job_id), "not yet")
+        self.assertEqual(ask("SELECT error || details::text FROM jobq.attempts WHERE job_id = %s", job_id), 'not yet{"class": "Fail"}')
+        self.assertEqual(seen, [job_id])
         ask("SELECT jobq_reschedule(%s, now())::text", job_id)
         self.finish(job_id)
         self.assertEqual(list(Order.objects.order_by("name").values_list("name", flat=True)), ["attempt 1", "attempt 2"])

@@ -204,7 +204,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
     async def _handle(self, job: AsyncJob, core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
-                with Attempt(job, span, core.collisions) as attempt:
+                with Attempt(job, span, core.collisions, self.failures) as attempt:
                     value: Any = self._handler_of(job)(job)
                     attempt.value = await value if inspect.isawaitable(value) else value
                 ended = attempt.outcome

@@ -6,12 +6,13 @@ import functools
 import inspect
 import logging
 import time
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 from . import connect, tracing
 from .collisions import Collisions
 from .core import Core
 from .errors import Fail, OptionError
+from .failures import Failures, Filter
 from .hand import LAST_LOOK, LAST_REPORTS
 from .job import BaseJob
 from .options import Options
@@ -24,14 +25,17 @@ log = logging.getLogger("jobq")
 class BaseWorker(Generic[Handler]):
     def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
                  conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
-                 trace_as_child: bool = False, heartbeat_process: bool = True, **options: Any) -> None:
-        """heartbeat_process: a separate process sends the heartbeats while a handler blocks this process by holding the GIL."""
+                 trace_as_child: bool = False, heartbeat_process: bool = True, error_details: Union[bool, Filter] = True,
+                 on_error: Optional[Callable[[BaseException, Any], Any]] = None, **options: Any) -> None:
+        """heartbeat_process: a separate process sends the heartbeats while a handler blocks this process by holding the GIL.
+        error_details, on_error: see Failures."""
         self.options = Options(queue=queue, **options)
         self.handlers: Dict[str, Handler] = {}
         for kind, function in dict(handlers or {}).items():
             self._register(kind, function)
         self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
         self.tracer = tracing.Tracer(trace_as_child)
+        self.failures = Failures(error_details, on_error)
         self.heartbeat_process = heartbeat_process
         self._core: Optional[Core] = None
         self._set_up(f"jobq {queue} {self.options.worker_id} handler")
@@ -169,8 +173,8 @@ class Attempt:
     """Context manager around a handler's call that determines the outcome. The caller assigns the handler's return value to
     value."""
 
-    def __init__(self, job: BaseJob, span: tracing.Span, collisions: Collisions) -> None:
-        self.job, self.span, self.collisions = job, span, collisions
+    def __init__(self, job: BaseJob, span: tracing.Span, collisions: Collisions, failures: Failures) -> None:
+        self.job, self.span, self.collisions, self.failures = job, span, collisions, failures
         self.value: Any = None
         self.outcome = Outcome(NOTHING)
 
@@ -182,6 +186,6 @@ class Attempt:
             self.outcome = of_return(self.value, self.job.ended)
         else:
             self.outcome = of_error(error, self.job.cancelled, self.job.ended)
-        self.outcome = self.collisions.decide(self.job.id, self.outcome)
+        self.outcome = self.failures.ended(self.job, self.collisions.decide(self.job.id, self.outcome), error)
         self.span.ended(self.outcome, error)
         return True   # the handler's exception becomes the job's outcome

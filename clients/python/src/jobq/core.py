@@ -460,7 +460,7 @@ class Core:
         if outcome.what == COMPLETE:
             return bool(self._beats.all(statements.COMPLETE_MANY, ([job.id], [job.lease], [outcome.result]))[0]["completed"])
         if outcome.what == FAIL:
-            rows = self._beats.all(statements.FAIL, (*lease, outcome.text, interval(outcome.retry_in), outcome.retry))
+            rows = self._beats.all(statements.FAIL, (*lease, outcome.text, interval(outcome.retry_in), outcome.retry, outcome.details))
             return rows[0]["jobq_fail"] is not None
         if outcome.what == SNOOZE:
             return bool(self._beats.all(statements.SNOOZE, (job.id, interval(outcome.retry_in), job.lease))[0]["jobq_snooze"])
@@ -474,7 +474,7 @@ class Core:
         state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         if state in ("held", "cancel"):
             text = outcome.text or "the transaction that completed the job has not committed"
-            decided = self.collisions.decide(job.id, Outcome(FAIL, text, collision=outcome.collision))
+            decided = self.collisions.decide(job.id, Outcome(FAIL, text, collision=outcome.collision, details=outcome.details))
             self._log_outcome(job, decided)
             return self._report(job, decided)
         return is_finished(state)

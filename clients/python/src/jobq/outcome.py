@@ -32,6 +32,7 @@ class Outcome:
     collision: bool = False   # the handler's transaction was rolled back because of another transaction
     refused: bool = False     # the server rejected another report, and text says why
     not_before: float = float("-inf")   # earliest time to send, by the worker's clock
+    details: Optional[str] = None       # details of the error, as JSON
 
 
 def of_return(value: Any, ended: Optional[str]) -> Outcome:
@@ -74,8 +75,11 @@ def of_error(error: BaseException, reason: Optional[str], ended: Optional[str]) 
 
 def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
     """Returns the outcome to report instead of a rejected one, or None if there is nothing to report."""
-    if getattr(error, "sqlstate", None) == UNTRANSLATABLE and refused.what in (FAIL, VERIFY) and not refused.text.isascii():
-        return replace(refused, text=refused.text.encode("ascii", "replace").decode())
+    if getattr(error, "sqlstate", None) == UNTRANSLATABLE and refused.what in (FAIL, VERIFY) and \
+            not (refused.text + (refused.details or "")).isascii():
+        return replace(refused, text=_in_ascii(refused.text), details=_in_ascii(refused.details or "") or None)
+    if refused.details is not None:   # perhaps the server rejects only the details
+        return replace(refused, details=None)
     if not refused.refused:
         text = f"the {REPORTS.get(refused.what, 'report')} was refused: {describe(error)}"
         return Outcome(FAIL, text, retry_in=refused.retry_in if refused.what == FAIL else None, retry=refused.retry, alone=True,
@@ -83,6 +87,10 @@ def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
     if refused.retry_in is not None:
         return replace(refused, retry_in=None)
     return None
+
+
+def _in_ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()
 
 
 def _text_of(error: BaseException) -> str:

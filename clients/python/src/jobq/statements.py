@@ -39,7 +39,7 @@ HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, N
 HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
 COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
 COMPLETE_HELD = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb, must_hold => true)"
-FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean)::text"
+FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean, %s::jsonb)::text"
 RELEASE_MANY = "SELECT job_id, released FROM jobq_release_many(%s::bigint[], %s::bigint[])"
 RELEASE_BRIEFLY = f"{_BRIEFLY} SELECT (jobq_release_many(%s::bigint[], %s::bigint[])).released FROM briefly"
 SNOOZE = "SELECT jobq_snooze(%s::bigint, %s::interval, %s::bigint)"

@@ -220,6 +220,6 @@ def _finish(connection: Any, job: Job, came: "tuple[outcome.Outcome, Any]") -> E
         return Ended(job, "scheduled" if ask(statements.SNOOZE, job.id, interval(what.retry_in), job.lease) else "lost")
     if what.what == outcome.RELEASE:
         return Ended(job, "pending" if ask(_RELEASE, *lease) else "lost")
-    status = ask(statements.FAIL, *lease, what.text, interval(what.retry_in), what.retry)
+    status = ask(statements.FAIL, *lease, what.text, interval(what.retry_in), what.retry, what.details)
     return Ended(job, status or "lost", error=what.text)
 

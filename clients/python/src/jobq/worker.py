@@ -198,7 +198,7 @@ class Worker(BaseWorker[Handler]):
     def _handle(self, job: Job, core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
-                with Attempt(job, span, core.collisions) as attempt:
+                with Attempt(job, span, core.collisions, self.failures) as attempt:
                     attempt.value = plain_result(job.kind, self._handler_of(job)(job))
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: includes errors of the tracer, because the job must not hang

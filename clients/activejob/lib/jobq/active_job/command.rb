@@ -70,7 +70,10 @@ module Jobq
         end
 
         handlers = Handlers.new(adapter.database, @kinds)
-        made = queues.map { |queue| Worker.new(handlers: handlers, connection: adapter.database.parameters, **options_for(queue)) }
+        made = queues.map do |queue|
+          Worker.new(handlers: handlers, connection: adapter.database.parameters, error_details: Jobq::ActiveJob.error_details,
+                     on_error: Jobq::ActiveJob.on_error, **options_for(queue))
+        end
         check_pool(adapter.database, made.sum { |worker| worker.options.slots })
         made
       end
