@@ -21,7 +21,7 @@
     button.setAttribute('aria-pressed', String(on));
   };
   const changed = (field) => (field.type === 'checkbox' ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
-  const busy = () => document.hidden || main.querySelector('details[open] form') !== null || String(getSelection()) !== '' ||
+  const busy = () => document.hidden || main.querySelector('details[open] form, details[open] pre') !== null || String(getSelection()) !== '' ||
     (main.contains(document.activeElement) && document.activeElement.closest('form') !== null) ||
     [...main.querySelectorAll('input:not([type="hidden"])')].some(changed);
 

@@ -90,6 +90,12 @@ async function hostile(browser, address, ids) {
   like(await page.evaluate(() => document.querySelector('.graph')?.textContent ?? ''), /<script>/, 'a hostile kind in the graph is shown as text');
   await page.goto(`${address}/job/${ids.evilFailed}`);
   ok((await page.evaluate(() => document.querySelector('[aria-label="Error"]').textContent)).includes(EVIL), 'a hostile error is shown as text');
+  const details = page.locator('details', { has: page.locator('[aria-label="Stack trace"]') });
+  is(await details.locator('pre').first().isVisible(), false, 'the stack trace of an attempt is collapsed');
+  await details.locator('summary').click();
+  is(await details.locator('pre').first().isVisible(), true, 'a click shows the stack trace');
+  const texts = await details.evaluate((one) => one.textContent);
+  ok(texts.startsWith('<script>window.xss=2</script>') && texts.split(EVIL).length === 2, 'hostile details are shown as text', texts);
   is(await page.evaluate(() => window.xss), undefined, 'no hostile script has run');
   await context.close();
 }

@@ -18,6 +18,7 @@ export async function rights({ db, ids, ofRole }) {
   like(list.text, /role "dash_monitor" may not read jobq\.jobs.*SELECT jobq_grant\('dash_monitor', 'operator'\)/, 'a monitor is told which privilege is missing and how to grant it');
   const job = await page(monitor, `/job/${ids.failed}`);
   ok(job.status === 200 && /attempt failed/.test(job.text) && /mailbox 4711/.test(job.text) && !/bob@example/.test(job.text), 'a monitor sees the history of a job, but not its payload', job.text);
+  like(job.text, /MailboxFull.*at send \(mail\.js:7\).*"host": "mail-1"/s, 'a monitor sees the details of an error');
   is((await page(monitor, '/job/999999999')).status, 404, 'a monitor gets 404 for a job that does not exist');
   like((await page(monitor, '/workers')).text, /may not read jobq\.jobs/, 'a monitor is told that workers are not shown');
   // The role's pages have no form from which to take a token, so the test sends an invalid token.

@@ -18,7 +18,8 @@ export async function seed({ sql, value }) {
   await sql("SELECT jobq_complete($1, $2, '{\"message\": \"250 OK\"}')", [done.id, done.lease]);
   ids.failed = await enqueue('emails', { to: 'bob@example.com' }, ", kind => 'welcome'");
   const [bad] = await claim('emails', 'mailer-1');
-  await sql("SELECT jobq_fail($1, $2, 'mailbox 4711 is full', retry => false)", [bad.id, bad.lease]);
+  await sql("SELECT jobq_fail($1, $2, 'mailbox 4711 is full', retry => false, details => $3)", [bad.id, bad.lease,
+    JSON.stringify({ class: 'MailboxFull', stack: 'MailboxFull: mailbox 4711 is full\n    at send (mail.js:7)', host: 'mail-1' })]);
   ids.retried = await enqueue('emails', { to: 'cy@example.com' }, ", kind => 'news'");
   const [again] = await claim('emails', 'mailer-2');
   await sql("SELECT jobq_fail($1, $2, 'mailbox 4712 is full', retry_in => '1 day')", [again.id, again.lease]);
@@ -71,7 +72,8 @@ export async function seed({ sql, value }) {
   await sql('SELECT jobq_heartbeat($1, $2, $3)', [evil.id, evil.lease, JSON.stringify(EVIL)]);
   ids.evilFailed = await value('SELECT jobq_enqueue($1, kind => $2)', [`${EVIL}2`, EVIL_KIND]);
   const [failed] = await claim(`${EVIL}2`, EVIL);
-  await sql('SELECT jobq_fail($1, $2, $3, retry => false)', [failed.id, failed.lease, `${EVIL_KIND}${EVIL}`]);
+  await sql('SELECT jobq_fail($1, $2, $3, retry => false, details => $4)', [failed.id, failed.lease, `${EVIL_KIND}${EVIL}`,
+    JSON.stringify({ class: EVIL_KIND, stack: `${EVIL}${EVIL_KIND}`, [EVIL]: EVIL })]);
   ids.evilNext = await value('SELECT jobq_enqueue($1, kind => $2, depends_on => ARRAY[$3::bigint])', [EVIL, `"];${EVIL_KIND}`, evil.id]);
 
   await sql("SELECT jobq_schedule('nightly report', '0 3 * * *', 'reports', timezone => 'Europe/Berlin'), jobq_schedule('every minute', '@every 1m', 'reports', starts_at => now() + interval '1 day')");

@@ -67,9 +67,19 @@ function factsOf(view, job) {
   ]);
 }
 
+// Selects the details of an error by the keys that the contract of workers defines, and all other keys together.
+const DETAILS = ['class', 'stack'].map((key) => `left(a.details->>'${key}', 20000) AS ${key}`).join(', ') +
+  `, CASE WHEN jsonb_typeof(a.details) = 'object' THEN left(jsonb_pretty(nullif(a.details - '{class,stack}'::text[], '{}')), 4000) END AS others`;
+
+function detailsOf({ class: type, stack, others }) {
+  const texts = [['Stack trace', stack], ['Other details', others]].filter(([, text]) => text !== null);
+  if (texts.length === 0) return type === null ? '' : html`<br>${type}`;
+  return html`<details><summary>${type ?? 'Details'}</summary>${texts.map(([label, text]) => block(label, text))}</details>`;
+}
+
 async function attemptsPart(view, query, id) {
   if (!view.rights.reads('attempts')) return '';
-  const rows = await query(`SELECT a.attempt, a.outcome, a.worker_id, a.started_at, a.finished_at, a.reported, left(a.error, 4000) AS error
+  const rows = await query(`SELECT a.attempt, a.outcome, a.worker_id, a.started_at, a.finished_at, a.reported, left(a.error, 4000) AS error, ${DETAILS}
     FROM jobq.attempts a WHERE a.job_id = $1 ORDER BY a.finished_at DESC LIMIT ${ROWS}`, [id]);
   return html`<h2>Attempts that did not complete</h2>${table('Attempts, the latest first', [
     { label: 'Attempt', number: true, cell: (row) => row.attempt },
@@ -77,19 +87,20 @@ async function attemptsPart(view, query, id) {
     { label: 'Worker', cell: (row) => html`${row.worker_id}${row.reported ? '' : ' (taken away)'}` },
     { label: 'Began', cell: (row) => time(row.started_at) },
     { label: 'Took', number: true, cell: (row) => (row.started_at ? span((row.finished_at - row.started_at) / 1000) : '') },
-    { label: 'Error', wide: true, cell: (row) => row.error },
+    { label: 'Error', wide: true, cell: (row) => html`${row.error}${detailsOf(row)}` },
   ], rows)}`;
 }
 
 async function logPart(view, query, id) {
   if (!view.rights.calls('jobq_log')) return { rows: undefined, part: '' };
-  const rows = await query(`SELECT * FROM ${view.rights.call('jobq_log')}($1) LIMIT ${2 * ROWS}`, [id]);
+  const details = !view.rights.reads('attempts');   // otherwise, the table of attempts shows them
+  const rows = await query(`SELECT a.at, a.event, a.attempt, a.worker_id, a.detail${details ? `, ${DETAILS}` : ''} FROM ${view.rights.call('jobq_log')}($1) a LIMIT ${2 * ROWS}`, [id]);
   return { rows, part: html`<h2>History</h2>${table('Its life', [
     { label: 'At', cell: (row) => timestamp(row.at) },
     { label: 'Event', cell: (row) => row.event },
     { label: 'Attempt', number: true, cell: (row) => row.attempt },
     { label: 'Worker', cell: (row) => row.worker_id },
-    { label: 'Detail', wide: true, cell: (row) => row.detail },
+    { label: 'Detail', wide: true, cell: (row) => html`${row.detail}${details ? detailsOf(row) : ''}` },
   ], rows)}` };
 }
 
