@@ -95,7 +95,6 @@ Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope) {
 }
 
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now) {
-    if (operation == Operation::Retry) return retry_jobs(ids, scope, now);
     if (operation == Operation::Delete) return delete_them(ids, scope);
     return apply_event(lock_applicable(operation, ids, scope), {event_of(operation), now, run_at});
 }

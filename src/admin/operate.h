@@ -37,11 +37,11 @@ bool operation_applies(Operation operation, core::JobStatus status);
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope);
 
 // Performs the operation on the jobs that it can change, and skips all other jobs. Returns the number of changed jobs
-// and their new status or, for Delete, their previous status. `run_at` is used only for Reschedule. Retry raises 23505
-// for a job whose unique key is held by another job.
+// and their new status or, for Delete, their previous status. `run_at` is used only for Reschedule. For Retry, call
+// retry_job() (retry.h).
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now);
-// Performs the operation on many jobs, which lock_matching() has locked. Unlike a retry by operate(), a retry by this
-// function skips jobs whose unique key is held by another job. Returns how many jobs were changed.
+// Performs the operation on many jobs, which lock_matching() has locked. A retry skips jobs whose unique key is held by
+// another job. Returns how many jobs were changed.
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 
 // Locks the jobs that match the filter and returns their ids in ascending order. Skips jobs that another transaction

@@ -13,6 +13,7 @@
 #include "queues/known_queues.h"
 #include "row/current_status.h"
 #include "row/owner.h"
+#include "row/payload.h"
 #include "row/status.h"
 #include "steps/step_policy.h"
 
@@ -21,12 +22,6 @@
 namespace jobq {
 
 namespace {
-
-// Returns whether the scope allows the operation on the job. For the retry of a dead letter, the queue to which the job
-// moves back must be in scope. In all other cases, the job itself must be in scope.
-bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
-    return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
-}
 
 // Applies an operation to one job. Returns the job's new status, its previous status if it was deleted, or its current
 // status if the operation does not apply to it. Returns NULL if the job does not exist.
@@ -39,10 +34,39 @@ Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz r
         const Operated operated = operate(operation, array_of(&id, 1, INT8OID), scope, run_at, GetCurrentTimestamp());
         status = operated.status;
         found = operated.count == 1 ||
-                (may_operate(operation, scope, DatumGetInt64(id)) && current_status(DatumGetInt64(id), &status));
+                (job_is_in_scope(scope, DatumGetInt64(id)) && current_status(DatumGetInt64(id), &status));
     });
     if (!found) PG_RETURN_NULL();
     PG_RETURN_DATUM(status_datum(status));
+}
+
+// Calls retry() and returns the job's status afterward, or NULL if the job does not exist. For a dead letter, the queue
+// to which a retry moves the job back must be in scope.
+template <typename Retry>
+Datum status_after(FunctionCallInfo fcinfo, int64 id, const QueueScope *scope, Retry retry) {
+    bool found = false;
+    core::JobStatus status = core::JobStatus::Pending;
+    with_owner_spi([&] {
+        retry();
+        found = home_is_in_scope(scope, id) && current_status(id, &status);
+    });
+    if (!found) PG_RETURN_NULL();
+    PG_RETURN_DATUM(status_datum(status));
+}
+
+// Reads the arguments of jobq_retry that change the job.
+RetryChanges retry_changes(FunctionCallInfo fcinfo) {
+    RetryChanges changes = {};
+    changes.caller = GetUserId();
+    if (given(fcinfo, 1)) {
+        changes.payload = PG_GETARG_DATUM(1);
+        check_json_size(changes.payload, "payload");
+    }
+    if (given(fcinfo, 2)) changes.run_at = check_finite(PG_GETARG_TIMESTAMPTZ(2), "run_at");
+    if (given(fcinfo, 3)) changes.max_attempts = check_positive(PG_GETARG_INT32(3), "max_attempts");
+    require(fcinfo, 4, "keep_steps");
+    changes.keep_steps = PG_GETARG_BOOL(4);
+    return changes;
 }
 
 // Returns whether an operation on many jobs selects jobs in this status if the caller omits the argument `statuses`.
@@ -139,7 +163,10 @@ PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_retry);
 PGDLLEXPORT Datum jobq_retry(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
-    return operate_on_one(fcinfo, Operation::Retry, 0);
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    const RetryChanges changes = retry_changes(fcinfo);
+    const QueueScope *scope = scope_of(fcinfo);
+    return status_after(fcinfo, id, scope, [&] { retry_job(id, changes, scope, GetCurrentTimestamp()); });
 }
 
 PG_FUNCTION_INFO_V1(jobq_retry_from);
@@ -149,14 +176,7 @@ PGDLLEXPORT Datum jobq_retry_from(PG_FUNCTION_ARGS) {
     text *step = require_text(fcinfo, 1, "step");
     check_name(view(step), "step", core::kMaxStepBytes, false);
     const QueueScope *scope = scope_of(fcinfo);
-    bool found = false;
-    core::JobStatus status = core::JobStatus::Pending;
-    with_owner_spi([&] {
-        retry_from(id, step, scope, GetCurrentTimestamp());
-        found = may_operate(Operation::Retry, scope, id) && current_status(id, &status);
-    });
-    if (!found) PG_RETURN_NULL();
-    PG_RETURN_DATUM(status_datum(status));
+    return status_after(fcinfo, id, scope, [&] { retry_from(id, step, scope, GetCurrentTimestamp()); });
 }
 
 PG_FUNCTION_INFO_V1(jobq_reschedule);

@@ -18,6 +18,7 @@
 #include "job/change_job.h"
 #include "log/transaction_log.h"
 #include "queues/directory.h"
+#include "row/current_status.h"
 #include "row/locked_jobs.h"
 #include "steps/steps.h"
 
@@ -46,6 +47,7 @@ struct Retries {
     int paced_count = 0;
     double per_second = 0;
     core::OptInt64 last_step = {};  // the last step that is kept
+    RetryChanges changes = {};
 };
 
 bool wants_before(const WantedKey &a, const WantedKey &b) {
@@ -174,14 +176,23 @@ TimestampTz paced_run_at(const Retries &retries, int64 id) {
     return core::paced(retries.now, place, retries.per_second);
 }
 
+// Returns the number of the last step that the job keeps, 0 if it keeps none, or no value if this depends on its
+// status. A job with a new payload loses its steps, because they were computed from the old payload.
+core::OptInt64 last_step_of(const Retries &retries, const core::Life &before) {
+    if (retries.changes.keep_steps) return before.steps;
+    return retries.changes.payload != Datum(0) ? core::OptInt64(0) : retries.last_step;
+}
+
 // Returns the event that makes the job run again. A redrive resets the number of attempts, so that a job that fails
 // again is retried as often as a new job, with short delays at first. The earlier attempts stay in jobq.attempts.
-core::Event event_of(const Retries &retries, int64 id) {
+core::Event event_of(const Retries &retries, const JobState &before) {
     core::Event event = {core::EventKind::Retried, retries.now};
-    event.last_step = retries.last_step;
+    event.run_at = retries.changes.run_at.value_or(retries.now);
+    event.max_attempts = retries.changes.max_attempts;
+    event.last_step = last_step_of(retries, before.life);
     if (retries.paced == nullptr) return event;
     event.kind = core::EventKind::StartedOver;
-    event.run_at = paced_run_at(retries, id);
+    event.run_at = paced_run_at(retries, before.id);
     return event;
 }
 
@@ -204,17 +215,18 @@ void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
     }
 }
 
-// Makes locked jobs run again, in the order of `ids`.
-Operated retry_locked(const Retries &retries, Datum *ids, int count) {
-    Operated operated = {count, core::JobStatus::Pending};
+// Makes locked jobs run again, in the order of `ids`. Returns how many jobs were retried.
+int64 retry_locked(const Retries &retries, Datum *ids, int count) {
     Notes<Datum> waiting = {}, anew = {};
+    OtherColumns others = {};
+    if (retries.changes.payload != Datum(0)) others.set(kJobPayload, retries.changes.payload);
     Edges edges = {};
     send_letters_home(retries.locked, ids, count);
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
         [&](JobsTable *jobs, int) {
             const JobState before = state_of(*jobs);
-            core::Event event = event_of(retries, before.id);
+            core::Event event = event_of(retries, before);
             if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started might have been canceled because of a dependency, so it waits for its
             // dependencies again. When they have finished, a job with a group enters the line of the group. The head of
@@ -222,26 +234,26 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             event.waits = !before.life.started_at && has_edges_from(&edges, before.id, EdgeKind::Depends) &&
                           (!before.life.group_active || has_reason_to_wait(before.id));
             core::Life after = core::after_event(before.life, event);
-            if (!write_life(jobs, before, after, {}, &after)) return false;
+            if (!write_life(jobs, before, after, others, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
             // Requests a check of this job, because the head of its group might have begun to await the job in the
             // meantime, which would be a deadlock (groups/deadlock.h).
             if (after.group_waiting) log_unblocked(Blocker::Edge, -before.id);
             if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
-            operated.status = after.status;
             return true;
         });
     close_edges(&edges);
     refuse_kept_keys(retries, ids, count);
     drop_all_steps_of(anew.items, anew.count);
     forget_edges_from(anew.items, anew.count, EdgeKind::Child);
+    forget_waits(anew.items, anew.count);
     if (waiting.count > 0) {
         const Datum jobs = array_of(waiting.items, waiting.count, INT8OID);
         lock_dependents(jobs);
         settle_dependents(jobs);
     }
     drop_own_kept_keys(ids, count);
-    return operated;
+    return count;
 }
 
 // Makes the jobs run again. If another session has taken a job's unique key since the check, skips the job. Raises all
@@ -254,17 +266,42 @@ int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found)
         found.count - found.without_key, [&](int first, int n) { retry_locked(retries, keyed + first, n); },
         [&](int) { done++; },
         [&](int i, const FailureText &failure) {
-            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += retry_locked(retries, keyed + i, 1).count;
+            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += retry_locked(retries, keyed + i, 1);
         });
     return done;
 }
 
+void check_may_enqueue(Oid caller, const Row &locked) {
+    const std::string_view queue = locked.text_at(kLockedQueue);
+    if (may_call(caller, "jobq_enqueue", queue)) return;
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied to change the payload of job %lld",
+                           static_cast<long long>(locked.int64_at(kLockedId))),
+                    errdetail("A new payload requires the privilege to call jobq_enqueue() for queue \"%.*s\".",
+                              static_cast<int>(queue.size()), queue.data()),
+                    errhint("Grant the role the profile 'producer' with jobq_grant(role, profile, queues).")));
+}
+
+// Raises an error if a retry with changes could not change the job. A status alone would not tell the caller that the
+// changes were not made, because a pending job has the same status after a retry as before.
+void refuse_unchanged(int64 id, const QueueScope *scope) {
+    core::JobStatus status;
+    if (!home_is_in_scope(scope, id) || !current_status(id, &status)) return;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("job %lld is neither finished nor scheduled", static_cast<long long>(id)),
+                    errdetail("Only a finished or scheduled job can be retried with changes."),
+                    errhint("Cancel the job first, or wait until it has finished.")));
+}
+
 }  // namespace
 
-Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now) {
-    const Rows locked = lock_applicable(Operation::Retry, ids, scope);
+void retry_job(int64 id, const RetryChanges &changes, const QueueScope *scope, TimestampTz now) {
+    Datum job = Int64GetDatum(id);
+    const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID), scope);
+    if (locked.size() == 0 && changes.any()) refuse_unchanged(id, scope);
+    if (locked.size() > 0 && changes.payload != Datum(0)) check_may_enqueue(changes.caller, locked[0]);
     const Retriable found = retriable(locked, now, true);
-    return retry_locked({locked, now}, found.ids, found.count);
+    retry_locked({.locked = locked, .now = now, .changes = changes}, found.ids, found.count);
 }
 
 void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) {

@@ -4,16 +4,28 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "core/life.h"
 #include "queues/scope.h"
 #include "row/locked_jobs.h"
 
 namespace jobq {
 
-// Retries the finished and scheduled jobs among `ids` (bigint[]) whose home queues are in scope. The home queue of a
-// dead letter is the queue from which it came. Raises 23505 for a job whose unique key is held by another job.
-Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now);
-// Retries the finished and scheduled jobs among `ids` (bigint[]), regardless of their queues. Unlike retry_jobs(),
-// skips jobs whose unique key is held by another job. Returns how many jobs were changed.
+// The values that a retry gives to a job.
+struct RetryChanges {
+    Datum payload = Datum(0);    // jsonb; Datum(0): the job keeps its payload
+    core::OptInt64 run_at = {};  // none: now
+    int32 max_attempts = 0;      // 0: the job keeps its max_attempts
+    bool keep_steps = false;     // the job keeps its steps even if it has completed or gets a new payload
+    Oid caller = InvalidOid;     // must be allowed to enqueue jobs if there is a payload
+
+    bool any() const { return payload != Datum(0) || run_at || max_attempts > 0; }
+};
+// Retries a job if it is finished or scheduled and its home queue is in scope. The home queue of a dead letter is the
+// queue from which it came. Raises 23505 if another job has the job's unique key, 55000 if there are changes but the
+// job is neither finished nor scheduled, and 42501 if the caller is not allowed to enqueue the new payload.
+void retry_job(int64 id, const RetryChanges &changes, const QueueScope *scope, TimestampTz now);
+// Retries the finished and scheduled jobs among `ids` (bigint[]), regardless of their queues. Unlike retry_job(), skips
+// jobs whose unique key is held by another job. Returns how many jobs were changed.
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 
 // Makes a job run again from the given step: deletes this step and the steps that were saved after it. Raises 22023 if

@@ -169,7 +169,8 @@ void start_again(Life *life, Micros run_at, const Event &event) {
 }
 
 void retry(Life *life, const Event &event) {
-    start_again(life, event.now, event);
+    start_again(life, event.run_at, event);
+    if (event.max_attempts > 0) life->max_attempts = event.max_attempts;
     life->max_attempts = std::max(life->max_attempts, std::min(life->attempts, INT32_MAX - 1) + 1);
 }
 

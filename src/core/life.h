@@ -115,7 +115,7 @@ enum class EventKind : std::uint8_t {
     BecameGroupHead,   // the job is the next one of its group
     WaitOver,          // what the job awaits might have happened; its worker checks this
     Rescheduled,
-    Retried,      // runs now, with at least one more attempt
+    Retried,      // runs again at a given time, with at least one more attempt
     StartedOver,  // runs again at a given time, and its number of attempts is reset
     Replaced,     // an enqueue with the same key has replaced the job
     KeyTaken,     // an enqueue with the same key has taken the key of this running job
@@ -128,12 +128,12 @@ constexpr int kEventKinds = static_cast<int>(EventKind::Moved) + 1;
 struct Event {
     EventKind kind;
     Micros now;
-    Micros run_at = 0;         // Rescheduled, StartedOver, Replaced, and Waited if the job sleeps
+    Micros run_at = 0;         // Rescheduled, Retried, StartedOver, Replaced, and Waited if the job sleeps
     Micros delay = 0;          // Failed, Overran: time until the next attempt; Released: 0 if the job keeps its run_at
     bool wants_retry = false;  // Failed
     bool in_company = false;   // Lost
     int max_lost = 0;          // Lost
-    int max_attempts = 0;      // Replaced
+    int max_attempts = 0;      // Replaced; Retried: 0 if the job keeps its max_attempts
     OnMaxRuntime on_max_runtime = OnMaxRuntime::Fail;  // Overran
     bool waits = false;           // Retried, StartedOver: the job must wait for its dependencies again
     bool sleeps = false;          // Waited: the job waits only until run_at

@@ -36,8 +36,14 @@ CREATE FUNCTION jobq_cancel(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: make a finished or scheduled job claimable now; returns the new status
-CREATE FUNCTION jobq_retry(job_id bigint)
+--: run a finished or scheduled job again, now or at run_at; a new payload deletes the saved steps unless keep_steps is true; returns
+--: the new status
+CREATE FUNCTION jobq_retry(
+        job_id bigint,
+        payload jsonb DEFAULT NULL,
+        run_at timestamptz DEFAULT NULL,
+        max_attempts integer DEFAULT NULL,
+        keep_steps boolean DEFAULT false)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;

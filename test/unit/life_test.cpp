@@ -113,7 +113,7 @@ constexpr Line kTable[] = {
     {EventKind::BecameGroupHead, "..P......"},
     {EventKind::WaitOver, "...P....."},
     {EventKind::Rescheduled, "S...S...."},
-    {EventKind::Retried, "P.....PPP"},
+    {EventKind::Retried, "S.....SSS"},
     {EventKind::StartedOver, "S.....SSS"},
     {EventKind::Replaced, "SBB.S...."},
     {EventKind::KeyTaken, "SBBBPRCFX"},
@@ -336,10 +336,28 @@ TEST(Life, ARetryGivesOneMoreAttemptAndStartingOverGivesAll) {
     EXPECT_FALSE(after_event(failed, event_of(EventKind::Retried)).has_error);
 }
 
+TEST(Life, ARetryRunsAtAGivenTimeWithTheGivenAttempts) {
+    Life failed = job_in(kFailed);
+    failed.attempts = 3;
+    Event retry = event_of(EventKind::Retried);
+    retry.max_attempts = 9;
+    const Life later = after_event(failed, retry);
+    EXPECT_EQ(later.status, JobStatus::Scheduled);
+    EXPECT_EQ(later.run_at, retry.run_at);
+    EXPECT_EQ(later.max_attempts, 9);
+    EXPECT_EQ(later.attempts, 3);
+    retry.run_at = kNow - kHour;
+    retry.max_attempts = 2;
+    const Life now = after_event(failed, retry);
+    EXPECT_EQ(now.status, JobStatus::Pending);
+    EXPECT_EQ(now.max_attempts, 4);
+}
+
 TEST(Life, ARetriedJobWaitsForItsDependenciesAndThenInItsGroup) {
     Life cancelled = job_in(kCancelled);
     cancelled.group = kGroup;
     Event retry = event_of(EventKind::Retried);
+    retry.run_at = kNow;
     Life after = after_event(cancelled, retry);
     EXPECT_EQ(after.status, JobStatus::Blocked);
     EXPECT_EQ(after.group_waiting, kGroup);
@@ -355,7 +373,7 @@ TEST(Life, ARetriedJobWaitsForItsDependenciesAndThenInItsGroup) {
     // The job stays the head until it has finished.
     after = after_event(after_event(after, event_of(EventKind::Claimed)), event_of(EventKind::Failed));
     EXPECT_EQ(after.group_active, kGroup);
-    EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Pending);
+    EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Scheduled);
     EXPECT_FALSE(after_event(after, event_of(EventKind::Cancelled)).group_active.has_value());
 }
 
