@@ -19,6 +19,18 @@ function name(field, most) {
   };
 }
 
+// Returns the text as it is, because the numbers of JavaScript cannot hold every number in JSON.
+function json(field) {
+  return (body) => {
+    try {
+      JSON.parse(body[field] ?? '');
+    } catch (error) {
+      wrong(`${field} is not valid JSON: ${error.message}`);
+    }
+    return body[field];
+  };
+}
+
 function count(field, least, most) {
   return (body) => {
     const text = (body[field] ?? '').trim();
@@ -58,6 +70,7 @@ export const CHANGES = {
     ? ['good', `The limit of queue ${body.queue} is set.`] : ['good', done ? 'The limit is removed.' : 'This limit did not exist.']) },
   set_depth: { call: 'jobq_alter_queue', parse: depth, names: ['queue', 'max_depth', 'on_full'], tell: (body) => ['good', `The depth of queue ${body.queue} is set.`] },
   retry: { call: 'jobq_retry', parse: (body) => [id(body)], tell: statusAfter('Retried') },
+  retry_with: { call: 'jobq_retry', names: ['job_id', 'payload', 'keep_steps'], parse: (body) => [id(body), json('payload')(body), body.keep_steps === 'on'], tell: statusAfter('Retried') },
   retry_from: { call: 'jobq_retry_from', parse: (body) => [id(body), name('step', 255)(body)], tell: statusAfter('Retried') },
   cancel: { call: 'jobq_cancel', parse: (body) => [id(body)], tell: (body, status) => (status === 'processing' ? ['good', `The worker of job ${body.id} is asked to stop.`] : statusAfter('Cancelled')(body, status)) },
   delete: { call: 'jobq_delete', parse: (body) => [id(body)], tell: (body, status) => (status === null ? ['bad', `Job ${body.id} no longer exists.`]

@@ -41,6 +41,9 @@ export function toProblem(error) {
     case '28000':
     case '28P01':
       return new Problem('login', error.message, { ...more, status: 503 });
+    case '23505':
+    case '55000':   // the job has changed since the page was shown
+      return new Problem('error', error.message, { ...more, status: 409 });
     default:   // class 22: invalid input, such as text that the server cannot convert
       return new Problem('error', error.message, { ...more, status: /^22/.test(error.code ?? '') ? 400 : 500 });
   }

@@ -108,6 +108,19 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/retry_from', { id: flow.id, step: 'two' }, /it is pending/, 'retry from a step');
   is((await sql('SELECT name FROM jobq.steps WHERE job_id = $1', [flow.id])).map((row) => row.name), ['one'], 'retry from a step: earlier steps are kept');
 
+  const typo = { id: await value("SELECT jobq_enqueue('typos', '{\"to\": \"ada@exmaple.com\", \"order\": 12345678901234567890}')") };
+  await say(writable, '/do/cancel', typo, /it is cancelled/, 'cancel of a job with a wrong payload');
+  const edited = await request(writable, { path: `/job/${typo.id}` });
+  like(edited.text, /<textarea name="payload"[^>]*>\{\s*&quot;to&quot;: &quot;ada@exmaple\.com/, 'retry with another payload: the page of the job contains the payload');
+  await wrong(writable, '/do/retry_with', { ...typo, payload: '{"to": ada}' }, /payload is not valid JSON/, 'no JSON');
+  await wrong(writable, '/do/retry_with', typo, /payload is not valid JSON/, 'no payload');
+  is(await statusOf(typo.id), 'cancelled', 'retry with another payload: an invalid payload changes nothing');
+  await say(writable, '/do/retry_with', { ...typo, payload: '{"to": "ada@example.com", "order": 12345678901234567890}' }, /it is pending/, 'retry with another payload');
+  is(await value('SELECT payload::text FROM jobq.jobs WHERE id = $1', [typo.id]), '{"to": "ada@example.com", "order": 12345678901234567890}', 'retry with another payload: the payload is exact');
+  const late = await post(writable, '/do/retry_with', { ...typo, payload: '1', back: '/queues' }, await session(writable));
+  is(late.status, 409, 'retry with another payload: a job that is pending is not changed');
+  like(textOf(late.text), /neither finished nor scheduled/, 'retry with another payload: the page says why');
+
   await say(writable, '/do/pause_schedule', { name: 'nightly report' }, /is paused/, 'pause of a schedule');
   await say(writable, '/do/resume_schedule', { name: 'nightly report' }, /is resumed/, 'resume of a schedule');
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');

@@ -7,7 +7,7 @@ export const ROLES = ['dash_operator', 'dash_monitor', 'dash_some', 'dash_nobody
 export async function seed({ sql, value }) {
   await sql('CREATE EXTENSION jobq');
   for (const role of ROLES) if (await value('SELECT count(*)::int FROM pg_roles WHERE rolname = $1', [role]) === 0) await sql(`CREATE ROLE ${role} LOGIN`);
-  await sql("SELECT jobq_grant('dash_operator', 'operator'), jobq_grant('dash_monitor', 'monitor'), jobq_grant('dash_some', 'operator', '{emails}')");
+  await sql("SELECT jobq_grant('dash_operator', 'operator'), jobq_grant('dash_operator', 'producer'), jobq_grant('dash_monitor', 'monitor'), jobq_grant('dash_some', 'operator', '{emails}')");
   const ids = {};
   const enqueue = (queue, payload, rest = '') => value(`SELECT jobq_enqueue($1, $2${rest})`, [queue, JSON.stringify(payload)]);
   const claim = async (queue, worker, batch = 1) => sql("SELECT id, lease FROM jobq_claim($1, $2, batch => $3, heartbeat_timeout => '1 hour')", [queue, worker, batch]);

@@ -8,6 +8,7 @@ import { explainTable } from './queues.js';
 const ROWS = 100;
 const GRAPH_JOBS = 40;
 const LARGE = 262144;   // stored size in bytes; larger payloads are not read
+const EDITED = 16384;   // characters; larger payloads cannot be edited, so that the form stays below the limit for posted forms
 
 const value = (column) => `CASE WHEN pg_column_size(j.${column}) <= ${LARGE} THEN left(jsonb_pretty(j.${column}), 100000)
   WHEN j.${column} IS NOT NULL THEN '(' || pg_size_pretty(pg_column_size(j.${column})::bigint) || ' as stored: read it with psql)' END AS ${column}`;
@@ -34,6 +35,10 @@ export function jobActions(view, job, steps) {
   const id = { id: job.id };
   if (job.status !== 'pending' && job.status !== 'processing' && job.status !== 'blocked' && view.mayCall('jobq_retry')) {
     parts.push(view.form('/do/retry', { label: job.dead_from ? `Redrive to ${job.dead_from}` : job.status === 'scheduled' ? 'Run now' : 'Retry', hidden: id }));
+    if (job.payload.length <= EDITED && view.mayCall('jobq_enqueue')) {
+      parts.push(html`<details><summary>Retry with another payload ...</summary>${view.form('/do/retry_with', { label: 'Retry with this payload', hidden: id, fields: html`<label>Payload (JSON) <textarea name="payload" rows="8" cols="60" spellcheck="false">${
+        job.payload}</textarea></label>${steps.length > 0 ? html`<label class="check"><input type="checkbox" name="keep_steps"> Keep the saved steps</label>` : ''}` })}</details>`);
+    }
     if (steps.length > 0 && view.mayCall('jobq_retry_from')) {
       parts.push(html`<details><summary>Retry from a step ...</summary>${view.form('/do/retry_from', { label: 'Retry from this step', hidden: id, fields: html`<label>Step <select name="step">${
         steps.map((step) => html`<option>${step.name}</option>`)}</select><small>this step and all steps saved after it run again</small></label>` })}</details>`);
