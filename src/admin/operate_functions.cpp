@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "admin/filter_keys.h"
+#include "admin/fork.h"
 #include "admin/operate.h"
 #include "admin/retry.h"
 #include "admin/statuses_argument.h"
@@ -177,6 +178,21 @@ PGDLLEXPORT Datum jobq_retry_from(PG_FUNCTION_ARGS) {
     check_name(view(step), "step", core::kMaxStepBytes, false);
     const QueueScope *scope = scope_of(fcinfo);
     return status_after(fcinfo, id, scope, [&] { retry_from(id, step, scope, GetCurrentTimestamp()); });
+}
+
+PG_FUNCTION_INFO_V1(jobq_fork);
+PGDLLEXPORT Datum jobq_fork(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    text *step = nullptr;
+    if (given(fcinfo, 1)) {
+        step = PG_GETARG_TEXT_PP(1);
+        check_name(view(step), "step", core::kMaxStepBytes, false);
+    }
+    const QueueScope *scope = scope_of(fcinfo);
+    const core::OptInt64 copy = with_owner_spi([&] { return fork_job(id, step, scope, GetCurrentTimestamp()); });
+    if (!copy) PG_RETURN_NULL();
+    PG_RETURN_INT64(*copy);
 }
 
 PG_FUNCTION_INFO_V1(jobq_reschedule);

@@ -308,11 +308,7 @@ void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) 
     Datum job = Int64GetDatum(id);
     const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID), scope);
     if (locked.size() == 0) return;
-    const int64 number = number_of_step(id, step);
-    if (number == 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
-                        errhint("Use jobq_log() to list the steps of the job.")));
+    const int64 number = require_step(id, step);
     const Retriable found = retriable(locked, now, true);
     const int64 last_step = drop_steps_from(id, number);
     forget_waits_without_step(id);

@@ -54,6 +54,7 @@ core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *
     core::Life life = {};
     life.max_attempts = spec.max_attempts;
     life.has_key = unique_key != nullptr;
+    life.steps = spec.last_step;
     if (group_key != nullptr) life.group = group_number(view(spec.queue), view(group_key));
     return core::enqueued(life, run_at, spec.depends_on_count > 0, now);
 }

@@ -32,6 +32,8 @@ struct JobSpec {
     int64 *depends_on;  // in ascending order
     int depends_on_count;
     core::OnDependencyFailure on_dependency_failure;
+    // The number of the last saved step. Only a copy of a job has steps when it is enqueued; it has no unique key.
+    core::OptInt64 last_step;
 };
 
 // Returns the capabilities that the job requires of its worker, or nullptr if it requires none.

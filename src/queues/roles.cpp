@@ -81,6 +81,7 @@ constexpr Call kCalls[] = {
     {"jobq_retry", kOperator},
     {"jobq_retry_jobs", kOperator},
     {"jobq_retry_from", kOperator},
+    {"jobq_fork", kOperator},
     {"jobq_reschedule", kOperator},
     {"jobq_reschedule_jobs", kOperator},
     {"jobq_delete", kOperator},

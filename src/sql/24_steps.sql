@@ -3,7 +3,7 @@
 
 -- The column _steps of jobq.jobs shows whether a job has steps, so that jobs without steps have no extra cost. A worker saves a
 -- step while the row of the job is locked, so two workers never save the same step.
---: saved steps and waits of jobs, written by jobq_step_done, jobq_spawn, jobq_sleep, jobq_await, and jobq_await_jobs
+--: saved steps and waits of jobs, written by jobq_step_done, jobq_spawn, jobq_sleep, jobq_await, jobq_await_jobs, and jobq_fork
 CREATE TABLE jobq.steps (
     job_id   bigint NOT NULL,
     number   bigint NOT NULL,  --: number of the step; later steps of the job have higher numbers; jobq_retry_from deletes a step

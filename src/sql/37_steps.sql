@@ -32,6 +32,13 @@ CREATE FUNCTION jobq_retry_from(job_id bigint, step text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+--: enqueue a copy of a job, with the results of the steps that were saved before the given step, or of all saved steps; returns the
+--: id of the copy, or NULL if the job does not exist
+CREATE FUNCTION jobq_fork(job_id bigint, step text DEFAULT NULL)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 --: release a job and make it wait until a given time; returns "waiting", "ready" (if the time has come), "cancelled", or "lost"
 CREATE FUNCTION jobq_sleep(job_id bigint, lease bigint, name text, delay interval DEFAULT NULL, until timestamptz DEFAULT NULL)
     RETURNS text

@@ -44,6 +44,13 @@ Statement find_number = {R"(SELECT s.number FROM jobq.steps s WHERE s.job_id = $
 Statement delete_from = {"DELETE FROM jobq.steps s WHERE s.job_id = $1 AND s.number >= $2", {INT8OID, INT8OID}};
 Statement find_last = {"SELECT coalesce(max(s.number), 0) FROM jobq.steps s WHERE s.job_id = $1", {INT8OID}};
 
+#define ENDED_BEFORE "FROM jobq.steps s WHERE s.job_id = $1 AND s.number < $2 AND s.state <> 'waiting'"
+Statement find_last_ended = {"SELECT max(s.number) " ENDED_BEFORE, {INT8OID, INT8OID}};
+Statement copy_ended = {
+    "INSERT INTO jobq.steps (job_id, number, name, kind, state, saved_at, until, event, result, jobs) "
+    "SELECT $3, s.number, s.name, s.kind, s.state, s.saved_at, s.until, s.event, s.result, s.jobs " ENDED_BEFORE,
+    {INT8OID, INT8OID, INT8OID}};
+
 Statement delete_of = {"DELETE FROM jobq.steps s WHERE s.job_id = ANY ($1)", {INT8ARRAYOID}};
 Statement delete_all = {"DELETE FROM jobq.steps", {}, Planning::Free};
 Statement move = {"UPDATE jobq.steps s SET job_id = $2 WHERE s.job_id = $1", {INT8OID, INT8OID}};
@@ -163,9 +170,23 @@ void decide_step(int64 job, text *name, core::StepState state, bool has_result, 
 
 Rows read_steps(Datum jobs) { return run(read_of, Params().add(jobs)); }
 
-int64 number_of_step(int64 job, text *name) {
+int64 require_step(int64 job, text *name) {
     const Rows rows = run(find_number, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)));
-    return rows.size() == 0 ? 0 : rows[0].int64_at(1);
+    if (rows.size() == 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("job %lld has no step \"%s\"", static_cast<long long>(job), text_to_cstring(name)),
+                        errhint("Use jobq_log() to list the steps of the job.")));
+    return rows[0].int64_at(1);
+}
+
+core::OptInt64 last_ended_step(int64 job, int64 end) {
+    if (!any_step()) return {};
+    const Rows rows = run(find_last_ended, Params().add(Int64GetDatum(job)).add(Int64GetDatum(end)));
+    return rows[0].is_null(1) ? core::OptInt64() : core::OptInt64(rows[0].int64_at(1));
+}
+
+void copy_ended_steps(int64 from, int64 to, int64 end) {
+    run(copy_ended, Params().add(Int64GetDatum(from)).add(Int64GetDatum(end)).add(Int64GetDatum(to)));
 }
 
 int64 drop_steps_from(int64 job, int64 number) {

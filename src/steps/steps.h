@@ -63,11 +63,16 @@ void decide_step(int64 job, text *name, core::StepState state, bool has_result, 
 
 // Returns the steps of these jobs, ordered by job and number, with the columns job_id, name, state, and result.
 Rows read_steps(Datum jobs);
-// Returns the number of a step, or 0 if there is no such step.
-int64 number_of_step(int64 job, text *name);
+// Returns the number of a step. Raises 22023 if the job has no such step.
+int64 require_step(int64 job, text *name);
 // Deletes the steps with this number or a higher number. Returns the number of the last remaining step, or 0 if no step
 // remains.
 int64 drop_steps_from(int64 job, int64 number);
+
+// last_ended_step() returns the highest number below `end` of a step that is not an open wait, or no value if there is
+// no such step. copy_ended_steps() copies these steps to another job, which has no steps yet.
+core::OptInt64 last_ended_step(int64 job, int64 end);
+void copy_ended_steps(int64 from, int64 to, int64 end);
 
 // delete_steps() deletes the steps and signals of deleted jobs, delete_all_steps() deletes all steps and signals, and
 // move_steps() moves the steps and signals of a job to the job's new id.
