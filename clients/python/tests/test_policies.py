@@ -10,6 +10,7 @@ import unittest.mock
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import jobq
@@ -33,7 +34,8 @@ class OptionsTest(unittest.TestCase):
         for name, value in (("queue", ""), ("queue", "x" * 64), ("queue", 7), ("slots", 0), ("slots", 1001), ("slots", True), ("slots", "3"),
                             ("batch", 0), ("worker_id", ""), ("worker_id", "backend:7"), ("heartbeat_timeout", 0), ("grace", -1),
                             ("grace", float("nan")), ("grace", None), ("wait_timeout", "soon"), ("versions", "1"), ("versions", [1, "2"]),
-                            ("capabilities", "gpu"), ("poll_interval", 0)):
+                            ("capabilities", "gpu"), ("poll_interval", 0), ("liveness_file", ""), ("liveness_port", 0),
+                            ("liveness_port", True), ("liveness_port", "host"), ("liveness_port", "::1:80"), ("liveness_port", "h:65536")):
             with self.subTest(name=name, value=value), self.assertRaisesRegex(OptionError, f'"{name}"'):
                 Options(**{name: value})
 
@@ -53,6 +55,13 @@ class OptionsTest(unittest.TestCase):
 
     def test_names_of_workers_differ(self):
         self.assertNotEqual(Options().worker_id, Options().worker_id)
+
+    def test_liveness(self):
+        self.assertEqual(options_of_environment({"JOBQ_LIVENESS_FILE": "/tmp/alive", "JOBQ_LIVENESS_PORT": "8080"}),
+                         {"liveness_file": "/tmp/alive", "liveness_port": "8080"})
+        self.assertEqual(Options(liveness_file=Path("/tmp/alive")).liveness_file, "/tmp/alive")
+        for port, address in ((8080, ("", 8080)), ("8080", ("", 8080)), ("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:80", ("::1", 80))):
+            self.assertEqual(Options(liveness_port=port).liveness_address, address)
 
     def test_timedelta(self):
         self.assertEqual(Options(grace=timedelta(minutes=1)).grace, 60.0)
@@ -373,7 +382,7 @@ class ConnectTest(unittest.TestCase):
 class LineTest(unittest.TestCase):
     def setUp(self):
         self.rests = []
-        hand = SimpleNamespace(stopping=lambda: False, rest=self.rests.append)
+        hand = SimpleNamespace(stopping=lambda: False, rest=self.rests.append, expect=lambda thread, seconds: None)
         self.core = SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand, answered=lambda seconds: None)
         self.core.arguments = lambda: core.Core.arguments(self.core)
         self.line = core._Line(self.core, "claims")

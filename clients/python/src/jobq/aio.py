@@ -243,6 +243,7 @@ async def run_all(workers: Sequence[AsyncWorker], signals: Sequence[int] = (sign
             end.error = error
             break
         started.append(worker)
+    end.started()
     for number in signals:
         loop.add_signal_handler(number, end.signalled)
     try:

@@ -8,7 +8,7 @@ import logging
 import time
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
-from . import connect, tracing
+from . import connect, liveness, tracing
 from .collisions import Collisions
 from .core import Core
 from .errors import Fail, OptionError
@@ -126,6 +126,11 @@ class RunsEnd:
         self._asked: List["BaseWorker[Any]"] = []    # workers that have been asked to stop
         self._has_signal = False
 
+    def started(self) -> None:
+        """Called when no more workers are started."""
+        if self.error is None:
+            liveness.PROCESS.ready()
+
     def look(self) -> None:
         """Stops the other workers if one has failed."""
         if self.error is not None or any(worker._core is not None and worker._core.error is not None for worker in self.workers):
@@ -142,6 +147,8 @@ class RunsEnd:
 
     def _stop_the_others(self) -> None:
         """Stops the other workers. Workers that are stopping already keep their grace period."""
+        if not self._asked:
+            liveness.notify("STOPPING=1")
         for worker in self.workers:
             if worker not in self._asked:
                 self._asked.append(worker)

@@ -14,11 +14,11 @@ import psycopg
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import set_json_loads
 
-from . import connect, statements
+from . import connect, liveness, statements
 from .collisions import Collisions
 from .cover import Cover
 from .errors import LEASE_LOST
-from .hand import Beat, Hand, Report
+from .hand import CLAIMS, HEARTBEATS, Beat, Hand, Report
 from .job import BaseJob
 from .options import Options
 from .outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, after_refusal, is_finished
@@ -55,13 +55,21 @@ class Core:
         self.over = threading.Event()
         self.when_over: Callable[[], None] = lambda: None
         self.when_failed: Callable[[], None] = lambda: None
-        self._claims = _Line(self, "claims")
-        self._beats = _Line(self, "beats")
+        self._claims = _Line(self, CLAIMS)
+        self._beats = _Line(self, HEARTBEATS)
         self._threads = [threading.Thread(target=target, name=f"jobq {name}", daemon=True)
                          for name, target in (("claims", self._claim_all), ("beats", self._beat_all))]
 
     def start(self) -> None:
         """Connects and starts the threads. Raises an error if the first connections fail."""
+        liveness.PROCESS.watch(self.options, self.hand)
+        try:
+            self._start()
+        except BaseException:
+            liveness.PROCESS.leave(self.hand)
+            raise
+
+    def _start(self) -> None:
         try:
             self._claims.open()
             beats = self._beats.open()
@@ -310,6 +318,7 @@ class Core:
                           ", ".join(str(job.id) for job in self.hand.jobs.values()))
             self.over.set()
             self.when_over()
+            liveness.PROCESS.leave(self.hand)
 
     def _beat_until_over(self) -> None:
         pause, retry_at = connect.Pause(), None
@@ -522,6 +531,7 @@ class _Line:
         connection = self.open()
         try:
             begun = time.monotonic()
+            self.core.hand.expect(self.name, self.core.wait_timeout if statement is statements.WAIT else 0.0)
             with connection.cursor(row_factory=dict_row) as cursor:
                 cursor.execute(statement, parameters)
                 rows = cursor.fetchall() if cursor.description is not None else []

@@ -16,10 +16,13 @@ from .job import BaseJob
 from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
 
 Report = Tuple[BaseJob, Outcome]
+CLAIMS, HEARTBEATS = "claims", "heartbeats"   # the two threads
 LAST_LOOK = 1.0       # seconds in which handlers may notice that the worker stops
 LONGEST_PAUSE = 1.0   # seconds between two tries of a report that collides; short, because LAST_REPORTS limits the last tries
 LAST_REPORTS = 5.0    # seconds in which the last reports must be sent
 PROGRESS_EVERY = 1.0
+PATIENCE = 120.0      # seconds after which a thread that shows no sign of life is stuck. A connection to a vanished server breaks
+                      # earlier, and a worker that reconnects is alive
 
 
 @dataclass
@@ -56,6 +59,21 @@ class Hand:
         self.released_at: Optional[float] = None
         self.abandoned = False
         self.gave_up = False
+        # When each thread will show its next sign of life, if its statement is answered at once. Never, while the thread waits for
+        # the other threads.
+        self.due: Dict[str, float] = {CLAIMS: float("inf"), HEARTBEATS: float("inf")}
+
+    def expect(self, thread: str, seconds: float) -> None:
+        """Called by a thread before it sends a statement or sleeps: its next sign of life follows after this time."""
+        self.due[thread] = self.clock() + seconds
+
+    def stuck(self) -> Optional[str]:
+        """Returns which thread is stuck, or None. Claims are not needed while the worker stops. Takes no lock, because the thread
+        may be stuck with the lock."""
+        for thread, due in self.due.items():
+            if self.clock() > due + PATIENCE and (thread != CLAIMS or self.stop_at is None):
+                return thread
+        return None
 
     # ---- the claiming thread
 
@@ -71,7 +89,9 @@ class Hand:
                     return None
                 room = min(self.slots - len(self.running), self.slots - len(self.reports) - len(self.in_flight), self.most)
                 if room > 0:
+                    self.expect(CLAIMS, 0.0)
                     return self._take_completions(), room
+                self.expect(CLAIMS, float("inf"))
                 self.changed.wait()
 
     def claimed(self, job: BaseJob) -> bool:
@@ -103,6 +123,7 @@ class Hand:
     def rest(self, seconds: float) -> None:
         """Sleeps, but returns early if the worker stops."""
         until = self.clock() + seconds
+        self.expect(CLAIMS, seconds)
         with self.changed:
             while self.stop_at is None and (left := until - self.clock()) > 0:
                 self.changed.wait(left)
@@ -110,6 +131,7 @@ class Hand:
     def no_more_claims(self) -> None:
         with self.changed:
             self.claiming, self.away = False, True
+            self.expect(CLAIMS, float("inf"))
             self.changed.notify_all()
 
     # ---- handlers
@@ -196,8 +218,11 @@ class Hand:
                 if retry_at is None or now >= retry_at:
                     beat = Beat(self._take_wake(), self._take_reports(now), *self._take_due(now))
                     if beat:
+                        self.expect(HEARTBEATS, 0.0)
                         return beat
-                self.changed.wait(self._until(now, retry_at))
+                until = self._until(now, retry_at)
+                self.expect(HEARTBEATS, float("inf") if until is None else until)
+                self.changed.wait(until)
 
     @contextlib.contextmanager
     def sending(self, jobs: List[BaseJob]) -> Iterator[List[BaseJob]]:

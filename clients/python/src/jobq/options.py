@@ -8,7 +8,7 @@ import secrets
 import socket
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
 from .errors import Delay, OptionError
 
@@ -33,6 +33,8 @@ class Options:
     wait_timeout: Delay = 30
     poll_interval: Optional[Delay] = None
     grace: Delay = 25
+    liveness_file: Optional[Union[str, "os.PathLike[str]"]] = None
+    liveness_port: Optional[Union[int, str]] = None
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -43,6 +45,14 @@ class Options:
     @property
     def most_claimed(self) -> int:
         return self.slots if self.batch is None else min(self.batch, self.slots)
+
+    @property
+    def liveness_address(self) -> Optional[Tuple[str, int]]:
+        """Returns the host, which is empty for all addresses, and the port."""
+        if self.liveness_port is None:
+            return None
+        host, _, port = str(self.liveness_port).rpartition(":")
+        return host.strip("[]"), int(port)
 
 
 def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> dict[str, Any]:
@@ -61,7 +71,7 @@ def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> d
 
 
 def _of_text(name: str, text: str) -> Any:
-    if name in ("queue", "worker_id"):
+    if name in ("queue", "worker_id", "liveness_file", "liveness_port"):
         return text
     if name in ("slots", "batch"):
         if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
@@ -80,6 +90,11 @@ def _checked(name: str, value: Any) -> Any:
         _check_count(name, value)
     elif name in ("versions", "capabilities"):
         _check_list(name, value, int if name == "versions" else str)
+    elif name == "liveness_file":
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        _check_name(name, value, 4095)
+    elif name == "liveness_port":
+        _check_port(name, value)
     else:
         _check_name(name, value, 63 if name == "queue" else 255)
         if name == "worker_id" and value.startswith("backend:"):
@@ -99,6 +114,12 @@ def _check_name(name: str, value: object, most: int) -> None:
 def _check_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
         raise _wrong(name, value, f"be an integer from 1 to {MOST}")
+
+
+def _check_port(name: str, value: object) -> None:
+    matched = re.fullmatch(r"(?:[^:]+:|\[[^]]+\]:)?([0-9]{1,5})", str(value), re.ASCII)
+    if not isinstance(value, (int, str)) or isinstance(value, bool) or matched is None or not 1 <= int(matched[1]) <= 65535:
+        raise _wrong(name, value, "be a port from 1 to 65535, or HOST:PORT")
 
 
 def _check_list(name: str, value: object, kind: type) -> None:

@@ -221,6 +221,7 @@ def run_all(workers: Sequence[Worker], signals: Sequence[int] = (signal.SIGTERM,
             assert worker._core is not None
             worker._core.when_over = worker._core.when_failed = bell.ring
             started.append(worker)
+        end.started()
         while any(worker._core is not None and not worker._core.over.is_set() for worker in started):
             end.look()
             left = None if end.deadline is None else end.deadline - time.monotonic()

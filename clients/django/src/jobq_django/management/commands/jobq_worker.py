@@ -22,6 +22,8 @@ OPTIONS = {
     "wait_timeout": (float, "timeout of one call to jobq_wait, in seconds"),
     "poll_interval": (float, "poll with pauses of at most this many seconds instead of waiting in the server"),
     "grace": (float, "how long tasks can continue after SIGTERM, in seconds"),
+    "liveness_file": (str, "file that the worker touches while it is alive"),
+    "liveness_port": (str, "[HOST:]PORT at which the worker answers liveness probes over HTTP"),
 }
 
 
