@@ -1,6 +1,7 @@
 // The claims of a worker. A single connection claims jobs, completes finished jobs with the next claim, and waits in the server
 // for jobs.
 import { Connection, isAgain, isBroken, isCanceled, isLostLease, isPooled } from './connection.js';
+import { CLAIMS, newDue } from './due.js';
 import { SHORT_WAIT } from './pace.js';
 import { CLAIM, COMPLETE_AND_CLAIM, MAY_LOOK, OTHER_KINDS, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
 import { now, pauseAfter, sleep } from './timing.js';
@@ -20,12 +21,13 @@ export class Claims {
     #collisions = 0;    // number of collisions since the last successful statement
     #lost = [];         // job IDs from a warning of jobq_complete_and_claim
 
-    /** hand: the jobs that the worker has in hand (hand.js). */
-    constructor({ options, hand, configuration, log, pace, lookEvery = LOOK_EVERY }) {
-        Object.assign(this, { options, hand, log, pace, lookEvery });
+    /** hand: the jobs that the worker has in hand (hand.js). due: the next signs of life (due.js). */
+    constructor({ options, hand, configuration, log, pace, due = newDue(), lookEvery = LOOK_EVERY }) {
+        Object.assign(this, { options, hand, log, pace, due, lookEvery });
         this.#wait = options.waitTimeout;
         this.connection = new Connection({
             name: 'claims', configuration, log, prepare: options.prepare, answered: (seconds) => pace.answered(seconds),
+            expected: (seconds) => this.#expect(seconds),
             notice: (notice) => isLostLease(notice) && this.#lost.push(...notice.detail?.match(/\d+/g) ?? []),
         });
     }
@@ -42,14 +44,20 @@ export class Claims {
     }
 
     start() {
-        this.over = this.#run().finally(() => { this.away = true; this.hand.goAway(); });
+        this.over = this.#run().finally(() => { this.away = true; this.#expect(Infinity); this.hand.goAway(); });
         return this.over;
     }
 
     /** Starts no more claims. A wait in the server must be ended with jobq_wake. */
     stop() {
         this.#stopping.abort();
+        this.#expect(Infinity);
         this.hand.wake();
+    }
+
+    // A worker that is stopping needs no claims.
+    #expect(seconds) {
+        this.due[CLAIMS] = this.#stopping.signal.aborted ? Infinity : now() + seconds;
     }
 
     async #run() {
@@ -60,6 +68,7 @@ export class Claims {
             if (this.#stopping.signal.aborted) return;
             const room = Math.min(this.options.batch, this.hand.room());
             if (room <= 0) {
+                this.#expect(Infinity);
                 await this.hand.changed();
                 continue;
             }
@@ -83,6 +92,7 @@ export class Claims {
             return this.#failed(error, done);
         }
         this.#collisions = 0;
+        if (rows.length) this.#expect(Infinity);    // a handler that blocks this thread is not stuck
         for (const attempt of done.filter(({ row }) => this.#lost.includes(row.id))) this.hand.lost(attempt);
         this.hand.claimed(rows, done, this.#stopping.signal.aborted);
         return rows;
@@ -124,6 +134,7 @@ export class Claims {
         const pollInterval = this.options.pollInterval ?? this.pace.longestPoll();
         if (pollInterval !== undefined) {
             const pause = Math.min(FIRST_POLL * 2 ** Math.min(polls, 20), pollInterval);
+            this.#expect(pause);
             await this.#absent(() => sleep(pause, this.#stopping.signal));
             return;
         }

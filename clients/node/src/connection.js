@@ -77,10 +77,11 @@ export class Connection {
 
     /**
      * configuration: function that returns the configuration for pg. name and log: used in log messages about breaks.
-     * answered(seconds): called after each answer, except answers to waits.
+     * answered(seconds): called after each answer, except answers to waits. expected(seconds): called before each try, with the
+     * time that the statement may wait.
      */
-    constructor({ name, configuration, log, prepare = false, notice = () => {}, answered = () => {} }) {
-        Object.assign(this, { name, configuration, log, prepare, notice, answered });
+    constructor({ name, configuration, log, prepare = false, notice = () => {}, answered = () => {}, expected = () => {} }) {
+        Object.assign(this, { name, configuration, log, prepare, notice, answered, expected });
     }
 
     /** Connects once, and throws if that fails. After later breaks, query() connects again. */
@@ -90,7 +91,8 @@ export class Connection {
     }
 
     /** Connects again after a break. The pause before each try grows until a statement succeeds. */
-    async reopen() {
+    async reopen(timeout = 0) {
+        this.expected(timeout);
         if (this.#failures > 0 && !this.#client) await sleep(pauseAfter(this.#failures), this.#closed.signal);
         try {
             return await this.open();
@@ -102,7 +104,7 @@ export class Connection {
 
     /** Returns the rows. If the connection breaks, the next call connects again. */
     async query(statement, values, timeout = 0) {
-        const client = await this.reopen();
+        const client = await this.reopen(timeout);
         try {
             const begun = now();
             const { rows } = await this.#answer(client, statement, values, timeout + ANSWER_TIMEOUT);

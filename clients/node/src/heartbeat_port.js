@@ -10,9 +10,9 @@ export class HeartbeatPort {
     #dead = null;
 
     /** died(error): called when the thread ends, which happens only after an error. */
-    constructor({ connection, applicationName, interval, prepare, log, heard, progressed, answered, died }) {
+    constructor({ connection, applicationName, interval, prepare, due, log, heard, progressed, answered, died }) {
         Object.assign(this, { connection, applicationName, log, heard, progressed, answered, died });
-        this.settings = { interval, prepare };
+        this.settings = { interval, prepare, due };
     }
 
     async open() {

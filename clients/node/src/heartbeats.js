@@ -1,6 +1,7 @@
 // Sends heartbeats of all jobs in hand over one connection, which reports share. Runs in a thread that no handler can block
 // (heartbeat_thread.js), or in the worker's own thread if the option heartbeatThread is false.
 import { Connection, isBroken } from './connection.js';
+import { HEARTBEATS, newDue } from './due.js';
 import { HEARTBEAT, HEARTBEAT_MANY } from './statements.js';
 import { milliseconds, now, within } from './timing.js';
 import { messageOf } from './values.js';
@@ -27,10 +28,10 @@ export class Heartbeats {
 
     /**
      * heard(lease, state), progressed(lease, number): called with answers. answered(seconds): called with the duration of each
-     * answer.
+     * answer. due: the next signs of life (due.js).
      */
-    constructor({ configuration, interval, prepare, log, heard, progressed, answered }) {
-        Object.assign(this, { interval, log, heard, progressed });
+    constructor({ configuration, interval, prepare, log, heard, progressed, answered, due = newDue() }) {
+        Object.assign(this, { interval, log, heard, progressed, due });
         this.connection = new Connection({ name: 'heartbeats and reports', configuration, log, prepare, answered });
     }
 
@@ -95,8 +96,10 @@ export class Heartbeats {
 
     #schedule() {
         clearTimeout(this.#timer);
-        if (this.#closed || this.#beating || this.#jobs.size === 0) return;
-        this.#timer = setTimeout(() => this.#beat(), milliseconds(this.#due() - now()));
+        if (this.#beating) return;
+        const left = this.#closed || this.#jobs.size === 0 ? Infinity : Math.max(0, this.#due() - now());
+        this.due[HEARTBEATS] = now() + left;
+        if (left < Infinity) this.#timer = setTimeout(() => this.#beat(), milliseconds(left));
     }
 
     async #beat() {

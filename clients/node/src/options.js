@@ -5,6 +5,7 @@ import process from 'node:process';
 import { OptionError } from './errors.js';
 import { shown } from './values.js';
 
+const PORT = /^(?:([^:[\]]+):|\[([^\]]+)\]:)?(\d{1,5})$/;
 const bytes = (value) => Buffer.byteLength(value);
 
 const name = (most) => (value) => typeof value === 'string' && bytes(value) >= 1 && bytes(value) <= most;
@@ -13,6 +14,10 @@ const YEAR = 365 * 86400;
 const seconds = (least) => ({
     numeric: true, allowed: (value) => typeof value === 'number' && value >= least && value <= YEAR, says: `seconds, from ${least} to ${YEAR}`,
 });
+const port = (value) => {
+    const found = ['string', 'number'].includes(typeof value) && addressOf(value);
+    return found && found.port >= 1 && found.port <= 65535;
+};
 const list = (element) => (value) => Array.isArray(value) && value.length <= 1000 && value.every(element);
 const flag = (value) => typeof value === 'boolean';
 const int32 = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
@@ -39,6 +44,8 @@ const OPTIONS = {
     waitTimeout: { environment: 'JOBQ_WAIT_TIMEOUT', ...seconds(0), otherwise: () => 30 },
     pollInterval: { environment: 'JOBQ_POLL_INTERVAL', ...seconds(0.01) },
     grace: { environment: 'JOBQ_GRACE', ...seconds(0), otherwise: () => 25 },
+    livenessFile: { environment: 'JOBQ_LIVENESS_FILE', allowed: name(4095), says: 'the name of a file' },
+    livenessPort: { environment: 'JOBQ_LIVENESS_PORT', allowed: port, says: 'a port from 1 to 65535, or HOST:PORT' },
     connection: { allowed: connection, says: 'a URL, a configuration of pg, or a function that returns one', otherwise: () => ({}) },
     heartbeatThread: { allowed: flag, says: 'true or false', otherwise: () => true },
     prepare: { allowed: flag, says: 'true or false', otherwise: () => false },
@@ -54,6 +61,12 @@ const OPTIONS = {
             Object.values(value).every((handler) => typeof handler === 'function'),
     },
 };
+
+/** Returns the host, which is undefined for all addresses, and the port of the option livenessPort. */
+export function addressOf(value) {
+    const [, host, address, found] = PORT.exec(value) ?? [];
+    return found && { host: host ?? address, port: Number(found) };
+}
 
 // Returns the option's name here, in the contract of all languages, and in the environment.
 function namesOf(option, variable) {

@@ -1,4 +1,5 @@
 // Sleeps and pauses. Times are seconds.
+import process from 'node:process';
 
 const LONGEST = 86400;      // setTimeout cannot exceed 24 days; callers of sleep() check again afterward
 const FIRST_PAUSE = 0.1;
@@ -6,7 +7,8 @@ const LONGEST_PAUSE = 5;
 
 export const milliseconds = (seconds) => Math.max(0, Math.min(seconds, LONGEST)) * 1000;
 
-export const now = () => performance.now() / 1000;
+/** Returns the time of a clock that is the same in all threads of the process. */
+export const now = () => Number(process.hrtime.bigint()) / 1e9;
 
 /** Resolves when the time is over or the signal is aborted. */
 export function sleep(seconds, signal) {

@@ -1,6 +1,7 @@
 // A worker: its parts, its start, and its end.
 import { Claims } from './claims.js';
 import { configurationOf, sqlstate } from './connection.js';
+import { newDue } from './due.js';
 import { failuresOf } from './failures.js';
 import { Hand } from './hand.js';
 import { HeartbeatPort } from './heartbeat_port.js';
@@ -9,6 +10,7 @@ import { Job } from './job.js';
 import { loggerOf } from './logger.js';
 import { checkedOptions } from './options.js';
 import { Pace, SHORT_WAIT } from './pace.js';
+import { leave, watch } from './probes.js';
 import { Reports } from './reports.js';
 import { SlotConnections } from './slots.js';
 import { WAKE } from './statements.js';
@@ -51,8 +53,9 @@ export class Worker {
         const applicationName = `jobq ${options.queue} ${options.workerId}`;
         const configuration = () => configurationOf(options.connection, applicationName);
         const pace = new Pace({ log, interval: () => this.#shortest() });
+        this.due = newDue();
         const parts = {
-            interval: options.heartbeatInterval, prepare: options.prepare, log,
+            interval: options.heartbeatInterval, prepare: options.prepare, due: this.due, log,
             heard: (lease, state) => this.hand.heard(lease, state),
             progressed: (lease, number) => this.hand.progressed(lease, number),
             answered: (seconds) => pace.answered(seconds),
@@ -75,7 +78,7 @@ export class Worker {
             ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome, abandoned ? 'the handler had not ended when the grace was over' : '');
         this.slotConnections = new SlotConnections({ connection: options.connection, applicationName, log });
         this.hand.host = this.#host();
-        this.claims = new Claims({ options, hand: this.hand, configuration, log, pace });
+        this.claims = new Claims({ options, hand: this.hand, configuration, log, pace, due: this.due });
     }
 
     // Returns the worker's functions that attempts need.
@@ -139,6 +142,7 @@ export class Worker {
         if (this.#started) throw new Error('the worker has already been started');
         this.#started = true;
         try {
+            await watch(this);
             await this.claims.open();
             await this.heartbeats.open();
             await this.#mayBeWoken();
@@ -241,5 +245,6 @@ export class Worker {
         this.claims.connection.abandon();
         this.slotConnections.close();
         await this.heartbeats.close();
+        leave(this);
     }
 }

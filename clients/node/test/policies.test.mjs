@@ -32,7 +32,8 @@ test('an error about a wrong option names it, its value, and the allowed values'
     const wrong = {
         slots: [0, 1001, 1.5, '3', NaN], batch: [0, 1001], queue: ['', 'q'.repeat(64), 7], grace: [-1, 'soon', Infinity],
         workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
-        heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1], errorDetails: ['yes', 1], onError: [1],
+        heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1],
+        errorDetails: ['yes', 1], onError: [1], livenessFile: ['', 7], livenessPort: [0, 65536, true, 'host', '::1:80', '1.5'],
         handlers: [{}, { mail: 7 }, 'mail'],
     };
     for (const [option, values] of Object.entries(wrong)) {

@@ -88,6 +88,10 @@ export interface WorkerOptions {
     pollInterval?: number;
     /** How long handlers may continue when the worker stops; default: 25. */
     grace?: number;
+    /** A file that the worker touches every 2 seconds while it is alive. */
+    livenessFile?: string;
+    /** A port, or 'HOST:PORT', at which the worker answers liveness probes over HTTP. */
+    livenessPort?: number | string;
     /** Sends heartbeats from a thread, which continues if a handler blocks the event loop; default: true. */
     heartbeatThread?: boolean;
     /** Uses prepared statements. Keep false with a pooler that does not support them; default: false. */
@@ -121,6 +125,7 @@ export declare class Worker {
     private hand;
     private slotConnections;
     private claims;
+    private due;
     constructor(options: WorkerOptions);
     readonly id: string;
     /** Resolves after the worker has stopped: true if everything was reported. Rejects with the error that ended the worker. */
