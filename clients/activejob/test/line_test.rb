@@ -14,6 +14,8 @@ class LineTest < JobqTest
       0
     end
 
+    def expect(_thread, _seconds); end
+
     def rest(seconds)
       rests << seconds
     end

@@ -17,22 +17,15 @@ module Jobq
       @look_at = 0
       @wait_timeout = options.wait_timeout
       @pace = Pace.new(options, @hand, log)
-      @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log, @pace) }
+      @claims, @beats = [Hand::CLAIMS, Hand::HEARTBEATS].map { |name| Line.new(name, options, given, @hand, log, @pace) }
     end
 
     # Connects and starts the threads. Raises an error if the first connections fail.
     def start
-      @claims.open
-      look_at_the_server
-      @hand.stand_in = StandIn.new(@given, Connection::DEFAULTS, @log)
-      beats = thread("beats") { beat_all }   # started first, so that no job is claimed without heartbeats
-      @threads = [thread("claims") { claim_all }, beats]
-    rescue Broken, PG::Error, ThreadError
-      @hand.stop
-      @hand.no_more_claims
-      @claims.close
-      @beats.close unless beats   # otherwise the heartbeat thread closes it
-      @hand.stand_in&.close
+      Liveness.of_process.watch(@options, @hand, @log)
+      connect_and_begin
+    rescue StandardError
+      Liveness.of_process.leave(@hand)
       raise
     end
 
@@ -60,6 +53,21 @@ module Jobq
     end
 
     private
+
+    def connect_and_begin
+      @claims.open
+      look_at_the_server
+      @hand.stand_in = StandIn.new(@given, Connection::DEFAULTS, @log)
+      beats = thread("beats") { beat_all }   # started first, so that no job is claimed without heartbeats
+      @threads = [thread("claims") { claim_all }, beats]
+    rescue Broken, PG::Error, ThreadError
+      @hand.stop
+      @hand.no_more_claims
+      @claims.close
+      @beats.close unless beats   # otherwise the heartbeat thread closes it
+      @hand.stand_in&.close
+      raise
+    end
 
     def thread(name, &block)
       Thread.new(&block).tap do |made|
@@ -217,6 +225,7 @@ module Jobq
       end
       @hand.stand_in&.close
       @when_over.call
+      Liveness.of_process.leave(@hand)
     end
 
     def beat_until_over

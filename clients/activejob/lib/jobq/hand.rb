@@ -11,6 +11,9 @@ module Jobq
     LONGEST_PAUSE = 1.0  # seconds between two tries of a report that collides
     PROGRESS_EVERY = 1.0
     NEVER = Float::INFINITY
+    CLAIMS, HEARTBEATS = "claims", "heartbeats"   # the two threads
+    PATIENCE = 120.0     # seconds after which a thread that shows no sign of life is stuck. A connection to a vanished server
+                         # breaks earlier, and a worker that reconnects is alive
 
     Report = Struct.new(:job, :outcome)
     # The next task of the heartbeat thread. An empty beat ends the thread.
@@ -39,6 +42,20 @@ module Jobq
       @away = false       # whether the claiming thread waits for jobs or for a connection
       @must_wake = @abandoned = @gave_up = false
       @stopped_at = @stop_at = @released_at = nil   # stop_at: end of the grace period
+      # When each thread will show its next sign of life, if its statement is answered at once. Never, while the thread waits for
+      # the other threads.
+      @due = { CLAIMS => NEVER, HEARTBEATS => NEVER }
+    end
+
+    # Called by a thread before it sends a statement or sleeps: its next sign of life follows after this time.
+    def expect(thread, seconds)
+      @due[thread] = now + seconds
+    end
+
+    # Returns which thread is stuck, or nil. Claims are not needed while the worker stops. Takes no lock, because the thread may be
+    # stuck with the lock.
+    def stuck
+      [CLAIMS, HEARTBEATS].find { |thread| now > @due[thread] + PATIENCE && (thread != CLAIMS || @stop_at.nil?) }
     end
 
     def now
@@ -59,8 +76,11 @@ module Jobq
             return nil
           end
           room = [@slots - @running.size, @slots - @reports.size - @in_flight.size, @most].min
-          return [take_completions, room] if room.positive?
-
+          if room.positive?
+            expect(CLAIMS, 0)
+            return [take_completions, room]
+          end
+          expect(CLAIMS, NEVER)
           @changed.wait
         end
       end
@@ -107,6 +127,7 @@ module Jobq
     # Sleeps, unless it is to stop.
     def rest(seconds)
       ends = now + seconds
+      expect(CLAIMS, seconds)
       @lock.synchronize do
         while @stop_at.nil? && (left = ends - now).positive?
           @changed.wait(left)
@@ -118,6 +139,7 @@ module Jobq
       @lock.synchronize do
         @claiming = false
         @away = true
+        expect(CLAIMS, NEVER)
         @changed.broadcast
       end
     end
@@ -229,9 +251,12 @@ module Jobq
 
           if at >= retry_at
             beat = Beat.new(take_wake, take_reports(at), *take_due(at))
+            expect(HEARTBEATS, 0)
             return beat unless beat.nothing?
           end
-          @changed.wait(wait_at_most(at, retry_at))
+          left = wait_at_most(at, retry_at)
+          expect(HEARTBEATS, left || NEVER)
+          @changed.wait(left)
         end
       end
     end

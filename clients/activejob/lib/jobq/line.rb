@@ -24,6 +24,7 @@ module Jobq
       connection = open
       begin
         begun = @hand.now
+        @hand.expect(@name, statement == Statements::WAIT ? @options.wait_timeout : 0)
         connection.rows(statement, *parameters).tap do
           @pause.reset
           @pace.answered(@hand.now - begun) unless statement == Statements::WAIT

@@ -11,8 +11,9 @@ module Jobq
     LEAST = { heartbeat_timeout: 0.01, heartbeat_interval: 0.01, wait_timeout: 0, poll_interval: 0.01, grace: 0 }.freeze
     DEFAULTS = {
       queue: "default", slots: 1, batch: nil, versions: nil, capabilities: nil, worker_id: nil, heartbeat_timeout: nil,
-      heartbeat_interval: nil, wait_timeout: 30, poll_interval: nil, grace: 25
+      heartbeat_interval: nil, wait_timeout: 30, poll_interval: nil, grace: 25, liveness_file: nil, liveness_port: nil
     }.freeze
+    PORT = /\A(?:([^:\[\]]+):|\[([^\]]+)\]:)?([0-9]{1,5})\z/.freeze
     attr_reader(*DEFAULTS.keys)
 
     def self.new_worker_id
@@ -29,7 +30,7 @@ module Jobq
 
     def self.from_text(name, text)
       case name
-      when :queue, :worker_id then text
+      when :queue, :worker_id, :liveness_file, :liveness_port then text
       when :slots, :batch
         raise wrong(name, text, "be an integer from 1 to #{MOST}") unless /\A[0-9]{1,9}\z/.match?(text)
 
@@ -59,6 +60,11 @@ module Jobq
       [batch || slots, slots].min
     end
 
+    # Returns the host, which is nil for all addresses, and the port.
+    def liveness_address
+      PORT.match(liveness_port.to_s) { |found| [found[1] || found[2], found[3].to_i] }
+    end
+
     private
 
     def check
@@ -75,6 +81,8 @@ module Jobq
       LEAST.each { |name, least| check_seconds(name, least) }
       check_list(:versions, Integer)
       check_list(:capabilities, String)
+      check_name(:liveness_file, 4095) unless liveness_file.nil?
+      check_port unless liveness_port.nil?
     end
 
     def value(name)
@@ -88,6 +96,11 @@ module Jobq
     def check_name(name, most)
       fits = value(name).is_a?(String) && value(name).bytesize.between?(1, most)
       wrong(name, "be a text of 1 to #{most} bytes") unless fits
+    end
+
+    def check_port
+      fits = [Integer, String].any? { |type| liveness_port.is_a?(type) } && liveness_address&.last&.between?(1, 65_535)
+      wrong(:liveness_port, "be a port from 1 to 65535, or HOST:PORT") unless fits
     end
 
     # Accepts seconds, or an ActiveSupport duration.

@@ -23,6 +23,7 @@ module Jobq
       failure = start_all
       raise failure if failure && @begun.empty?
 
+      Liveness.of_process.ready(@log) unless failure
       over = wait_until_over(failure && stop_all(true))
       leave(over && failure.nil? ? status : 1)
     end
@@ -67,6 +68,7 @@ module Jobq
     end
 
     def stop_all(first)
+      Liveness.notify("STOPPING=1", @log) if first
       @workers.each(&:stop)
       grace = first ? @workers.map { |worker| worker.options.grace }.max : 0
       now + grace + Hand::LAST_LOOK + 2 * Hand::LAST_REPORTS

@@ -16,7 +16,9 @@ module Jobq
         "--heartbeat-interval SECONDS" => [:heartbeat_interval, "maximum time between two heartbeats"],
         "--wait-timeout SECONDS" => [:wait_timeout, "timeout of one call to jobq_wait"],
         "--poll-interval SECONDS" => [:poll_interval, "poll with pauses of at most SECONDS instead of waiting in the server"],
-        "--grace SECONDS" => [:grace, "how long jobs can continue after SIGTERM"]
+        "--grace SECONDS" => [:grace, "how long jobs can continue after SIGTERM"],
+        "--liveness-file FILE" => [:liveness_file, "file that the worker touches while it is alive"],
+        "--liveness-port PORT" => [:liveness_port, "port, or HOST:PORT, at which the worker answers liveness probes over HTTP"]
       }.freeze
       RAILS = "./config/environment.rb"
 
