@@ -4,7 +4,7 @@ SELECT jobq_create_queue('films', heartbeat_timeout => '1 hour', dead_letter_que
 SELECT jobq_enqueue('films', '{"film": 7}', kind => 'encode', priority => 3, max_attempts => 4, unique_key => 'film 7', concurrency_key => 'studio',
                     group_key => 'g', metadata => '{"customer": 9}', unique_for => '1 day',
                     options => '{"version": 2, "requires": ["gpu"], "heartbeat_timeout": "2 hours", "max_runtime": "3 hours"}') AS film \gset
-CALL jobq_wait('films', capabilities => '{gpu}');
+SELECT settle();
 SELECT lease FROM jobq_claim('films', versions => '{2}', capabilities => '{gpu}') \gset
 SELECT state FROM jobq_step_done(:film, :lease, 'fetch', '"file 1"');
 SELECT state, cardinality(job_ids) AS children FROM jobq_spawn(:film, :lease, 'split', '[{"queue": "film parts"}]');
@@ -22,7 +22,7 @@ SELECT count(*) AS children FROM jobq.edges WHERE job_id = :fork;
 -- The job itself is not changed.
 SELECT status, unique_key, _steps FROM jobq.jobs WHERE id = :film;
 SELECT jobq_cancel(:film);
-CALL jobq_wait('films', capabilities => '{gpu}');
+SELECT settle();
 SELECT lease AS fork_lease FROM jobq_claim('films', versions => '{2}', capabilities => '{gpu}') \gset
 SELECT state, result FROM jobq_step(:fork, :fork_lease, 'encode');
 SELECT state FROM jobq_step_done(:fork, :fork_lease, 'upload', '1');

@@ -100,9 +100,9 @@ SELECT * FROM pg_temp.job(:job);
 SELECT jobq_create_queue('letters to fix', dead_letter_queue => 'unsent', max_attempts => 1) AS created;
 SELECT jobq_enqueue('letters to fix', '"illegible"', group_key => 'g') AS letter \gset
 SELECT jobq_enqueue('letters to fix', '"next"', group_key => 'g') AS next \gset
-CALL jobq_wait('letters to fix');
+SELECT settle();
 SELECT jobq_fail(id, lease, 'cannot read') FROM jobq_claim('letters to fix');
-CALL jobq_wait('letters to fix');
+SELECT settle();
 SELECT queue, status FROM jobq.jobs WHERE id = :letter;
 -- It waits for its turn in the group first, and then for run_at.
 SELECT jobq_retry(:letter, payload => '"legible"', run_at => '2100-01-01');

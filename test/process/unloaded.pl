@@ -67,6 +67,7 @@ my @calls = (
     [ sprintf("SELECT jobq_cancel($pick)", 'ops'),                                            'cancelled' ],
     [ sprintf("SELECT jobq_retry($pick)", 'ops'),                                             'pending' ],
     [ sprintf("SELECT jobq_reschedule($pick, clock_timestamp() + interval '1 h')", 'ops'),    'scheduled' ],
+    [ q{SELECT jobq_fork(-1) IS NULL},                                                        't' ],
     [ sprintf("SELECT jobq_delete($pick)", 'ops'),                                            'scheduled' ],
     [ q{SELECT jobq_reschedule_jobs('ops', clock_timestamp() + interval '1 h', kind => 'b')}, '1' ],
     [ q{SELECT jobq_cancel_jobs('ops')},                                                      '3' ],
