@@ -53,7 +53,8 @@ CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
                       (SELECT string_agg(h::text, ',') FROM jobq.handler_settings h WHERE queue = 'grants theirs'),
                       (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
-                      (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running))))
+                      (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running)),
+                      (SELECT count(*) FROM jobq.log_lines l, target t WHERE t.name = 'theirs' AND l.job_id = t.running)))
 $$;
 -- The answer of a call to a role, and whether the call changes the other queue. All changes are rolled back.
 CREATE FUNCTION outcome(role text, call text) RETURNS text LANGUAGE plpgsql AS $$
@@ -129,6 +130,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_heartbeat',          $$SELECT jobq_heartbeat({running}, {lease})$$),
     ('jobq_heartbeat_many',     $$SELECT state FROM jobq_heartbeat_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
     ('jobq_heartbeat_worker',   $$SELECT state FROM jobq_heartbeat_worker({worker})$$),
+    ('jobq_write_log',          $$SELECT stored > 0 FROM jobq_write_log(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], '{line}')$$),
     ('jobq_release',            $$SELECT jobq_release({running}, {lease})$$),
     ('jobq_release_many',       $$SELECT released FROM jobq_release_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
     ('jobq_snooze',             $$SELECT jobq_snooze({running}, '1 hour', {lease})$$),

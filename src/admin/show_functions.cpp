@@ -28,30 +28,35 @@ Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.
 // Selects the events in the history of a job. Events at the same time are ordered by their rank. Attempts are read from
 // jobq.attempts, but the latest attempt is read from the job if it is not in jobq.attempts yet. If the job was canceled
 // without a request for cancellation, its error is reported as the reason, unless an earlier attempt has the same
-// error. The event "due" is selected only for a scheduled job, because no other job has a due time in the future.
+// error. The event "due" is selected only for a scheduled job, because no other job has a due time in the future. The
+// number orders log lines that have the same time.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail, e.details
        FROM jobq.jobs j,
-            LATERAL (SELECT j.created_at AS at, 0 AS rank, 'enqueued' AS event, NULL::integer AS attempt,
+            LATERAL (SELECT j.created_at AS at, 0 AS rank, 0 AS number, 'enqueued' AS event, NULL::integer AS attempt,
                             NULL::text AS worker_id, coalesce(j.dead_from, j.queue) AS detail, NULL::jsonb AS details
                      UNION ALL
-                     SELECT a.started_at, 1, 'claimed', a.attempt, a.worker_id, NULL, NULL
+                     SELECT l.written_at, 2, l.number, 'log ' || l.level || CASE WHEN l.late THEN ' (late)' ELSE '' END,
+                            l.attempt, NULL, l.line, NULL
+                     FROM jobq.log_lines l WHERE l.job_id = j.id
+                     UNION ALL
+                     SELECT a.started_at, 1, 0, 'claimed', a.attempt, a.worker_id, NULL, NULL
                      FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at IS NOT NULL
                      UNION ALL
-                     SELECT j.started_at, 1, 'claimed', j.attempts, j.worker_id, NULL, NULL
+                     SELECT j.started_at, 1, 0, 'claimed', j.attempts, j.worker_id, NULL, NULL
                      WHERE j.started_at IS NOT NULL
                        AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at = j.started_at)
                      UNION ALL
-                     SELECT j.last_heartbeat, 2, 'heartbeat', j.attempts, j.worker_id, NULL, NULL
+                     SELECT j.last_heartbeat, 2, 0, 'heartbeat', j.attempts, j.worker_id, NULL, NULL
                      WHERE j.status = 'processing' AND j.last_heartbeat > j.started_at
                      UNION ALL
-                     SELECT j.cancel_requested_at, 3, 'cancel requested', NULL, NULL, NULL, NULL
+                     SELECT j.cancel_requested_at, 3, 0, 'cancel requested', NULL, NULL, NULL, NULL
                      WHERE j.cancel_requested_at IS NOT NULL
                      UNION ALL
-                     SELECT a.finished_at, 4, 'attempt ' || a.outcome, a.attempt, a.worker_id, a.error, a.details
+                     SELECT a.finished_at, 4, 0, 'attempt ' || a.outcome, a.attempt, a.worker_id, a.error, a.details
                      FROM jobq.attempts a WHERE a.job_id = j.id
                      UNION ALL
-                     SELECT j.finished_at, 5, j.status::text, CASE j.status WHEN 'completed' THEN nullif(j.attempts, 0) END,
+                     SELECT j.finished_at, 5, 0, j.status::text, CASE j.status WHEN 'completed' THEN nullif(j.attempts, 0) END,
                             CASE j.status WHEN 'completed' THEN j.worker_id END,
                             CASE WHEN j.status = 'failed' OR j.status = 'cancelled' AND j.cancel_requested_at IS NULL
                                       AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id
@@ -59,14 +64,14 @@ Statement get_log = {
                                  THEN j.error END, NULL
                      WHERE j.finished_at IS NOT NULL AND j.status > 'processing'
                      UNION ALL
-                     SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue, NULL
+                     SELECT j.finished_at, 6, 0, 'dead letter', NULL, NULL, j.queue, NULL
                      WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
                      UNION ALL
-                     SELECT u.at, 2, u.event, NULL, NULL, u.detail, NULL FROM unnest($2, $3, $4) AS u(at, event, detail)
+                     SELECT u.at, 2, 0, u.event, NULL, NULL, u.detail, NULL FROM unnest($2, $3, $4) AS u(at, event, detail)
                      UNION ALL
-                     SELECT j.run_at, 7, 'due', NULL, NULL, NULL, NULL WHERE j.status = 'scheduled') e
+                     SELECT j.run_at, 7, 0, 'due', NULL, NULL, NULL, NULL WHERE j.status = 'scheduled') e
        WHERE j.id = $1
-       ORDER BY e.at, e.rank, e.attempt)",
+       ORDER BY e.at, e.rank, e.attempt, e.number)",
     {INT8OID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
 Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDatum(job_id))); }

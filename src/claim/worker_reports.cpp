@@ -1,15 +1,17 @@
 // The SQL functions with which a worker reports on one or more jobs that it holds: complete, fail, heartbeat, release,
-// and snooze.
+// and snooze. Also the function with which it writes log lines.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
 #include "compat/args.h"
 #include "compat/async_commit.h"
 #include "compat/json_keys.h"
+#include "compat/memory.h"
 #include "compat/result_set.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "finish/held_jobs.h"
+#include "finish/log_lines.h"
 #include "identity/identity.h"
 #include "queues/granted.h"
 #include "row/owner.h"
@@ -17,6 +19,8 @@
 #include "row/status.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
 namespace jobq {
 
@@ -100,12 +104,74 @@ const char *heartbeat_answer(const HeldJob &job) {
 }
 
 // Runs the body of a heartbeat function and allows its transaction to commit asynchronously. This is safe, because
-// losing a heartbeat in a crash is no worse than receiving it late.
+// losing a heartbeat in a crash is no worse than receiving it late. Log lines are no worse off: if a later report on
+// their job is on disk, the lines are too.
 template <typename Body>
 void may_be_lost(Body body) {
     const bool whole = settings.async_heartbeats && is_whole_transaction();
     body();
     if (whole) allow_async_commit();
+}
+
+// The lines that are passed to jobq_write_log(), and their attempts, sorted by (job, lease).
+struct LogBatch {
+    LogLine *lines;
+    int count;
+    LoggedAttempt *attempts;
+    int attempt_count;
+};
+
+// Returns the time of a line that was written this many seconds before `now`.
+TimestampTz time_of_line(double seconds_ago, int element, TimestampTz now) {
+    if (!(seconds_ago >= 0) || std::isinf(seconds_ago))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("element %d of argument \"seconds_ago\" must be finite and not negative, not %g",
+                               element, seconds_ago),
+                        errhint("Pass the number of seconds since the worker wrote the line.")));
+    // The bound prevents an overflow. write_log_lines() uses no time before the start of the attempt.
+    constexpr double kLongAgo = 1e9;
+    return now - static_cast<core::Micros>(std::min(seconds_ago, kLongAgo) * core::kSecond);
+}
+
+LogBatch read_log(FunctionCallInfo fcinfo, TimestampTz now) {
+    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
+    const Elements leases = require_elements(fcinfo, 1, INT8OID, "leases", core::kMaxBatch);
+    const Elements lines = require_elements(fcinfo, 2, TEXTOID, "lines", core::kMaxBatch);
+    Elements levels = {}, ages = {};
+    check_same_length(ids.count, "job_ids", leases.count, "leases");
+    check_same_length(ids.count, "job_ids", lines.count, "lines");
+    if (given(fcinfo, 3)) {
+        levels = require_elements(fcinfo, 3, TEXTOID, "levels", core::kMaxBatch);
+        check_same_length(ids.count, "job_ids", levels.count, "levels");
+    }
+    if (given(fcinfo, 4)) {
+        ages = require_elements(fcinfo, 4, FLOAT8OID, "seconds_ago", core::kMaxBatch);
+        check_same_length(ids.count, "job_ids", ages.count, "seconds_ago");
+    }
+    LogBatch batch = {allocate_array<LogLine>(ids.count), ids.count, allocate_array<LoggedAttempt>(ids.count), 0};
+    for (int i = 0; i < ids.count; i++) {
+        LogLine *line = &batch.lines[i];
+        *line = {DatumGetInt64(ids.values[i]), DatumGetInt64(leases.values[i]),
+                 truncated_text(lines.values[i], core::kMaxLogLineBytes), core::LogLevel::Info, now};
+        if (levels.values != nullptr)
+            line->level =
+                require_choice<core::LogLevel>("levels", view(DatumGetTextPP(levels.values[i])), core::kLogLevelNames);
+        if (ages.values != nullptr) line->written_at = time_of_line(DatumGetFloat8(ages.values[i]), i + 1, now);
+        batch.attempts[i] = {};
+        batch.attempts[i].job = line->job;
+        batch.attempts[i].lease = line->lease;
+        batch.attempts[i].position = i;
+    }
+    LoggedAttempt *all = batch.attempts;
+    std::sort(all, all + ids.count, [](const LoggedAttempt &a, const LoggedAttempt &b) {
+        return std::tie(a.job, a.lease, a.position) < std::tie(b.job, b.lease, b.position);
+    });
+    batch.attempt_count = static_cast<int>(std::unique(all, all + ids.count,
+                                                       [](const LoggedAttempt &a, const LoggedAttempt &b) {
+                                                           return a.job == b.job && a.lease == b.lease;
+                                                       }) -
+                                           all);
+    return batch;
 }
 
 // Returns the argument "retry_in", or -1 if it is omitted, which means that the queue's backoff is used.
@@ -259,6 +325,24 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
                 results.row({Int64GetDatum(held[i].id), CStringGetTextDatum(heartbeat_answer(held[i]))});
         });
     });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_write_log);
+PGDLLEXPORT Datum jobq_write_log(PG_FUNCTION_ARGS) {
+    require_worker_may(fcinfo);
+    const LogBatch batch = read_log(fcinfo, GetCurrentTimestamp());
+    const QueueScope *scope = scope_of(fcinfo);
+    ResultSet results(fcinfo);
+    LoggedAttempt *attempts = batch.attempts;
+    may_be_lost([&] {
+        if (batch.count > 0)
+            with_owner_spi([&] { write_log_lines(batch.lines, batch.count, attempts, batch.attempt_count, scope); });
+    });
+    std::sort(attempts, attempts + batch.attempt_count,
+              [](const LoggedAttempt &a, const LoggedAttempt &b) { return a.position < b.position; });
+    for (int i = 0; i < batch.attempt_count; i++)
+        results.row({Int64GetDatum(attempts[i].job), Int32GetDatum(attempts[i].stored)});
     return results.done();
 }
 

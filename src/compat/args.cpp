@@ -128,15 +128,18 @@ Interval *make_interval(core::Micros micros) {
 
 core::Micros span_of(const Interval *value) { return core::span_micros(value->month, value->day, value->time); }
 
-text *truncated_error(Datum value, bool is_null) {
-    if (is_null) return nullptr;
+text *truncated_text(Datum value, size_t limit) {
     // Reads only the start of the value, because an error text can be 1 GB long. The start includes a few bytes after
     // the limit, because a character that begins within the limit can end after it.
-    if (toast_raw_datum_size(value) <= core::kMaxErrorBytes + VARHDRSZ) return DatumGetTextPP(value);
-    const text *head = DatumGetTextPSlice(value, 0, static_cast<int32>(core::kMaxErrorBytes + MAX_MULTIBYTE_CHAR_LEN));
-    const int length = pg_mbcliplen(VARDATA_ANY(head), static_cast<int>(VARSIZE_ANY_EXHDR(head)),
-                                    static_cast<int>(core::kMaxErrorBytes));
+    if (toast_raw_datum_size(value) <= limit + VARHDRSZ) return DatumGetTextPP(value);
+    const text *head = DatumGetTextPSlice(value, 0, static_cast<int32>(limit + MAX_MULTIBYTE_CHAR_LEN));
+    const int length =
+        pg_mbcliplen(VARDATA_ANY(head), static_cast<int>(VARSIZE_ANY_EXHDR(head)), static_cast<int>(limit));
     return cstring_to_text_with_len(VARDATA_ANY(head), length);
+}
+
+text *truncated_error(Datum value, bool is_null) {
+    return is_null ? nullptr : truncated_text(value, core::kMaxErrorBytes);
 }
 
 Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls) {

@@ -72,6 +72,8 @@ Interval *make_interval(core::Micros micros);
 // Returns the length of an interval in microseconds. A month counts as 30 days.
 core::Micros span_of(const Interval *value);
 
+// Returns a text, truncated to `limit` bytes at a character boundary.
+text *truncated_text(Datum value, size_t limit);
 // Returns an error text, truncated to core::kMaxErrorBytes at a character boundary. Returns nullptr for NULL.
 text *truncated_error(Datum value, bool is_null);
 

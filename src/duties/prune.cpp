@@ -1,5 +1,5 @@
 // The duty "prune", which deletes the following rows when their retention period is over: finished jobs, kept keys, and
-// signals.
+// signals. It also deletes log lines that were committed after their job had been deleted.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -12,6 +12,7 @@
 #include "edges/edges.h"
 #include "finish/ending.h"
 #include "finish/kept_keys.h"
+#include "finish/log_lines.h"
 #include "finish/references.h"
 #include "lanes/empty_ranges_policy.h"
 #include "log/rows.h"
@@ -63,6 +64,7 @@ core::Micros shortest_keep() {
 }
 
 struct Page {
+    int64 after;  // the page contains jobs with higher ids
     int64 last_id;
     bool full;
     bool all_young;  // no job in the page can have expired
@@ -122,7 +124,7 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
     // Reads the last job id before the snapshot is taken, so that ids that are assigned later do not count as searched.
     const int64 last_given = last_job_id();
     Page page = {};
-    page.last_id = after;
+    page.after = page.last_id = after;
     page.all_young = true;
     page.ids = allocate_array<Datum>(static_cast<uint64>(batch));
     page.finished = allocate_array<Datum>(static_cast<uint64>(batch));
@@ -151,8 +153,11 @@ TimestampTz signals_kept_since(TimestampTz now) {
                                         : core::saturating_subtract(now, settings.keep_signals_s * core::kSecond);
 }
 
-void delete_page(const Page &page, DutyOutcome *outcome) {
+void delete_page(const Page &page, int batch, DutyOutcome *outcome) {
     FailureText failure;
+    change_beside(
+        "jobq.log_lines", [&] { prune_log_lines(page.after, page.full ? page.last_id : PG_INT64_MAX, batch); },
+        outcome);
     if (page.count == 0) return;
     // If an error makes it impossible to delete any job, reports the error once and does not try to delete each job
     // separately.
@@ -189,7 +194,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     const Rows state = run(get_prune_position, Params());
     if (state.size() == 0) return outcome;
     const Page page = read_prune_page(state[0].int64_at(1), now, batch);
-    delete_page(page, &outcome);
+    delete_page(page, batch, &outcome);
     // Ids are assigned in nearly chronological order. So if all jobs in a page are young, the jobs after this page are
     // even younger, and the search ends.
     const bool ends = !page.full || page.all_young;
@@ -200,7 +205,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
         // Imported jobs can be old although their ids are high. To find such jobs, too, a second, slower scan reads one
         // page of the remaining ids per batch.
         const Page lap = read_prune_page(Max(state[0].int64_at(2), page.last_id), now, batch);
-        delete_page(lap, &outcome);
+        delete_page(lap, batch, &outcome);
         lap_after = lap.full ? lap.last_id : 0;
         outcome.lapping = lap.full;
     }

@@ -9,6 +9,7 @@
 #include "edges/edges.h"
 #include "finish/dead_letters.h"
 #include "finish/ending.h"
+#include "finish/log_lines.h"
 #include "log/rows.h"
 #include "log/transaction_log.h"
 #include "row/owner.h"
@@ -203,13 +204,18 @@ Operated apply_and_end(const Datum *ids, int count, const core::Event &event, co
 
 void delete_attempts(Datum *ids, int count) {
     if (count > 0) run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID)));
+    delete_log_lines(ids, count);
 }
 
 void move_attempts(int64 from, int64 to) {
     run(move_attempts_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+    move_log_lines(from, to);
 }
 
-void delete_all_attempts() { run(delete_every_attempt, Params()); }
+void delete_all_attempts() {
+    run(delete_every_attempt, Params());
+    delete_all_log_lines();
+}
 
 void delete_jobs_and_attempts(Datum *ids, int count) {
     count = without_needed(ids, nullptr, count);

@@ -66,8 +66,9 @@ Operated apply_and_note(const Datum *ids, int count, const core::Event &event, E
                         const Datum *errors = nullptr);
 Operated apply_and_end(const Datum *ids, int count, const core::Event &event, const Datum *errors = nullptr);
 
-// delete_attempts() deletes the attempts of jobs that were deleted with plain SQL, delete_all_attempts() deletes all
-// attempts, and move_attempts() moves the attempts of a job to the job's new id.
+// These functions also apply to the log lines of the attempts. delete_attempts() deletes the attempts of jobs that were
+// deleted with plain SQL, delete_all_attempts() deletes all attempts, and move_attempts() moves the attempts of a job
+// to the job's new id.
 void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
 void move_attempts(int64 from, int64 to);

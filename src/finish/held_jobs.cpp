@@ -49,7 +49,7 @@ Statement find_ended = {
 struct Deleted {
     Edges edges;
     Notes<HeldJob> jobs;
-    Notes<Datum> with_attempts, with_steps;
+    Notes<Datum> with_history, with_steps;
 };
 
 // Keeps in gone->jobs only the jobs at which an edge begins or ends. The check is necessary because another session
@@ -75,7 +75,7 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     completed.life = after;
     log_change(before, completed);
     count_deleted_job(before.queue, before.kind, after.status);
-    if (may_have_attempts(jobs, before.id)) gone->with_attempts.add(Int64GetDatum(before.id));
+    if (may_have_history(jobs, before.id)) gone->with_history.add(Int64GetDatum(before.id));
     if (before.life.steps) gone->with_steps.add(Int64GetDatum(before.id));
     return true;
 }
@@ -212,10 +212,10 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
         return true;
     });
     leave_needed(&gone);
-    if (gone.jobs.count > 0 || gone.with_attempts.count > 0 || gone.with_steps.count > 0)
+    if (gone.jobs.count > 0 || gone.with_history.count > 0 || gone.with_steps.count > 0)
         with_owner_spi([&] {
             for (int i = 0; i < gone.jobs.count; i++) forget_job(gone.jobs.items[i]);
-            delete_attempts(gone.with_attempts.items, gone.with_attempts.count);
+            delete_attempts(gone.with_history.items, gone.with_history.count);
             delete_steps(gone.with_steps.items, gone.with_steps.count);
         });
     settle_endings_as_owner(endings, now);

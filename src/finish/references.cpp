@@ -21,9 +21,9 @@ void require_trusted_followers_of(const char *name) {
 
 void require_deletable_jobs() {
     for (const char *name : {"jobs", "attempts", "edges"}) require_trusted_followers_of(name);
-    // If jobq.steps or jobq.job_signals is empty, deleting a job deletes no row from that table, so foreign keys that
-    // reference that table do not matter.
-    for (const char *name : {"steps", "job_signals"})
+    // If one of these tables is empty, deleting a job deletes no row from that table, so foreign keys that reference
+    // that table do not matter.
+    for (const char *name : {"log_lines", "steps", "job_signals"})
         if (is_in_use(name)) require_trusted_followers_of(name);
 }
 

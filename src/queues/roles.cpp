@@ -54,6 +54,7 @@ constexpr Call kCalls[] = {
     {"jobq_heartbeat", kWorker},
     {"jobq_heartbeat_many", kWorker},
     {"jobq_heartbeat_worker", kWorker},
+    {"jobq_write_log", kWorker},
     {"jobq_release", kWorker},
     {"jobq_release_many", kWorker},
     {"jobq_snooze", kWorker},
@@ -225,8 +226,8 @@ void change_view_of_queues(bool grant, const Kind &kind, const char *role) {
 void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
-                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits, "
-                   "jobq.schedules, jobq.handlers",
+                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.log_lines, "
+                   "jobq.limits, jobq.schedules, jobq.handlers",
                    role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "

@@ -242,8 +242,10 @@ void look_up() {
     known.jobs.table = get_relname_relid("jobs", schema);
     known.jobs.attempts = get_relname_relid("attempts", schema);
     known.jobs.attempts_index = get_relname_relid("attempts_job_idx", schema);
+    known.jobs.log_lines = get_relname_relid("log_lines", schema);
+    known.jobs.log_lines_index = get_relname_relid("log_lines_job_idx", schema);
     if (!OidIsValid(known.jobs.table)) dropped_table();
-    if (!OidIsValid(known.jobs.attempts)) unknown_table();
+    if (!OidIsValid(known.jobs.attempts) || !OidIsValid(known.jobs.log_lines)) unknown_table();
     Relation table = try_table_open(known.jobs.table, AccessShareLock);
     if (table == nullptr) dropped_table();
     // Looks up the indexes after the table has been locked, because dropping an index waits for this lock. Without the

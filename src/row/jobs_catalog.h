@@ -27,8 +27,8 @@ constexpr int kJobIndexes = static_cast<int>(JobIndex::Running) + 1;
 struct JobsCatalog {
     Oid table;
     Attached attached;
-    Oid attempts;
-    Oid attempts_index;  // InvalidOid: the index was dropped
+    Oid attempts, log_lines;
+    Oid attempts_index, log_lines_index;  // InvalidOid: the index was dropped
 };
 // Returns the cached catalog data. Raises 55000 if jobq's columns are not as the library expects, and 42P01 if the
 // table was dropped.

@@ -17,9 +17,10 @@ namespace {
 constexpr int kOwnUniques = 2;
 
 void end_scans(JobsTable *jobs) {
-    if (jobs->by_id != nullptr) index_endscan(jobs->by_id);
-    if (jobs->attempts_by_job != nullptr) index_endscan(jobs->attempts_by_job);
-    jobs->by_id = jobs->attempts_by_job = nullptr;
+    for (IndexScanDesc *scan : {&jobs->by_id, &jobs->attempts.by_job, &jobs->log_lines.by_job}) {
+        if (*scan != nullptr) index_endscan(*scan);
+        *scan = nullptr;
+    }
     if (jobs->by_recent_tid != nullptr) table_index_fetch_end(jobs->by_recent_tid);
     jobs->by_recent_tid = nullptr;
     end_ready_scans(&jobs->ready);
@@ -52,6 +53,24 @@ bool find_at_recent_tid(JobsTable *jobs, int64 id) {
            DatumGetInt64(job_value(*jobs, kJobId)) == id;
 }
 
+bool may_have_rows(JobRows *rows, Oid table, Oid index, Snapshot snapshot, int64 job) {
+    if (rows->table == nullptr) {
+        rows->table = table_open(table, AccessShareLock);
+        rows->row = table_slot_create(rows->table, nullptr);
+        rows->none = RelationGetNumberOfBlocks(rows->table) == 0;
+    }
+    if (rows->none) return false;
+    if (rows->by_job == nullptr) {
+        if (rows->index == nullptr) rows->index = open_whole_index(index);
+        if (rows->index == nullptr) return true;
+        rows->by_job = begin_index_scan(rows->table, rows->index, snapshot, 1);
+    }
+    ScanKeyData key;
+    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(job));
+    index_rescan(rows->by_job, &key, 1, nullptr, 0);
+    return index_getnext_slot(rows->by_job, ForwardScanDirection, rows->row);
+}
+
 }  // namespace
 
 void open_jobs(JobsTable *jobs) {
@@ -64,9 +83,11 @@ void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
     close_ready_indexes(&jobs->ready);
-    if (jobs->attempts_index != nullptr) index_close(jobs->attempts_index, NoLock);
-    if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
-    if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
+    for (const JobRows *rows : {&jobs->attempts, &jobs->log_lines}) {
+        if (rows->index != nullptr) index_close(rows->index, NoLock);
+        if (rows->row != nullptr) ExecDropSingleTupleTableSlot(rows->row);
+        if (rows->table != nullptr) table_close(rows->table, NoLock);
+    }
     close_table(&jobs->table);
 }
 
@@ -129,22 +150,11 @@ bool find_job(JobsTable *jobs, int64 id) {
     return index_getnext_slot(jobs->by_id, ForwardScanDirection, jobs->table.row);
 }
 
-bool may_have_attempts(JobsTable *jobs, int64 id) {
-    if (jobs->attempts == nullptr) {
-        jobs->attempts = table_open(jobs_catalog().attempts, AccessShareLock);
-        jobs->attempt = table_slot_create(jobs->attempts, nullptr);
-        jobs->no_attempts = RelationGetNumberOfBlocks(jobs->attempts) == 0;
-    }
-    if (jobs->no_attempts) return false;
-    if (jobs->attempts_by_job == nullptr) {
-        if (jobs->attempts_index == nullptr) jobs->attempts_index = open_whole_index(jobs_catalog().attempts_index);
-        if (jobs->attempts_index == nullptr) return true;
-        jobs->attempts_by_job = begin_index_scan(jobs->attempts, jobs->attempts_index, jobs->table.snapshot, 1);
-    }
-    ScanKeyData key;
-    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-    index_rescan(jobs->attempts_by_job, &key, 1, nullptr, 0);
-    return index_getnext_slot(jobs->attempts_by_job, ForwardScanDirection, jobs->attempt);
+bool may_have_history(JobsTable *jobs, int64 id) {
+    const JobsCatalog &catalog = jobs_catalog();
+    const Snapshot snapshot = jobs->table.snapshot;
+    return may_have_rows(&jobs->attempts, catalog.attempts, catalog.attempts_index, snapshot, id) ||
+           may_have_rows(&jobs->log_lines, catalog.log_lines, catalog.log_lines_index, snapshot, id);
 }
 
 }  // namespace jobq

@@ -13,6 +13,14 @@
 
 namespace jobq {
 
+// A table that can contain rows of jobs, and its index on the job, opened when needed.
+struct JobRows {
+    Relation table, index;
+    IndexScanDesc by_job;
+    TupleTableSlot *row;
+    bool none;  // the table was empty when it was opened
+};
+
 // The open table and its scans.
 struct JobsTable {
     Table table;
@@ -20,14 +28,9 @@ struct JobsTable {
     IndexScanDesc by_id;
     struct IndexFetchTableData *by_recent_tid;  // see remember_tid()
     BlockNumber block_count;                    // 0: not looked up yet
-    // jobq.attempts and its index, opened when needed
-    Relation attempts;
-    Relation attempts_index;
-    IndexScanDesc attempts_by_job;
-    TupleTableSlot *attempt;
-    bool no_attempts;  // jobq.attempts was empty when it was opened
-    ReadyScan ready;   // for direct access
-    SqlWalk walk;      // for access with SQL
+    JobRows attempts, log_lines;
+    ReadyScan ready;  // for direct access
+    SqlWalk walk;     // for access with SQL
 };
 
 // Opens jobq.jobs for changes until close_jobs(). `jobs` must not move in memory until then. Raises 55000 if the table
@@ -63,9 +66,9 @@ bool find_job(JobsTable *jobs, int64 id);
 // The ctid is only a hint: find_job() uses the row only if it has the right id and the snapshot sees it.
 void remember_tid(const JobsTable &jobs, int64 id);
 
-// Returns false if, according to the snapshot, jobq.attempts certainly contains no rows of the job. The check costs
-// almost nothing while the table is empty.
-bool may_have_attempts(JobsTable *jobs, int64 id);
+// Returns false if, according to the snapshot, jobq.attempts and jobq.log_lines certainly contain no rows of the job.
+// The check costs almost nothing while the tables are empty.
+bool may_have_history(JobsTable *jobs, int64 id);
 
 // Returns the value of a column in a row of the table.
 inline Datum job_value(TupleTableSlot *row, JobAttribute column, bool *is_null) {

@@ -225,6 +225,24 @@ CREATE TABLE jobq.attempts (
 );
 CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 
+-- The index is not unique, because two sessions of a worker that write lines of the same attempt at the same time must not wait for
+-- each other. They may give the same number to two lines.
+--: lines that workers have written about attempts with jobq_write_log; deleted together with the job
+CREATE TABLE jobq.log_lines (
+    job_id     bigint NOT NULL,
+    lease      bigint NOT NULL,
+    number     integer NOT NULL,  --: position of the line among the lines of the attempt
+    attempt    integer NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    level      text NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error')),
+    line       text NOT NULL,
+    late       boolean NOT NULL DEFAULT false,  --: true if the attempt had already ended when the line arrived
+    dropped    integer,  --: in the last line of an attempt that has written too many lines, the number of lines that were dropped;
+                         --: NULL in all other lines
+    _bytes     integer NOT NULL DEFAULT 0  --: total length of this line and the earlier lines of the attempt, in bytes
+);
+CREATE INDEX log_lines_job_idx ON jobq.log_lines (job_id, lease, number);
+
 --: limits of queues and of concurrency keys, written by jobq_set_limit, shown by the view jobq.limits
 CREATE TABLE jobq.limit_settings (
     queue        text NOT NULL,
@@ -317,6 +335,7 @@ INSERT INTO jobq.tick_state DEFAULT VALUES;
 -- These tables have no key. With REPLICA IDENTITY FULL, the extension can delete and update rows even if the tables are published
 -- (CREATE PUBLICATION ... FOR ALL TABLES). Without a publication, this costs nothing.
 ALTER TABLE jobq.attempts REPLICA IDENTITY FULL;
+ALTER TABLE jobq.log_lines REPLICA IDENTITY FULL;
 ALTER TABLE jobq.unslotted REPLICA IDENTITY FULL;
 ALTER TABLE jobq.lane_directory REPLICA IDENTITY FULL;
 ALTER TABLE jobq.kept_keys REPLICA IDENTITY FULL;
@@ -326,6 +345,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.attempts', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.log_lines', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.limit_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.kept_keys', '');
@@ -358,8 +378,8 @@ CREATE FUNCTION jobq.tell_job() RETURNS trigger
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: deletes the attempts, steps, signals, and edges of jobs that DELETE or TRUNCATE has removed from jobq.jobs; after TRUNCATE, also
---: deletes all rows of jobq.kept_keys
+--: deletes the attempts, log lines, steps, signals, and edges of jobs that DELETE or TRUNCATE has removed from jobq.jobs; after
+--: TRUNCATE, also deletes all rows of jobq.kept_keys
 CREATE FUNCTION jobq.forget_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_forget_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -375,6 +395,10 @@ CREATE FUNCTION jobq.note_restore() RETURNS trigger
     LANGUAGE C;
 
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.jobs FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+-- The duty "prune" deletes log lines without a job, so it must wait until the jobs have been restored.
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.log_lines FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.note_restore();
 CREATE TRIGGER fill_job BEFORE INSERT ON jobq.jobs FOR EACH ROW

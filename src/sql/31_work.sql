@@ -110,6 +110,17 @@ CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+--: store lines of text about attempts, which jobq_log shows; returns one row per job with the number of lines that were stored
+CREATE FUNCTION jobq_write_log(
+        job_ids bigint[],
+        leases bigint[],
+        lines text[],
+        levels text[] DEFAULT NULL,
+        seconds_ago double precision[] DEFAULT NULL)
+    RETURNS TABLE (job_id bigint, stored integer)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 --: return a job to its queue without counting the attempt; the job is claimable immediately
 CREATE FUNCTION jobq_release(job_id bigint, lease bigint DEFAULT NULL)
     RETURNS boolean

@@ -223,6 +223,8 @@ def scenario(d):
     ids, leases = claims(2)
     rows = d.rows("SELECT * FROM jobq_heartbeat_many(%s, %s)", ids, leases)
     d.check([row[1] for row in rows] == ["held"] * 2, "jobq_heartbeat_many", rows)
+    rows = d.rows("SELECT * FROM jobq_write_log(%s, %s, %s, %s)", ids, leases, ["one", 'a, "b"'], ["info", "error"])
+    d.check([row[1] for row in rows] == [1] * 2, "jobq_write_log", rows)
     rows = d.rows("SELECT * FROM jobq_release_many(%s, %s)", ids, leases)
     d.check([row[1] for row in rows] == [True] * 2, "jobq_release_many", rows)
     ids, leases = claims(2)

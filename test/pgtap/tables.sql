@@ -8,13 +8,13 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(52 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(54 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
 SELECT views_are('jobq', '{dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
@@ -45,6 +45,7 @@ SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHE
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the settings are the arguments of jobq_create_queue, in their order');
 SELECT is((SELECT proargnames FROM pg_proc WHERE proname = 'jobq_alter_queue'), (SELECT proargnames FROM pg_proc WHERE proname = 'jobq_create_queue'), 'jobq_alter_queue has the same arguments');
 SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error,reported,details}'::name[]);
+SELECT columns_are('jobq', 'log_lines', '{job_id,lease,number,attempt,written_at,level,line,late,dropped,_bytes}'::name[]);
 SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queues'::regclass AND attnum > 4),
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the view jobq.queues shows all settings');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
@@ -66,10 +67,11 @@ SELECT columns_are('jobq', 'deleted_dependencies', '{job_id,result}'::name[]);
 SELECT is((SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'jobq'::regnamespace), 0::bigint, 'no table has a foreign key');
 SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.kept_keys'::regclass AND indisunique), 0::bigint, 'the index on kept keys is not unique, so that keeping a key cannot fail');
 SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[], 'attempts has an index on job and lease');
+SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.log_lines'::regclass), 1::bigint, 'log_lines has one index, so that lines are cheap');
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
 SELECT columns_are('jobq', 'hash_secret', '{only_row,secret,numbered_in}'::name[]);
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.hash_secret'::regclass), true, 'the secret is hidden from members of pg_read_all_data');
 SELECT is((SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'jobq.hash_secret'::regclass AND a.grantee <> c.relowner), 0::bigint, 'no other role has privileges on the secret');
@@ -85,7 +87,7 @@ SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclas
 SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 9::bigint, 'changes of settings, lanes, grants, and identity invalidate caches in replica role, too');
 
 -- Only the owner has privileges, and pg_monitor can read the views.
-SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(dependencies|(producer|worker|operator)_queues)$' OR relname = 'attempts', 'pg_monitor and ' || relname) FROM relations ORDER BY relname;
+SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(dependencies|(producer|worker|operator)_queues)$' OR relname IN ('attempts', 'log_lines'), 'pg_monitor and ' || relname) FROM relations ORDER BY relname;
 SELECT is((SELECT count(*) FROM relations r, aclexplode(r.relacl) a WHERE a.grantee = 0), 0::bigint, 'PUBLIC has no privileges on the tables and views');
 SELECT is(has_schema_privilege('pg_monitor', 'jobq', 'USAGE') AND NOT has_schema_privilege('pg_monitor', 'jobq', 'CREATE'), true, 'pg_monitor may use the schema');
 SET ROLE pg_monitor;
@@ -93,6 +95,7 @@ SELECT count(*) FROM jobq.queues \gset monitor_
 SELECT count(*) FROM jobq.queue_stats \gset monitor_
 SELECT count(*) FROM jobq.workers \gset monitor_
 SELECT count(*) FROM jobq.attempts \gset monitor_
+SELECT count(*) FROM jobq.log_lines \gset monitor_
 RESET ROLE;
 SELECT pass('pg_monitor has read every view');
 SELECT is((SELECT count(*) FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = 'jobq' AND a.grantee = 0), 0::bigint, 'PUBLIC has no privileges on the schema');

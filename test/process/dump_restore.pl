@@ -40,6 +40,7 @@ SELECT count(*) FROM jobq_claim('mail', 'w3', batch => 4);
 SELECT jobq_enqueue('timed', options => jsonb_build_object('max_runtime', v)) FROM unnest('{NULL,2 h}'::interval[]) v;
 SELECT count(*) FROM jobq_claim('timed', 'w4', batch => 2, heartbeat_timeout => '10 h');
 SELECT jobq_heartbeat(id, lease, '{"percent": 10}') FROM jobq.jobs WHERE status = 'processing';
+SELECT jobq_write_log(ARRAY[id, id], ARRAY[lease, lease], '{one,two}', '{info,error}') FROM jobq.jobs WHERE status = 'processing';
 SELECT jobq_cancel(id) FROM jobq.jobs WHERE status = 'pending' ORDER BY id DESC LIMIT 2;
 SELECT jobq_enqueue('graph', kind => k) FROM unnest('{a,b}'::text[]) k;
 SELECT jobq_enqueue('graph', kind => 'after', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'graph'));
@@ -100,6 +101,7 @@ my @contents = (
                        j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)
                 FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
+    [ 'log lines', 'SELECT * FROM jobq.log_lines ORDER BY job_id, lease, number' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'limits', 'SELECT queue, key, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key' ],
     [ 'kept keys', 'SELECT * FROM jobq.kept_keys ORDER BY job_id' ],

@@ -53,6 +53,9 @@ def test_many_are_split_and_answered_in_order():
         beats = conn.execute("SELECT * FROM jobq_heartbeat_many(%s, %s)", (ids, leases)).fetchall()
         assert [b.job_id for b in beats] == ids
         assert {b.state for b in beats[1:-1]} == {"held"}
+        lines = [str(n) for n in range(len(ids))]
+        logged = conn.execute("SELECT * FROM jobq_write_log(%s, %s, %s)", (ids, leases, lines)).fetchall()
+        assert [w.job_id for w in logged] == ids and {w.stored for w in logged[:-1]} == {1} and logged[-1].stored == 0
         done = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", (ids[1:-1], leases[1:-1])).fetchall()
         assert [d.job_id for d in done] == ids[1:-1] and all(d.completed for d in done)
         assert one(conn, "SELECT count(*) FROM jobq_fail_many(%s, %s, details => %s::jsonb[])", [ids[0], ids[-2]], [leases[0], 4711],
