@@ -21,6 +21,7 @@ from jobq.errors import is_lost_lease
 from jobq.failures import MOST_BYTES, Failures, bounded
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
+from jobq.lines import MOST_LINES, Lines
 from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
 from jobq.pace import Pace
 from jobq.parameters import value_of
@@ -572,6 +573,28 @@ class BeatTest(unittest.TestCase):
             self.core._report_alone(job, Outcome(RELEASE, alone=True))
         self.assertEqual(sent, [statements.RELEASE_BRIEFLY])
 
+    def test_rejected_log_lines_do_not_affect_the_report(self):
+        job, sent = make_job(1), []
+        job.log("line")
+
+        def send(statement, parameters):
+            sent.append(statement)
+            if statement == statements.WRITE_LOG:
+                raise psycopg.errors.InsufficientPrivilege("no")
+            return [{"jobq_fail": "failed"}]
+
+        with unittest.mock.patch.object(self.core._beats, "all", send), self.assertLogs("jobq", "ERROR"):
+            self.core._report_alone(job, Outcome(FAIL, "no"))
+        self.assertEqual(sent, [statements.WRITE_LOG, statements.FAIL])
+        self.assertFalse(job.lines.pending)
+
+    def test_log_lines_are_sent_again_after_the_connection_broke(self):
+        job = make_job(1)
+        self.core.hand.claimed(job)
+        job.log("line")
+        self.broken_by(lambda: self.core._heartbeat(Beat(lines=[job])), statements.WRITE_LOG)
+        self.assertEqual([line.text for line in job.lines.take()], ["line"])
+
     def test_no_claims_without_heartbeats(self):
         error = RuntimeError("of whatever kind")
         with unittest.mock.patch.object(self.core.hand, "next_beat", side_effect=error), self.assertLogs("jobq", "ERROR"):
@@ -610,6 +633,37 @@ def make_job(lease, heartbeat_seconds=20, payload=None):
     now = time.time()
     return BaseJob(dict(id=lease, lease=lease, queue="q", kind="k", payload=payload, attempt=1, max_attempts=20, priority=0, version=0,
                         run_at=now, created_at=now, progress=None, metadata=None, heartbeat_seconds=heartbeat_seconds))
+
+
+class LinesTest(unittest.TestCase):
+    def test_lines_are_text_that_the_server_accepts(self):
+        lines = Lines()
+        lines.add("a\0b \ud800", "error")
+        lines.add("x" * 10000, "debug")
+        lines.add(7, "info")
+        taken = lines.take()
+        self.assertEqual([line.text for line in taken], ["a\\0b ?", "x" * 8192, "7"])
+        with self.assertRaisesRegex(ValueError, "one of debug, info, warning, error, not 'fatal'"):
+            lines.add("no", "fatal")
+
+    def test_lines_that_do_not_fit_are_counted(self):
+        lines = Lines()
+        for number in range(MOST_LINES + 3):
+            lines.add(str(number), "info")
+        taken = lines.take()
+        self.assertEqual(len(taken), MOST_LINES + 1)
+        self.assertRegex(taken[-1].text, "^lines dropped before this point: 3 ")
+        self.assertTrue(lines.pending)
+        lines.sent([])
+        self.assertFalse(lines.pending)
+
+    def test_lines_that_were_not_sent_keep_their_order(self):
+        lines = Lines()
+        lines.add("one", "info")
+        taken = lines.take()
+        lines.add("two", "info")
+        lines.sent(taken)
+        self.assertEqual([line.text for line in lines.take()], ["one", "two"])
 
 
 class HandTest(unittest.TestCase):
@@ -689,6 +743,42 @@ class HandTest(unittest.TestCase):
         self.hand.ended(job, Outcome(COMPLETE))
         self.assertEqual(self.hand.next_claim(), ([], 1))
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
+
+    def test_log_lines_are_sent_with_the_next_heartbeat(self):
+        job, other = self.claimed(1, 2)
+        job.log("one")
+        job.log("two", "warning")
+        self.now += 20
+        beat = self.hand.next_beat()
+        self.assertEqual((beat.jobs, beat.lines), ([job, other], [job]))
+        self.assertEqual([(line.level, line.text) for line in job.lines.take()], [("info", "one"), ("warning", "two")])
+
+    def test_log_lines_are_sent_before_the_report(self):
+        job, _ = self.claimed(1, 2)
+        job.log("last")
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.assertEqual(self.hand.next_claim(), ([], 1))
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
+
+    def test_log_lines_of_a_lost_job_are_sent(self):
+        job, _ = self.claimed(1, 2)
+        self.hand.lost(job, "lost")
+        job.log("last")
+        self.hand.ended(job, Outcome(NOTHING, "lost"))
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(NOTHING))])
+
+    def test_an_attempt_that_ends_itself_waits_until_its_log_lines_are_sent(self):
+        job, _ = self.claimed(1, 2)
+        job.log("last")
+        flush = threading.Thread(target=self.hand.flush, args=(job,))
+        flush.start()
+        beat = self.hand.next_beat()
+        self.assertEqual((beat.jobs, beat.lines), ([], [job]))
+        self.assertTrue(flush.is_alive())
+        job.lines.take()
+        job.lines.sent([])
+        self.hand.progressed()
+        flush.join()
 
     def test_a_report_waits_for_progress_that_is_being_sent(self):
         job, _ = self.claimed(1, 2)

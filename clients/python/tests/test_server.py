@@ -350,6 +350,18 @@ class DrainTest(Base):
             ("fail", "scheduled"), ("reject", "failed"), ("snooze", "scheduled"), ("more", "completed"), ("last", "completed")])
         self.assertEqual(ended[0].error, "ValueError: no")
 
+    def test_log_lines(self):
+        def handler(job):
+            job.log("one")
+            with job.completing():
+                job.log("two", "error")
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        [ended] = drain(self.connection, {"x": handler}, self.queue)
+        self.assertEqual(ended.logged, (("info", "one"), ("error", "two")))
+        self.assertEqual(self.value("SELECT array_agg(line || late ORDER BY number) FROM jobq.log_lines WHERE job_id = %s", job),
+                         ["onefalse", "twofalse"])
+
     def test_inside_a_transaction(self):
         with psycopg.connect() as connection:
             jobq.enqueue(connection, self.queue, kind="x")
@@ -462,13 +474,14 @@ class InlineTest(unittest.TestCase):
     def test_result_progress_and_steps(self):
         def handler(job):
             job.set_progress({"n": 1})
+            job.log("line", "debug")
             job.sleep("a day", 86400)
             return [job.payload["n"], job.spawn("cut", [{"queue": "x"}])]
 
         with self.assertRaises(jobq.Waiting):
             run_inline(handler, {"n": 1})
         job = run_inline(handler, {"n": 1}, steps={"a day": None})
-        self.assertEqual((job.result, job.reported), ([1, [2]], {"n": 1}))
+        self.assertEqual((job.result, job.reported, job.logged), ([1, [2]], {"n": 1}, [("debug", "line")]))
 
     def test_errors_of_the_handler_are_raised(self):
         def handler(job):
@@ -532,6 +545,55 @@ class WorkerTest(Base):
         self.start({"x": lambda job: seen.append(job.run_at)}, conninfo=session)
         self.becomes(2, "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'completed'", self.queue)
         self.assertEqual(seen, 2 * [at.replace(tzinfo=dt.timezone.utc) for at in wanted])
+
+    def test_log_lines_arrive_in_order_and_before_the_end(self):
+        def fails(job):
+            job.log("one")
+            after_a_heartbeat(job)
+            job.log("two \0", "warning")
+            raise ValueError("no")
+
+        def completes(job):
+            job.log("last")
+            with job.completing():
+                pass
+
+        async def suspends(job):
+            job.log(f"attempt {job.attempt}")
+            if not await job.wait_for("never", timeout=0.01):
+                job.log("timed out")
+
+        failed, completed = (jobq.enqueue(self.connection, self.queue, kind=kind, max_attempts=1) for kind in ("fails", "completes"))
+        self.start({"fails": fails, "completes": completes}, heartbeat_interval=0.2)
+        for job, status in ((failed, "failed"), (completed, "completed")):
+            self.becomes(status, "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+        log = "SELECT array_agg(event || coalesce(': ' || detail, '')) FROM jobq_log(%s) WHERE event !~ '^(enqueued|claimed)'"
+        self.assertEqual(self.value(log, failed), ["log info: one", r"log warning: two \0", "attempt failed: ValueError: no",
+                                                   "failed: ValueError: no"])
+        self.assertEqual(self.value(log, completed), ["log info: last", "completed"])
+
+        async def serve():
+            worker = jobq.AsyncWorker(self.queue, {"suspends": suspends}, grace=LIMIT)
+            await worker.start()
+            await asyncio.to_thread(self.becomes, "completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", waited)
+            worker.stop()
+            await worker.join(LIMIT)
+
+        waited = jobq.enqueue(self.connection, self.queue, kind="suspends")
+        asyncio.run(serve())
+        lines = "SELECT array_agg(line ORDER BY written_at, number) FROM jobq.log_lines WHERE job_id = %s AND NOT late"
+        self.assertEqual(self.value(lines, waited), ["attempt 1", "attempt 1", "timed out"])
+
+    def test_a_rejected_line_does_not_fail_the_job(self):
+        def handler(job):
+            job.log("line")
+            return 7
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        with mock.patch.object(jobq.core.statements, "WRITE_LOG", "SELECT 1/0"), \
+                mock.patch.object(jobq.core.statements, "log_parameters", lambda lines: []):
+            self.start({"x": handler})
+            self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
 
     def test_polls_without_jobq_wait(self):
         self.start({"x": lambda job: job.payload}, poll_interval=0.2)

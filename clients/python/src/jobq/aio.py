@@ -18,7 +18,7 @@ from .base import Attempt, BaseWorker, RunsEnd
 from .core import Core
 from .enqueue import arun_on
 from .errors import Delay
-from .job import BaseJob
+from .job import BaseJob, Call
 
 AsyncHandler = Callable[["AsyncJob"], Awaitable[Any]]
 
@@ -52,6 +52,7 @@ class AsyncJob(BaseJob):
     async def complete_in(self, connection: Any, result: Any = None) -> None:
         """Completes the job in the caller's transaction. See Job.complete_in()."""
         call = self._completion(result)
+        await self._send_lines()
         with self._completed_in():
             await asyncio.to_thread(self._settle)
             await arun_on(connection, *call)
@@ -70,24 +71,31 @@ class AsyncJob(BaseJob):
 
     async def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
         """Suspends the job until a time. See Job.sleep()."""
-        async with self.connection() as connection:
-            self._ready(*await self._ask(connection, *self._sleep(name, delay, until)))
+        await self._suspend(self._sleep(name, delay, until))
 
     async def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
         """Suspends the job until a signal arrives. See Job.wait_for()."""
-        async with self.connection() as connection:
-            return self._ready(*await self._ask(connection, *self._await(event, timeout, name)))
+        return await self._suspend(self._await(event, timeout, name))
 
     async def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
         """Suspends the job until other jobs finish. See Job.wait_for_jobs()."""
-        async with self.connection() as connection:
-            return self._ready(*await self._ask(connection, *self._await_jobs(ids, name, mode, timeout)))
+        return await self._suspend(self._await_jobs(ids, name, mode, timeout))
 
     async def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
         """Enqueues jobs once, even if the job is retried. See Job.spawn()."""
         with self._lease_held():
             async with self.connection() as connection:
                 return list((await self._ask(connection, *self._spawn(name, specs)))[1])
+
+    async def _suspend(self, call: Call) -> Any:
+        """Makes a call that may end the attempt."""
+        await self._send_lines()
+        async with self.connection() as connection:
+            return self._ready(*await self._ask(connection, *call))
+
+    async def _send_lines(self) -> None:
+        if self.lines.pending:
+            await asyncio.to_thread(self._flush)
 
     @staticmethod
     async def _ask(connection: psycopg.AsyncConnection[Any], statement: str, parameters: List[Any]) -> Any:

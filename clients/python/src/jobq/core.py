@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import psycopg
 from psycopg.rows import dict_row, tuple_row
@@ -20,8 +20,9 @@ from .cover import Cover
 from .errors import LEASE_LOST
 from .hand import CLAIMS, HEARTBEATS, Beat, Hand, Report
 from .job import BaseJob
+from .lines import Line
 from .options import Options
-from .outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, after_refusal, is_finished
+from .outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, after_refusal, in_ascii, is_finished
 from .pace import SHORT_WAIT, Pace
 from .parameters import interval
 
@@ -244,6 +245,7 @@ class Core:
             job = self.begin(row)
             job._progressed = self.hand.progressed
             job._settle = functools.partial(self.hand.settle, job)
+            job._flush = functools.partial(self.hand.flush, job)
             if self.hand.claimed(job):
                 self._run(job)
         return bool(rows)
@@ -367,6 +369,7 @@ class Core:
                 with self.hand.sending([job]) as due:
                     if due:
                         self._heartbeat_with_progress(job)
+        self._write_lines(beat.lines)
 
     def _heartbeat_together(self, jobs: List[BaseJob]) -> None:
         if not jobs:
@@ -393,6 +396,32 @@ class Core:
             job.progress_under_way = False
         self._heard(job, rows[0]["jobq_heartbeat"])
 
+    def _write_lines(self, jobs: List[BaseJob]) -> None:
+        """Sends the log lines of these jobs. If the server rejects lines, they are dropped, because they must not affect the
+        jobs."""
+        lines = [(job, line) for job in jobs for line in job.lines.take()]
+        again = []
+        try:
+            if lines:
+                self._send_lines(lines)
+        except Broken:
+            again = lines
+            raise
+        except psycopg.Error as error:
+            log.error("%s: log lines of jobs %s were refused: %s", self.options.worker_id, ", ".join(str(job.id) for job in jobs), error)
+        finally:
+            for job in jobs:
+                job.lines.sent([line for of, line in again if of is job])
+            if lines:
+                self.hand.progressed()   # wakes handlers that wait for this
+
+    def _send_lines(self, lines: List[Tuple[BaseJob, Line]]) -> None:
+        try:
+            self._beats.all(statements.WRITE_LOG, statements.log_parameters(lines))
+        except psycopg.errors.UntranslatableCharacter:   # the encoding of the database lacks a character
+            in_ascii_only = [(job, line._replace(text=in_ascii(line.text))) for job, line in lines]
+            self._beats.all(statements.WRITE_LOG, statements.log_parameters(in_ascii_only))
+
     def _heard(self, job: BaseJob, state: str) -> None:
         if state == "cancel":
             job.stop("cancel")
@@ -417,6 +446,7 @@ class Core:
     def _report_together(self, what: str, reports: List[Report]) -> None:
         jobs = [job for job, _ in reports]
         parameters: List[Any] = [[job.id for job in jobs], [job.lease for job in jobs]]
+        self._write_lines(jobs)
         for job in jobs:
             if job.progress_is_new:
                 self._heartbeat_with_progress(job)
@@ -439,6 +469,10 @@ class Core:
         self.hand.reported(jobs)
 
     def _report_alone(self, job: BaseJob, outcome: Outcome) -> None:
+        self._write_lines([job])
+        if outcome.what == NOTHING:   # only lines were left to send
+            self.hand.reported([job])
+            return
         if job.progress_is_new and job.ended is None and not job.committing:   # otherwise an open transaction may have locked its
                                                                                # row
             self._heartbeat_with_progress(job)

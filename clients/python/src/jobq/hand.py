@@ -33,9 +33,10 @@ class Beat:
     reports: List[Report] = field(default_factory=list)
     jobs: List[BaseJob] = field(default_factory=list)       # jobs whose heartbeats are due, sent together
     progress: List[BaseJob] = field(default_factory=list)   # jobs whose heartbeat is sent with new progress
+    lines: List[BaseJob] = field(default_factory=list)      # jobs whose log lines are sent, in one statement
 
     def __bool__(self) -> bool:
-        return bool(self.wake or self.reports or self.jobs or self.progress)
+        return bool(self.wake or self.reports or self.jobs or self.progress or self.lines)
 
 
 class Hand:
@@ -139,18 +140,33 @@ class Hand:
     def ended(self, job: BaseJob, outcome: Outcome) -> None:
         with self.changed:
             self.running.discard(job.lease)
-            if job.lease in self.jobs and not job.abandoned:
-                if outcome.what == NOTHING:
+            held = job.lease in self.jobs
+            if job.abandoned:
+                pass
+            elif outcome.what == NOTHING or not held:
+                if job.lines.pending:   # for example because the lease is lost: the server keeps the lines as late
+                    self.reports.append((job, Outcome(NOTHING)))
+                elif held:
                     self._drop(job)
-                elif outcome.what == COMPLETE and not job.progress_is_new and not job.progress_under_way:
-                    self.completions.append((job, outcome))
-                else:
-                    self.reports.append((job, outcome))
+            elif outcome.what == COMPLETE and not (job.progress_is_new or job.progress_under_way or job.lines.pending):
+                self.completions.append((job, outcome))
+            else:
+                self.reports.append((job, outcome))
             self.changed.notify_all()
 
     def progressed(self) -> None:
         with self.changed:
             self.changed.notify_all()
+
+    def flush(self, job: BaseJob) -> None:
+        """Waits until the log lines of the job have been sent, for at most one interval. The caller is about to end the attempt, and
+        lines that arrive afterward count as late."""
+        with self.changed:
+            if not job.lines.pending:
+                return
+            job.lines.wanted = True
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: not job.lines.pending or job.lease not in self.jobs, job.heartbeat_every)
 
     def settle(self, job: BaseJob) -> None:
         """Waits until no heartbeat of the job is being sent, for at most one interval. The caller is about to lock the job's row
@@ -309,17 +325,18 @@ class Hand:
         such a job could wait for a row lock, and delay the heartbeats of all other jobs."""
         return job.lease in self.in_flight or job.ended is not None or job.committing
 
-    def _take_due(self, now: float) -> Tuple[List[BaseJob], List[BaseJob]]:
-        """Returns the jobs and the progress for the next Beat."""
+    def _take_due(self, now: float) -> Tuple[List[BaseJob], List[BaseJob], List[BaseJob]]:
+        """Returns the jobs, the progress, and the log lines for the next Beat."""
         progress = self._with_progress()
+        lines = [job for job in self.jobs.values() if job.lines.pending]
         if not self.jobs or self._all_due_at() > now:
-            return [], [job for job in progress if job.progress_at + PROGRESS_EVERY <= now]
+            return [], [job for job in progress if job.progress_at + PROGRESS_EVERY <= now], [job for job in lines if job.lines.wanted]
         jobs = [job for job in self.jobs.values() if not self._is_told(job)]
         for job in self.jobs.values():
             job.beat_at = now
         if self.cover is not None:
             self.cover.beaten(self.jobs, now)
-        return jobs, progress
+        return jobs, progress, lines
 
     def _until(self, now: float, retry_at: Optional[float]) -> Optional[float]:
         times: List[Optional[float]] = [retry_at] if retry_at is not None and now < retry_at else \

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease, is_unanswered
+from .lines import Lines
 from .outcome import VERIFY
 from .parameters import interval, moment, whole_numbers
 from .statements import Row, as_json, specs_as_json, time_of
@@ -56,6 +57,8 @@ class BaseJob:
         self._beaten_at = 0.0               # value of beat_at when the commit started
         self._progress: Optional[str] = None
         self._progressed: Callable[[], None] = lambda: None
+        self.lines = Lines()
+        self._flush: Callable[[], None] = lambda: None    # called before a statement that ends the attempt; sends the log lines
         self._settle: Callable[[], None] = lambda: None   # called before a statement that locks the job's row until a commit
         self._when_stopped: Callable[[], None] = lambda: None
 
@@ -73,6 +76,11 @@ class BaseJob:
         self._progress = as_json(value)
         self.progress_is_new = True
         self._progressed()
+
+    def log(self, text: str, level: str = "info") -> None:
+        """Writes a line to the log of the job, which jobq_log() and the dashboard show. level: debug, info, warning, or error.
+        The lines are sent with the next heartbeat, or before the report of the job."""
+        self.lines.add(text, level)
 
     def check(self) -> None:
         """Raises Cancelled, Lost, or Stopping if the handler should stop."""

@@ -73,11 +73,15 @@ def of_error(error: BaseException, reason: Optional[str], ended: Optional[str]) 
     return Outcome(FAIL, describe(error), collision=is_collision(error))
 
 
+def in_ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()
+
+
 def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
     """Returns the outcome to report instead of a rejected one, or None if there is nothing to report."""
     if getattr(error, "sqlstate", None) == UNTRANSLATABLE and refused.what in (FAIL, VERIFY) and \
             not (refused.text + (refused.details or "")).isascii():
-        return replace(refused, text=_in_ascii(refused.text), details=_in_ascii(refused.details or "") or None)
+        return replace(refused, text=in_ascii(refused.text), details=in_ascii(refused.details or "") or None)
     if refused.details is not None:   # perhaps the server rejects only the details
         return replace(refused, details=None)
     if not refused.refused:
@@ -87,10 +91,6 @@ def after_refusal(refused: Outcome, error: Exception) -> Optional[Outcome]:
     if refused.retry_in is not None:
         return replace(refused, retry_in=None)
     return None
-
-
-def _in_ascii(text: str) -> str:
-    return text.encode("ascii", "replace").decode()
 
 
 def _text_of(error: BaseException) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Iterable, Mapping, Union
+from typing import Any, Iterable, Mapping, Sequence, Union
 
 from .options import Options
 from .parameters import TYPES, interval, queue_of, specs_of, value_of
@@ -37,6 +38,7 @@ HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
 _BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # applies to this statement only
 HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, NULL) FROM briefly"
 HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
+WRITE_LOG = "SELECT job_id, stored FROM jobq_write_log(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::double precision[])"
 COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
 COMPLETE_HELD = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb, must_hold => true)"
 FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean, %s::jsonb)::text"
@@ -65,6 +67,13 @@ def claim_parameters(options: Options, kinds: list[str], batch: int) -> dict[str
         "capabilities": None if options.capabilities is None else list(options.capabilities),
         "heartbeat_timeout": interval(options.heartbeat_timeout), "wait_timeout": interval(options.wait_timeout),
     }
+
+
+def log_parameters(lines: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """Returns the parameters of WRITE_LOG. lines: pairs of a job and a line."""
+    now = time.monotonic()
+    return [[job.id for job, _ in lines], [job.lease for job, _ in lines], [line.text for _, line in lines],
+            [line.level for _, line in lines], [now - line.at for _, line in lines]]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

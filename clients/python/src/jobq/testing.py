@@ -6,9 +6,9 @@ import contextlib
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import psycopg
 
@@ -17,6 +17,7 @@ from .base import plain_result
 from .enqueue import run_on
 from .errors import Delay, Waiting
 from .job import BaseJob
+from .lines import Line, checked
 from .options import Options
 from .parameters import interval, moment, specs_of
 from .worker import Handler, Job
@@ -37,6 +38,8 @@ class Ended:
     """One of: completed, failed (permanently), scheduled or pending (the job will run again), cancelled, waiting, lost."""
     result: Any = None
     error: str = ""
+    logged: Sequence[Tuple[str, str]] = ()
+    """The log lines of the attempt, as (level, text)."""
 
 
 class _GivenConnection:
@@ -71,8 +74,10 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
             row = _claim(connection, worker, sorted(handlers))
         if row is None:
             return ended
-        job = _DrainedJob(row, _GivenConnection(raw) if raw is not None else _NoConnection())  # type: ignore[arg-type]
-        ended.append(_finish(connection, job, _run(handlers[job.kind], job, raw)))
+        job = _DrainedJob(row, _GivenConnection(raw) if raw is not None else _NoConnection(), connection)
+        came = _run(handlers[job.kind], job, raw)
+        job.write_lines()
+        ended.append(replace(_finish(connection, job, came), logged=tuple(job.logged)))
     raise RuntimeError(f"there are still jobs after {most} jobs: do they enqueue each other?")
 
 
@@ -80,8 +85,8 @@ def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[ps
                attempt: int = 1, progress: Any = None, metadata: Optional[Mapping[str, Any]] = None,
                steps: Optional[Mapping[str, Any]] = None, signals: Optional[Mapping[str, Any]] = None) -> "InlineJob":
     """Calls a handler with a job that is in no table and returns the job. Exceptions of the handler are not caught. The job's
-    .result, .reported, and .done_steps contain its result, progress, and finished steps. steps: results that earlier attempts
-    have saved."""
+    .result, .reported, .logged, and .done_steps contain its result, progress, log lines, and finished steps. steps: results that
+    earlier attempts have saved."""
     job = InlineJob(payload, connection, kind, attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
     returned = plain_result(kind, handler(job))
     if not job.completed:
@@ -100,8 +105,17 @@ class InlineJob(Job):
                    heartbeat_seconds=20)
         super().__init__(row, _GivenConnection(connection) if connection is not None else _NoConnection())  # type: ignore[arg-type]
         self.reported: Any = None
+        self._logged: List[Line] = []
         self.completed = False
         self.done_steps, self.signals = steps, signals
+
+    @property
+    def logged(self) -> List[Tuple[str, str]]:
+        """The log lines of the handler, as (level, text)."""
+        return [(line.level, line.text) for line in self._logged]
+
+    def log(self, text: str, level: str = "info") -> None:
+        self._logged.append(checked(text, level, 0.0))
 
     def set_progress(self, value: Any) -> None:
         self.reported = json.loads(statements.as_json(value))
@@ -157,6 +171,18 @@ class _NoConnection:
 # ---- for drain()
 
 class _DrainedJob(Job):
+    def __init__(self, row: statements.Row, connections: Any, connection: Any) -> None:
+        super().__init__(row, connections)
+        self._given, self.logged = connection, []   # type: Any, List[Tuple[str, str]]
+        self._flush = self.write_lines
+
+    def write_lines(self) -> None:
+        lines = self.lines.take()
+        self.lines.sent([])
+        self.logged += [(line.level, line.text) for line in lines]
+        if lines:
+            run_on(self._given, statements.WRITE_LOG, statements.log_parameters([(self, line) for line in lines]))
+
     def pause(self, seconds: float) -> None:
         self.check()
 

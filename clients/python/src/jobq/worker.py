@@ -19,7 +19,7 @@ from .base import Attempt, BaseWorker, RunsEnd, is_coroutine_function, plain_res
 from .core import Core
 from .enqueue import run_on
 from .errors import Delay, OptionError
-from .job import BaseJob
+from .job import BaseJob, Call
 
 Handler = Callable[["Job"], Any]
 
@@ -62,6 +62,7 @@ class Job(BaseJob):
         the handler has returned, the worker asks the server whether that transaction has committed; until then the outcome is
         unknown."""
         call = self._completion(result)
+        self._flush()
         with self._completed_in():
             self._settle()
             run_on(connection, *call)
@@ -81,24 +82,27 @@ class Job(BaseJob):
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
         """Suspends the job until the time and ends this call of the handler. Then the handler starts again from the beginning;
         finished steps and sleeps are skipped."""
-        with self.connection() as connection:
-            self._ready(*self._ask(connection, *self._sleep(name, delay, until)))
+        self._suspend(self._sleep(name, delay, until))
 
     def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
         """Returns the payload of a signal, or TimedOut, which is false in a condition. The job occupies no worker while it waits."""
-        with self.connection() as connection:
-            return self._ready(*self._ask(connection, *self._await(event, timeout, name)))
+        return self._suspend(self._await(event, timeout, name))
 
     def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
         """Returns the outcomes of other jobs, a list of {"job_id": ..., "status": ..., "result": ...}, or TimedOut, which is
         false in a condition. The job occupies no worker while it waits."""
-        with self.connection() as connection:
-            return self._ready(*self._ask(connection, *self._await_jobs(ids, name, mode, timeout)))
+        return self._suspend(self._await_jobs(ids, name, mode, timeout))
 
     def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
         """Enqueues jobs once, even if this job is retried, and returns their IDs."""
         with self._lease_held(), self.connection() as connection:
             return list(self._ask(connection, *self._spawn(name, specs))[1])
+
+    def _suspend(self, call: Call) -> Any:
+        """Makes a call that may end the attempt."""
+        self._flush()
+        with self.connection() as connection:
+            return self._ready(*self._ask(connection, *call))
 
     @staticmethod
     def _ask(connection: psycopg.Connection[Any], statement: str, parameters: List[Any]) -> Any:
