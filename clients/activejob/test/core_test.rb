@@ -43,6 +43,38 @@ class CoreTest < Minitest::Test
     assert(first.progress_is_new?)
   end
 
+  def test_rejected_log_lines_do_not_affect_the_report
+    logged = job(1)
+    logged.log("line \0", :error)
+    asked = answers("beats") do |statement, *|
+      raise PG::InsufficientPrivilege, "no" if statement == Jobq::Statements::WRITE_LOG
+
+      [{ "jobq_fail" => "failed" }]
+    end
+    @core.send(:report_alone, Jobq::Hand::Report.new(logged, Jobq::Outcome.of(:fail, "no")))
+    assert_equal([Jobq::Statements::WRITE_LOG, Jobq::Statements::FAIL], asked.map(&:first))
+    assert_equal([Jobq::Parameters.array(["line \\0"]), Jobq::Parameters.array(["error"])], asked[0][3, 2])
+    refute(logged.lines.pending?)
+    assert_match("log lines of jobs 1 were refused", @said.string)
+  end
+
+  def test_log_lines_are_sent_again_after_the_connection_broke
+    logged = job(1)
+    logged.log("line")
+    answers("beats") { raise Jobq::Broken }
+    assert_raises(Jobq::Broken) { @core.send(:heartbeat, Jobq::Hand::Beat.new(false, [], [], [], [logged])) }
+    assert_equal(["line"], logged.lines.take.map(&:text))
+  end
+
+  def test_log_lines_are_bounded
+    lines = Jobq::Lines.new
+    (Jobq::Lines::MOST_LINES + 3).times { |n| lines.add(n, "info") }
+    taken = lines.take
+    assert_equal(Jobq::Lines::MOST_LINES + 1, taken.size)
+    assert_match(/\Alines dropped before this point: 3 /, taken.last.text)
+    assert_raises(ArgumentError) { lines.add("no", "fatal") }
+  end
+
   def test_a_report_that_cannot_be_sent_does_not_delay_other_heartbeats
     report = Jobq::Hand::Report.new(job(1), Jobq::Outcome.of(:fail, "no"))
     asked = answers("beats") do |statement, *|

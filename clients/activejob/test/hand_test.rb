@@ -46,6 +46,33 @@ class HandTest < Minitest::Test
     assert_equal([first, second], hand.next_beat.jobs)
   end
 
+  def test_log_lines_are_sent_with_a_heartbeat_before_the_report_and_after_the_lease_is_lost
+    first, second = claimed(1, 2)
+    first.log("one")
+    beat = @hand.next_beat
+    beat = @hand.next_beat while beat.jobs.empty?
+    assert_equal([[first, second], [first]], [beat.jobs, beat.lines])
+    @hand.ended(first, Jobq::Outcome.of(:complete))
+    assert_equal([[], 1], @hand.next_claim)
+    @hand.lost(second, "lost")
+    second.log("two")
+    @hand.ended(second, Jobq::Outcome.of(:nothing, "lost"))
+    assert_equal([[first, :complete], [second, :nothing]], @hand.next_beat.reports.map { |report| [report.job, report.outcome.what] })
+  end
+
+  def test_an_attempt_that_ends_itself_waits_until_its_log_lines_are_sent
+    @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))
+    first, = claimed(1)
+    first.log("last")
+    flush = Thread.new { @hand.flush(first) }
+    assert_equal([[], [first]], @hand.next_beat.then { |beat| [beat.jobs, beat.lines] })
+    assert(flush.alive?)
+    first.lines.take
+    first.lines.sent
+    @hand.progressed
+    flush.join
+  end
+
   def test_a_job_that_ends_after_its_beat_was_taken_gets_no_heartbeat
     first, second = claimed(1, 2)
     beat = @hand.next_beat

@@ -107,6 +107,16 @@ class PatientJob < Recording
   end
 end
 
+class LoggingJob < Recording
+  include Jobq::ActiveJob::Transactional
+
+  def perform(ending)
+    jobq_job.log("one")
+    jobq_job.log("two", :warning)
+    raise "no" if ending == "fails"
+  end
+end
+
 module Thief
   # Ends the lease and claims the job for another worker.
   def self.steal(id)
@@ -293,6 +303,26 @@ class PerformTest < JobqTest
     becomes('{"percent": 50}', "SELECT progress FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id)
     ask("SELECT jobq_cancel($1::bigint)", job.provider_job_id)
     finish(job, "cancelled")
+  end
+
+  LINES = "SELECT string_agg(line, ' ' ORDER BY number) FROM jobq.log_lines WHERE job_id = $1::bigint AND NOT late"
+
+  def test_log_lines_arrive_in_order_and_before_the_end
+    completed, failed = later(LoggingJob, "completes"), later(LoggingJob, "fails")
+    work
+    finish(completed, "completed")
+    finish(failed, "scheduled")   # the next attempt is due after a pause
+    [completed, failed].each { |job| becomes("one two", LINES, job.provider_job_id) }
+  end
+
+  def test_a_rejected_line_does_not_fail_the_job
+    job = later(LoggingJob, "completes")
+    ask("ALTER TABLE jobq.log_lines ADD CONSTRAINT nothing CHECK (job_id <> #{Integer(job.provider_job_id)})")
+    work
+    finish(job, "completed")
+    becomes(nil, LINES, job.provider_job_id)
+  ensure
+    ask("ALTER TABLE jobq.log_lines DROP CONSTRAINT nothing")
   end
 
   def test_without_a_worker_a_transactional_job_has_a_transaction

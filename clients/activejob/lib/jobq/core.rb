@@ -266,9 +266,42 @@ module Jobq
     # Sends the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not delay
     # heartbeats.
     def heartbeat(beat)
+      heartbeats_and_progress(beat)
+      write_lines(beat.lines)
+    end
+
+    def heartbeats_and_progress(beat)
       @hand.sending(beat.jobs) { |due| heartbeat_together(due) }
     ensure   # even if the heartbeats failed, perhaps because one shard is down: other shards can accept progress
       beat.progress.each { |job| @hand.sending([job]) { heartbeat_with_progress(job) } if @hand.runs?(job) }
+    end
+
+    # Sends the log lines of these jobs. If the server rejects lines, they are dropped, because they must not affect the jobs.
+    def write_lines(jobs)
+      lines = jobs.flat_map { |job| job.lines.take.map { |line| [job, line] } }
+      again = []
+      send_lines(lines) unless lines.empty?
+    rescue Broken
+      again = lines
+      raise
+    rescue PG::Error => e
+      @log.error("#{@options.worker_id}: log lines of jobs #{jobs.map(&:id).join(', ')} were refused: #{e.message.strip}")
+    ensure
+      jobs.each { |job| job.lines.sent(again.select { |of, _| of.equal?(job) }.map(&:last)) }
+      @hand.progressed unless lines.empty?   # wakes handlers that wait for this
+    end
+
+    def send_lines(lines)
+      @beats.rows(Statements::WRITE_LOG, *log_parameters(lines))
+    rescue PG::UntranslatableCharacter   # the encoding of the database lacks a character
+      @beats.rows(Statements::WRITE_LOG, *log_parameters(lines.map { |job, line| [job, line.in_ascii] }))
+    end
+
+    def log_parameters(lines)
+      now = Lines.now
+      logged = lines.map(&:last)
+      [*lease_parameters(lines.map(&:first)), Parameters.array(logged.map(&:text)), Parameters.array(logged.map(&:level)),
+       Parameters.array(logged.map { |line| now - line.at })]
     end
 
     def heartbeat_together(jobs)
@@ -323,6 +356,7 @@ module Jobq
 
     def report_together(what, reports)
       jobs = reports.map(&:job)
+      write_lines(jobs)
       jobs.each { |job| heartbeat_with_progress(job) if job.progress_is_new? }
       rows = send_together(what, reports)
       reports.zip(rows) do |report, row|
@@ -353,6 +387,9 @@ module Jobq
 
     def report_alone(report)
       job, outcome = report.job, report.outcome
+      write_lines([job])
+      return @hand.reported([job]) if outcome.what == :nothing   # only lines were left to send
+
       heartbeat_with_progress(job) if job.progress_is_new? && job.ended.nil? && !job.committing   # otherwise its row may be locked
       report_or_fail(job, outcome)
     end

@@ -19,9 +19,14 @@ module Jobq
     # The next task of the heartbeat thread. An empty beat ends the thread.
     #   jobs       jobs whose heartbeats are due, sent together
     #   progress   jobs whose heartbeat is sent with new progress
-    Beat = Struct.new(:wake, :reports, :jobs, :progress) do
+    #   lines      jobs whose log lines are sent, in one statement
+    Beat = Struct.new(:wake, :reports, :jobs, :progress, :lines) do
+      def initialize(wake, reports, jobs, progress, lines = [])
+        super
+      end
+
       def nothing?
-        !wake && reports.empty? && jobs.empty? && progress.empty?
+        !wake && reports.empty? && jobs.empty? && progress.empty? && lines.empty?
       end
     end
 
@@ -149,16 +154,22 @@ module Jobq
     def ended(job, outcome)
       @lock.synchronize do
         @running.delete(job.lease)
-        if @jobs.key?(job.lease) && !job.abandoned
-          if outcome.what == :nothing
-            forget(job)
-          elsif outcome.what == :complete && !job.progress_is_new? && !job.progress_under_way
-            @completions << Report.new(job, outcome)
-          else
-            @reports << Report.new(job, outcome)
-          end
-        end
+        has_ended(job, outcome) unless job.abandoned
         @changed.broadcast
+      end
+    end
+
+    # Waits until the log lines of the job have been sent, for at most one interval. The caller is about to end the attempt.
+    def flush(job)
+      ends = now + job.heartbeat_every
+      @lock.synchronize do
+        return unless job.lines.pending?
+
+        job.lines.wanted = true
+        @changed.broadcast
+        while job.lines.pending? && @jobs.key?(job.lease) && (left = ends - now).positive?
+          @changed.wait(left)
+        end
       end
     end
 
@@ -307,6 +318,21 @@ module Jobq
 
     # ---- under the lock
 
+    def has_ended(job, outcome)
+      held = @jobs.key?(job.lease)
+      if outcome.what == :nothing || !held
+        if job.lines.pending?   # for example because the lease is lost: the server keeps the lines as late
+          @reports << Report.new(job, Outcome.of(:nothing))
+        elsif held
+          forget(job)
+        end
+      elsif outcome.what == :complete && !job.progress_is_new? && !job.progress_under_way && !job.lines.pending?
+        @completions << Report.new(job, outcome)
+      else
+        @reports << Report.new(job, outcome)
+      end
+    end
+
     def forget(job)
       @jobs.delete(job.lease)
       @stand_in&.ended(job)
@@ -351,13 +377,16 @@ module Jobq
       ([all_due_at] + with_progress.map { |job| job.progress_at + PROGRESS_EVERY }).min
     end
 
-    # The jobs and the progress of a Beat.
+    # The jobs, the progress, and the log lines of a Beat.
     def take_due(at)
       progress = with_progress
-      return [[], progress.select { |job| job.progress_at + PROGRESS_EVERY <= at }] if @jobs.empty? || all_due_at > at
+      lines = @jobs.values.select { |job| job.lines.pending? }
+      if @jobs.empty? || all_due_at > at
+        return [[], progress.select { |job| job.progress_at + PROGRESS_EVERY <= at }, lines.select { |job| job.lines.wanted }]
+      end
 
       @jobs.each_value { |job| job.beat_at = at }
-      [@jobs.values.reject { |job| told?(job) }, progress]
+      [@jobs.values.reject { |job| told?(job) }, progress, lines]
     end
 
     # nil: until something changes.

@@ -10,7 +10,7 @@ module Jobq
     TEXTS = %w[queue kind].freeze
     VALUES = %w[payload progress metadata].freeze
     TIMES = %w[run_at created_at].freeze
-    attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every, :committing)
+    attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every, :committing, :lines)
     # For the worker. ended: outcome, if the handler or the server has already ended the job. committing: a step is about to lock
     # the job's row until its commit. hand: where the worker keeps the job.
     attr_accessor :beat_at, :progress_at, :progress_under_way, :abandoned, :ended, :result, :hand
@@ -24,6 +24,7 @@ module Jobq
       @connections = connections
       @beat_at, @progress_at, @unreported = 0.0, -Float::INFINITY, nil
       @committing = false
+      @lines = Lines.new
       @changed = Monitor.new
       @stopped = @changed.new_cond
     end
@@ -39,6 +40,13 @@ module Jobq
       text = Parameters.json(value)
       @changed.synchronize { @unreported = text }
       @hand&.progressed
+    end
+
+    # Writes a line to the log of the job, which jobq_log() and the dashboard show. level: debug, info, warning, or error. The lines
+    # are sent with the next heartbeat, or before the report of the job.
+    def log(text, level = "info")
+      @lines.add(text, level)
+      nil
     end
 
     # Raises Cancelled, Lost, or Stopping if the handler should stop.
@@ -83,9 +91,10 @@ module Jobq
       end
     end
 
-    # Stops the heartbeats of this job. Called before the statement that completes the job, because a heartbeat would wait for the
-    # commit.
+    # Sends the log lines, because lines that arrive after the completion count as late. Then stops the heartbeats of this job. Called
+    # before the statement that completes the job, because a heartbeat would wait for the commit.
     def begin_ending
+      @hand&.flush(self)
       @ended = :verify
       @hand&.settle(self)
     end
