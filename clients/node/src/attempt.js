@@ -1,6 +1,7 @@
 // The worker's view of a claimed job: why the handler should stop, what was reported, and the outcome. job.js is the handler's
 // view.
 import { Cancelled } from './errors.js';
+import { toLine } from './lines.js';
 import { toJson } from './values.js';
 
 export class Attempt {
@@ -11,6 +12,7 @@ export class Attempt {
     completing = false;     // the handler's transaction is about to complete the job, so heartbeat answers do not matter
     progress = undefined;   // JSON that no heartbeat has reported yet
     progressNumber = 0;
+    logged = false;         // there are or were log lines, so the worker makes sure before the report that they have been sent
     client = undefined;     // promise of the connection of the slot
     connected = undefined;  // that connection
     abandoned = false;      // the handler was still running when the grace period ended
@@ -50,6 +52,11 @@ export class Attempt {
         this.progress = toJson(value, 'the progress');
         this.progressNumber += 1;
         this.host.progressed(this);
+    }
+
+    log(text, level) {
+        this.host.logged(this, toLine(text, level));
+        this.logged = true;
     }
 
     progressReported(number) {

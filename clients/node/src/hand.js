@@ -171,7 +171,7 @@ export class Hand {
         attempt.outcome = outcome;
         this.#logEnd(attempt, outcome);
         if (outcome.what === 'nothing') this.#endedWithout(attempt);
-        else if (outcome.what === 'complete' && attempt.progress === undefined && !this.away()) this.#done.push(attempt);
+        else if (outcome.what === 'complete' && attempt.progress === undefined && !attempt.logged && !this.away()) this.#done.push(attempt);
         else this.reports.add([attempt]);
         this.wake();
     }
@@ -184,7 +184,8 @@ export class Hand {
 
     #endedWithout(attempt) {
         if (attempt.outcome.text === 'lost' && attempt.state !== 'lost') this.log.warn(`${nameOf(attempt.row)}: the lease is lost`);
-        this.reported([attempt]);
+        if (!attempt.logged) this.reported([attempt]);
+        else this.reports.writeLines(attempt).then(() => this.reported([attempt]));
     }
 
     // Sends both changes in one message, because it may go to another thread.

@@ -48,6 +48,14 @@ export class HeartbeatPort {
         if (!this.#dead) this.#thread.postMessage(['progress', lease, number, json]);
     }
 
+    line(id, lease, line) {
+        if (!this.#dead) this.#thread.postMessage(['line', id, lease, line]);
+    }
+
+    flush(leases) {
+        return this.#call('flush', leases);
+    }
+
     query(statement, values) {
         return this.#call('query', statement, values);
     }

@@ -41,6 +41,8 @@ const TOLD = {
     told: (leases, told) => heartbeats.told(leases, told),
     settle: (number, lease) => call(number, () => heartbeats.settle(lease)),
     progress: (lease, number, json) => heartbeats.progress(lease, number, json),
+    line: (id, lease, line) => heartbeats.line(id, lease, line),
+    flush: (number, leases) => call(number, () => heartbeats.flush(leases)),
     configuration: (configuration, error) => {
         const { resolve, reject } = wanted.shift();
         if (error) reject(Object.assign(new Error(error.message), error));

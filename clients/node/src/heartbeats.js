@@ -1,8 +1,9 @@
 // Sends heartbeats of all jobs in hand over one connection, which reports share. Runs in a thread that no handler can block
 // (heartbeat_thread.js), or in the worker's own thread if the option heartbeatThread is false.
-import { Connection, isBroken } from './connection.js';
+import { Connection, isAgain, isBroken, sqlstate } from './connection.js';
 import { HEARTBEATS, newDue } from './due.js';
-import { HEARTBEAT, HEARTBEAT_MANY } from './statements.js';
+import { Lines, inAscii } from './lines.js';
+import { HEARTBEAT, HEARTBEAT_MANY, WRITE_LOG, logValues } from './statements.js';
 import { milliseconds, now, within } from './timing.js';
 import { messageOf } from './values.js';
 
@@ -21,6 +22,8 @@ export function dueAt(jobs, longest = Infinity) {
 
 export class Heartbeats {
     #jobs = new Map();      // keyed by lease, because a job may come again before its first handler has ended
+    #lines = new Map();     // log lines that have not been sent, keyed by lease, because lines of a lost job are sent, too
+    #writing = Promise.resolve();
     #timer = null;
     #beating = false;
     #sent = { leases: [], answered: null };   // the heartbeats that wait for an answer
@@ -76,6 +79,21 @@ export class Heartbeats {
         this.#schedule();
     }
 
+    /** Keeps a log line {level, text} until the next heartbeat or flush(). */
+    line(id, lease, line) {
+        if (!this.#lines.has(lease)) this.#lines.set(lease, { id, lease, lines: new Lines() });
+        this.#lines.get(lease).lines.add({ ...line, at: now() });
+    }
+
+    /**
+     * Sends the log lines of these leases, or of all. If the server rejects the lines, they are dropped. Rejects if they must be
+     * sent again, for example because the connection is broken.
+     */
+    flush(leases) {
+        this.#writing = this.#writing.catch(() => {}).then(() => this.#write(leases ?? [...this.#lines.keys()]));
+        return this.#writing;
+    }
+
     query(statement, values) {
         return this.connection.query(statement, values);
     }
@@ -113,6 +131,7 @@ export class Heartbeats {
             // delay heartbeats.
             if (all && held.length) await this.#many(held);
             for (const job of progress) if (this.#jobs.get(job.lease) === job && !job.told) await this.#withProgress(job);
+            if (all && this.#lines.size) await this.flush();
         } catch (error) {
             if (!isBroken(error)) this.log.error(`a heartbeat was refused: ${messageOf(error)}`);
         } finally {
@@ -144,6 +163,34 @@ export class Heartbeats {
             if (isBroken(error)) job.progress ??= progress;
             else this.progressed(job.lease, number);
             throw error;
+        }
+    }
+
+    async #write(leases) {
+        const taken = leases.filter((lease) => this.#lines.has(lease)).map((lease) => {
+            const { id, lines } = this.#lines.get(lease);
+            return { lines, taken: lines.take(now()).map((line) => ({ id, lease, ...line })) };
+        });
+        const all = taken.flatMap((one) => one.taken);
+        try {
+            if (all.length) await this.#writeAll(all);
+        } catch (error) {
+            if (isAgain(error)) {
+                for (const one of taken) one.lines.giveBack(one.taken);
+                throw error;
+            }
+            this.log.error(`log lines of jobs ${[...new Set(all.map(({ id }) => id))].join(', ')} were refused: ${messageOf(error)}`);
+        } finally {
+            for (const lease of leases) if (this.#lines.get(lease)?.lines.empty) this.#lines.delete(lease);
+        }
+    }
+
+    async #writeAll(lines) {
+        try {
+            await this.query(WRITE_LOG, logValues(lines, now()));
+        } catch (error) {
+            if (sqlstate(error) !== '22P05') throw error;   // the encoding of the database lacks a character
+            await this.query(WRITE_LOG, logValues(inAscii(lines), now()));
         }
     }
 

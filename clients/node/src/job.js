@@ -50,6 +50,14 @@ export class Job {
         if (!this.#attempt.over) this.#attempt.setProgress(value);
     }
 
+    /**
+     * Writes a line to the log of the job, which jobq_log() and the dashboard show. level: debug, info, warning, or error. The lines
+     * are sent with the next heartbeat, or before the report of the job.
+     */
+    log(text, level = 'info') {
+        this.#attempt.log(text, level);
+    }
+
     /** Returns a pg.Client in autocommit mode for the handler's own SQL. All calls of an attempt return the same connection. */
     client() {
         this.#goesOn();
@@ -66,6 +74,7 @@ export class Job {
             const result = await this.#transaction(client, async () => {
                 const value = await body(client);
                 const json = value === undefined ? null : toJson(value, 'the result');
+                if (attempt.logged) await attempt.host.writeLines(attempt);   // lines that arrive after the completion count as late
                 attempt.completing = true;
                 await this.#change(client, COMPLETE_MUST_HOLD, json);
                 return value;
@@ -133,10 +142,14 @@ export class Job {
 
     // ---- implementation
 
-    /** Runs a call that may end the attempt. Reports progress first, because the server accepts none afterward. */
+    /**
+     * Runs a call that may end the attempt. Reports progress first, because the server accepts none afterward, and log lines, because
+     * later ones count as late.
+     */
     #lastly(work) {
         return this.#exclusively(async (client) => {
             await this.#attempt.host.flush(this.#attempt);
+            if (this.#attempt.logged) await this.#attempt.host.writeLines(this.#attempt);
             return work(client);
         });
     }

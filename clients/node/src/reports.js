@@ -24,8 +24,8 @@ export class Reports {
      * query: sends over the heartbeat connection. reported(attempts): called after the answer. lost(attempt): called if the lease
      * is lost.
      */
-    constructor({ query, log, reported, lost }) {
-        Object.assign(this, { query, log, reported, lost });
+    constructor({ query, writeLog, log, reported, lost }) {
+        Object.assign(this, { query, writeLog, log, reported, lost });
     }
 
     add(attempts) {
@@ -50,6 +50,15 @@ export class Reports {
     /** Sends progress that no heartbeat has reported. */
     async flush(attempt) {
         if (attempt.progress !== undefined) await this.#patiently(() => this.#progress(attempt));
+    }
+
+    /** Sends the log lines of an attempt that ends without a report. Never rejects. */
+    async writeLines(attempt) {
+        try {
+            await this.#patiently(() => this.writeLog([attempt]));
+        } catch (error) {
+            this.log.error(`${nameOf(attempt.row)}: its log lines were not sent: ${messageOf(error)}`);
+        }
     }
 
     async #patiently(work) {
@@ -103,6 +112,8 @@ export class Reports {
             this.reported(attempts);
         };
         const ready = new Set(taken);
+        const logged = taken.filter((attempt) => attempt.logged);
+        if (logged.length) await this.writeLog(logged);
         for (const attempt of taken) {
             if (attempt.progress !== undefined) await this.#progress(attempt).catch((error) => { collided(error); ready.delete(attempt); });
         }

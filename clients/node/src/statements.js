@@ -41,6 +41,7 @@ export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::json
 export const HEARTBEAT_BRIEFLY = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
     SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) AS state FROM briefly`;
 export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])';
+export const WRITE_LOG = 'SELECT * FROM jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])';
 export const WAKE = 'SELECT jobq_wake($1::text)';
 
 export const STEP = 'SELECT * FROM jobq_step($1::bigint, $2::bigint, $3::text)';
@@ -68,3 +69,7 @@ export const waitValues = (options, batch, seconds) =>
 export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];
 
 export const resultsOf = (attempts) => attempts.map(({ outcome }) => outcome.result ?? null);
+
+/** Returns the values of WRITE_LOG. lines: {id, lease, level, text, at}, at in seconds. */
+export const logValues = (lines, now) =>
+    [...['id', 'lease', 'text', 'level'].map((name) => lines.map((line) => line[name])), lines.map(({ at }) => Math.max(0, now - at))];

@@ -5,8 +5,9 @@ import { Job } from './job.js';
 import { afterRefusal, ofError, ofReturn } from './outcome.js';
 import {
     AWAIT, AWAIT_JOBS, CLAIM, COMPLETE_MANY, COMPLETE_MUST_HOLD, FAIL, HEARTBEAT, RELEASE_MANY, SLEEP, SLEEPERS, SNOOZE, SPAWN, STEP,
-    STEP_DONE, TICK, WAKE_SLEEPERS, claimValues,
+    STEP_DONE, TICK, WAKE_SLEEPERS, WRITE_LOG, claimValues, logValues,
 } from './statements.js';
+import { now as monotonic } from './timing.js';
 import { toInterval, toJson, toTime, types } from './values.js';
 
 const MANY = 10_000;
@@ -17,7 +18,7 @@ const WITHIN = {
 };
 
 /**
- * Runs the jobs of a queue one by one until none is claimable: [{id, kind, attempt, outcome, result, error}]. If the connection
+ * Runs the jobs of a queue one by one until none is claimable: [{id, kind, attempt, outcome, result, error, logged}]. If the connection
  * is in a transaction, all changes are part of it. now sets the clock: jobs, retries, sleeps, and timeouts of waits that are due
  * by then also run.
  */
@@ -48,7 +49,7 @@ async function setClock(kit, now) {
 }
 
 /**
- * Calls a handler with a job that is in no table: {outcome, result, progress, error, steps, spawned}. signals: payloads by event.
+ * Calls a handler with a job that is in no table: {outcome, result, progress, error, steps, spawned, logged}. signals: payloads by event.
  * jobs: results by the name of a wait for jobs. steps: results of finished steps. Other options become properties of the job.
  */
 export async function runInline(handler, payload = {}, { client, signals = {}, jobs = {}, steps = {}, ...job } = {}) {
@@ -58,12 +59,13 @@ export async function runInline(handler, payload = {}, { client, signals = {}, j
         run_at: job.runAt ?? new Date(), created_at: job.createdAt ?? new Date(), progress: job.progress ?? null,
         metadata: job.metadata ?? null,
     };
-    const memory = { signals, jobs, steps: new Map(Object.entries(steps)), spawned: [] };
+    const memory = { signals, jobs, steps: new Map(Object.entries(steps)), spawned: [], logged: [] };
     let own = null;
     const wanted = async () => client ?? (own ??= await connect(await configurationOf({}, 'jobq runInline')));
     const attempt = new Attempt(row, {
         transaction: client && await isWithin(client) ? WITHIN : AUTOCOMMIT,
         client: wanted, progressed() {}, flush() {}, settle: async () => {}, resume() {}, ended() {}, verify: async () => 'held',
+        logged: (_attempt, line) => memory.logged.push(line), writeLines() {},
         ask: async (_client, text, values) => [ANSWERS.get(text)(memory, ...values.slice(2))],
     });
     try {
@@ -71,7 +73,7 @@ export async function runInline(handler, payload = {}, { client, signals = {}, j
         return {
             outcome: NAMES[outcome.what] ?? outcome.text, result: attempt.state === 'completed' ? attempt.result : value, error,
             progress: attempt.progress === undefined ? undefined : JSON.parse(attempt.progress),
-            steps: Object.fromEntries(memory.steps), spawned: memory.spawned,
+            steps: Object.fromEntries(memory.steps), spawned: memory.spawned, logged: memory.logged,
         };
     } finally {
         await own?.end();
@@ -120,7 +122,9 @@ async function kitOf(client) {
 }
 
 async function attemptOf(row, handler, { client, ask, within }) {
+    const [logged, unsent] = [[], []];
     const attempt = new Attempt(row, {
+        logged: (_attempt, line) => unsent.push({ ...line, id: row.id, lease: row.lease, at: monotonic() }), writeLines: () => writeLines(),
         transaction: within ? WITHIN : AUTOCOMMIT, client: async () => client, progressed() {}, settle: async () => {}, resume() {}, ended() {},
         ask: (_client, text, values) => ask(text, values), flush: () => flush(),
         verify: async () => (await ask(HEARTBEAT, [row.id, row.lease, null]))[0].state,
@@ -129,11 +133,17 @@ async function attemptOf(row, handler, { client, ask, within }) {
         if (attempt.progress !== undefined) await ask(HEARTBEAT, [row.id, row.lease, attempt.progress]);
         attempt.progress = undefined;
     };
+    const writeLines = async () => {
+        const lines = unsent.splice(0);
+        if (lines.length) await ask(WRITE_LOG, logValues(lines, monotonic()));
+        logged.push(...lines.map(({ level, text }) => ({ level, text })));
+    };
     if (within) await client.query('SAVEPOINT jobq_attempt');
     const { outcome, error, value } = await handle(handler, attempt);
     if (within) await mend(client, 'jobq_attempt');
     await flush();
-    const told = { id: row.id, kind: row.kind, attempt: row.attempt };
+    await writeLines();
+    const told = { id: row.id, kind: row.kind, attempt: row.attempt, logged };
     if (within) await client.query('SAVEPOINT jobq_report');
     try {
         return { ...told, outcome: await report(outcome, row, ask), result: value, error };

@@ -65,6 +65,7 @@ export class Worker {
             : new Heartbeats({ ...parts, configuration });
         this.reports = new Reports({
             log, query: (statement, values) => this.heartbeats.query(statement, values),
+            writeLog: (attempts) => this.heartbeats.flush(attempts.map(({ row }) => row.lease)),
             reported: (attempts) => this.hand.reported(attempts),
             lost: (attempt) => this.hand.lost(attempt),
         });
@@ -89,6 +90,8 @@ export class Worker {
             client: (attempt) => this.#clientOf(attempt),
             flush: (attempt) => this.reports.flush(attempt),
             progressed: ({ row, progressNumber, progress }) => this.heartbeats.progress(row.lease, progressNumber, progress),
+            logged: ({ row }, line) => this.heartbeats.line(row.id, row.lease, line),
+            writeLines: (attempt) => within(this.#every(attempt.row), this.reports.writeLines(attempt)),
             verify: (attempt) => this.reports.verify(attempt),
             settle: (attempt) => this.hand.settle(attempt),
             resume: (attempt) => this.hand.resume(attempt),

@@ -1,6 +1,7 @@
 // What the job of a handler can do: transactions, steps, waits without a worker, connections.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Cancelled, OptionError, Suspended, enqueue } from '../src/index.js';
 import { becomesTrue, gate, newDatabase, reaches, working } from './server.mjs';
 
@@ -230,4 +231,39 @@ test('the progress of an earlier attempt is available, and the last progress is 
         for (let n = 1; n <= 100; n += 1) job.setProgress({ n });
         throw new Error('again');
     } }, async () => assert.deepEqual((await reaches(database, id, 'completed')).result, { n: 100 }));
+});
+
+test('log lines arrive in order and before the end of the attempt, and rejected lines do not fail the job', async () => {
+    const log = async (id) => (await database.query(
+        "SELECT event || coalesce(': ' || detail, '') AS line FROM jobq_log($1) WHERE event !~ '^(enqueued|claimed)'", [id])).map(({ line }) => line);
+    const id = {};
+    for (const kind of ['fails', 'completes', 'waits']) id[kind] = await enqueue(pool, 'jobs', {}, { kind, maxAttempts: 1 });
+    const seen = async (job) => {
+        while (await database.value('SELECT count(*)::int FROM jobq.log_lines WHERE job_id = $1', [job.id]) === 0) await sleep(20);
+    };
+    await run({
+        async fails(job) {
+            job.log('one');
+            await seen(job);
+            job.log('two \0 \u{1F4A5}', 'warning');
+            throw new Error('no');
+        },
+        completes: (job) => job.completing(() => { job.log('last'); }),
+        async waits(job) {
+            job.log('waits');
+            if ((await job.waitFor('never', { timeout: 0.01 })).state === 'timeout') job.log('timed out', 'error');
+        },
+    }, async () => {
+        await reaches(database, id.fails, 'failed');
+        await reaches(database, id.completes, 'completed');
+        await reaches(database, id.waits, 'completed');
+    }, { heartbeatInterval: 0.2 });
+    assert.deepEqual(await log(id.fails), ['log info: one', 'log warning: two \uFFFD \u{1F4A5}', 'attempt failed: Error: no', 'failed: Error: no']);
+    assert.deepEqual(await log(id.completes), ['log info: last', 'completed']);
+    assert.deepEqual((await log(id.waits)).filter((line) => line.startsWith('log')), ['log info: waits', 'log info: waits', 'log error: timed out']);
+    const rejected = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    await database.query('ALTER TABLE jobq.log_lines ADD CONSTRAINT nothing CHECK (false) NOT VALID');
+    await run({ a(job) { job.log('rejected'); return 7; } }, () => reaches(database, rejected, 'completed'));
+    await database.query('ALTER TABLE jobq.log_lines DROP CONSTRAINT nothing');
+    assert.deepEqual([(await database.job(rejected)).result, await log(rejected)], [7, ['completed']]);
 });

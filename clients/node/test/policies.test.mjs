@@ -10,9 +10,11 @@ import { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from '../src
 import { bounded, failuresOf } from '../src/failures.js';
 import { Hand } from '../src/hand.js';
 import { Heartbeats, dueAt } from '../src/heartbeats.js';
+import { toLine } from '../src/lines.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
 import { afterRefusal, failed, ofError, ofReturn } from '../src/outcome.js';
 import { Pace } from '../src/pace.js';
+import { WRITE_LOG } from '../src/statements.js';
 import { pauseAfter } from '../src/timing.js';
 import { contextOf, withContext } from '../src/tracing.js';
 import { describe, messageOf, toInterval, toJson, toText } from '../src/values.js';
@@ -353,6 +355,38 @@ test('progress that cannot be sent does not delay heartbeats of other jobs', { t
     const many = beats.filter((values) => values.length === 2);
     assert.ok(many.length >= 2);
     assert.deepEqual(many, many.map(() => [['1', '2'], ['1', '2']]));
+});
+
+test('log lines are sent with the next heartbeat and again after the connection broke, and are bounded', { timeout: 60_000 }, async () => {
+    const logged = [];
+    const heartbeats = new Heartbeats({ configuration: () => ({}), log: { error: (text) => logged.push(text) }, heard() {}, progressed() {} });
+    const sent = [];
+    heartbeats.connection.reopen = async () => {};
+    let failure = server('08001');
+    heartbeats.query = async (statement, values) => {
+        if (statement !== WRITE_LOG) return values[0].map(() => ({ state: 'held' }));
+        if (failure) throw failure;
+        return sent.push(values);
+    };
+    heartbeats.line('1', '1', toLine('one', 'info'));
+    await assert.rejects(heartbeats.flush(['1']));
+    heartbeats.line('1', '1', toLine('two', 'error'));
+    failure = null;
+    heartbeats.change([], [{ id: '2', lease: '2', every: 0.01 }]);
+    while (!sent.length) await sleep(5);
+    assert.deepEqual(sent[0].slice(0, 4), [['1', '1'], ['1', '1'], ['one', 'two'], ['info', 'error']]);
+    for (let n = 0; n < 503; n += 1) heartbeats.line('1', '1', toLine(n, 'debug'));
+    await heartbeats.flush(['1', '7']);
+    assert.match(sent[1][2].at(-1), /^lines dropped before this point: 3 /);
+    failure = server('42501');
+    heartbeats.line('1', '1', toLine('rejected', 'info'));
+    await heartbeats.flush(['1']);
+    assert.match(logged.join(), /^log lines of jobs 1 were refused/);
+    failure = null;
+    await heartbeats.flush();
+    assert.equal(sent.length, 2);
+    await heartbeats.close();
+    assert.throws(() => toLine('no', 'fatal'), /must be one of debug, info, warning, error, but is "fatal"/);
 });
 
 test('jobs whose completion is sent with a claim get no heartbeats until the answer arrives', () => {

@@ -113,6 +113,16 @@ test('drain: a job that never ends is an error', async () => {
     await client.query('ROLLBACK');
 });
 
+test('log lines are collected', async () => {
+    const handlers = { x: (job) => { job.log('one'); return job.completing(() => job.log('two', 'error')); } };
+    const logged = [{ level: 'info', text: 'one' }, { level: 'error', text: 'two' }];
+    const id = await enqueue(pool, 'logged', {}, { kind: 'x' });
+    const [ran] = await drain(client, handlers, { queue: 'logged' });
+    assert.deepEqual(ran.logged, logged);
+    assert.deepEqual(await database.query('SELECT level, line AS text FROM jobq.log_lines WHERE job_id = $1 AND NOT late ORDER BY number', [id]), logged);
+    assert.deepEqual((await runInline(handlers.x, {}, { client })).logged, logged);
+});
+
 test('runInline returns the result and the progress, or throws the error', async () => {
     const good = await runInline((job) => { job.setProgress({ n: job.payload.n }); return job.payload.n + 1; }, { n: 1 });
     assert.deepEqual([good.outcome, good.result, good.progress, good.error], ['completed', 2, { n: 1 }, undefined]);

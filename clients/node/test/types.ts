@@ -9,6 +9,7 @@ const resize: Handler<{ n: number }> = async (job) => {
     const reason: Reason | undefined = job.cancelled;
     await fetch('http://example.com', { signal: job.signal });
     job.setProgress({ reason });
+    job.log('a line', 'warning');
     const { id } = await job.step('a', async (client) => (await client.query<{ id: string }>('SELECT 1 AS id')).rows[0]!);
     const done: number = await job.completing(() => job.payload.n);
     const { state, payload } = await job.waitFor<string>('paid', { timeout: '3 days' });

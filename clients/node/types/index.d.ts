@@ -32,6 +32,8 @@ export interface Job<Payload = any> {
     check(): void;
     /** Reports progress with the next heartbeat, within a second; only the last value is sent. */
     setProgress(value: unknown): void;
+    /** Writes a line to the log of the job. The lines are sent with the next heartbeat, or before the report of the job. */
+    log(text: string, level?: 'debug' | 'info' | 'warning' | 'error'): void;
     /** Returns a connection in autocommit mode for the handler's own SQL. All calls of an attempt return the same connection. */
     client(): Promise<Client>;
     /**

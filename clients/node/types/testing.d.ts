@@ -10,6 +10,13 @@ export interface Ran {
     outcome: Outcome;
     result: any;
     error: any;
+    /** The log lines of the attempt. */
+    logged: Logged[];
+}
+
+export interface Logged {
+    level: 'debug' | 'info' | 'warning' | 'error';
+    text: string;
 }
 
 /** Runs the jobs of a queue one by one until none is claimable. */
@@ -47,4 +54,6 @@ export declare function runInline(handler: Handler, payload?: unknown, options?:
     jobs?: Record<string, unknown[]>;
     /** Results of finished steps. */
     steps?: Record<string, unknown>;
-}): Promise<{ outcome: string, result: any, progress: any, error: any, steps: Record<string, any>, spawned: Spec[] }>;
+}): Promise<{
+    outcome: string, result: any, progress: any, error: any, steps: Record<string, any>, spawned: Spec[], logged: Logged[]
+}>;
