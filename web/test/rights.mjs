@@ -19,6 +19,8 @@ export async function rights({ db, ids, ofRole }) {
   const job = await page(monitor, `/job/${ids.failed}`);
   ok(job.status === 200 && /attempt failed/.test(job.text) && /mailbox 4711/.test(job.text) && !/bob@example/.test(job.text), 'a monitor sees the history of a job, but not its payload', job.text);
   like(job.text, /MailboxFull.*at send \(mail\.js:7\).*"host": "mail-1"/s, 'a monitor sees the details of an error');
+  like(job.text, /earlier events are not shown.*log debug.*part 210.*log error.*no more room.*attempt failed/s, 'a monitor sees the latest log lines of a job before its failure');
+  ok(!/part 1\b/.test(job.text), 'the oldest log lines are omitted', job.text);
   is((await page(monitor, '/job/999999999')).status, 404, 'a monitor gets 404 for a job that does not exist');
   like((await page(monitor, '/workers')).text, /may not read jobq\.jobs/, 'a monitor is told that workers are not shown');
   // The role's pages have no form from which to take a token, so the test sends an invalid token.

@@ -18,6 +18,8 @@ export async function seed({ sql, value }) {
   await sql("SELECT jobq_complete($1, $2, '{\"message\": \"250 OK\"}')", [done.id, done.lease]);
   ids.failed = await enqueue('emails', { to: 'bob@example.com' }, ", kind => 'welcome'");
   const [bad] = await claim('emails', 'mailer-1');
+  const lines = [...Array.from({ length: 210 }, (_, n) => `part ${n + 1}`), 'no more room'];
+  await sql('SELECT FROM jobq_write_log($1, $2, $3, $4)', [lines.map(() => bad.id), lines.map(() => bad.lease), lines, lines.map((_, n) => (n < 210 ? 'debug' : 'error'))]);
   await sql("SELECT jobq_fail($1, $2, 'mailbox 4711 is full', retry => false, details => $3)", [bad.id, bad.lease,
     JSON.stringify({ class: 'MailboxFull', stack: 'MailboxFull: mailbox 4711 is full\n    at send (mail.js:7)', host: 'mail-1' })]);
   ids.retried = await enqueue('emails', { to: 'cy@example.com' }, ", kind => 'news'");
@@ -70,6 +72,7 @@ export async function seed({ sql, value }) {
   const [evil] = await claim(EVIL, EVIL);
   await sql('SELECT jobq_step_done($1, $2, $3, $4)', [evil.id, evil.lease, EVIL, JSON.stringify(EVIL_KIND)]);
   await sql('SELECT jobq_heartbeat($1, $2, $3)', [evil.id, evil.lease, JSON.stringify(EVIL)]);
+  await sql('SELECT FROM jobq_write_log($1, $2, $3)', [[evil.id], [evil.lease], [EVIL]]);
   ids.evilFailed = await value('SELECT jobq_enqueue($1, kind => $2)', [`${EVIL}2`, EVIL_KIND]);
   const [failed] = await claim(`${EVIL}2`, EVIL);
   await sql('SELECT jobq_fail($1, $2, $3, retry => false, details => $4)', [failed.id, failed.lease, `${EVIL_KIND}${EVIL}`,

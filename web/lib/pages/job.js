@@ -96,13 +96,25 @@ async function attemptsPart(view, query, id) {
   ], rows)}`;
 }
 
+const BADGES = { error: 'failed', warning: 'paused' };
+
+// Highlights the log lines that are warnings and errors.
+function eventCell({ event }) {
+  const level = BADGES[/^log (\w+)/.exec(event)?.[1]];
+  return level ? badge(level, event) : event;
+}
+
+// The log lines of a job can be many. While the job runs, the latest ones are of interest.
 async function logPart(view, query, id) {
   if (!view.rights.calls('jobq_log')) return { rows: undefined, part: '' };
   const details = !view.rights.reads('attempts');   // otherwise, the table of attempts shows them
-  const rows = await query(`SELECT a.at, a.event, a.attempt, a.worker_id, a.detail${details ? `, ${DETAILS}` : ''} FROM ${view.rights.call('jobq_log')}($1) a LIMIT ${2 * ROWS}`, [id]);
-  return { rows, part: html`<h2>History</h2>${table('Its life', [
+  const rows = await query(`SELECT a.at, a.event, a.attempt, a.worker_id, a.detail, a.place${details ? `, ${DETAILS}` : ''}
+     FROM (SELECT l.*, row_number() OVER () AS place, count(*) OVER () AS all_of_them FROM ${view.rights.call('jobq_log')}($1) l) a
+     WHERE a.place > a.all_of_them - ${2 * ROWS} ORDER BY a.place`, [id]);
+  const omitted = Number(rows[0]?.place ?? 1) - 1;
+  return { rows, part: html`<h2>History</h2>${omitted > 0 ? html`<p>${number(omitted)} earlier events are not shown.</p>` : ''}${table('Its life', [
     { label: 'At', cell: (row) => timestamp(row.at) },
-    { label: 'Event', cell: (row) => row.event },
+    { label: 'Event', cell: eventCell },
     { label: 'Attempt', number: true, cell: (row) => row.attempt },
     { label: 'Worker', cell: (row) => row.worker_id },
     { label: 'Detail', wide: true, cell: (row) => html`${row.detail}${details ? detailsOf(row) : ''}` },
