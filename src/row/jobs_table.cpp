@@ -152,7 +152,7 @@ bool find_job(JobsTable *jobs, int64 id) {
 
 bool may_have_history(JobsTable *jobs, int64 id) {
     const JobsCatalog &catalog = jobs_catalog();
-    const Snapshot snapshot = jobs->table.snapshot;
+    Snapshot snapshot = jobs->table.snapshot;
     return may_have_rows(&jobs->attempts, catalog.attempts, catalog.attempts_index, snapshot, id) ||
            may_have_rows(&jobs->log_lines, catalog.log_lines, catalog.log_lines_index, snapshot, id);
 }
