@@ -60,6 +60,10 @@ SELECT jobq_enqueue('metrics', kind => 'd', depends_on => ARRAY[:first]) IS NOT 
 SELECT jobq_cancel(:first);
 SELECT settle();
 SELECT wrong('metrics', 'd', 'cancelled 1, dropped 1, enqueued 2');
+-- A job expires.
+SELECT jobq_enqueue('metrics', kind => 'f', run_at => now() - interval '2 hours', options => '{"expires_in": "1 hour"}') IS NOT NULL AS e;
+SELECT settle();
+SELECT wrong('metrics', 'f', 'enqueued 1, expired 1');
 
 -- An expired lease, and an attempt that exceeds max_runtime.
 SELECT jobq_create_queue('metrics lost', max_lost => 1, on_max_runtime => 'fail', backoff_base => '1 day', backoff_max => '1 day');

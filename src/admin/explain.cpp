@@ -8,6 +8,7 @@
 #include "handlers/handler_state.h"
 #include "leases/lease_sql.h"
 #include "log/rows.h"
+#include "row/job_scans.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "steps/steps.h"
@@ -44,13 +45,14 @@ enum Column {
     kAttempts,
     kMaxAttempts,
     kDeadFrom,
+    kExpiresAt,
     kSuspect
 };
 Statement read_subject = {
     R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
               j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
               j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
-              )" IS_SUSPECT R"(
+              j.expires_at, )" IS_SUSPECT R"(
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
@@ -80,6 +82,7 @@ Statement count_before = {
                           FROM (SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d) l,
                   LATERAL (SELECT FROM jobq.jobs j
                            WHERE j._lane = l.lane AND j._ready AND (j.priority, j.run_at, j.id) < ($2, $3, $4)
+                             AND )" NOT_EXPIRED("clock_timestamp()") R"(
                            LIMIT $5) j
              LIMIT $5) w)",
     {TEXTOID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
@@ -328,6 +331,18 @@ void explain_place(const Subject &job, bool stopped, const char *requests) {
         job.sink->take({ReasonKind::Claimable, psprintf("the next claim that can take it gets it%s", requests)});
 }
 
+// If the job expires unless a worker claims it in time, or has expired already, reports this.
+void explain_expiry(const Subject &job) {
+    const TimestampTz expires_at = time_at(job, kExpiresAt);
+    if (expires_at == DT_NOEND) return;
+    const bool expired = expires_at <= job.now;
+    job.sink->take({.kind = ReasonKind::Expires,
+                    .detail = expired ? "it expired at the time in \"until\", so no worker can claim it anymore"
+                                      : "it expires at the time in \"until\" unless a worker claims it first",
+                    .until = expires_at});
+    if (expired) explain_unserved("it has expired", job.sink);
+}
+
 void explain_pending(const Subject &job) {
     const int reasons_before = job.sink->count;
     explain_refusal(job.sink);
@@ -366,6 +381,8 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
                          .now = now,
                          .sink = sink};
     if (core::is_finished(job.status)) return explain_finished(job);
+    // No other reason matters for a job that cannot run anymore.
+    if (time_at(job, kExpiresAt) <= now) return explain_expiry(job);
     switch (job.status) {
         case core::JobStatus::Processing:
             explain_running(job);
@@ -379,12 +396,14 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
             break;
         case core::JobStatus::Pending:
             explain_pending(job);
+            explain_expiry(job);
             return;
         default:  // explained above
             break;
     }
     if (queue.paused) explain_queue_stops(job.queue_name, queue, now, sink);
     explain_holders(holders_of_row(DatumGetObjectId(row.get(kTable)), row.get(kPlace)), 0, 1, sink);
+    explain_expiry(job);
 }
 
 }  // namespace jobq

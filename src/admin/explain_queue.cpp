@@ -6,6 +6,7 @@
 #include "leases/lease_sql.h"
 #include "metrics/counts.h"
 #include "queues/known_queues.h"
+#include "row/job_scans.h"
 
 #include <algorithm>
 
@@ -33,7 +34,8 @@ Statement read_lanes = {
              ORDER BY d.lane) l,
             LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.run_at) AS run_at
                      FROM (SELECT j.priority, j.run_at FROM jobq.jobs j
-                           WHERE j._lane = l.lane AND j._ready LIMIT $2) j) n
+                           WHERE j._lane = l.lane AND j._ready AND )" NOT_EXPIRED("clock_timestamp()") R"(
+                           LIMIT $2) j) n
        WHERE n.jobs > 0 ORDER BY n.priority, n.run_at LIMIT $3)",
     {TEXTOID, INT8OID, INT8OID}};
 

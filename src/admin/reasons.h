@@ -27,6 +27,7 @@ namespace jobq {
     REASON(DeadLetter, "dead_letter") \
     REASON(Dependency, "dependency") \
     REASON(Empty, "empty") \
+    REASON(Expires, "expires") \
     REASON(Finished, "finished") \
     REASON(Full, "full") \
     REASON(Group, "group") \

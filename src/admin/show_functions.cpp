@@ -29,7 +29,8 @@ Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.
 // jobq.attempts, but the latest attempt is read from the job if it is not in jobq.attempts yet. If the job was canceled
 // without a request for cancellation, its error is reported as the reason, unless an earlier attempt has the same
 // error. The event "due" is selected only for a scheduled job, because no other job has a due time in the future. The
-// number orders log lines that have the same time.
+// event "expires" also tells what will happen, because only a waiting job has expires_at. The number orders log lines
+// that have the same time.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail, e.details
        FROM jobq.jobs j,
@@ -69,7 +70,9 @@ Statement get_log = {
                      UNION ALL
                      SELECT u.at, 2, 0, u.event, NULL, NULL, u.detail, NULL FROM unnest($2, $3, $4) AS u(at, event, detail)
                      UNION ALL
-                     SELECT j.run_at, 7, 0, 'due', NULL, NULL, NULL, NULL WHERE j.status = 'scheduled') e
+                     SELECT j.run_at, 7, 0, 'due', NULL, NULL, NULL, NULL WHERE j.status = 'scheduled'
+                     UNION ALL
+                     SELECT j.expires_at, 8, 0, 'expires', NULL, NULL, NULL, NULL WHERE j.expires_at IS NOT NULL) e
        WHERE j.id = $1
        ORDER BY e.at, e.rank, e.attempt, e.number)",
     {INT8OID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};

@@ -48,7 +48,7 @@ int jobs_since_refresh = 0;
 constexpr int kMaxRaces = 64;
 // Number of keys without a claimable job that a round-robin claim visits before it stops visiting keys in turn and
 // takes the first job of any key that has room. A key has no claimable job if, for example, its limit is full or it has
-// only suspects.
+// only suspects or expired jobs.
 constexpr int kMaxInVain = 256;
 
 // Orders lanes for the heap functions of the standard library, so that the lane with the first job is on top.
@@ -312,7 +312,8 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
             // If the claim must not take any more jobs (Claim::closed), moves the position back, so that the next claim
             // begins with this key, which might still have a job.
             if (claim->closed) move_round_robin(name, &last, before);
-            if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
+            if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver || claim->jobs.met_expired) &&
+                ++in_vain == kMaxInVain)
                 break;
             continue;
         }

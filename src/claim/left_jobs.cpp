@@ -25,7 +25,7 @@ constexpr int kMaxEntries = 128;
 // the row.
 bool is_left(Claim *claim, const core::ClaimKey &key) {
     TimestampTz due = DT_NOEND;
-    return !recently_claimed(key.id, claim->now) && fetch_ready(&claim->jobs) &&
+    return !recently_claimed(key.id, claim->now) && fetch_claimable(&claim->jobs) &&
            has_status(claim->jobs, core::JobStatus::Pending) && !row_is_held(claim->jobs.table) &&
            (claim->limiter == nullptr || !waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due));
 }

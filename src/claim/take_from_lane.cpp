@@ -68,7 +68,7 @@ void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &
 bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
     if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now)) {
         cursor->noted++;
-    } else if (!fetch_ready(&claim->jobs)) {
+    } else if (!fetch_claimable(&claim->jobs)) {
         cursor->passed++;
     } else if (passes_over(claim)) {
         return true;
@@ -79,6 +79,13 @@ bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
         return cursor->round_robin_key == kAnyRoundRobinKey;
     }
     return true;
+}
+
+// Returns whether the claim has passed so many expired jobs that it leaves the rest of the lane to the next claim. It
+// does so only if it can record what it has passed, because otherwise the next claim would not get any further.
+bool leaves_rest(const Claim &claim, const LaneCursor &cursor) {
+    return cursor.passed >= kMaxPassedExpired && claim.jobs.met_expired && cursor.skip_empty_ranges &&
+           keeps_empty_ranges(claim.epoch);
 }
 
 }  // namespace
@@ -113,6 +120,10 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         if (!try_entry(claim, cursor, key)) break;
         if (claim->closed) return;
         cursor->next = core::next_key(key);
+        if (leaves_rest(*claim, *cursor)) {
+            claim->closed = true;
+            return;
+        }
         if (claim->count < claim->wanted) continue;
         expect_next_claims(claim, *cursor, from);
         return;

@@ -30,8 +30,8 @@ struct Claim {
     core::Micros earliest_timeout = core::kLatest;
     bool skip_recent_claims = true;
     Limiter *limiter = nullptr;  // nullptr if the queue has no limits
-    bool closed = false;    // takes no more jobs: the queue's limit is used up, the claim has found a suspect, or the
-                            // claim is outdated
+    bool closed = false;  // takes no more jobs: the queue's limit is used up, the claim has found a suspect or too many
+                          // expired jobs, or the claim is outdated
     bool outdated = false;  // the settings changed before the claim took a job, so the claim must start over
     Suspects suspects = Suspects::Unasked;
 };

@@ -82,9 +82,10 @@ void define_duty_settings() {
         &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.rescue_batch", "Maximum number of jobs that one transaction rescues.", nullptr,
                             &settings.rescue_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.promote_batch", "Maximum number of jobs that one transaction promotes.", nullptr,
-                            &settings.promote_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
-                            nullptr);
+    DefineCustomIntVariable(
+        "jobq.promote_batch",
+        "Maximum number of jobs that one transaction promotes or cancels because they have expired.", nullptr,
+        &settings.promote_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.prune_batch", "Maximum number of jobs that one transaction of the prune duty checks.",
                             nullptr, &settings.prune_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
                             nullptr);

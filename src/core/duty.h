@@ -7,7 +7,7 @@
 namespace jobq::core {
 
 // A round performs the duties in this order.
-enum class Duty { Rescue, Cancel, Promote, Schedules, Unblock, Prune, Repair, Reconcile };
+enum class Duty { Rescue, Cancel, Expire, Promote, Schedules, Unblock, Prune, Repair, Reconcile };
 
 struct DutyTraits {
     const char *name;   // name in the result of jobq_tick(), in metrics, and in the server log
@@ -20,6 +20,7 @@ struct DutyTraits {
 constexpr DutyTraits kDuties[] = {
     {"rescue", true, false, true},      //
     {"cancel", true, false, true},      //
+    {"expire", true, false, true},      //
     {"promote", true, false, true},     //
     {"schedules", true, false, false},  //
     {"unblock", true, false, true},     //

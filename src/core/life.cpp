@@ -23,6 +23,9 @@ void follow_status(Life *life, Micros now) {
         life->key_slot.reset();
         if (!awaits(*life)) life->must_end_at.reset();
     }
+    // A job expires only while it waits for its first attempt. So the first claim ends the expiry permanently, even if
+    // the worker then releases the job or is lost.
+    if (!is_waiting(life->status)) life->expires_at.reset();
     life->due = life->status == JobStatus::Scheduled || (awaits(*life) && *life->must_end_at != kForever);
     if (finished) {
         if (!life->finished_at) life->finished_at = now;
@@ -161,6 +164,7 @@ void start_again(Life *life, Micros run_at, const Event &event) {
     life->lost_attempts = 0;
     life->company_lease.reset();
     life->holds_key = life->has_key;
+    life->expires_at.reset();
     wait_until(life, run_at, event.now);
     // A job that waits for dependencies must not be the active job of its group: see block().
     if (event.waits) life->group_active.reset();
@@ -192,6 +196,7 @@ void replace(Life *life, const Event &event) {
     life->last_heartbeat.reset();
     life->lease_timeout.reset();
     life->has_error = false;
+    life->expires_at = event.expires_at;
 }
 
 void take_key(Life *life) {
@@ -237,6 +242,7 @@ void happen(Life *life, const Event &event) {
             return fail(life, after_overrun(life->attempts, life->max_attempts, event.on_max_runtime, asked), event);
         case EventKind::CancelForced:
         case EventKind::Dropped:
+        case EventKind::Expired:
             life->status = JobStatus::Cancelled;
             return;
         case EventKind::Cancelled:
@@ -308,6 +314,8 @@ bool applies(EventKind kind, const Life &before) noexcept {
             // already started: such a job waits for dependencies only if an operator has blocked it again.
             if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
             return status == JobStatus::Pending && !before.steps;
+        case EventKind::Expired:
+            return is_waiting(status) && before.expires_at;
         case EventKind::Due:
             return status == JobStatus::Scheduled || awaits(before);
         case EventKind::Blocked:

@@ -46,6 +46,7 @@ using OptInt64 = std::optional<std::int64_t>;
     COLUMN(GroupActive, group_active, Number)                \
     COLUMN(HoldsKey, holds_key, Flag)                        \
     COLUMN(Steps, steps, Number)                             \
+    COLUMN(ExpiresAt, expires_at, Number)                    \
     COLUMN(Result, has_result, Kept)                         \
     COLUMN(Error, has_error, Kept)
 // clang-format on
@@ -107,6 +108,7 @@ enum class EventKind : std::uint8_t {
     CancelForced,  // its worker was asked to stop but did not stop
     Cancelled,     // by an operator; if the job is running, its worker is asked to stop first
     Dropped,       // by jobq, because a dependency has failed or its queue was full
+    Expired,       // no worker has claimed the job before expires_at
     Due,
     Blocked,   // the job waits for a dependency again
     LeftLine,  // a job that was waiting for its turn in a group waits for a dependency again; after its dependencies,
@@ -134,6 +136,7 @@ struct Event {
     bool in_company = false;   // Lost
     int max_lost = 0;          // Lost
     int max_attempts = 0;      // Replaced; Retried: 0 if the job keeps its max_attempts
+    OptInt64 expires_at = {};  // Replaced: when the job expires; none: never
     OnMaxRuntime on_max_runtime = OnMaxRuntime::Fail;  // Overran
     bool waits = false;           // Retried, StartedOver: the job must wait for its dependencies again
     bool sleeps = false;          // Waited: the job waits only until run_at
@@ -161,8 +164,8 @@ bool applies(EventKind kind, const Life &before) noexcept;
 // Returns the job after the event, or the unchanged job if the event does not apply.
 Life after_event(const Life &before, const Event &event) noexcept;
 
-// Returns the initial life of a job that is being enqueued. `before` must contain max_attempts, has_key, and group.
-// `waits` means that the job waits for its dependencies.
+// Returns the initial life of a job that is being enqueued. `before` must contain max_attempts, has_key, group, and
+// expires_at. `waits` means that the job waits for its dependencies.
 Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcept;
 
 // Facts about a row that was changed with plain SQL. changed_by_hand() corrects the columns that the statement has

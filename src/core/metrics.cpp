@@ -28,6 +28,7 @@ Tally end_of_attempt(const Life &after) noexcept {
 Tally end_of_job(const Life &after) noexcept {
     if (after.status == JobStatus::Completed) return Tally::Completed;
     if (after.status == JobStatus::Failed) return Tally::Failed;
+    if (after.cause && after.cause->kind == EventKind::Expired) return Tally::Expired;
     return after.cause && after.cause->kind == EventKind::Dropped ? Tally::Dropped : Tally::Cancelled;
 }
 

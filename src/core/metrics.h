@@ -27,6 +27,7 @@ namespace jobq::core {
     TALLY(Failed, JobsFailed, "")                           \
     TALLY(Cancelled, JobsCancelled, "")                     \
     TALLY(Dropped, JobsDropped, "")                         \
+    TALLY(Expired, JobsExpired, "")                         \
     TALLY(Retried, JobsRetried, "")                         \
     TALLY(Deleted, JobsDeleted, "")
 // clang-format on

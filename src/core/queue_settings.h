@@ -42,7 +42,8 @@ constexpr Micros kAnySpan = INT64_MAX;
     SPAN(max_runtime, 0, 10 * kMillisecond, 365 * kDay, "maximum time of one attempt, unless the job or the claim has its own") \
     CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer than max_runtime: fail (the attempt fails) or cancel (the job is canceled)") \
     SPAN(priority_ageing, 0, kMillisecond, 365 * kDay, "each time a job has waited this long, it counts as one priority step higher") \
-    SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
+    SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs") \
+    SPAN(expires_in, 0, 10 * kMillisecond, 36500 * kDay, "time after run_at at which a job that no worker has claimed is canceled, unless the job has its own")
 // clang-format on
 
 // These macros convert rows of all kinds to the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING(...) per row;
@@ -101,6 +102,7 @@ constexpr const QueueSetting &setting_of(SettingNumber number) { return kQueueSe
 // Settings that a job or a claim may override.
 constexpr QueueSetting kHeartbeatTimeout = setting_of(SettingNumber::heartbeat_timeout);
 constexpr QueueSetting kMaxRuntime = setting_of(SettingNumber::max_runtime);
+constexpr QueueSetting kExpiresIn = setting_of(SettingNumber::expires_in);
 
 constexpr int kMostChoices = 8;
 // Splits the words and returns their number.

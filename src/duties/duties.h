@@ -1,4 +1,5 @@
-// The duties that change jobs: rescue, cancel, promote, prune, and repair. Call these functions inside with_spi().
+// The duties that change jobs: rescue, cancel, expire, promote, prune, and repair. Call these functions inside
+// with_spi().
 #pragma once
 
 #include "compat/pg.h"
@@ -15,6 +16,7 @@ namespace jobq {
 // have been requested before `requested_before`, or if the horizon cannot be relied on.
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch);
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
+DutyOutcome expire_unclaimed(TimestampTz now, int batch);
 DutyOutcome promote_due(TimestampTz now, int batch);
 DutyOutcome prune_finished(TimestampTz now, int batch);
 // Adds lanes that are missing from the directory because jobs were changed with plain SQL. Also finds heartbeats that

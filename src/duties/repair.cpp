@@ -64,7 +64,7 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int 
     while (*entries > 0 && next_ready(jobs, key)) {
         CHECK_FOR_INTERRUPTS();
         --*entries;
-        if (!fetch_ready(jobs)) continue;
+        if (!fetch_claimable(jobs)) continue;
         ArrayType *required =
             job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
         int64 lane = 0;

@@ -68,6 +68,7 @@ constexpr DutyOutcome (*kCalls[])(const DutyCall &) = {
     [](const DutyCall &call) {
         return cancel_overdue(call.now, grace_over(call.now), call.jobs(settings.rescue_batch));
     },
+    [](const DutyCall &call) { return expire_unclaimed(call.now, call.jobs(settings.promote_batch)); },
     [](const DutyCall &call) { return promote_due(call.now, call.jobs(settings.promote_batch)); },
     [](const DutyCall &call) { return fire_due(call.now, call.grace_start); },
     [](const DutyCall &call) { return unblock_jobs(call.now, settings.promote_batch); },

@@ -39,10 +39,12 @@ int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *k
     return distinct;
 }
 
-// Returns whether one of the new jobs with this key will be inserted. `first` is the first of these jobs.
+// Returns whether one of the new jobs with this key makes the queue longer. `first` is the first of these jobs.
 bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end) {
     if (key.holder == 0) return true;
     if (key.until != 0) return false;
+    // A new job replaces a holder that has expired, so the queue does not become longer.
+    if (key.expired) return false;
     for (const Newcomer *job = first; job < end && same_key(*first, *job); job++) {
         const core::Conflict conflict = core::resolve_conflict(job->on_conflict, key.status);
         if (conflict == core::Conflict::TakeKey) return true;

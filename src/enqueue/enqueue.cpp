@@ -47,6 +47,11 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
 
 }  // namespace
 
+core::OptInt64 expiry_of(const JobSpec &spec, TimestampTz run_at) {
+    if (spec.expires_at || spec.expires_in.value_or(0) == 0) return spec.expires_at;
+    return core::saturating_add(run_at, *spec.expires_in);
+}
+
 // A job with dependencies or a group key is inserted as blocked. The promoter, not the producer, checks whether its
 // dependencies have finished and whether it becomes the head of its group (groups/unblock.h).
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
@@ -56,6 +61,7 @@ core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *
     life.has_key = unique_key != nullptr;
     life.steps = spec.last_step;
     if (group_key != nullptr) life.group = group_number(view(spec.queue), view(group_key));
+    life.expires_at = expiry_of(spec, run_at);
     return core::enqueued(life, run_at, spec.depends_on_count > 0, now);
 }
 

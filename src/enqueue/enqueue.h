@@ -23,6 +23,8 @@ struct JobSpec {
     int32 max_attempts;
     int32 version;
     Datum optional[kOptionalAttributes];  // Datum(0): none
+    core::OptInt64 expires_at;            // if this has a value, expires_in is not used
+    core::OptInt64 expires_in;            // counts from run_at; 0: the job does not expire
     // The following members are for jobs with a unique key (enqueue/enqueue_keyed.h).
     text *unique_key;  // nullptr: none
     core::OnConflict on_conflict;
@@ -65,6 +67,9 @@ struct JobColumns {
 // Inserts jobs without a unique key into the open table. Stores their ids in `ids`, in the order of the payloads.
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids);
+
+// Returns the time at which a job with this run_at expires, or no value if it does not expire.
+core::OptInt64 expiry_of(const JobSpec &spec, TimestampTz run_at);
 
 // Returns the life (status and times) of a new job. unique_key and group_key are nullptr if the job has none.
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,

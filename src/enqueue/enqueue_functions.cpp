@@ -162,12 +162,13 @@ int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now)
 }
 
 // Reads the array arguments of jobq_enqueue_many other than `unique_keys`. Each array has one element per job.
-JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payloads) {
+JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const JobSpec &shared, const Elements &payloads) {
     JobColumns columns = {payloads.values};
     if (given(fcinfo, many::RunAts)) {
         const Elements run_ats = require_elements(fcinfo, many::RunAts, TIMESTAMPTZOID, "run_ats", core::kMaxEnqueue);
         check_same_length(payloads.count, "payloads", run_ats.count, "run_ats");
-        for (int i = 0; i < run_ats.count; i++) check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats");
+        for (int i = 0; i < run_ats.count; i++)
+            check_expiry(shared, check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats"));
         columns.run_ats = run_ats.values;
     }
     if (given(fcinfo, many::Priorities)) {
@@ -228,7 +229,7 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
 
     const Elements payloads = require_elements(fcinfo, many::Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
     for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");
-    const JobColumns columns = columns_of_arguments(fcinfo, payloads);
+    const JobColumns columns = columns_of_arguments(fcinfo, shared, payloads);
     const Elements keys = unique_keys_argument(fcinfo, payloads);
 
     ResultSet results(fcinfo);

@@ -14,6 +14,7 @@
 #include "core/unique_key.h"
 #include "enqueue/enqueue_keyed.h"
 #include "enqueue/unique.h"
+#include "finish/ending.h"
 #include "finish/kept_keys.h"
 #include "job/change_job.h"
 #include "lanes/lanes.h"
@@ -41,30 +42,53 @@ Statement lock_one = {
        WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
     {TEXTOID, TEXTOID}};
 
+Statement lock_expired = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 AND j.expires_at <= $3
+       FOR NO KEY UPDATE)",
+    {TEXTOID, TEXTOID, TIMESTAMPTZOID}};
+
 Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload,
                                    unique_key, _holds_key, run_at, _ready, _due, status, concurrency_key, group_key,
-                                   _group_waiting, _round_robin_key,
+                                   _group_waiting, _round_robin_key, expires_at,
                                    metadata, requires, heartbeat_timeout, max_runtime, unique_for)
-       SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
-              CASE WHEN $20 THEN jobq.apart(u.payload) ELSE u.payload END,
+       SELECT u.id, $15, $16, $17, $18, u.priority, $19, $20,
+              CASE WHEN $21 THEN jobq.apart(u.payload) ELSE u.payload END,
               u.unique_key, u.holds_key, u.run_at, u.ready, u.due, u.status::jobq.job_status, u.concurrency_key,
-              u.group_key, u.group_waiting, u.round_robin_key,
-              CASE WHEN $20 THEN jobq.apart($21) ELSE $21 END, $22, $23, $24,
-              CASE WHEN u.unique_key IS NOT NULL THEN $25 END
-       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+              u.group_key, u.group_waiting, u.round_robin_key, u.expires_at,
+              CASE WHEN $21 THEN jobq.apart($22) ELSE $22 END, $23, $24, $25,
+              CASE WHEN u.unique_key IS NOT NULL THEN $26 END
+       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
             AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
-                 group_waiting, round_robin_key)
+                 group_waiting, round_robin_key, expires_at)
        ON CONFLICT (unique_key, queue) WHERE _holds_key DO NOTHING
        RETURNING j.id, j.queue, j._lane, j.priority, j.run_at, j._ready, j._due, j.status::text, j._group_waiting, j.kind)",
-    {INT8ARRAYOID, JSONBARRAYOID,  TIMESTAMPTZARRAYOID,
-     INT2ARRAYOID, TEXTARRAYOID,   TEXTARRAYOID,
-     TEXTARRAYOID, TEXTARRAYOID,   BOOLARRAYOID,
-     BOOLARRAYOID, BOOLARRAYOID,   INT8ARRAYOID,
-     INT8ARRAYOID, TIMESTAMPTZOID, INT8OID,
-     INT4OID,      INT4OID,        TEXTOID,
-     TEXTOID,      BOOLOID,        JSONBOID,
-     TEXTARRAYOID, INTERVALOID,    INTERVALOID,
+    {INT8ARRAYOID,
+     JSONBARRAYOID,
+     TIMESTAMPTZARRAYOID,
+     INT2ARRAYOID,
+     TEXTARRAYOID,
+     TEXTARRAYOID,
+     TEXTARRAYOID,
+     TEXTARRAYOID,
+     BOOLARRAYOID,
+     BOOLARRAYOID,
+     BOOLARRAYOID,
+     INT8ARRAYOID,
+     INT8ARRAYOID,
+     TIMESTAMPTZARRAYOID,
+     TIMESTAMPTZOID,
+     INT8OID,
+     INT4OID,
+     INT4OID,
+     TEXTOID,
+     TEXTOID,
+     BOOLOID,
+     JSONBOID,
+     TEXTARRAYOID,
+     INTERVALOID,
+     INTERVALOID,
      INTERVALOID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
@@ -75,6 +99,7 @@ struct Call {
     TimestampTz now;
     // No trigger sees the rows during the INSERT, so wide payloads can be moved out of the rows (table/early_toast.h).
     bool unseen;
+    int64 first_id;  // the lowest new_id of the jobs of the call; PG_INT64_MAX: their ids are not known yet
 };
 
 [[noreturn]] void suppressed() {
@@ -152,9 +177,20 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     core::Event event = {core::EventKind::Replaced, call.now};
     event.run_at = job->run_at;
     event.max_attempts = call.spec.max_attempts;
+    event.expires_at = expiry_of(call.spec, job->run_at);
     change(event, replacing_columns(call, *job));
     give_existing(job, id, false);
     return true;
+}
+
+// Cancels the holder of the key, which has expired but which the duty "expire" has not canceled yet. Otherwise, the new
+// job would be ignored in favor of a job that will not run.
+void expire_holder(const Call &call, const KeyedJob &job) {
+    const Rows locked = run(lock_expired, Params()
+                                              .add(PointerGetDatum(job.unique_key))
+                                              .add(PointerGetDatum(call.spec.queue))
+                                              .add(TimestampTzGetDatum(call.now)));
+    expire_jobs(first_column(locked), static_cast<int>(locked.size()), call.now);
 }
 
 // Handles a new job whose key is held by another job. Returns false if the key turns out to be free.
@@ -165,6 +201,12 @@ bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
         if (choice == core::OnConflict::Error) refuse(key);
         give_existing(job, key.holder, true);
         return true;
+    }
+    // A job that this call itself has inserted counts as the holder even if it has expired. Otherwise, the call would
+    // start over, because it must take keys in order, and would insert the same job again.
+    if (key.expired && key.holder < call.first_id) {
+        expire_holder(call, *job);
+        return false;
     }
     switch (core::resolve_conflict(choice, key.status)) {
         case core::Conflict::Refuse:
@@ -204,7 +246,7 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
 
 // Types of the columns that differ between the rows of an INSERT, in the order of the statement's parameters.
 constexpr Oid kInserted[] = {INT8OID, JSONBOID, TIMESTAMPTZOID, INT2OID, TEXTOID, TEXTOID, TEXTOID,
-                             TEXTOID, BOOLOID,  BOOLOID,        BOOLOID, INT8OID, INT8OID};
+                             TEXTOID, BOOLOID,  BOOLOID,        BOOLOID, INT8OID, INT8OID, TIMESTAMPTZOID};
 
 void add_text(ArrayColumn *column, const text *value) { column->add_if(value != nullptr, PointerGetDatum(value)); }
 void add_number(ArrayColumn *column, const core::OptInt64 &value) {
@@ -227,7 +269,8 @@ void add_row(ArrayColumn *column, const Call &call, const KeyedJob &job, bool ro
     column++->add_if(life.due, BoolGetDatum(true));
     column++->add_if(life.holds_key, BoolGetDatum(true));
     add_number(column++, life.group_waiting);
-    column->add_if(round_robin, Int64GetDatum(round_robin_key_of(key)));
+    column++->add_if(round_robin, Int64GetDatum(round_robin_key_of(key)));
+    add_number(column, life.expires_at);
 }
 
 Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
@@ -401,8 +444,11 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     const JobSpec filled = with_defaults(spec, &table.table);
     const bool unseen = !is_seen_at_insert(table.table);
     close_jobs(&table);
-    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec)), now,
-                       unseen};
+    int64 first_id = PG_INT64_MAX;
+    for (int i = 0; i < count; i++)
+        if (jobs[i].new_id != 0) first_id = Min(first_id, jobs[i].new_id);
+    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec)), now, unseen,
+                       first_id};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);

@@ -159,8 +159,8 @@ bool go_together(const JobSpec &a, const JobSpec &b) {
     for (int i = 0; i < kOptionalAttributes; i++)
         if (!same_attribute(a, b, i)) return false;
     return view(a.queue) == view(b.queue) && view(a.kind) == view(b.kind) && a.version == b.version &&
-           a.max_attempts == b.max_attempts && a.on_conflict == b.on_conflict && a.depends_on_count == 0 &&
-           b.depends_on_count == 0;
+           a.max_attempts == b.max_attempts && a.expires_at == b.expires_at && a.expires_in == b.expires_in &&
+           a.on_conflict == b.on_conflict && a.depends_on_count == 0 && b.depends_on_count == 0;
 }
 
 // Maximum number of elements in one call to enqueue_keyed().
@@ -225,6 +225,20 @@ JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, Time
 
 }  // namespace
 
+void check_expiry(const JobSpec &spec, TimestampTz run_at) {
+    if (!spec.expires_at) return;
+    if (spec.expires_in)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("arguments \"expires_at\" and \"expires_in\" must not be used together"),
+                        errhint("Omit one of them.")));
+    if (*spec.expires_at <= run_at)
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("argument \"expires_at\" must be later than argument \"run_at\""),
+             errhint("Specify a later \"expires_at\". Without \"run_at\", it must be later than the current time.")));
+}
+
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys) {
     check_queue_name(view(spec->queue), "queue");
     check_scope(scope, view(spec->queue));
@@ -241,6 +255,7 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, b
     for (int i = 0; i < kOptionalAttributes; i++)
         if (spec->optional[i] != Datum(0) && kAttributes[i].check != nullptr)
             kAttributes[i].check(spec->optional[i], has_key);
+    check_expiry(*spec, spec->run_at);
     if (spec->concurrency_key != nullptr) check_concurrency_key(view(spec->concurrency_key), "concurrency_key");
     if (spec->group_key != nullptr) check_group_key(view(spec->group_key), "group_key");
 }
@@ -249,7 +264,9 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     const std::string_view name = view(spec->queue);
     lock_jobs_table();
     require_known_queue(name);
-    if (!has_max_attempts) spec->max_attempts = find_queue(name)->max_attempts;
+    const Queue *queue = find_queue(name);
+    if (!has_max_attempts) spec->max_attempts = queue->max_attempts;
+    if (!spec->expires_at && !spec->expires_in) spec->expires_in = queue->expires_in;
 }
 
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {

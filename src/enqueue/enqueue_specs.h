@@ -13,8 +13,11 @@ namespace jobq {
 // Checks the attributes that do not depend on the queue's settings. Error messages name the attribute. `has_keys` means
 // that the spec is for several jobs whose unique keys are passed separately.
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false);
-// Sets the attributes that depend on the queue's settings, under the lock on jobq.jobs, so that max_depth and
-// max_attempts have the values that were committed before the lock was granted.
+// Raises 22023 if the spec has both expires_at and expires_in, or if a job with this run_at could never run, because it
+// would expire first.
+void check_expiry(const JobSpec &spec, TimestampTz run_at);
+// Sets the attributes that depend on the queue's settings, under the lock on jobq.jobs, so that the settings have the
+// values that were committed before the lock was granted.
 void fill_from_queue(JobSpec *spec, bool has_max_attempts);
 
 // Inserts one job without a unique key into the open table. Returns its id.

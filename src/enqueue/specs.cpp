@@ -6,6 +6,7 @@
 #include "compat/json_keys.h"
 #include "compat/memory.h"
 #include "enqueue/specs.h"
+#include "job/job_arguments.h"
 #include "row/payload.h"
 
 #include <algorithm>
@@ -36,6 +37,11 @@ void copy_name(std::string_view name, Ref *ref) {
 Datum read_with(const Reading &reading, PGFunction input, const char *wanted) {
     const char *words = text_to_cstring(text_of_key(reading.key, reading.value, wanted));
     return DirectFunctionCall3(input, CStringGetDatum(words), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+}
+
+TimestampTz read_time(const Reading &reading) {
+    const Datum time = read_with(reading, timestamptz_in, "a string with a timestamp");
+    return check_finite(DatumGetTimestampTz(time), reading.key);
 }
 
 Datum read_interval(const Reading &reading) { return read_with(reading, interval_in, "a string with an interval"); }
@@ -129,11 +135,7 @@ constexpr Key kKeys[] = {
     {"kind", kArgument, kArgument, kArgument, [](const Reading &r) { r.spec->job.kind = text_of_key(r.key, r.value); }},
     {"priority", kArgument, kArgument, kOption,
      [](const Reading &r) { r.spec->job.priority = check_priority(int_of_key(r.key, r.value), r.key); }},
-    {"run_at", kArgument, kArgument, kSpecOnly,
-     [](const Reading &r) {
-         const Datum run_at = read_with(r, timestamptz_in, "a string with a timestamp");
-         r.spec->job.run_at = check_finite(DatumGetTimestampTz(run_at), r.key);
-     }},
+    {"run_at", kArgument, kArgument, kSpecOnly, [](const Reading &r) { r.spec->job.run_at = read_time(r); }},
     {"max_attempts", kArgument, kArgument, kOption,
      [](const Reading &r) {
          r.spec->job.max_attempts = check_positive(int_of_key(r.key, r.value), r.key);
@@ -145,6 +147,9 @@ constexpr Key kKeys[] = {
      [](const Reading &r) { r.spec->job.optional[kHeartbeatTimeout] = read_interval(r); }},
     {"max_runtime", kOption, kOption, kOption,
      [](const Reading &r) { r.spec->job.optional[kMaxRuntime] = read_interval(r); }},
+    {"expires_at", kOption, kOption, kSpecOnly, [](const Reading &r) { r.spec->job.expires_at = read_time(r); }},
+    {"expires_in", kOption, kOption, kOption,
+     [](const Reading &r) { r.spec->job.expires_in = check_expires_in(DatumGetIntervalP(read_interval(r))); }},
     {"metadata", kArgument, kOption, kOption, [](const Reading &r) { r.spec->job.optional[kMetadata] = read_json(r); }},
     {"unique_key", kArgument, kArgument, kOption,
      [](const Reading &r) { r.spec->job.unique_key = text_of_key(r.key, r.value); }, "unique_keys"},

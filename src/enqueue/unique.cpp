@@ -13,10 +13,11 @@ namespace {
 
 // Selects the unfinished holders of the keys. LIMIT 1 makes each lookup use the index, regardless of the statistics.
 Statement find_unfinished = {
-    "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
-    "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j "
-    "WHERE j._holds_key AND j.unique_key = u.unique_key AND j.queue COLLATE \"C\" = u.queue LIMIT 1) f(id, status)",
-    {TEXTARRAYOID, TEXTARRAYOID}};
+    "SELECT u.n, f.id, f.status, f.expired FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
+    "LATERAL (SELECT j.id, j.status::text, coalesce(j.expires_at <= $3, false) FROM jobq.jobs j "
+    "WHERE j._holds_key AND j.unique_key = u.unique_key AND j.queue COLLATE \"C\" = u.queue LIMIT 1) "
+    "f(id, status, expired)",
+    {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
 
 // Selects the finished holders of the keys. "+ interval '0'" keeps the planner from using the index on kept_until,
 // which only helps to find expired keys.
@@ -45,13 +46,14 @@ KeyArrays arrays_of(const WantedKey *keys, int count) {
     return {array_of(queues, count, TEXTOID), array_of(names, count, TEXTOID), array_of(own, count, INT8OID)};
 }
 
-void find_unfinished_holders(WantedKey *keys, int count) {
+void find_unfinished_holders(WantedKey *keys, int count, TimestampTz now) {
     const KeyArrays arrays = arrays_of(keys, count);
-    const Rows rows = run(find_unfinished, Params().add(arrays.queues).add(arrays.keys));
+    const Rows rows = run(find_unfinished, Params().add(arrays.queues).add(arrays.keys).add(TimestampTzGetDatum(now)));
     for (uint64 i = 0; i < rows.size(); i++) {
         WantedKey *key = &keys[rows[i].int64_at(1) - 1];
         key->holder = rows[i].int64_at(2);
         key->status = status_at(rows[i], 3);
+        key->expired = rows[i].bool_at(4);
     }
 }
 
@@ -74,7 +76,7 @@ void find_kept_keys(WantedKey *keys, int count, TimestampTz now, Snapshot snapsh
 
 void find_holders(WantedKey *keys, int count, TimestampTz now) {
     if (count == 0) return;
-    find_unfinished_holders(keys, count);
+    find_unfinished_holders(keys, count, now);
     find_kept_keys(keys, count, now, nullptr);
 }
 

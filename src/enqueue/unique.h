@@ -16,6 +16,7 @@ struct WantedKey {
     int64 own;               // the job that wants the key; 0: a new job. A key kept by this job counts as free
     int64 holder;            // out: the job that has the key; 0: none
     core::JobStatus status;  // out: status of an unfinished holder
+    bool expired;            // out: the unfinished holder has expired, so it will not run
     TimestampTz until;       // out: time until which a finished holder keeps the key; 0: the holder is unfinished
 };
 

@@ -15,6 +15,8 @@
 #include "row/owner.h"
 #include "steps/steps.h"
 
+#include <algorithm>
+
 extern "C" {
 #include "common/pg_prng.h"
 }
@@ -200,6 +202,12 @@ Operated apply_and_end(const Datum *ids, int count, const core::Event &event, co
     const Operated operated = apply_and_note(ids, count, event, &endings, errors);
     settle_endings(endings, event.now);
     return operated;
+}
+
+void expire_jobs(const Datum *ids, int count, TimestampTz now) {
+    auto *errors = allocate_array<Datum>(static_cast<uint64>(count));
+    std::fill(errors, errors + count, CStringGetTextDatum("expired"));
+    apply_and_end(ids, count, {core::EventKind::Expired, now}, errors);
 }
 
 void delete_attempts(Datum *ids, int count) {

@@ -66,6 +66,10 @@ Operated apply_and_note(const Datum *ids, int count, const core::Event &event, E
                         const Datum *errors = nullptr);
 Operated apply_and_end(const Datum *ids, int count, const core::Event &event, const Datum *errors = nullptr);
 
+// Cancels those of these locked jobs that have an expires_at, with the error "expired". The caller must have checked
+// that the time has passed. Call it inside with_spi().
+void expire_jobs(const Datum *ids, int count, TimestampTz now);
+
 // These functions also apply to the log lines of the attempts. delete_attempts() deletes the attempts of jobs that were
 // deleted with plain SQL, delete_all_attempts() deletes all attempts, and move_attempts() moves the attempts of a job
 // to the job's new id.

@@ -83,7 +83,7 @@ void drop_all_kept_keys() {
 bool any_kept_key() { return is_in_use("kept_keys"); }
 
 bool prune_kept_keys(TimestampTz now, int batch) {
-    static core::SearchStart start;
+    static core::SearchStart start(500);
     if (!any_kept_key()) return false;
     const TimestampTz begun = GetCurrentTimestamp();
     const TimestampTz from = start.begin(MyBackendType == B_BG_WORKER, begun);

@@ -7,6 +7,7 @@
 #include "handlers/executor_slots.h"
 #include "handlers/handler_state.h"
 #include "identity/identity.h"
+#include "row/job_scans.h"
 #include "row/owner.h"
 #include "shmem/memory.h"
 
@@ -46,7 +47,8 @@ struct Counted {
 Statement find_claimable = {
     R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d,
                           LATERAL (SELECT FROM jobq.jobs j
-                                   WHERE j._lane = d.lane AND j._ready AND j.run_at <= $3 AND j.queue = $1 LIMIT 1) j
+                                   WHERE j._lane = d.lane AND j._ready AND j.run_at <= $3 AND j.queue = $1
+                                     AND )" NOT_EXPIRED("$3") R"( LIMIT 1) j
                       WHERE d.queue = $1 AND d.kind = $2))",
     {TEXTOID, TEXTOID, TIMESTAMPTZOID}};
 

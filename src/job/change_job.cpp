@@ -119,7 +119,7 @@ bool may_become_claimable(const JobState &before, const JobState &after) {
     return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
            before.priority != after.priority || before.id != after.id ||
            before.concurrency_key != after.concurrency_key || was.lost_attempts != is.lost_attempts ||
-           was.company_lease != is.company_lease;
+           was.company_lease != is.company_lease || was.expires_at != is.expires_at;
 }
 
 void log_claimable(const JobState &before, const JobState &after) {
@@ -227,7 +227,7 @@ HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life) {
     return with_written(row, desc, &written);
 }
 
-HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, TimestampTz now) {
+HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, core::Micros expires_in, TimestampTz now) {
     Written written;
     written.count = 0;
     const auto lacks = [&](JobColumn column) { return heap_attisnull(row, column, desc); };
@@ -236,6 +236,8 @@ HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, Times
     if (lacks(kJobRunAt)) write_Moment(&written, kJobRunAt, run_at);
     if (lacks(kJobStatus)) write_Status(&written, kJobStatus, core::waiting_status(run_at, now));
     if (lacks(kJobMaxAttempts)) write_Count(&written, kJobMaxAttempts, max_attempts);
+    if (lacks(kJobExpiresAt) && expires_in > 0)
+        write_Number(&written, kJobExpiresAt, core::saturating_add(run_at, expires_in));
     for (const JobColumn column : {kJobAttempts, kJobLostAttempts})
         if (lacks(column)) write_Count(&written, column, 0);
     return with_written(row, desc, &written);

@@ -117,9 +117,10 @@ void apply_event(const Datum *ids, int count, const core::Event &event);
 // These functions write a life into a row. fill_life() writes it into a new, empty row that will be inserted.
 // with_life() writes it into a copy of a row that a BEFORE trigger received, and returns the copy. with_first_life()
 // returns a copy of such a row in which it has set the columns that every job needs and that the producer has not set.
+// `expires_in` counts from run_at; 0: the job does not expire.
 void fill_life(TupleTableSlot *row, const core::Life &life);
 HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life);
-HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, TimestampTz now);
+HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, core::Micros expires_in, TimestampTz now);
 
 // These functions add a change to the log of the transaction, which the commit reads. They report that a job has
 // changed from `before` to `after`, is new, or was deleted. hint_at_change() logs the same information as log_change(),

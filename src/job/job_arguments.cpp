@@ -43,6 +43,9 @@ core::Micros check_max_runtime(const Interval *value) {
     return check_span_within(bounds, value);
 }
 
+// Accepts 0, because a job of a queue whose jobs expire might have to be kept until it has run.
+core::Micros check_expires_in(const Interval *value) { return check_span_within(core::kExpiresIn, value); }
+
 void check_unique_key(std::string_view key, ArgumentName name) {
     check_name(key, name, core::kMaxUniqueKeyBytes, false);
 }

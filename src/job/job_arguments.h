@@ -16,6 +16,7 @@ core::Micros check_span_within(const core::QueueSetting &bounds, const Interval 
 // These functions call check_span_within() with the bounds of a queue setting that a job or a claim can override.
 core::Micros check_heartbeat_timeout(const Interval *value);
 core::Micros check_max_runtime(const Interval *value);
+core::Micros check_expires_in(const Interval *value);
 // Raises 42602 if the key is empty, and 42622 if it is longer than 1024 bytes.
 void check_unique_key(std::string_view key, ArgumentName name);
 // Raises the same errors as check_unique_key() for an invalid group key.

@@ -53,8 +53,6 @@ Table table = {};
 
 int set_count() { return Table::sets_for(settings.max_tracked_lanes); }
 
-bool useful(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_serves_database(); }
-
 Entry *find_entry(Set *set, RangesOf lane) {
     return set->find([lane](const Entry &entry) {
         return entry.database == MyDatabaseId && entry.lane == lane.lane && entry.space == lane.space;
@@ -112,15 +110,17 @@ void note_publication(Entry *entry, const ClaimKey &first, const ClaimKey &last)
 
 }  // namespace
 
+bool keeps_empty_ranges(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_serves_database(); }
+
 EmptyRanges read_empty_ranges(uint64 epoch, RangesOf lane) {
-    if (!useful(epoch)) return {};
+    if (!keeps_empty_ranges(epoch)) return {};
     return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
         return is_of(entry, epoch) ? entry->ranges : EmptyRanges{};
     });
 }
 
 ClaimKey first_possible_key(uint64 epoch, RangesOf lane) {
-    if (!useful(epoch)) return core::kFirstKey;
+    if (!keeps_empty_ranges(epoch)) return core::kFirstKey;
     return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
         return is_of(entry, epoch) ? core::skip_empty(entry->ranges, core::kFirstKey) : core::kFirstKey;
     });
@@ -142,7 +142,7 @@ void expect_end(int64 lane, const ClaimKey &key) {
 }
 
 uint64 begin_refresh(uint64 epoch, RangesOf lane, core::Micros pause) {
-    if (!useful(epoch)) return 0;
+    if (!keeps_empty_ranges(epoch)) return 0;
     return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *set) -> uint64 {
         const TimestampTz now = GetCurrentTimestamp();
         if (!is_of(entry, epoch)) entry = make_entry(set, lane, epoch);

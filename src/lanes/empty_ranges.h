@@ -40,6 +40,16 @@ constexpr bool operator<(const RangesOf &a, const RangesOf &b) {
     return a.space != b.space ? a.space < b.space : a.lane < b.lane;
 }
 
+// Returns whether empty ranges are recorded and used in this epoch. They are not if the library is not preloaded or no
+// background worker serves the database.
+bool keeps_empty_ranges(uint64 epoch);
+
+// Number of index entries without a claimable job after which a scan of a lane ends early if it has met expired jobs. A
+// million jobs can expire at once, and the index keeps their entries until the duty "expire" has canceled them. The
+// scan records the range that it has read, so that the next claim continues after this range. Reading this many entries
+// takes about 20 ms.
+constexpr int kMaxPassedExpired = 20000;
+
 // Returns the known empty ranges of a lane in this session's database.
 core::EmptyRanges read_empty_ranges(uint64 epoch, RangesOf lane);
 

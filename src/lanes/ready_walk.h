@@ -56,7 +56,7 @@ int walk_priorities(JobsTable *jobs, int64 lane, bool skip_empty_ranges, Found f
         jobs, lane, core::kFirstKey, core::kLastKey,
         [&](const core::ClaimKey &key) { return core::skip_empty(empty, key); },
         [&](const core::ClaimKey &key) {
-            if (!fetch_ready(jobs)) {
+            if (!fetch_claimable(jobs)) {
                 passed++;
                 return Step::Next;
             }

@@ -36,6 +36,11 @@ void seek(JobsTable *jobs, RangesOf lane, const ClaimKey &from, const ClaimKey &
     }
 }
 
+// Reads the row of the current entry. Returns false if an empty range of the key space may contain the key.
+bool fetch(JobsTable *jobs, core::KeySpace space) {
+    return space == core::KeySpace::Claimable ? fetch_claimable(jobs) : fetch_ready(jobs);
+}
+
 // Returns whether an empty range in this key space is certainly wrong if it contains the key of a visible row.
 bool is_refuted_by_rows(core::KeySpace space) {
     return space == core::KeySpace::Claimable || space == core::KeySpace::Due || space == core::KeySpace::Running;
@@ -51,7 +56,7 @@ bool publish_stranded(JobsTable *jobs, RangesOf lane, const core::KeyRange &keys
     while (*entries > 0 && next_ready(jobs, key) && *key < keys.to) {
         CHECK_FOR_INTERRUPTS();
         --*entries;
-        if (!fetch_ready(jobs)) continue;
+        if (!fetch(jobs, lane.space)) continue;
         publish_keys(lane, *key, keys.to);
         return true;
     }
@@ -85,7 +90,7 @@ void refresh(JobsTable *jobs, RangesOf lane, const ClaimKey &begin, const ClaimK
         jobs, begin, end, [&](const ClaimKey &key) { seek(jobs, lane, key, end); },
         [&](const ClaimKey &key) { return core::skip_empty(known, key); },
         [&](const ClaimKey &key) {
-            if (!fetch_ready(jobs)) {
+            if (!fetch(jobs, lane.space)) {
                 passed++;
                 return Step::Next;
             }

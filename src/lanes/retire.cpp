@@ -101,7 +101,7 @@ bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *pas
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {
         CHECK_FOR_INTERRUPTS();
-        if (fetch_ready(jobs) || ++*passed > kMaxPassed) return true;
+        if (fetch_claimable(jobs) || ++*passed > kMaxPassed) return true;
     }
     return false;
 }

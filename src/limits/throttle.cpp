@@ -53,7 +53,7 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
             return next;
         },
         [&](const ClaimKey &key) {
-            if (!fetch_ready(jobs)) return Step::Next;
+            if (!fetch_claimable(jobs)) return Step::Next;
             if (is_throttled(*jobs, name, queue, now)) {
                 passed++;
                 return Step::Next;

@@ -7,6 +7,7 @@
 #include "limits/throttled_ranges.h"
 #include "limits/unthrottle.h"
 #include "log/transaction_log.h"
+#include "row/job_scans.h"
 #include "row/numbers.h"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int coun
         const ClaimKey at = key_of(row);
         // No range contains this job or any later job, so the scan can end.
         if (throttled.count == 0 || throttled.items[throttled.count - 1].keys.to <= at) break;
-        if (core::skip_empty(throttled, at) == at) continue;
+        if (core::skip_empty(throttled, at) == at || has_expired(row)) continue;
         // Publishes each job separately, because jobs of other keys might be between these jobs.
         publish_keys(throttled_lane(lane), at, at);
         found++;

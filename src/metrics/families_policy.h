@@ -26,6 +26,7 @@ namespace jobq::core {
     FAMILY(JobsFailed, "jobq_jobs_failed_total", Counter, "queue,kind,overflow", "Jobs that failed permanently.")      \
     FAMILY(JobsCancelled, "jobq_jobs_cancelled_total", Counter, "queue,kind,overflow", "Jobs canceled by users.")     \
     FAMILY(JobsDropped, "jobq_jobs_dropped_total", Counter, "queue,kind,overflow", "Jobs canceled by jobq because a dependency had failed or the queue was full.") \
+    FAMILY(JobsExpired, "jobq_jobs_expired_total", Counter, "queue,kind,overflow", "Jobs canceled by jobq because no worker had claimed them before expires_at.") \
     FAMILY(JobsRetried, "jobq_jobs_retried_total", Counter, "queue,kind,overflow", "Finished jobs that were retried.") \
     FAMILY(JobsDeleted, "jobq_jobs_deleted_total", Counter, "queue,kind,overflow", "Deleted jobs: pruned, not kept after completion, or deleted by users.") \
     FAMILY(JobWait, "jobq_job_wait_seconds", Histogram, "queue,kind,overflow", "Time from when a job was due (run_at) to its claim.") \

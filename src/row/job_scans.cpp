@@ -99,4 +99,17 @@ bool fetch_ready(JobsTable *jobs) {
     return true;
 }
 
+bool has_expired(TupleTableSlot *row) {
+    bool never;
+    const Datum expires_at = job_value(row, kJobExpiresAt, &never);
+    return !never && DatumGetTimestampTz(expires_at) <= GetCurrentTimestamp();
+}
+
+bool fetch_claimable(JobsTable *jobs) {
+    if (!fetch_ready(jobs)) return false;
+    const bool expired = has_expired(jobs->table.row);
+    jobs->met_expired |= expired;
+    return !expired;
+}
+
 }  // namespace jobq

@@ -44,5 +44,12 @@ void seek_running(JobsTable *jobs, const core::ClaimKey &from, const core::Claim
 bool next_ready(JobsTable *jobs, core::ClaimKey *key);
 // Stores the row of the current entry in table.row. Returns false if the snapshot sees no row for it.
 bool fetch_ready(JobsTable *jobs);
+// Does the same as fetch_ready(), but also returns false if the job has expired. So a job that has expired, but that
+// the duty "expire" has not canceled yet, counts as an entry without a job.
+bool fetch_claimable(JobsTable *jobs);
+// Returns whether the job in this row must not start because its expires_at has passed.
+bool has_expired(TupleTableSlot *row);
+// SQL condition: the job j has not expired at the given time.
+#define NOT_EXPIRED(now) "(j.expires_at IS NULL OR j.expires_at > " now ")"
 
 }  // namespace jobq

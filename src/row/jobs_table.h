@@ -29,8 +29,9 @@ struct JobsTable {
     struct IndexFetchTableData *by_recent_tid;  // see remember_tid()
     BlockNumber block_count;                    // 0: not looked up yet
     JobRows attempts, log_lines;
-    ReadyScan ready;  // for direct access
-    SqlWalk walk;     // for access with SQL
+    ReadyScan ready;   // for direct access
+    SqlWalk walk;      // for access with SQL
+    bool met_expired;  // fetch_claimable() has found a job that has expired
 };
 
 // Opens jobq.jobs for changes until close_jobs(). `jobs` must not move in memory until then. Raises 55000 if the table

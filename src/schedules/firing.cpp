@@ -242,7 +242,7 @@ TimestampTz first_due_schedule() {
         return due_of(run(get_first_due, Params().add(TimestampTzGetDatum(DT_NOBEGIN))));
     // Changes that were made while the trigger on jobq.schedule_settings was disabled are not published, so from time
     // to time the search starts at the beginning of the index.
-    static core::SearchStart start;
+    static core::SearchStart start(500);
     const bool whole = start.begin(true, GetCurrentTimestamp()) == DT_NOBEGIN;
     const uint64 epoch = trigger_epoch();
     const uint64 ticket = begin_refresh(epoch, space, 0);

@@ -148,7 +148,9 @@ CREATE TABLE jobq.jobs (
                                  --: otherwise NULL
     _group_active       bigint,  --: number of the group from the time the job becomes the head of its group (the job that may run)
                                  --: until it finishes; otherwise NULL
-    _steps              bigint  --: number of the job's last step in jobq.steps; NULL if the job has no steps
+    _steps              bigint,  --: number of the job's last step in jobq.steps; NULL if the job has no steps
+    expires_at          timestamptz  --: when jobq cancels the job if no worker has claimed it; NULL if the job does not expire,
+                                     --: and after the first claim
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
@@ -174,6 +176,8 @@ CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _re
 CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priority, run_at, id) WHERE _round_robin_key IS NOT NULL AND _ready;
 -- Used by the background duty "promote" to find the jobs that are due.
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
+-- Used by the background duty "expire" to find the jobs that have expired.
+CREATE INDEX jobs_expiry_idx ON jobq.jobs (expires_at, id) WHERE expires_at IS NOT NULL;
 -- Used by heartbeats to find the running jobs of a worker, and by the background duty "rescue" to find the other jobs of a worker
 -- when the lease of one of its jobs has expired. Contains only jobs that a worker holds under a lease.
 CREATE INDEX jobs_rescue_idx ON jobq.jobs (worker_id, id) WHERE _rescue_indexed;

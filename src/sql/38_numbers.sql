@@ -38,7 +38,7 @@ CREATE FUNCTION jobq.tracked_lanes()
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint,
-                   rescued bigint, cancelled bigint, promoted bigint, unblocked bigint, pruned bigint,
+                   rescued bigint, cancelled bigint, expired bigint, promoted bigint, unblocked bigint, pruned bigint,
                    repaired bigint, reconciled bigint, note text)
     AS 'MODULE_PATHNAME', 'jobq_background_workers'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;

@@ -40,14 +40,16 @@ void ask_for_room(const JobRow &row) {
     make_room(name, 1, now);
 }
 
-void fill(JobRow *row) {
+void fill(JobRow *row, bool is_new) {
     const TimestampTz now = GetCurrentTimestamp();
+    const Queue *queue = find_queue(text_of(*row, kJobQueue));
     row->default_to(kJobCreatedAt, TimestampTzGetDatum(now));
     row->default_to(kJobKind, PointerGetDatum(make_text("")));
     row->default_to(kJobPayload, DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
     row->default_to(kJobPriority, Int16GetDatum(0));
     row->default_to(kJobVersion, Int32GetDatum(0));
-    row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
+    // A row from a dump already has the expires_at that its enqueue has set.
+    row->fill_life(queue->max_attempts, is_new ? queue->expires_in : 0, now);
 }
 
 // Determines whether a job that is added with a plain INSERT is the head of its group, waits in the line, or neither.
@@ -117,7 +119,7 @@ void complete_row(JobRow *row, bool producer) {
     // unusual row must not make a restore fail.
     const bool is_new = !row->has(kJobLane);
     if (!is_new) restoring = GetTopTransactionId();
-    fill(row);
+    fill(row, is_new);
     check_row(*row);
     if (is_new) check_history(*row);
     if (is_new) check_id(*row);

@@ -77,6 +77,7 @@ void check_row(const JobRow &row) {
     check_name(text_of(row, kJobKind), "kind", core::kMaxKindBytes, true);
     check_positive(DatumGetInt32(row.get(kJobMaxAttempts)), "max_attempts");
     check_finite(DatumGetTimestampTz(row.get(kJobRunAt)), "run_at");
+    if (row.has(kJobExpiresAt)) check_finite(DatumGetTimestampTz(row.get(kJobExpiresAt)), "expires_at");
     if (row.has(kJobUniqueKey)) check_unique_key(text_of(row, kJobUniqueKey), "unique_key");
     if (row.has(kJobConcurrencyKey)) check_concurrency_key(text_of(row, kJobConcurrencyKey), "concurrency_key");
     if (row.has(kJobGroupKey)) check_group_key(text_of(row, kJobGroupKey), "group_key");

@@ -54,9 +54,9 @@ class JobRow {
         tuple_ = with_life(tuple_, desc_, life);
         MemoryContextSwitchTo(inner);
     }
-    void fill_life(int max_attempts, TimestampTz now) {
+    void fill_life(int max_attempts, core::Micros expires_in, TimestampTz now) {
         MemoryContext inner = MemoryContextSwitchTo(context_);
-        tuple_ = with_first_life(tuple_, desc_, max_attempts, now);
+        tuple_ = with_first_life(tuple_, desc_, max_attempts, expires_in, now);
         MemoryContextSwitchTo(inner);
     }
 

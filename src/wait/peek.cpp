@@ -55,10 +55,17 @@ void scan_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, i
         throttled = throttled_ranges(jobs, queue, settings, lane, epoch, kBatch, GetCurrentTimestamp());
         seen->due = Min(seen->due, next_unthrottling(lane));
     }
+    int passed = 0;
     walk_lane(
         jobs, lane, first, core::kLastKey, [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
         [&](const core::ClaimKey &key) {
-            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
+            if (!fetch_claimable(jobs)) {
+                // Assumes that a claimable job follows, because the claim also reads only this far, and records it.
+                if (++passed < kMaxPassedExpired || !jobs->met_expired || !keeps_empty_ranges(epoch)) return Step::Next;
+                *seen = {Peek::Claimable, key.id, seen->due};
+                return Step::Stop;
+            }
+            if (!has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
             if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) return Step::Next;
             if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
             if (row_is_held(jobs->table) && ++*held < kDepth) return Step::Next;

@@ -10,7 +10,7 @@ from support import wait_until
 MOMENT = 60
 
 # The status of each canary, by duty, after the duty has processed it; None: the job is deleted.
-STATUS = {"rescue": "pending", "max_runtime": "failed", "cancel": "cancelled", "promote": "pending", "unblock": "pending",
+STATUS = {"rescue": "pending", "max_runtime": "failed", "cancel": "cancelled", "expire": "cancelled", "promote": "pending", "unblock": "pending",
           "groups": "pending", "prune": None}
 
 
@@ -46,6 +46,7 @@ class Canaries:
         self.jobs["max_runtime"] = _claim(conn, queue, "max_runtime", max_runtime="10 ms", max_attempts=1)[0]
         self.jobs["cancel"] = _claim(conn, queue, "cancel")[0]
         conn.execute(f"SELECT jobq_cancel({self.jobs['cancel']})")
+        self.jobs["expire"] = self._enqueue("options => '{\"expires_in\": \"10 ms\"}'")
         self.jobs["promote"] = self._enqueue("run_at => clock_timestamp() + interval '50 ms'")
         first, lease = _claim(conn, queue, "first")
         self.jobs["unblock"] = self._enqueue(f"depends_on => ARRAY[{first}]")

@@ -43,6 +43,8 @@ LAWS = {
         "SELECT s.job_id, s.name FROM jobq.steps s WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = s.job_id)",
     "finished_at is set exactly if the job has finished":
         ROWS + f"(j.finished_at IS NOT NULL) IS DISTINCT FROM ({FINISHED})",
+    "only a waiting job can expire":
+        ROWS + "j.expires_at IS NOT NULL AND j.status >= 'processing'",
     "only a completed job has a result":
         ROWS + "j.result IS NOT NULL AND j.status <> 'completed'",
     "counts and limits of attempts are in range":

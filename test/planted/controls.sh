@@ -5,6 +5,7 @@
 # test must report
 controls='
 copy_not_left_alone       regress    adopt               ^-ERROR:  the jobs do not run because database "contrib_regression" is a copy
+expiry_not_checked        regress    expiry              ^\+ *expired$
 shard_not_locked          isolation  shard               ^-ERROR:  the database has jobs whose ids do not belong to shard 7
 line_not_told             isolation  groups_line         ^-930000\|t
 settings_not_asked_again  isolation  settings_claim      ^\+    5

@@ -20,7 +20,7 @@ SELECT jobq_create_queue('mail', max_attempts => 5, heartbeat_timeout => '2 h', 
 SELECT jobq_create_queue('idle', backoff_base => '5 s');
 SELECT jobq_create_queue('fair', round_robin => true, priority_ageing => '1 min');
 SELECT jobq_enqueue('fair', to_jsonb(coalesce(k, 'none')), concurrency_key => k) FROM unnest('{b,a,NULL,a}'::text[]) k;
-SELECT jobq_create_queue('timed', max_runtime => '3 h', on_max_runtime => 'cancel');
+SELECT jobq_create_queue('timed', max_runtime => '3 h', on_max_runtime => 'cancel', expires_in => '9 h');
 SELECT jobq_pause_queue('idle');
 SELECT jobq_create_queue('orders', dead_letter_queue => 'dead letters');
 SELECT jobq_enqueue('orders', kind => 'ship');
@@ -49,6 +49,7 @@ SELECT jobq_delete(id) FROM jobq.jobs WHERE queue = 'graph' AND kind = 'a';
 SELECT jobq_set_limit('limited', max_running => 3), jobq_set_limit('limited', '*', max_running => 2);
 SELECT jobq_enqueue('limited', concurrency_key => 'k' || n % 2) FROM generate_series(1, 9) n;
 SELECT count(*) FROM jobq_claim('limited', 'w4', 2, heartbeat_timeout => '1 hour');
+SELECT jobq_enqueue('timed', kind => 'expires');
 SELECT jobq_enqueue('mail', unique_key => 'waits', unique_for => '1 day', run_at => now() + interval '30 days');
 SELECT jobq_cancel(jobq_enqueue('mail', unique_key => 'kept', unique_for => '1 day', run_at => now() + interval '30 days'));
 SELECT count(*) FROM jobq_enqueue_many('steps', '{1,2,3,4,5}', group_keys => '{a,a,a,b,b}');

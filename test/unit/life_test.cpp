@@ -33,6 +33,7 @@ Life job_in(Place place) {
     life.holds_key = !is_finished(life.status);
     life.due = place == kScheduled || place == kAwaiting;
     life.ready = place == kPending;
+    if (is_waiting(life.status)) life.expires_at = kNow + 3 * kHour;
     if (place == kInLine) life.group = life.group_waiting = kGroup;
     if (place == kAwaiting) {
         life.steps = 1;
@@ -78,6 +79,7 @@ std::string broken_law(const Life &life) {
     if (finished && life.holds_key) return "holds_key";
     if (life.has_result && life.status != JobStatus::Completed) return "has_result";
     if (life.cancel_requested_at && !runs && !finished) return "cancel_requested_at";
+    if (life.expires_at && !is_waiting(life.status)) return "expires_at";
     if (life.group_waiting && life.status != JobStatus::Blocked) return "group_waiting";
     if (life.group_waiting && life.group_active) return "places";
     if (life.group_active && life.status == JobStatus::Blocked && !awaits(life)) return "group_active";
@@ -106,6 +108,7 @@ constexpr Line kTable[] = {
     {EventKind::CancelForced, ".....X..."},
     {EventKind::Cancelled, "XXXXXR..."},
     {EventKind::Dropped, ".X..X...."},
+    {EventKind::Expired, "XXXXX...."},
     {EventKind::Due, "P..P....."},
     {EventKind::Blocked, "B...B...."},
     {EventKind::LeftLine, "..B......"},
@@ -300,6 +303,41 @@ TEST(Life, PlainSqlKeepsAWaitButMakesNone) {
     Life stopped = job_in(kRunning);
     stopped.status = JobStatus::Blocked;
     EXPECT_FALSE(changed_by_hand(stopped, {GroupPlace::None, false, 0, 0}, kNow).must_end_at.has_value());
+}
+
+TEST(Life, OnlyTheFirstClaimEndsTheExpiry) {
+    for (const EventKind kind : {EventKind::Due, EventKind::Rescheduled, EventKind::Blocked, EventKind::KeyTaken,
+                                 EventKind::DependenciesDone, EventKind::BecameGroupHead, EventKind::Moved}) {
+        for (int place = 0; place < kPlaces; place++) {
+            const Life before = job_in(static_cast<Place>(place));
+            EXPECT_EQ(after_event(before, event_of(kind)).expires_at, before.expires_at) << place;
+        }
+    }
+    const Life claimed = after_event(job_in(kPending), event_of(EventKind::Claimed));
+    EXPECT_FALSE(claimed.expires_at.has_value());
+    for (const EventKind kind : {EventKind::Released, EventKind::Failed, EventKind::Lost, EventKind::Waited}) {
+        const Life again = after_event(claimed, event_of(kind));
+        EXPECT_TRUE(is_waiting(again.status));
+        EXPECT_FALSE(again.expires_at.has_value());
+        EXPECT_FALSE(applies(EventKind::Expired, again));
+    }
+}
+
+TEST(Life, ARetryClearsTheExpiryAndAReplacementSetsIt) {
+    EXPECT_FALSE(after_event(job_in(kScheduled), event_of(EventKind::Retried)).expires_at.has_value());
+    EXPECT_FALSE(after_event(job_in(kScheduled), event_of(EventKind::StartedOver)).expires_at.has_value());
+    const Life expired = after_event(job_in(kPending), event_of(EventKind::Expired));
+    EXPECT_FALSE(after_event(expired, event_of(EventKind::Retried)).expires_at.has_value());
+    Event replaced = event_of(EventKind::Replaced);
+    EXPECT_FALSE(after_event(job_in(kPending), replaced).expires_at.has_value());
+    replaced.expires_at = kNow + kDay;
+    EXPECT_EQ(after_event(job_in(kPending), replaced).expires_at, kNow + kDay);
+}
+
+TEST(Life, AJobWithoutExpiryDoesNotExpire) {
+    Life pending = job_in(kPending);
+    pending.expires_at.reset();
+    EXPECT_FALSE(applies(EventKind::Expired, pending));
 }
 
 TEST(Life, ALossTogetherWithOthersIsNotCounted) {

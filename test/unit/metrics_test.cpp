@@ -98,6 +98,9 @@ TEST(WhatHappened, OnlyTheEndOfAWaitingJobIsCounted) {
     const Life waits = life(JobStatus::Pending);
     EXPECT_EQ(happens(waits, event(EventKind::Cancelled)).tallies, bit_of(Tally::Cancelled));
     EXPECT_EQ(happens(waits, event(EventKind::Dropped)).tallies, bit_of(Tally::Dropped));
+    Life expires = waits;
+    expires.expires_at = kNow;
+    EXPECT_EQ(happens(expires, event(EventKind::Expired)).tallies, bit_of(Tally::Expired));
     EXPECT_EQ(happens(waits, event(EventKind::Rescheduled)).tallies, 0U);
     EXPECT_EQ(happens(life(JobStatus::Scheduled), event(EventKind::Due)).tallies, 0U);
 }

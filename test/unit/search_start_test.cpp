@@ -7,7 +7,7 @@ namespace jobq::core {
 namespace {
 
 TEST(SearchStart, ContinuesAtTheFirstRowOfTheLastSearch) {
-    SearchStart start;
+    SearchStart start(500);
     EXPECT_EQ(start.begin(true, 1000), INT64_MIN);
     start.end(7, 1010);
     EXPECT_EQ(start.begin(true, 1020), 7);
@@ -16,7 +16,7 @@ TEST(SearchStart, ContinuesAtTheFirstRowOfTheLastSearch) {
 }
 
 TEST(SearchStart, StartsOverAfterAPauseInProportionToTheCostOfAFullSearch) {
-    SearchStart start;
+    SearchStart start(500);
     start.begin(true, 1000);
     start.end(7, 1010);
     EXPECT_EQ(start.begin(true, 1010 + 500 * 10 - 1), 7);
@@ -25,14 +25,14 @@ TEST(SearchStart, StartsOverAfterAPauseInProportionToTheCostOfAFullSearch) {
 }
 
 TEST(SearchStart, StartsOverIfTheClockStepsBack) {
-    SearchStart start;
+    SearchStart start(500);
     start.begin(true, 1000);
     start.end(7, 1010);
     EXPECT_EQ(start.begin(true, 500), INT64_MIN);
 }
 
 TEST(SearchStart, AlwaysStartsOverForCallersThatDoNotRemember) {
-    SearchStart start;
+    SearchStart start(500);
     start.begin(false, 1000);
     start.end(7, 1010);
     EXPECT_EQ(start.begin(false, 1011), INT64_MIN);
