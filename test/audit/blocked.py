@@ -139,6 +139,8 @@ def dependencies(world, rules, report):
             if before != "blocked" or after == "blocked" or after is None:
                 continue
             outcomes = {need: _outcomes(world, need, step.change) for need in needs}
+            if step.expires():
+                continue
             if after == "cancelled":
                 if SERVER in (world.ops.get(step.change.xid) or {SERVER}):
                     bad = [need for need, found in outcomes.items() if found.keys() - {"completed"}]

@@ -302,7 +302,7 @@ def story(results, report, changes):
 HAPPENED = (
     "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
     "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
-    "dropped for others", "jobs in groups", "heads made by the server", "let go after their dependencies", "cancelled with a dependency",
+    "dropped for others", "expired", "jobs in groups", "heads made by the server", "let go after their dependencies", "cancelled with a dependency",
     "claims at a rate in rated", "claims that ageing decided", "claims while another key waited",
     "background workers terminated", "executors terminated", "completed by handlers", "handlers that did not complete")
 

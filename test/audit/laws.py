@@ -29,6 +29,7 @@ KINDS = {
     "unexplained lease": "leases that were never issued, or that ended without a row in jobq.attempts",
     "robbed": "leases that were lost before they expired",
     "effects": "completions by a handler without exactly one effect, or effects of attempts that did not complete",
+    "expiry": "jobs that were claimed after their expires_at, or that expired before it or after a claim",
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
     "key doubled": "two unfinished jobs with one unique key, or unfinished jobs that lack their key",
     "paused": "claims from a paused queue",
@@ -103,7 +104,7 @@ def check(changes, rules, errors=(), told=None):
     """`told`: the final totals of jobq_metrics, summed up over all queues and kinds; if None, they are not judged."""
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
-    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _unique_keys, _pauses, _limits, _rates,
+    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _expiry, _unique_keys, _pauses, _limits, _rates,
                 blocked.groups, blocked.dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses, _ends):
         law(world, rules, report)
     if told is not None:
@@ -137,7 +138,7 @@ def _steps(world, rules, report):
                 causes = {SERVER}
         if (before, after) == ("pending", "processing") and step.after.worker_id == EXECUTOR:
             causes = {SERVER}   # possibly in the transaction of the previous job, whose handler has written facts
-        if not causes & STEPS.get((before, after), set()):
+        if not step.expires() and not causes & STEPS.get((before, after), set()):
             report.add("lost" if after is None else "impossible step",
                        f"job {change.row.id}: {before} became {after} by {sorted(causes)}")
         if step.after and (step.after.lease is not None) != (after == "processing"):
@@ -285,6 +286,28 @@ def _deadlines(world, rules, report):
                 report.add("overdue", f"job {span.job} lease {row.lease} {late:.2f} s after its {name}")
 
 
+def _expiry(world, rules, report):
+    """No claim takes a job after its expires_at, no job expires earlier, and no job expires that has been claimed."""
+    claimed = set()
+    for step in sorted(world.steps, key=lambda step: (step.change.commit, step.change.place)):
+        before, after = step.before, step.after
+        if after is None:
+            continue
+        due = seconds(before.expires_at) if before and before.expires_at else math.inf
+        if after.status == "processing" and before and before.status in WAITING:
+            claimed.add(after.id)
+            if seconds(after.started_at) >= due:
+                report.add("expiry", f"job {after.id} was claimed {seconds(after.started_at) - due:.3f} s after its expires_at")
+        elif step.expires():
+            report.counts["expired"] += 1
+            if step.change.time < due:
+                report.add("expiry", f"job {after.id} expired {due - step.change.time:.3f} s before its expires_at")
+            if after.id in claimed:
+                report.add("expiry", f"job {after.id} expired although it had been claimed")
+        elif "met" in world.ops.get(step.change.xid, ()) or "enqueue" in world.ops.get(step.change.xid, ()):
+            claimed.discard(after.id)   # a replacement may set a new expires_at
+
+
 # Unique keys
 
 def _unique_keys(world, rules, report):
@@ -407,9 +430,11 @@ def _depths(world, rules, report):
         waiting[span.start.after.queue].append(span)
     dropped = Counter()     # (transaction, queue): jobs that were cancelled to make room; it need not have counted them all
     for step in world.steps:
-        if step.statuses() == ("pending", "cancelled") and "cancel" not in world.ops[step.change.xid]:
+        if step.expires():
+            dropped[step.change.xid, step.before.queue] += 1    # possibly by an enqueue that wants its unique key
+        elif step.statuses() == ("pending", "cancelled") and "cancel" not in world.ops[step.change.xid]:
             dropped[step.change.xid, step.before.queue] += 1
-    report.counts["dropped for others"] += sum(dropped.values())
+            report.counts["dropped for others"] += 1
     for queue, calls in entered.items():
         going, following = [], iter(waiting[queue])
         upcoming = next(following, None)

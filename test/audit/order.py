@@ -40,7 +40,8 @@ def _beside(claims, spans):
 
 
 def _asked_for(claim, spans):
-    """The jobs that the claim could also have taken: an executor claims only the kind of its handler."""
+    """The jobs that the claim could also have taken: those that have not expired; an executor claims only the kind of its handler."""
+    spans = [span for span in spans if not span.start.after.expires_at or seconds(span.start.after.expires_at) > claim.change.time]
     if claim.after.worker_id != EXECUTOR:
         return spans
     return [span for span in spans if span.start.after.kind == claim.after.kind]

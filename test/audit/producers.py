@@ -17,7 +17,7 @@ from statuses import WAITING
 HANDLED = "handled"     # the kind that handlers run; workers run any kind
 KINDS = ("", "a", "b", HANDLED)
 # Attributes of a job that jobq_enqueue accepts as keys of its argument options.
-OPTIONS = ("version", "requires", "heartbeat_timeout", "max_runtime")
+OPTIONS = ("version", "requires", "heartbeat_timeout", "max_runtime", "expires_in")
 # Errors that every call may raise: a documented deadlock (unique keys in several calls of one transaction).
 ANY = {"40P01"}
 
@@ -148,6 +148,8 @@ class Producer(Actor):
             spec["concurrency_key"] = f"c{random.randrange(5)}"
         if chance(0.08):
             spec["max_runtime"] = self.pick("150 ms", "500 ms")
+        if chance(0.08):
+            spec["expires_in"] = self.pick("50 ms", "300 ms", "2 s")
         if not depends_on and chance(0.2):
             depends_on = self.recent(random.randint(1, 4))
         if depends_on:

@@ -220,6 +220,42 @@ def deaf(log):
     held(log, cancel_requested_at=stamp(log.time))
 
 
+# Expiry
+
+def expiring(log, after=5.0):
+    log.enqueue(8, expires_at=stamp(log.time + after))
+
+
+def expired_in_time(log):
+    expiring(log)
+    log.pass_time(6)
+    log.begin().job(8, "cancelled", error="expired").commit()
+
+
+def expired_too_early(log):
+    expiring(log)
+    log.begin().job(8, "cancelled", error="expired").commit()
+
+
+def claimed_in_time(log):
+    expiring(log)
+    log.run(8, 1)
+
+
+def claimed_too_late(log):
+    expiring(log)
+    log.pass_time(6)
+    log.run(8, 1)
+
+
+def expired_after_a_claim(log):
+    expiring(log)
+    log.claim(8, 1)
+    log.begin().job(8, "pending").attempt(8, 1, "released").fact("release", 8, 1).commit()
+    log.pass_time(6)
+    log.begin().job(8, "cancelled", error="expired").commit()
+
+
 # Unique keys
 
 def keyed(log, job, **fields):
@@ -426,6 +462,7 @@ CASES = {
     heartbeat_of_a_zombie: {"stale lease accepted"}, refused_to_the_holder: {"false answer"},
     lost_without_trace: {"unexplained lease"}, trace_without_loss: {"unexplained lease"},
     released_as_lost: {"unexplained lease"}, cancelled_as_failed: {"unexplained lease"}, robbed: {"robbed"}, never_rescued: {"overdue"}, held_for_long: set(),
+    expired_in_time: set(), expired_too_early: {"expiry"}, claimed_in_time: set(), claimed_too_late: {"expiry"}, expired_after_a_claim: {"expiry"},
     ran_too_long: {"overdue"}, ran_too_long_for_its_queue: {"overdue"}, deaf: {"overdue"}, one_after_the_other: set(),
     handed_over: set(), key_doubled: {"key doubled"}, key_not_taken: {"key doubled"}, full_queue: set(),
     at_the_same_moment: set(), dropped_for_another: set(), too_deep: {"too deep"},

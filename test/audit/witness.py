@@ -22,7 +22,7 @@ CHUNK = 20000
 JOB_COLUMNS = (
     "id", "queue", "kind", "priority", "status", "run_at", "attempts", "max_attempts", "lease", "started_at",
     "worker_id", "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
-    "concurrency_key", "dead_from", "error")
+    "concurrency_key", "dead_from", "error", "expires_at")
 NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running"}
 FLAGS = {"paused", "holds_key"}
 
@@ -51,6 +51,7 @@ class Job(NamedTuple):
     concurrency_key: str = None
     dead_from: str = None
     error: str = None
+    expires_at: str = None
 
 
 class Attempt(NamedTuple):

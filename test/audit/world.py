@@ -29,6 +29,11 @@ class Step:
     def statuses(self):
         return (self.before.status if self.before else None), (self.after.status if self.after else None)
 
+    def expires(self):
+        """Whether jobq cancels the job because no worker has claimed it before its expires_at."""
+        before, after = self.statuses()
+        return before in WAITING and self.before.expires_at is not None and after == "cancelled" and self.after.error == "expired"
+
 
 class Span:
     """A period from one step to another: it begins when the first is written and ends when the second has been committed."""
