@@ -15,7 +15,7 @@ const value = (column) => `CASE WHEN pg_column_size(j.${column}) <= ${LARGE} THE
 const SHARED = `j.id, j.queue, j.kind, j.status, j.priority, j.attempts, j.max_attempts, j.version, j.requires, j.worker_id, j.created_at, j.run_at,
   j.started_at, j.last_heartbeat, j.finished_at, j.cancel_requested_at, j.error, j.heartbeat_timeout::text,
   ${['payload', 'metadata', 'progress', 'result'].map(value).join(', ')}`;
-const OWN = `, j.unique_key, j.unique_for::text, j.group_key, j.concurrency_key, j.lost_attempts, j.max_runtime::text, j.dead_from`;
+const OWN = `, j.unique_key, j.unique_for::text, j.group_key, j.concurrency_key, j.lost_attempts, j.max_runtime::text, j.dead_from, j.expires_at`;
 
 async function readJob(view, query, id) {
   const { rights } = view;
@@ -59,6 +59,7 @@ function factsOf(view, job) {
     ['Attempts', html`${number(job.attempts)} of ${number(job.max_attempts)}${job.lost_attempts ? `, ${number(job.lost_attempts)} lost their worker` : ''}`],
     ['Enqueued', html`${timestamp(job.created_at)} (${time(job.created_at)})`],
     ['Due', html`${timestamp(job.run_at)} (${time(job.run_at)})`],
+    ['Expires', job.expires_at && html`${timestamp(job.expires_at)} (${time(job.expires_at)})`],
     ['Claimed', job.started_at && html`${timestamp(job.started_at)} (${time(job.started_at)})`],
     ['Worker', job.worker_id],
     ['Last heartbeat', job.status === 'processing' ? time(job.last_heartbeat) : ''],

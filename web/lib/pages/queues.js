@@ -91,7 +91,8 @@ export function explainTable(view, rows) {
 const SETTINGS = [['max_attempts', 'Attempts'], ['backoff_base', 'Backoff from'], ['backoff_max', 'Backoff to'],
   ['heartbeat_timeout', 'Heartbeat timeout'], ['max_lost', 'Lost workers'], ['max_runtime', 'Longest run'], ['on_max_runtime', 'After that'],
   ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'Maximum number of waiting jobs'],
-  ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns']];
+  ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns'],
+  ['expires_in', 'Waiting jobs expire after']];
 
 async function settingsOf(query, queue) {
   const [row] = await query(`SELECT q.paused, q.has_settings, ${SETTINGS.map(([name]) => `q.${name}::text`).join(', ')}

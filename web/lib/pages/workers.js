@@ -27,7 +27,7 @@ function holdersPart(view, { rows, cut }) {
 ${cut ? notice('warn', `Only ${number(view.options.scan)} running jobs were read. There are more.`) : ''}`;
 }
 
-const DUTIES = ['rescued', 'cancelled', 'promoted', 'unblocked', 'pruned', 'repaired', 'reconciled'];
+const DUTIES = ['rescued', 'cancelled', 'expired', 'promoted', 'unblocked', 'pruned', 'repaired', 'reconciled'];
 
 export async function workersPage(view, query) {
   const { rights } = view;
