@@ -94,6 +94,14 @@ class EnqueueTest < JobqTest
                  row(job, "unique_key, max_attempts, concurrency_key, heartbeat_timeout, max_runtime, metadata->>'team' AS team"))
   end
 
+  def test_a_job_expires_at_a_time_or_after_an_interval
+    at = Time.utc(2040, 2, 3, 4, 5, 6)
+    [later(PlainJob, wait_until: at - 60, jobq: { expires_in: 1.minute }), later(PlainJob, jobq: { expires_at: at })].each do |job|
+      assert_equal({ "at" => "2040-02-03 04:05:06" }, row(job, "expires_at AT TIME ZONE 'UTC' AS at"))
+    end
+    assert_raises(ArgumentError) { later(PlainJob, jobq: { expires_at: 5 }) }
+  end
+
   def test_a_taken_key_is_reported
     first = later(KeyedJob, 1, "ada")
     second = later(KeyedJob, 1, "ada")

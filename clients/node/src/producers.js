@@ -43,6 +43,8 @@ const OPTIONS = {
     requires: ['requires', undefined, texts],
     heartbeatTimeout: ['heartbeat_timeout', undefined, toOwnInterval],
     maxRuntime: ['max_runtime', undefined, toOwnInterval],
+    expiresAt: ['expires_at', undefined, toTime],
+    expiresIn: ['expires_in', undefined, toOwnInterval],
     metadata: ['metadata', 'jsonb', json],
 };
 

@@ -31,6 +31,15 @@ test('a job with all options', async () => {
     assert.equal(await enqueue(pool, 'every', {}, { uniqueKey: 'u', runAt: '2100-01-01 00:00+00' }), id);
 });
 
+test('a job expires at expiresAt, or expiresIn after runAt', async () => {
+    const runAt = new Date('2100-01-02T03:04:05Z');
+    const expiresAt = new Date('2100-01-02T03:05:05Z');
+    for (const options of [{ runAt, expiresIn: 60 }, { expiresAt }]) {
+        const id = await enqueue(pool, 'expiry', {}, options);
+        assert.deepEqual(await database.value('SELECT expires_at FROM jobq.jobs WHERE id = $1', [id]), expiresAt);
+    }
+});
+
 test('payloads: null is null, undefined is {}, and a value that is not valid JSON is an error', async () => {
     const payload = async (value) => (await database.job(await enqueue(pool, 'payloads', value))).payload;
     assert.equal(await payload(null), null);

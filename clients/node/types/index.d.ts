@@ -186,6 +186,8 @@ export interface EnqueueOptions {
     requires?: readonly string[];
     heartbeatTimeout?: Interval;
     maxRuntime?: Interval;
+    expiresAt?: Time;
+    expiresIn?: Interval;
     metadata?: Record<string, unknown>;
 }
 

@@ -87,6 +87,13 @@ class EnqueueTest(Base):
                                dt.timedelta(hours=2), {"order": 17}))
         self.assertEqual(jobq.enqueue(self.connection, self.queue, unique_key="k"), job)
 
+    def test_expiry(self):
+        when = dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc)
+        jobs = [jobq.enqueue(self.connection, self.queue, run_at=when, expires_in=90),
+                jobq.enqueue(self.connection, self.queue, expires_at=when + dt.timedelta(seconds=90))]
+        for job, in self.connection.execute("SELECT expires_at FROM jobq.jobs WHERE id = ANY (%s)", (jobs,)).fetchall():
+            self.assertEqual(job, when + dt.timedelta(seconds=90))
+
     def test_an_enqueue_is_part_of_the_callers_transaction(self):
         with psycopg.connect() as connection:
             jobq.enqueue(connection, self.queue)

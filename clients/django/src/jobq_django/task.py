@@ -15,7 +15,8 @@ from .database import alias, connection
 
 OPTIONS = frozenset((
     "queue", "priority", "run_at", "max_attempts", "unique_key", "on_conflict", "unique_for", "group_key", "concurrency_key",
-    "depends_on", "on_dependency_failure", "version", "requires", "heartbeat_timeout", "max_runtime", "metadata"))
+    "depends_on", "on_dependency_failure", "version", "requires", "heartbeat_timeout", "max_runtime", "expires_at",
+    "expires_in", "metadata"))
 registry: Dict[str, "Task"] = {}
 
 

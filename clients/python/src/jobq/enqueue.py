@@ -38,6 +38,7 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
             group_key: Optional[str] = None, concurrency_key: Optional[str] = None, depends_on: Optional[Sequence[int]] = None,
             on_dependency_failure: Optional[str] = None, version: Optional[int] = None, requires: Optional[Sequence[str]] = None,
             heartbeat_timeout: Optional[Interval] = None, max_runtime: Optional[Interval] = None,
+            expires_at: Optional[datetime] = None, expires_in: Optional[Interval] = None,
             metadata: Optional[Mapping[str, Any]] = None) -> int:
     """Enqueues one job and returns its ID. The default payload is {}. Parameters that are None get jobq_enqueue's defaults."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payload")}

@@ -6,8 +6,11 @@ module ActiveJob
     #   config.active_job.queue_adapter = :jobq
     #   config.active_job.queue_adapter = ActiveJob::QueueAdapters::JobqAdapter.new(record: "QueueRecord")   # another database
     class JobqAdapter < (const_defined?(:AbstractAdapter) ? const_get(:AbstractAdapter) : Object)
-      # Options that a retry does not keep, because its dependencies are already met.
-      SETTLED = %w[depends_on on_dependency_failure].freeze
+      # Options that a retry does not keep, because its dependencies are already met, and because a job expires only before its
+      # first attempt.
+      SETTLED = %w[depends_on on_dependency_failure expires_at expires_in].freeze
+      # Keeps a retry from expiring even if the queue has the setting expires_in.
+      NEVER = { "expires_in" => "0" }.freeze
       KEPT_KEY = %w[unique_key on_conflict unique_for].freeze
       attr_reader :database
 
@@ -61,7 +64,7 @@ module ActiveJob
 
       def spec_of(job, again:)
         options = job.jobq_options
-        options = options.except(*SETTLED, *(KEPT_KEY if options.key?("unique_for"))) if again
+        options = options.except(*SETTLED, *(KEPT_KEY if options.key?("unique_for"))).merge(NEVER) if again
         options.merge({ "queue" => job.queue_name, "kind" => job.class.name, "payload" => job.serialize,
                         "priority" => job.priority, "run_at" => time_of(job.scheduled_at) }.compact)
       end

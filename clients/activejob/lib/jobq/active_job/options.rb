@@ -10,9 +10,9 @@ module Jobq
     module Options
       extend ActiveSupport::Concern
 
-      INTERVALS = %i[unique_for heartbeat_timeout max_runtime].freeze
+      INTERVALS = %i[unique_for heartbeat_timeout max_runtime expires_in].freeze
       NAMES = (INTERVALS + %i[max_attempts unique_key on_conflict group_key concurrency_key depends_on on_dependency_failure
-                              version requires metadata]).freeze
+                              version requires metadata expires_at]).freeze
 
       included do
         class_attribute :jobq_class_options, instance_accessor: false, instance_predicate: false, default: {}
@@ -33,6 +33,14 @@ module Jobq
         raise ArgumentError, "unknown option #{unknown.join(', ')}; the options are #{NAMES.sort.join(', ')}"
       end
 
+      # Returns the time as text with a time zone. Accepts text, because a retry uses the text that is stored in the payload.
+      def self.moment(at)
+        return at if at.is_a?(String)
+        return at.to_time.utc.iso8601(6) if at.is_a?(Time) || at.is_a?(DateTime) || at.is_a?(ActiveSupport::TimeWithZone)
+
+        raise OptionError, "expires_at must be a Time, a DateTime or an ActiveSupport::TimeWithZone, which name one moment; it is #{at.inspect}"
+      end
+
       # Returns whether a job with the unique key already existed. Then provider_job_id is the ID of the existing job.
       def jobq_duplicate?
         @jobq_duplicate == true
@@ -48,6 +56,7 @@ module Jobq
         @jobq_options ||= self.class.jobq_class_options.merge(@jobq_given || {}).each_with_object({}) do |(name, value), found|
           value = value.arity.zero? ? instance_exec(&value) : instance_exec(self, &value) if value.is_a?(Proc)
           value = Parameters.interval(Jobq.checked_delay(name, value)) if INTERVALS.include?(name)
+          value = Options.moment(value) if name == :expires_at && value
           found[name.to_s] = value unless value.nil?
         end
       end
