@@ -10,7 +10,8 @@ queue=$1
 shift
 worker=$(hostname)-$$
 files=$(mktemp -d) || exit 1   # accessible to our user only
-trap 'rm -rf "$files"' EXIT
+# Only the worker itself deletes the files: bash can also run this trap in a background process that is killed as soon as it starts.
+trap '[ "$BASHPID" != $$ ] || rm -rf "$files"' EXIT
 stop=
 waiting=
 

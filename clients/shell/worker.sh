@@ -341,7 +341,8 @@ on_term() {
 }
 trap on_term TERM INT
 trap 'at_once=1' USR1
-trap 'rm -rf "$jobs"' EXIT
+# Only the worker itself deletes the files: bash can also run this trap in a background process that is killed as soon as it starts.
+trap '[ "$BASHPID" != $$ ] || rm -rf "$jobs"' EXIT
 
 if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
     [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
