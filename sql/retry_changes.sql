@@ -67,6 +67,7 @@ SELECT count(*) FROM jobq.steps WHERE job_id = :job;
 SELECT id, lease FROM jobq_claim('bulk mail') \gset
 SELECT state, cardinality(job_ids) AS children FROM jobq_spawn(:id, :lease, 'split', '[{"queue": "mail parts"}]');
 SELECT state FROM jobq_await_jobs(:id, :lease, (SELECT jobs FROM jobq.steps WHERE job_id = :id AND name = 'split'), 'parts', timeout => '0.001 s');
+SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '1 second');
 SELECT settle();
 SELECT jobq_fail(id, lease, 'one part is missing', retry_in => '1 day') FROM jobq_claim('bulk mail');
 SELECT kind FROM jobq.edges WHERE job_id = :job ORDER BY kind;
