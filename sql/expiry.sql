@@ -139,6 +139,17 @@ SELECT jobq_enqueue('expiry unique', unique_key => 'k', on_conflict => 'replace'
 SELECT expires_at FROM jobq.jobs WHERE id = :job;
 SELECT jobq_drop_queue('expiry unique', force => true);
 
+-- Expired jobs do not make a queue full.
+SELECT jobq_create_queue('expiry full', max_depth => 2);
+BEGIN;
+SELECT count(jobq_enqueue('expiry full', kind => 'late', run_at => now() - interval '2 hours', options => '{"expires_in": "1 hour"}'))
+FROM generate_series(1, 2);
+SELECT jobq_enqueue('expiry full', kind => 'new') > 0 AS enqueued;
+SELECT kind, status, count(*) FROM jobq.jobs WHERE queue = 'expiry full' GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT count(jobq_enqueue('expiry full', kind => 'new')) FROM generate_series(1, 2);
+ROLLBACK;
+SELECT jobq_drop_queue('expiry full', force => true);
+
 -- The setting expires_in of a queue applies to new jobs that have no expiry of their own. The value 0 stands for no expiry.
 SELECT jobq_create_queue('expiry setting', expires_in => '1 hour');
 SELECT jobq_enqueue('expiry setting', kind => 'a queue''s') > 0,

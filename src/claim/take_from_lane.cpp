@@ -82,10 +82,11 @@ bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
 }
 
 // Returns whether the claim has passed so many expired jobs that it leaves the rest of the lane to the next claim. It
-// does so only if it can record what it has passed, because otherwise the next claim would not get any further.
+// does so only if it can record what it has passed, because otherwise the next claim would not get any further. A
+// round-robin claim cannot, because jobs of other keys lie between the jobs of its key.
 bool leaves_rest(const Claim &claim, const LaneCursor &cursor) {
     return cursor.passed >= kMaxPassedExpired && claim.jobs.met_expired && cursor.skip_empty_ranges &&
-           keeps_empty_ranges(claim.epoch);
+           cursor.round_robin_key == kAnyRoundRobinKey && keeps_empty_ranges(claim.epoch);
 }
 
 }  // namespace

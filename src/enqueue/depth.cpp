@@ -11,6 +11,7 @@
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
+#include "log/rows.h"
 #include "log/transaction_log.h"
 #include "metrics/counters.h"
 #include "queues/directory.h"
@@ -63,6 +64,13 @@ Statement count_awaiting = {
                                                     AND j._must_end_at = 'infinity' AND j.queue = $1) j
                              LIMIT $2) a)",
     {TEXTOID, INT8OID}};
+
+// Locks waiting jobs that have expired but that the duty "expire" has not canceled yet.
+Statement lock_expired = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.expires_at <= $2 AND j.status < 'processing' AND j.queue = $1 AND j.id <> ALL ($3)
+       ORDER BY j.expires_at LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)",
+    {TEXTOID, TIMESTAMPTZOID, INT8ARRAYOID, INT8OID}};
 
 int64 count_rows(std::string_view name, int64 at_most) {
     return with_owner_spi([&] {
@@ -179,6 +187,21 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
     return drop.count;
 }
 
+// Cancels at most `count` expired jobs of the queue, except those in `spared`. Returns whether there were any.
+bool cancel_expired(std::string_view name, int64 count, TimestampTz now, const SparedJobs &spared) {
+    return with_owner_spi([&] {
+        ArrayColumn kept(spared.count);
+        for (int i = 0; i < spared.count; i++) kept.add(Int64GetDatum(spared.ids[i]));
+        const Rows expired = run(lock_expired, Params()
+                                                   .add(PointerGetDatum(make_text(name)))
+                                                   .add(TimestampTzGetDatum(now))
+                                                   .add(kept.array(INT8OID))
+                                                   .add(Int64GetDatum(count)));
+        expire_jobs(first_column(expired), static_cast<int>(expired.size()), now);
+        return expired.size() > 0;
+    });
+}
+
 [[noreturn]] void queue_full(std::string_view name, const Limit &limit, int64 depth, int64 added) {
     const char *remedy =
         added > limit.max_depth ? "Enqueue fewer jobs per call, or increase \"max_depth\" with jobq_alter_queue()."
@@ -200,7 +223,11 @@ void make_room(std::string_view name, int64 added, TimestampTz now, const Spared
     const Queue *queue = find_queue(name);
     if (queue->max_depth == 0) return;
     const Limit limit = limit_of(*queue);
-    const int64 depth = depth_of(name, limit.max_depth + added + core::kMaxExtraDrops);
+    const int64 at_most = limit.max_depth + added + core::kMaxExtraDrops;
+    int64 depth = depth_of(name, at_most);
+    // Jobs that will never run must not make the queue full.
+    const int64 excess = depth + added - limit.max_depth;
+    if (excess > 0 && cancel_expired(name, Min(excess, core::kMaxBatch), now, spared)) depth = depth_of(name, at_most);
     const core::Admission admission = core::admit(depth, added, limit.max_depth, limit.policy);
     int64 dropped = 0;
     if (admission.drop > 0) dropped = drop_oldest(name, limit, admission.drop, now, spared);

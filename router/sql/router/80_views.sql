@@ -8,8 +8,8 @@
 --@ view jobs ({table})
 --@ view attempts ({table})
 --@ view workers (pid integer, database text, state text, last_round timestamptz, next_round timestamptz, last_error text,
-    last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint, rescued bigint, cancelled bigint, promoted bigint,
-    unblocked bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
+    last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint, rescued bigint, cancelled bigint, expired bigint,
+    promoted bigint, unblocked bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
 --@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz)
 --@ view schedules (name text, queue text, kind text, cron text, timezone text, next_run timestamptz, last_run timestamptz, last_job bigint,
     paused boolean, skipped bigint, last_skipped timestamptz, skip_reason text, error text, failures integer, retry_at timestamptz,
