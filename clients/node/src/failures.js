@@ -47,6 +47,7 @@ function detailsOf(error, errorDetails) {
  * they are too large without their texts.
  */
 export function bounded(details) {
+    if (typeof details?.then === 'function') details.then(undefined, () => {});   // otherwise, a rejection would end the process
     if (Object.prototype.toString.call(details) !== '[object Object]') {
         throw new TypeError(`the details must be an object, null, or undefined, but are ${Object.prototype.toString.call(details)}`);
     }

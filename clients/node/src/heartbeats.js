@@ -1,12 +1,13 @@
 // Sends heartbeats of all jobs in hand over one connection, which reports share. Runs in a thread that no handler can block
 // (heartbeat_thread.js), or in the worker's own thread if the option heartbeatThread is false.
-import { Connection, isAgain, isBroken, sqlstate } from './connection.js';
+import { Connection, isBroken, sqlstate } from './connection.js';
 import { HEARTBEATS, newDue } from './due.js';
 import { Lines, inAscii } from './lines.js';
 import { HEARTBEAT, HEARTBEAT_MANY, WRITE_LOG, logValues } from './statements.js';
 import { milliseconds, now, within } from './timing.js';
 import { messageOf } from './values.js';
 
+const LINES_AT_ONCE = 5000; // log lines in one statement
 const PROGRESS_EVERY = 1;   // maximum number of seconds until new progress is reported
 const ENDS = ['lost', 'gone', 'finished'];
 
@@ -173,9 +174,9 @@ export class Heartbeats {
         });
         const all = taken.flatMap((one) => one.taken);
         try {
-            if (all.length) await this.#writeAll(all);
+            for (let first = 0; first < all.length; first += LINES_AT_ONCE) await this.#writeAll(all.slice(first, first + LINES_AT_ONCE));
         } catch (error) {
-            if (isAgain(error)) {
+            if (isBroken(error)) {
                 for (const one of taken) one.lines.giveBack(one.taken);
                 throw error;
             }

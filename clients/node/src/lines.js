@@ -36,6 +36,7 @@ export class Lines {
     /** Puts back lines that could not be sent. */
     giveBack(lines) {
         this.#waiting.unshift(...lines);
+        this.#dropped += this.#waiting.splice(MOST_LINES).length;
     }
 
     get empty() {

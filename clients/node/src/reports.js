@@ -113,7 +113,8 @@ export class Reports {
         };
         const ready = new Set(taken);
         const logged = taken.filter((attempt) => attempt.logged);
-        if (logged.length) await this.writeLog(logged);
+        // If this breaks the connection, the reports are sent nevertheless, because perhaps only the shard of one job is down.
+        if (logged.length) await this.writeLog(logged).catch(() => {});
         for (const attempt of taken) {
             if (attempt.progress !== undefined) await this.#progress(attempt).catch((error) => { collided(error); ready.delete(attempt); });
         }

@@ -41,7 +41,9 @@ export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::json
 export const HEARTBEAT_BRIEFLY = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
     SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) AS state FROM briefly`;
 export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])';
-export const WRITE_LOG = 'SELECT * FROM jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])';
+// The table of the log lines may be locked, too.
+export const WRITE_LOG = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
+    SELECT (jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])).stored FROM briefly`;
 export const WAKE = 'SELECT jobq_wake($1::text)';
 
 export const STEP = 'SELECT * FROM jobq_step($1::bigint, $2::bigint, $3::text)';

@@ -6,6 +6,7 @@ module Jobq
     FIRST_POLL = 0.05
     LOOKS_EVERY = 600   # seconds between two checks for jobs of the queue that the worker does not claim
     NOT_PRELOADED = "55000"
+    LINES_AT_ONCE = 5000   # log lines in one statement
     attr_reader :hand, :error
 
     # begin_job makes a job from a row, and run_job starts its handler. The claiming thread calls both.
@@ -280,7 +281,7 @@ module Jobq
     def write_lines(jobs)
       lines = jobs.flat_map { |job| job.lines.take.map { |line| [job, line] } }
       again = []
-      send_lines(lines) unless lines.empty?
+      lines.each_slice(LINES_AT_ONCE) { |some| send_lines(some) }
     rescue Broken
       again = lines
       raise
@@ -289,6 +290,14 @@ module Jobq
     ensure
       jobs.each { |job| job.lines.sent(again.select { |of, _| of.equal?(job) }.map(&:last)) }
       @hand.progressed unless lines.empty?   # wakes handlers that wait for this
+    end
+
+    # Sends the log lines of jobs that are about to be reported. If that breaks the connection, the reports are sent nevertheless,
+    # because perhaps only the shard of one of these jobs is down.
+    def write_last_lines(jobs)
+      write_lines(jobs)
+    rescue Broken
+      nil
     end
 
     def send_lines(lines)
@@ -356,7 +365,7 @@ module Jobq
 
     def report_together(what, reports)
       jobs = reports.map(&:job)
-      write_lines(jobs)
+      write_last_lines(jobs)
       jobs.each { |job| heartbeat_with_progress(job) if job.progress_is_new? }
       rows = send_together(what, reports)
       reports.zip(rows) do |report, row|
@@ -387,7 +396,7 @@ module Jobq
 
     def report_alone(report)
       job, outcome = report.job, report.outcome
-      write_lines([job])
+      write_last_lines([job])
       return @hand.reported([job]) if outcome.what == :nothing   # only lines were left to send
 
       heartbeat_with_progress(job) if job.progress_is_new? && job.ended.nil? && !job.committing   # otherwise its row may be locked

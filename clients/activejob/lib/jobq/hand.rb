@@ -159,15 +159,15 @@ module Jobq
       end
     end
 
-    # Waits until the log lines of the job have been sent, for at most one interval. The caller is about to end the attempt.
+    # Waits until the log lines of the job have been sent, for at most 5 seconds. The caller is about to end the attempt.
     def flush(job)
-      ends = now + job.heartbeat_every
+      ends = now + [job.heartbeat_every, LAST_REPORTS].min
       @lock.synchronize do
         return unless job.lines.pending?
 
         job.lines.wanted = true
         @changed.broadcast
-        while job.lines.pending? && @jobs.key?(job.lease) && (left = ends - now).positive?
+        while job.lines.pending? && @jobs.key?(job.lease) && !@gave_up && (left = ends - now).positive?
           @changed.wait(left)
         end
       end

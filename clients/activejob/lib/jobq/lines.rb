@@ -52,6 +52,7 @@ module Jobq
     def sent(again = [])
       @lock.synchronize do
         @waiting.unshift(*again)
+        @dropped += @waiting.slice!(MOST_LINES..)&.size || 0
         @under_way = false
         @wanted &&= !again.empty?
       end

@@ -28,7 +28,9 @@ module Jobq
     BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"
     HEARTBEAT_BRIEFLY = "#{BRIEFLY} SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) FROM briefly"
     HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])"
-    WRITE_LOG = "SELECT job_id, stored FROM jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])"
+    # The table of the log lines may be locked, too.
+    WRITE_LOG = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true)) " \
+                "SELECT (jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])).stored FROM briefly"
     COMPLETE_MANY = "SELECT job_id, completed AS taken FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])"
     COMPLETE_HELD = "SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)"
     FAIL = "SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean, $6::jsonb)"

@@ -54,7 +54,7 @@ class AsyncJob(BaseJob):
         call = self._completion(result)
         await self._send_lines()
         with self._completed_in():
-            await asyncio.to_thread(self._settle)
+            await self._settled()
             await arun_on(connection, *call)
 
     async def step(self, name: str, function: Callable[[psycopg.AsyncConnection[Any]], Awaitable[Any]]) -> Any:
@@ -66,7 +66,7 @@ class AsyncJob(BaseJob):
             with self._saved_with():
                 async with connection.transaction():
                     call = self._step_done(name, await function(connection))
-                    await asyncio.to_thread(self._settle)
+                    await self._settled()
                     return (await self._ask(connection, *call))[1]
 
     async def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
@@ -92,6 +92,13 @@ class AsyncJob(BaseJob):
         await self._send_lines()
         async with self.connection() as connection:
             return self._ready(*await self._ask(connection, *call))
+
+    async def _settled(self) -> None:
+        """Does the same as Hand.settle(). Does not wait in a thread, because handlers may occupy all threads of the event loop's
+        executor, and the job gets no heartbeats in the meantime."""
+        end = time.monotonic() + self.heartbeat_every
+        while not self._is_settled() and time.monotonic() < end:
+            await asyncio.sleep(0.01)
 
     async def _send_lines(self) -> None:
         if self.lines.pending:

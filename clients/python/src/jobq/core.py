@@ -3,6 +3,7 @@ Both Worker and AsyncWorker pass the outcomes of their jobs to this class."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -28,6 +29,7 @@ from .parameters import interval
 
 FIRST_POLL = 0.05
 LOOK_EVERY = 600.0   # seconds between checks for jobs of other kinds
+LINES_AT_ONCE = 5000   # log lines in one statement
 MOST_STARTS = 5   # maximum number of starts of the heartbeat process
 NOT_PRELOADED = "55000"
 log = logging.getLogger("jobq")
@@ -245,6 +247,7 @@ class Core:
             job = self.begin(row)
             job._progressed = self.hand.progressed
             job._settle = functools.partial(self.hand.settle, job)
+            job._is_settled = functools.partial(self.hand.is_settled, job)
             job._flush = functools.partial(self.hand.flush, job)
             if self.hand.claimed(job):
                 self._run(job)
@@ -402,12 +405,12 @@ class Core:
         lines = [(job, line) for job in jobs for line in job.lines.take()]
         again = []
         try:
-            if lines:
-                self._send_lines(lines)
+            for first in range(0, len(lines), LINES_AT_ONCE):
+                self._send_lines(lines[first:first + LINES_AT_ONCE])
         except Broken:
             again = lines
             raise
-        except psycopg.Error as error:
+        except (psycopg.Error, ValueError) as error:   # psycopg cannot encode each text
             log.error("%s: log lines of jobs %s were refused: %s", self.options.worker_id, ", ".join(str(job.id) for job in jobs), error)
         finally:
             for job in jobs:
@@ -415,10 +418,17 @@ class Core:
             if lines:
                 self.hand.progressed()   # wakes handlers that wait for this
 
+    def _write_last_lines(self, jobs: List[BaseJob]) -> None:
+        """Sends the log lines of jobs that are about to be reported. If that breaks the connection, the reports are sent
+        nevertheless, because perhaps only the shard of one of these jobs is down."""
+        with contextlib.suppress(Broken):
+            self._write_lines(jobs)
+
     def _send_lines(self, lines: List[Tuple[BaseJob, Line]]) -> None:
         try:
             self._beats.all(statements.WRITE_LOG, statements.log_parameters(lines))
-        except psycopg.errors.UntranslatableCharacter:   # the encoding of the database lacks a character
+        except (psycopg.errors.UntranslatableCharacter, UnicodeEncodeError):   # the encoding of the database or of the client lacks a
+                                                                               # character
             in_ascii_only = [(job, line._replace(text=in_ascii(line.text))) for job, line in lines]
             self._beats.all(statements.WRITE_LOG, statements.log_parameters(in_ascii_only))
 
@@ -446,7 +456,7 @@ class Core:
     def _report_together(self, what: str, reports: List[Report]) -> None:
         jobs = [job for job, _ in reports]
         parameters: List[Any] = [[job.id for job in jobs], [job.lease for job in jobs]]
-        self._write_lines(jobs)
+        self._write_last_lines(jobs)
         for job in jobs:
             if job.progress_is_new:
                 self._heartbeat_with_progress(job)
@@ -469,7 +479,7 @@ class Core:
         self.hand.reported(jobs)
 
     def _report_alone(self, job: BaseJob, outcome: Outcome) -> None:
-        self._write_lines([job])
+        self._write_last_lines([job])
         if outcome.what == NOTHING:   # only lines were left to send
             self.hand.reported([job])
             return

@@ -159,14 +159,15 @@ class Hand:
             self.changed.notify_all()
 
     def flush(self, job: BaseJob) -> None:
-        """Waits until the log lines of the job have been sent, for at most one interval. The caller is about to end the attempt, and
+        """Waits until the log lines of the job have been sent, for at most 5 seconds. The caller is about to end the attempt, and
         lines that arrive afterward count as late."""
         with self.changed:
             if not job.lines.pending:
                 return
             job.lines.wanted = True
             self.changed.notify_all()
-            self.changed.wait_for(lambda: not job.lines.pending or job.lease not in self.jobs, job.heartbeat_every)
+            self.changed.wait_for(lambda: not job.lines.pending or job.lease not in self.jobs or self.gave_up,
+                                  min(job.heartbeat_every, LAST_REPORTS))
 
     def settle(self, job: BaseJob) -> None:
         """Waits until no heartbeat of the job is being sent, for at most one interval. The caller is about to lock the job's row
@@ -174,6 +175,10 @@ class Hand:
         heartbeats of all other jobs would wait with it."""
         with self.changed:
             self.changed.wait_for(lambda: job.lease not in self.beating, job.heartbeat_every)
+
+    def is_settled(self, job: BaseJob) -> bool:
+        with self.changed:
+            return job.lease not in self.beating
 
     # ---- reports
 

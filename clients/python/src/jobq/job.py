@@ -60,6 +60,7 @@ class BaseJob:
         self.lines = Lines()
         self._flush: Callable[[], None] = lambda: None    # called before a statement that ends the attempt; sends the log lines
         self._settle: Callable[[], None] = lambda: None   # called before a statement that locks the job's row until a commit
+        self._is_settled: Callable[[], bool] = lambda: True
         self._when_stopped: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:

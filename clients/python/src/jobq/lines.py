@@ -56,6 +56,8 @@ class Lines:
         """again: lines that could not be sent, and are sent next time."""
         with self._lock:
             self._waiting[:0] = again
+            self._dropped += len(self._waiting[MOST_LINES:])
+            del self._waiting[MOST_LINES:]
             self._under_way = False
             self.wanted = bool(again) and self.wanted
 

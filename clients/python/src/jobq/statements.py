@@ -38,7 +38,9 @@ HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
 _BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # applies to this statement only
 HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, NULL) FROM briefly"
 HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
-WRITE_LOG = "SELECT job_id, stored FROM jobq_write_log(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::double precision[])"
+# A short lock_timeout, because heartbeats and reports must not wait for a DBA who has locked the table of the log lines.
+WRITE_LOG = """WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
+    SELECT (jobq_write_log(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::double precision[])).stored FROM briefly"""
 COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
 COMPLETE_HELD = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb, must_hold => true)"
 FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean, %s::jsonb)::text"
