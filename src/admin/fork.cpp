@@ -37,7 +37,7 @@ JobSpec spec_of(const JobsTable &jobs, TimestampTz now) {
     spec.version = DatumGetInt32(job_value(jobs, kJobVersion));
     for (int i = 0; i < kOptionalAttributes; i++)
         if (i != kUniqueFor && job_has(jobs, kAttributes[i].column)) {
-            const Form_pg_attribute type =
+            const FormData_pg_attribute *type =
                 TupleDescAttr(jobs.table.row->tts_tupleDescriptor, kAttributes[i].column - 1);
             spec.optional[i] = datumCopy(job_value(jobs, kAttributes[i].column), type->attbyval, type->attlen);
         }
