@@ -1,4 +1,4 @@
--- In a copy of a database, no job runs before jobq_adopt(). This test makes the jobs look like those of another server.
+-- In a copy of a database, no job runs before jobq_adopt(). This test makes the jobs look like jobs of another server.
 SELECT jobq_adopt() AS nothing_to_adopt;
 SELECT system_identifier = (SELECT s.system_identifier FROM pg_control_system() s) AS of_this_server,
        database = (SELECT oid FROM pg_database WHERE datname = current_database()) AS of_this_database,

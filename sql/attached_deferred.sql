@@ -1,5 +1,5 @@
--- A deferred constraint on jobq.jobs, or one that references it, does not stop the duties. They leave out the job that violates
--- it.
+-- A deferred constraint on jobq.jobs or on a table that references jobq.jobs does not stop the duties. They skip the job that
+-- violates the constraint.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 CREATE TABLE referring (job_id bigint REFERENCES jobq.jobs DEFERRABLE INITIALLY DEFERRED);

@@ -3,7 +3,7 @@
 \set functions :abs_srcdir '/sql/children.psql'
 \i :functions
 
--- The specs are those of jobq_enqueue_jobs, including refs. The IDs are saved as a step, so that the jobs are spawned exactly
+-- The specs have the same keys as in jobq_enqueue_jobs, including refs. The IDs are saved as a step, so that the jobs are spawned exactly
 -- once.
 SELECT jobq_enqueue('flows') AS flow \gset
 SELECT lease AS l FROM pg_temp.claimed() \gset

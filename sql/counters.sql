@@ -126,7 +126,7 @@ SELECT * FROM differs();
 ROLLBACK;
 SELECT * FROM differs();
 
--- A trigger of the DBA that changes the row again, and one that suppresses rows.
+-- One trigger of the DBA changes the row again, and another trigger suppresses rows.
 CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF new.priority = 7 THEN UPDATE jobq.jobs SET status = 'cancelled', priority = 8 WHERE id = new.id; END IF;

@@ -98,7 +98,7 @@ SELECT jobq_redrive('letters dead');
 SELECT payload, queue FROM jobq_claim('letters', 'w');
 SELECT jobq_drop_queue('letters', force => true), jobq_drop_queue('letters dead');
 
--- Several queues may share a dead letter queue. Redrive returns all dead letters, or only those of a given original queue.
+-- Several queues may share a dead letter queue. Redrive returns all dead letters, or only the dead letters of a given original queue.
 SELECT jobq_create_queue('letters', dead_letter_queue => 'letters dead'), jobq_create_queue('letters 2', dead_letter_queue => 'letters dead');
 SELECT jobq_enqueue('letters', '1') > 0, jobq_enqueue('letters 2', '2') > 0, jobq_enqueue('letters', '3') > 0;
 SELECT jobq_fail(id, lease, 'e', retry => false) FROM jobq_claim('letters', batch => 2);

@@ -151,7 +151,7 @@ CREATE TRIGGER dba_statement AFTER DELETE ON jobq.jobs REFERENCING OLD TABLE AS 
 SELECT count(*) FILTER (WHERE completed) FROM batch('{27,28}', '{0,0}') b, jobq_complete_many(b.ids, b.leases);
 SELECT seen();
 DROP TRIGGER dba_statement ON jobq.jobs;
--- A trigger that raises an error, and one that keeps the row.
+-- One trigger raises an error, and another trigger keeps the row.
 CREATE FUNCTION brief_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
 CREATE TRIGGER dba_refuse BEFORE DELETE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION brief_refuse();
 \set VERBOSITY sqlstate

@@ -37,7 +37,7 @@ SELECT lease FROM jobq_claim('clocks', 'w', heartbeat_timeout => '10 min') \gset
 SELECT * FROM pg_temp.tick(:id, '11 min');
 SELECT * FROM pg_temp.show(:id);
 ROLLBACK;
--- If both clocks have expired at the time of the check, the one that expired first decides.
+-- If both time limits have expired at the time of the check, the limit that expired first decides.
 BEGIN;
 SELECT lease FROM jobq_claim('clocks', 'w', heartbeat_timeout => '10 min') \gset
 SELECT * FROM pg_temp.tick(:id, '2 hours');

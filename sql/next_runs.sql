@@ -21,7 +21,7 @@ SELECT jobq_next_runs('*/30 2 * * *', 'Europe/Berlin', '2026-03-28 12:00', 2);
 SELECT jobq_next_runs('*/30 2 * * *', 'Europe/Berlin', '2026-10-24 12:00', 4);
 SET timezone = 'UTC';
 
--- The names of time zones are those of the server, in upper or lower case. Unknown names are rejected.
+-- The names of time zones are the names that the server knows, in upper or lower case. Unknown names are rejected.
 SELECT jobq_next_runs('0 12 * * *', 'asia/kolkata', '2026-01-01', 1);
 SELECT jobq_next_runs('0 12 * * *', 'Foo5');
 SELECT jobq_next_runs('0 12 * * *', '');

@@ -121,7 +121,7 @@ SELECT pg_stat_get_xact_tuples_fetched('jobq.jobs'::regclass) - :before < 1000 A
 ROLLBACK;
 SELECT jobq_drop_queue('plans', force => true);
 
--- A trigger on jobq.jobs runs with the settings of the caller. The settings that it changes are not mixed with those of jobq.
+-- A trigger on jobq.jobs runs with the settings of the caller. The settings that it changes are not mixed with the settings of jobq.
 CREATE FUNCTION plans_show() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL enable_seqscan = on;

@@ -257,7 +257,7 @@ SELECT setval('jobq.jobs_id_seq', :last_value) AS as_before \gset
 SET LOCAL ROLE regress_jobq_producer;
 SELECT jobq_enqueue('grants mine', depends_on => '{8000000000000001}');
 ROLLBACK;
--- Unique keys and limits belong to a queue. Those of another queue have no effect and are not shown.
+-- Unique keys and limits belong to a queue. The keys and limits of another queue have no effect and are not shown.
 SELECT jobq_enqueue('grants theirs', unique_key => 'k', concurrency_key => 'c') AS keyed \gset
 SELECT jobq_set_limit('grants theirs', 'c', max_running => 0), jobq_set_limit('grants theirs', max_running => 1);
 SET ROLE regress_jobq_producer;

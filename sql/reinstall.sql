@@ -71,8 +71,8 @@ CREATE SCHEMA regress_jobq_evil;
 CREATE FUNCTION regress_jobq_evil.pwn(oid, regclass) RETURNS boolean LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'called'; END $$;
 CREATE OPERATOR regress_jobq_evil.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = regress_jobq_evil.pwn);
--- Functions in the target schema whose arguments match better than those of the server, which take any array, are not used
--- either. In a constraint, they would run with the privileges of the owner.
+-- jobq does not call functions in the target schema either, even if their arguments match better than the arguments of the
+-- server's functions, which take any array. In a constraint, they would run with the privileges of the owner.
 DO $$
 DECLARE
     arguments text;

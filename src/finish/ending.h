@@ -66,7 +66,7 @@ Operated apply_and_note(const Datum *ids, int count, const core::Event &event, E
                         const Datum *errors = nullptr);
 Operated apply_and_end(const Datum *ids, int count, const core::Event &event, const Datum *errors = nullptr);
 
-// Cancels those of these locked jobs that have an expires_at, with the error "expired". The caller must have checked
+// Cancels each of these locked jobs that has an expires_at, with the error "expired". The caller must have checked
 // that the time has passed. Call it inside with_spi().
 void expire_jobs(const Datum *ids, int count, TimestampTz now);
 
