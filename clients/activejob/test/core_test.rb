@@ -66,6 +66,18 @@ class CoreTest < Minitest::Test
     assert_equal(["line"], logged.lines.take.map(&:text))
   end
 
+  def test_an_older_server_gets_failures_without_details
+    asked = answers("beats") do |statement, *|
+      raise PG::UndefinedFunction, "function jobq_fail(...) does not exist" if statement == Jobq::Statements::FAIL
+
+      [{ "jobq_fail" => "failed" }]
+    end
+    [1, 2].each { |number| @core.send(:report_alone, Jobq::Hand::Report.new(job(number), Jobq::Outcome.of(:fail, "no"))) }
+    without = [Jobq::Statements::FAIL_WITHOUT_DETAILS, 5]
+    assert_equal([[Jobq::Statements::FAIL, 6], without, without], asked.map { |statement, *values| [statement, values.size] })
+    assert_equal(1, @said.string.scan("failures are reported without details").size)
+  end
+
   def test_log_lines_are_bounded
     lines = Jobq::Lines.new
     (Jobq::Lines::MOST_LINES + 3).times { |n| lines.add(n, "info") }

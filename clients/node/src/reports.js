@@ -1,9 +1,9 @@
 // Sends outcomes of jobs over the heartbeat connection. Outcomes that arrive together are sent together; they are sent again
 // after the connection breaks, and one by one after the server has rejected a batch.
-import { isAgain, isBroken } from './connection.js';
+import { isAgain, isBroken, sqlstate } from './connection.js';
 import { nameOf } from './logger.js';
 import { afterRefusal, isFinished } from './outcome.js';
-import { COMPLETE_MANY, FAIL, HEARTBEAT, HEARTBEAT_BRIEFLY, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
+import { COMPLETE_MANY, FAIL, FAIL_WITHOUT_DETAILS, HEARTBEAT, HEARTBEAT_BRIEFLY, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
 import { pauseAfter, sleep } from './timing.js';
 import { messageOf, toInterval } from './values.js';
 
@@ -18,6 +18,7 @@ const TOGETHER = {
 export class Reports {
     #waiting = [];
     #busy = false;
+    #serverTakesDetails = true;
     #ended = new AbortController();
 
     /**
@@ -171,8 +172,27 @@ export class Reports {
         if (outcome.what === 'complete') return (await this.query(COMPLETE_MANY, [[id], [lease], [outcome.result]]))[0]?.completed === true;
         if (outcome.what === 'release') return (await this.query(RELEASE_MANY, [[id], [lease]]))[0]?.released === true;
         if (outcome.what === 'snooze') return (await this.query(SNOOZE, [id, lease, toInterval(outcome.delay)]))[0].snoozed;
-        const values = [id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true, outcome.details ?? null];
-        return (await this.query(FAIL, values))[0].status !== null;
+        const values = [id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true];
+        return (await this.#fail(values, outcome.details ?? null))[0].status !== null;
+    }
+
+    // An older server has no jobq_fail() with details, so the failure is then reported without them.
+    async #fail(values, details) {
+        let undefinedFunction = null;
+        if (this.#serverTakesDetails) {
+            try {
+                return await this.query(FAIL, [...values, details]);
+            } catch (error) {
+                if (sqlstate(error) !== '42883') throw error;
+                undefinedFunction = error;
+            }
+        }
+        const rows = await this.query(FAIL_WITHOUT_DETAILS, values);
+        if (undefinedFunction) {
+            this.log.warn(`failures are reported without details, because jobq is older on the server than here: ${messageOf(undefinedFunction)}`);
+            this.#serverTakesDetails = false;
+        }
+        return rows;
     }
 
     // Determines whether the lease is lost, or an earlier report ended the job and only its answer was lost.

@@ -33,6 +33,7 @@ export const OTHER_KINDS = `SELECT DISTINCT d.kind FROM jobq.lane_directory d WH
 export const COMPLETE_MANY = 'SELECT * FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])';
 export const COMPLETE_MUST_HOLD = 'SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)';
 export const FAIL = 'SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean, $6::jsonb) AS status';
+export const FAIL_WITHOUT_DETAILS = 'SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean) AS status';   // an older server
 export const SNOOZE = 'SELECT jobq_snooze($1::bigint, $3::interval, $2::bigint) AS snoozed';
 export const RELEASE_MANY = 'SELECT * FROM jobq_release_many($1::bigint[], $2::bigint[])';
 export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb) AS state';

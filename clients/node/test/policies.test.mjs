@@ -14,7 +14,8 @@ import { toLine } from '../src/lines.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
 import { afterRefusal, failed, ofError, ofReturn } from '../src/outcome.js';
 import { Pace } from '../src/pace.js';
-import { WRITE_LOG } from '../src/statements.js';
+import { Reports } from '../src/reports.js';
+import { FAIL, FAIL_WITHOUT_DETAILS, WRITE_LOG } from '../src/statements.js';
 import { pauseAfter } from '../src/timing.js';
 import { contextOf, withContext } from '../src/tracing.js';
 import { describe, messageOf, toInterval, toJson, toText } from '../src/values.js';
@@ -387,6 +388,24 @@ test('log lines are sent with the next heartbeat and again after the connection 
     assert.equal(sent.length, 2);
     await heartbeats.close();
     assert.throws(() => toLine('no', 'fatal'), /must be one of debug, info, warning, error, but is "fatal"/);
+});
+
+test('an older server gets failures without details', { timeout: 60_000 }, async () => {
+    const [sent, logged, reported] = [[], [], []];
+    const query = async (statement, values) => {
+        sent.push([statement, values.length]);
+        if (statement === FAIL) throw server('42883');
+        return [{ status: 'failed' }];
+    };
+    const log = { warn: (text) => logged.push(text), error: (text) => logged.push(text), info() {} };
+    const reports = new Reports({ query, writeLog: async () => {}, log, reported: (attempts) => reported.push(...attempts), lost() {} });
+    for (const id of ['1', '2']) {
+        reports.add([{ row: { id, lease: id, kind: 'mail' }, outcome: { what: 'fail', text: 'no', details: '{}' } }]);
+        while (reported.length < Number(id)) await sleep(5);
+    }
+    assert.deepEqual(sent, [[FAIL, 6], [FAIL_WITHOUT_DETAILS, 5], [FAIL_WITHOUT_DETAILS, 5]]);
+    assert.equal(logged.length, 1);
+    assert.match(logged[0], /^failures are reported without details/);
 });
 
 test('jobs whose completion is sent with a claim get no heartbeats until the answer arrives', () => {

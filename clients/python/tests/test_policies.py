@@ -588,6 +588,22 @@ class BeatTest(unittest.TestCase):
         self.assertEqual(sent, [statements.WRITE_LOG, statements.FAIL])
         self.assertFalse(job.lines.pending)
 
+    def test_an_older_server_gets_failures_without_details(self):
+        sent = []
+
+        def send(statement, parameters):
+            sent.append((statement, len(parameters)))
+            if statement == statements.FAIL:
+                raise psycopg.errors.UndefinedFunction("function jobq_fail(...) does not exist")
+            return [{"jobq_fail": "failed"}]
+
+        with unittest.mock.patch.object(self.core._beats, "all", send), self.assertLogs("jobq", "WARNING") as logs:
+            for number in (1, 2):
+                self.core._report_alone(make_job(number), Outcome(FAIL, "no", details="{}"))
+        self.assertEqual(sent, [(statements.FAIL, 6), (statements.FAIL_WITHOUT_DETAILS, 5), (statements.FAIL_WITHOUT_DETAILS, 5)])
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("failures are reported without details", logs.output[0])
+
     def test_log_lines_are_sent_again_after_the_connection_broke(self):
         job = make_job(1)
         self.core.hand.claimed(job)

@@ -429,11 +429,26 @@ module Jobq
       when :complete then send_together(:complete, [Hand::Report.new(job, outcome)]).first["taken"] == "t"
       when :release then @beats.rows(Statements::RELEASE_BRIEFLY, *lease_parameters([job])).first["taken"] == "t"
       when :fail
-        given = [outcome.text, Parameters.interval(outcome.retry_in), outcome.retry.to_s, outcome.details]
-        !@beats.rows(Statements::FAIL, *lease, *given).first["jobq_fail"].nil?
+        given = [outcome.text, Parameters.interval(outcome.retry_in), outcome.retry.to_s]
+        !fail_with_details(*lease, *given, outcome.details).first["jobq_fail"].nil?
       when :snooze
         @beats.rows(Statements::SNOOZE, lease[0], Parameters.interval(outcome.retry_in), lease[1]).first["jobq_snooze"] == "t"
       else verified?(job, outcome)
+      end
+    end
+
+    # Reports a failure. An older server has no jobq_fail() with details, so the failure is then reported without them.
+    def fail_with_details(*values, details)
+      return @beats.rows(Statements::FAIL_WITHOUT_DETAILS, *values) if @server_is_older
+
+      @beats.rows(Statements::FAIL, *values, details)
+    rescue PG::UndefinedFunction => e
+      raise if @server_is_older
+
+      @beats.rows(Statements::FAIL_WITHOUT_DETAILS, *values).tap do
+        @log.warn("#{@options.worker_id}: failures are reported without details, because jobq is older on the server than here: " \
+                  "#{e.message.strip}")
+        @server_is_older = true
       end
     end
 

@@ -34,6 +34,7 @@ module Jobq
     COMPLETE_MANY = "SELECT job_id, completed AS taken FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])"
     COMPLETE_HELD = "SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)"
     FAIL = "SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean, $6::jsonb)"
+    FAIL_WITHOUT_DETAILS = "SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean)"   # an older server
     RELEASE_MANY = "SELECT job_id, released AS taken FROM jobq_release_many($1::bigint[], $2::bigint[])"
     RELEASE_BRIEFLY = "#{BRIEFLY} SELECT (jobq_release_many($1::bigint[], $2::bigint[])).released AS taken FROM briefly"
     SNOOZE = "SELECT jobq_snooze($1::bigint, $2::interval, $3::bigint)"

@@ -52,6 +52,7 @@ class Core:
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
         self.collisions = Collisions()
+        self.server_takes_details = True
         self.look_at = float("-inf")
         self.other_kinds: List[str] = []
         self.error: Optional[BaseException] = None
@@ -513,13 +514,27 @@ class Core:
         if outcome.what == COMPLETE:
             return bool(self._beats.all(statements.COMPLETE_MANY, ([job.id], [job.lease], [outcome.result]))[0]["completed"])
         if outcome.what == FAIL:
-            rows = self._beats.all(statements.FAIL, (*lease, outcome.text, interval(outcome.retry_in), outcome.retry, outcome.details))
+            rows = self._report_failure((*lease, outcome.text, interval(outcome.retry_in), outcome.retry), outcome.details)
             return rows[0]["jobq_fail"] is not None
         if outcome.what == SNOOZE:
             return bool(self._beats.all(statements.SNOOZE, (job.id, interval(outcome.retry_in), job.lease))[0]["jobq_snooze"])
         if outcome.what == RELEASE:
             return bool(self._beats.all(statements.RELEASE_BRIEFLY, ([job.id], [job.lease]))[0]["released"])
         return self._verify(job, outcome)
+
+    def _report_failure(self, values: Tuple[Any, ...], details: Optional[str]) -> List[Any]:
+        """Reports a failure. An older server has no jobq_fail() with details, so the failure is then reported without them."""
+        if self.server_takes_details:
+            try:
+                return self._beats.all(statements.FAIL, (*values, details))
+            except psycopg.errors.UndefinedFunction as error:
+                undefined = error
+        rows = self._beats.all(statements.FAIL_WITHOUT_DETAILS, values)
+        if self.server_takes_details:
+            log.warning("%s: failures are reported without details, because jobq is older on the server than here: %s",
+                        self.options.worker_id, undefined)
+            self.server_takes_details = False
+        return rows
 
     def _verify(self, job: BaseJob, outcome: Outcome) -> bool:
         """Finds out whether the transaction in which the handler completed the job has committed. If that transaction is still

@@ -44,6 +44,7 @@ WRITE_LOG = """WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '
 COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
 COMPLETE_HELD = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb, must_hold => true)"
 FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean, %s::jsonb)::text"
+FAIL_WITHOUT_DETAILS = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean)::text"   # an older server
 RELEASE_MANY = "SELECT job_id, released FROM jobq_release_many(%s::bigint[], %s::bigint[])"
 RELEASE_BRIEFLY = f"{_BRIEFLY} SELECT (jobq_release_many(%s::bigint[], %s::bigint[])).released FROM briefly"
 SNOOZE = "SELECT jobq_snooze(%s::bigint, %s::interval, %s::bigint)"
