@@ -85,6 +85,8 @@ class CoreTest < Minitest::Test
     assert_equal(Jobq::Lines::MOST_LINES + 1, taken.size)
     assert_match(/\Alines dropped before this point: 3 /, taken.last.text)
     assert_raises(ArgumentError) { lines.add("no", "fatal") }
+    lines.add("x#{"\u20ac" * 10_000}", "info")   # a character of three bytes; the limit counts bytes
+    assert_equal("x#{"\u20ac" * 2730}", lines.take.last.text)
   end
 
   def test_a_report_that_cannot_be_sent_does_not_delay_other_heartbeats

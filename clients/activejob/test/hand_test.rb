@@ -60,6 +60,23 @@ class HandTest < Minitest::Test
     assert_equal([[first, :complete], [second, :nothing]], @hand.next_beat.reports.map { |report| [report.job, report.outcome.what] })
   end
 
+  def test_a_worker_that_stops_sends_the_last_log_lines_of_a_lost_job
+    clock = 100.0
+    @hand.define_singleton_method(:now) { clock }
+    first, = claimed(1)
+    @hand.lost(first, "lost")
+    first.log("last")
+    @hand.stop
+    @hand.no_more_claims
+    @hand.next_beat   # wakes the wait
+    @hand.ended(first, Jobq::Outcome.of(:nothing, "lost"))
+    reports = @hand.next_beat.reports
+    assert_equal([first], reports.map(&:job))
+    @hand.not_reported(reports)   # the server cannot be reached
+    clock += 5
+    assert(@hand.next_beat.nothing?)
+  end
+
   def test_an_attempt_that_ends_itself_waits_until_its_log_lines_are_sent
     @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))
     first, = claimed(1)

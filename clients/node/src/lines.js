@@ -4,13 +4,14 @@ import { shown, toText } from './values.js';
 
 const LEVELS = ['debug', 'info', 'warning', 'error'];
 const MOST_LINES = 500;     // lines that wait; fewer than the server stores per attempt, so that the line that counts the others fits
-const MOST_CHARACTERS = 8192;   // the server truncates longer lines
+const MOST_BYTES = 8192;   // of a line; the server truncates longer lines
 const NOT_ASCII_ALL = /[^\0-\x7f]/gu;
 
 /** Returns {level, text}, and throws if the level is unknown. */
 export function toLine(text, level) {
     if (!LEVELS.includes(level)) throw new OptionError(`the level of a log line must be one of ${LEVELS.join(', ')}, but is ${shown(level)}`);
-    return { level, text: toText(text).slice(0, MOST_CHARACTERS) };
+    const whole = toText(text);
+    return { level, text: whole.slice(0, new TextEncoder().encodeInto(whole, new Uint8Array(MOST_BYTES)).read) };
 }
 
 export class Lines {

@@ -387,6 +387,7 @@ test('log lines are sent with the next heartbeat and again after the connection 
     await heartbeats.flush();
     assert.equal(sent.length, 2);
     await heartbeats.close();
+    assert.equal(toLine(`x${'\u20ac'.repeat(10000)}`, 'info').text, `x${'\u20ac'.repeat(2730)}`);   // three bytes each; the limit counts bytes
     assert.throws(() => toLine('no', 'fatal'), /must be one of debug, info, warning, error, but is "fatal"/);
 });
 

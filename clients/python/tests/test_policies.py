@@ -657,8 +657,9 @@ class LinesTest(unittest.TestCase):
         lines.add("a\0b \ud800", "error")
         lines.add("x" * 10000, "debug")
         lines.add(7, "info")
+        lines.add("x" + "\u20ac" * 10000, "info")   # a character of three bytes; the limit counts bytes
         taken = lines.take()
-        self.assertEqual([line.text for line in taken], ["a\\0b ?", "x" * 8192, "7"])
+        self.assertEqual([line.text for line in taken], ["a\\0b ?", "x" * 8192, "7", "x" + "\u20ac" * 2730])
         with self.assertRaisesRegex(ValueError, "one of debug, info, warning, error, not 'fatal'"):
             lines.add("no", "fatal")
 
@@ -782,6 +783,22 @@ class HandTest(unittest.TestCase):
         job.log("last")
         self.hand.ended(job, Outcome(NOTHING, "lost"))
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(NOTHING))])
+
+    def test_a_worker_that_stops_sends_the_last_log_lines_of_a_lost_job(self):
+        job, other = self.claimed(1, 2)
+        self.hand.ended(other, Outcome(COMPLETE))
+        self.hand.reported([other])
+        self.hand.next_claim()
+        self.hand.lost(job, "lost")
+        job.log("last")
+        self.hand.stop()
+        self.hand.no_more_claims()
+        self.hand.next_beat()   # wakes the wait
+        self.hand.ended(job, Outcome(NOTHING, "lost"))
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(NOTHING))])
+        self.hand.not_reported([(job, Outcome(NOTHING))])   # the server cannot be reached
+        self.now += 5
+        self.assertFalse(self.hand.next_beat())
 
     def test_an_attempt_that_ends_itself_waits_until_its_log_lines_are_sent(self):
         job, _ = self.claimed(1, 2)

@@ -428,8 +428,10 @@ module Jobq
 
     def over?(at)
       return false if @stop_at.nil?
-      # A wait that cannot be ended, because there is no connection for the call, does not delay the stop.
-      return true if @jobs.empty? && (!@claiming || @away && at >= @stopped_at + LAST_REPORTS)
+      # If there is no connection to end the wait, or to send the last log lines of jobs whose lease is lost, the worker can still
+      # stop, because it has no jobs in hand.
+      late = at >= @stopped_at + LAST_REPORTS
+      return true if @jobs.empty? && (!@claiming || @away && late) && (@reports.empty? || late)
 
       @gave_up = at >= (@released_at || @stop_at) + LAST_LOOK + LAST_REPORTS
     end

@@ -5,7 +5,7 @@ module Jobq
   class Lines
     LEVELS = %w[debug info warning error].freeze
     MOST_LINES = 500   # lines that wait; fewer than the server stores per attempt, so that the line that counts the others fits
-    MOST_CHARACTERS = 8192   # the server truncates longer lines
+    MOST_BYTES = 8192   # of a line; the server truncates longer lines
 
     Line = Struct.new(:level, :text, :at) do
       # Returns the same line with "?" instead of each character that is not ASCII.
@@ -25,7 +25,7 @@ module Jobq
     def add(text, level)
       raise ArgumentError, "the level of a log line must be one of #{LEVELS.join(', ')}, not #{level.inspect}" unless LEVELS.include?(level.to_s)
 
-      line = Line.new(level.to_s, Parameters.text(text)[0, MOST_CHARACTERS], Lines.now)
+      line = Line.new(level.to_s, Parameters.text(text).byteslice(0, MOST_BYTES).scrub(""), Lines.now)
       @lock.synchronize { @waiting.size < MOST_LINES ? @waiting << line : @dropped += 1 }
     end
 

@@ -375,8 +375,10 @@ class Hand:
     def _over(self, now: float) -> bool:
         if self.stop_at is None or self.stopped_at is None:
             return False
-        # If the server cannot be reached to end the wait, the worker can still stop, because it has no jobs in hand.
-        if not self.jobs and (not self.claiming or self.away and now >= self.stopped_at + LAST_REPORTS):
+        # If the server cannot be reached to end the wait, or to send the last log lines of jobs whose lease is lost, the worker can
+        # still stop, because it has no jobs in hand.
+        late = now >= self.stopped_at + LAST_REPORTS
+        if not self.jobs and (not self.claiming or self.away and late) and (not self.reports or late):
             return True
         late = self.released_at if self.released_at is not None else self.stop_at
         self.gave_up = now >= late + LAST_LOOK + LAST_REPORTS

@@ -10,7 +10,7 @@ from .statements import as_text
 
 LEVELS = ("debug", "info", "warning", "error")
 MOST_LINES = 500     # lines that wait; fewer than the server stores per attempt, so that the line that counts the others fits
-MOST_CHARACTERS = 8192   # the server truncates longer lines
+MOST_BYTES = 8192   # of a line; the server truncates longer lines
 
 
 class Line(NamedTuple):
@@ -66,4 +66,5 @@ def checked(text: str, level: str, at: float) -> Line:
     """Raises ValueError if the level is unknown."""
     if level not in LEVELS:
         raise ValueError(f"the level of a log line must be one of {', '.join(LEVELS)}, not {level!r}")
-    return Line(level, as_text(str(text)[:MOST_CHARACTERS]), at)
+    encoded = as_text(str(text)[:MOST_BYTES]).encode()   # a character has at least one byte
+    return Line(level, encoded[:MOST_BYTES].decode(errors="ignore"), at)
