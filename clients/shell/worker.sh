@@ -344,8 +344,8 @@ trap 'at_once=1' USR1
 # Only the worker itself deletes the files: bash can also run this trap in a background process that is killed as soon as it starts.
 trap '[ "$BASHPID" != $$ ] || rm -rf "$jobs"' EXIT
 
-if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
-    [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
+if ! error=$(sql VERBOSITY=verbose 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
+    [[ $error =~ ERROR:\ \ 55000 ]] || die "jobq does not answer: $(sed '/^LOCATION: /d' <<<"$error")"
 fi
 # If jobq is not preloaded, no function can end a wait, and behind a pooler, a wait holds a connection. So waits are short.
 wait_timeout=$(awk -v w="$wait_timeout" 'BEGIN { print w < 2 ? w : 2 }')
