@@ -3,27 +3,24 @@
 
 #include "compat/relation_changes.h"
 
-#include <algorithm>
-
 namespace jobq {
 
 namespace {
 
-constexpr int kMaxListeners = 8;
-void (*listeners[kMaxListeners])(Oid);
-int listener_count = 0;
+RelationListener *first = nullptr;
 
 void call_listeners(Datum, Oid relation) {
-    for (int i = 0; i < listener_count; i++) listeners[i](relation);
+    for (const RelationListener *listener = first; listener != nullptr; listener = listener->next)
+        listener->callback(relation);
 }
 
 }  // namespace
 
-void on_relation_change(void (*callback)(Oid relation)) {
-    if (std::find(listeners, listeners + listener_count, callback) != listeners + listener_count) return;
-    if (listener_count == kMaxListeners) elog(ERROR, "jobq: too many listeners for relation changes");
-    if (listener_count == 0) CacheRegisterRelcacheCallback(call_listeners, Datum(0));
-    listeners[listener_count++] = callback;
+void add_relation_listener(RelationListener *listener) {
+    if (first == nullptr) CacheRegisterRelcacheCallback(call_listeners, Datum(0));
+    listener->next = first;
+    listener->added = true;
+    first = listener;
 }
 
 }  // namespace jobq

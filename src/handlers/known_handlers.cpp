@@ -26,7 +26,7 @@ void on_catalogue(Datum, CatalogCache, uint32) { generation++; }
 void listen() {
     if (memory != nullptr) return;
     memory = AllocSetContextCreate(TopMemoryContext, "jobq handlers", ALLOCSET_SMALL_SIZES);
-    on_relation_change(on_relation);
+    on_relation_change<on_relation>();
     for (const CatalogCache cache : {PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID})
         CacheRegisterSyscacheCallback(cache, on_catalogue, Datum(0));
 }

@@ -83,7 +83,7 @@ Known judge(const Rows &rows) {
 
 const Known &know() {
     if (known_generation == current_generation) return known;
-    on_relation_change(on_relcache_invalidation);
+    on_relation_change<on_relcache_invalidation>();
     // Reads the generation before the rows, so that an invalidation message that arrives while the rows are read makes
     // the result stale.
     const uint64 generation = current_generation;

@@ -189,7 +189,7 @@ pg_noinline void read_directory(const KnownLanes &known, Body body) {
 
 // Processes pending invalidation messages, and returns the cache entry of the queue.
 KnownLanes *heard_of(std::string_view queue) {
-    on_relation_change(on_relcache_invalidation);
+    on_relation_change<on_relcache_invalidation>();
     // Without this call, the session would receive messages only when it takes a new lock, so a long transaction would
     // never notice a lane that was added for a new kind.
     AcceptInvalidationMessages();
@@ -402,7 +402,7 @@ LaneIds all_lanes(std::string_view queue) {
 }
 
 void lanes_changed_at_commit() {
-    on_relation_change(on_relcache_invalidation);
+    on_relation_change<on_relcache_invalidation>();
     if (!OidIsValid(news)) find_relations();
     // Sends the invalidation message at the end of the transaction if possible, because deferred triggers might insert
     // more lanes.
@@ -410,7 +410,7 @@ void lanes_changed_at_commit() {
 }
 
 void invalidate_lanes() {
-    on_relation_change(on_relcache_invalidation);
+    on_relation_change<on_relcache_invalidation>();
     find_relations();
     CacheInvalidateRelcacheByRelid(directory);
 }

@@ -50,7 +50,7 @@ void on_relcache_invalidation(Oid relation) {
 void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq queues", sizeof(QueueName), sizeof(CacheEntry), CacheMemoryContext);
-        on_relation_change(on_relcache_invalidation);
+        on_relation_change<on_relcache_invalidation>();
     }
     if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;
     HASH_SEQ_STATUS scan;

@@ -91,7 +91,7 @@ void retire(CacheEntry *entry) {
 void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq scopes", sizeof(CacheKey), sizeof(CacheEntry), CacheMemoryContext);
-        on_relation_change(on_relcache_invalidation);
+        on_relation_change<on_relcache_invalidation>();
         for (const CatalogCache id : {AUTHMEMROLEMEM, AUTHOID, PROCOID})
             CacheRegisterSyscacheCallback(id, on_syscache_invalidation, Datum(0));
     }

@@ -230,7 +230,7 @@ const char *reason_in_indexes() {
 
 void look_up() {
     if (!callback_registered) {
-        on_relation_change(forget);
+        on_relation_change<forget>();
         CacheRegisterSyscacheCallback(ENUMOID, forget_types, Datum(0));
         CacheRegisterSyscacheCallback(NAMESPACEOID, forget_types, Datum(0));
         callback_registered = true;

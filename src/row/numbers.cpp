@@ -73,7 +73,7 @@ bool read_secret(core::HashKey *secret) {
 }
 
 const core::HashKey &find_secret() {
-    on_relation_change(on_relcache_invalidation);
+    on_relation_change<on_relcache_invalidation>();
     // Reads the generation before the table, so that an invalidation that arrives while the table is being read makes
     // the cached secret stale.
     const uint64 generation = current_generation;

@@ -91,7 +91,7 @@ bool is_known(Oid table) { return known.table == table && known.changes == chang
 IndexPlan index_plan_of(Relation table) {
     planned_table = RelationGetRelid(table);
     if (!is_known(planned_table)) {
-        on_relation_change(note_change);
+        on_relation_change<note_change>();
         // Reading the plan takes locks, and taking a lock processes invalidations, which make the next call read the
         // plan again. The plan is still right for this call: the table was locked before, and a session that creates or
         // drops an index waits for this lock.
