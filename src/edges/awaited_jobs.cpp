@@ -3,6 +3,7 @@
 #include "compat/pg.h"
 
 #include "edges/awaited_jobs.h"
+#include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "shmem/spread.h"
 
@@ -17,6 +18,9 @@ namespace {
 constexpr int kBucketBits = 14;
 constexpr int kBuckets = 1 << kBucketBits;
 constexpr int kEntries = 16384;
+// Number of entries that only databases can use. Otherwise, the jobs of one database could fill the table, and a
+// database that then needs its first entry would make the jobs of all databases count as awaited (no_room).
+constexpr int kReserved = kMaxDatabases;
 constexpr int32 kNone = -1;
 // Reserved job id of the entry that stands for the whole database. No job has this id.
 constexpr int64 kDatabase = 0;
@@ -30,7 +34,9 @@ struct Entry {
 };
 
 struct AwaitedJobs {
-    bool no_room;  // no entry for a database could be added, so all jobs count as awaited until the next restart
+    // No entry for a database could be added, so all jobs count as awaited until the next restart. This takes more
+    // databases than the table of their states can hold.
+    bool no_room;
     int32 free;
     uint64 searches;  // number of searches that have begun
     pg_atomic_uint32 count;
@@ -68,7 +74,8 @@ Added add(int64 job) {
         return Added::Known;
     }
     const int32 added = awaited->free;
-    if (added == kNone) {
+    const bool reserved = job != kDatabase && pg_atomic_read_u32(&awaited->count) >= kEntries - kReserved;
+    if (added == kNone || reserved) {
         note_evictions(Part::AwaitedJobs);
         return Added::NoRoom;
     }

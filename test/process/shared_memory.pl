@@ -163,7 +163,7 @@ sub gauge_becomes
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return becomes_true($node, 'work', qq{SELECT value $condition FROM jobq_metrics() WHERE name = 'jobq_shared_memory_$gauge' AND labels->>'part' = 'awaited jobs'}, "awaited jobs: $name");
 }
-gauge_becomes('entries', '= 16384', 'all entries are used');
+gauge_becomes('entries', '= 16384 - 128', 'all entries are used, except those that are reserved for databases');
 gauge_becomes('evictions_total', '>= 100', 'more jobs than entries');
 my $before = evictions('awaited jobs');
 work(q{SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(spec) FROM generate_series(1, 200) n,
@@ -171,6 +171,10 @@ work(q{SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(spec) FROM gener
 gauge_becomes('evictions_total', ">= $before + 200", 'there is no room for further jobs');
 is(work(q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('needed', batch => 200)}), '200', 'awaited jobs: the further jobs are completed');
 becomes_true($node, 'work', q{SELECT count(*) = 200 FROM jobq.jobs WHERE queue = 'needs' AND status = 'pending'}, 'awaited jobs: the jobs that depend on them can run');
+# Another database still gets an entry, because otherwise the jobs of all databases would count as awaited until the next restart.
+database($node, 'second');
+value($node, 'second', q{SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "a", "ref": "first"}, {"queue": "b", "depends_on": ["@first"]}]')});
+gauge_becomes('entries', '= 16384 - 128 + 1', 'another database finds room');
 work(q{SELECT jobq_cancel(max(id)) FROM jobq.jobs WHERE queue = 'awaited'});
 becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'awaits'}, 'awaited jobs: the job that waited can run');
 
