@@ -127,6 +127,37 @@ SELECT jobq_enqueue('expiry unique', unique_key => 'k', unique_for => '1 day', r
 SELECT jobq_enqueue('expiry unique', unique_key => 'k') = :old AS kept;
 SELECT status FROM jobq.jobs WHERE id = :old;
 ROLLBACK;
+-- A retry of a job whose unique key an expired job holds takes the key, too. With unique_for, the expired job keeps it.
+BEGIN;
+SELECT jobq_enqueue('expiry unique', kind => 'done', unique_key => 'k') AS done \gset
+SELECT jobq_cancel(:done);
+SELECT jobq_enqueue('expiry unique', kind => 'late', unique_key => 'k', run_at => now() - interval '2 hours', options => '{"expires_in": "1 hour"}') AS late \gset
+SAVEPOINT one;
+SELECT jobq_retry(:done);
+SELECT kind, status, error FROM jobq.jobs WHERE queue = 'expiry unique' ORDER BY id;
+ROLLBACK TO one;
+SELECT jobq_retry_jobs('expiry unique', statuses => '{cancelled}');
+SELECT kind, status, error FROM jobq.jobs WHERE queue = 'expiry unique' ORDER BY id;
+ROLLBACK TO one;
+-- If one call retries both, the scheduled job does not expire anymore.
+UPDATE jobq.jobs SET run_at = now() + interval '1 hour', status = 'scheduled' WHERE id = :late;
+SELECT jobq_retry_jobs('expiry unique', statuses => '{cancelled,scheduled}');
+SELECT kind, status, expires_at IS NOT NULL AS expires FROM jobq.jobs WHERE queue = 'expiry unique' ORDER BY id;
+ROLLBACK TO one;
+UPDATE jobq.jobs SET unique_for = '1 day' WHERE id = :late;
+SELECT jobq_retry_jobs('expiry unique', statuses => '{cancelled}');
+\set VERBOSITY sqlstate
+SELECT jobq_retry(:done);
+\set VERBOSITY default
+ROLLBACK;
+BEGIN;
+SELECT jobq_create_queue('expiry letters', dead_letter_queue => 'expiry dead');
+SELECT jobq_enqueue('expiry letters', unique_key => 'k') AS letter \gset
+SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('expiry letters');
+SELECT jobq_enqueue('expiry letters', kind => 'late', unique_key => 'k', run_at => now() - interval '2 hours', options => '{"expires_in": "1 hour"}') > 0 AS enqueued;
+SELECT jobq_redrive('expiry dead');
+SELECT id = :letter AS letter, queue, status FROM jobq.jobs WHERE queue LIKE 'expiry %' AND unique_key = 'k' ORDER BY id;
+ROLLBACK;
 -- If a call enqueues two jobs with one key, the second job meets the first, even if the first has expired.
 SELECT count(*) AS jobs, count(DISTINCT job_id) AS ids, count(*) FILTER (WHERE is_new) AS new
 FROM jobq_enqueue_many('expiry unique', '{1, 2, 3}', unique_keys => '{a, b, b}', run_at => now() - interval '2 hours',

@@ -66,6 +66,17 @@ WantedKey wanted_key(const Row &row) {
     return key;
 }
 
+// Cancels the holders of keys that have expired but that the duty "expire" has not canceled yet, and looks up the
+// holders of these keys again. Leaves out the locked jobs, because a retry clears their expires_at.
+void expire_holders(const Rows &locked, WantedKey *keys, int count, TimestampTz now) {
+    for (WantedKey *key = keys; key < keys + count; key++) {
+        if (!key->expired || is_locked(locked, key->holder)) continue;
+        expire_holder(*key, now);
+        key->holder = 0;
+        find_holders(key, 1, now);
+    }
+}
+
 // Writes to `keys` the unique keys that these jobs had before they finished, and returns the number of keys. `keys`
 // must have room for one key per job. Sets the holder of each key to the job that holds the key now. If no job holds
 // the key now and several of these jobs had it, the first of them counts as the holder for the others.
@@ -75,8 +86,9 @@ int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
         if (locked[i].is_null(kLockedWantsKey)) continue;
         keys[count++] = wanted_key(locked[i]);
     }
-    find_holders(keys, count, now);
     std::sort(keys, keys + count, wants_before);
+    find_holders(keys, count, now);
+    expire_holders(locked, keys, count, now);
     for (int i = 1; i < count; i++) {
         const WantedKey &before = keys[i - 1];
         if (keys[i].holder != 0 || view(keys[i].unique_key) != view(before.unique_key) ||

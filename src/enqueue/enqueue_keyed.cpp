@@ -14,7 +14,6 @@
 #include "core/unique_key.h"
 #include "enqueue/enqueue_keyed.h"
 #include "enqueue/unique.h"
-#include "finish/ending.h"
 #include "finish/kept_keys.h"
 #include "job/change_job.h"
 #include "lanes/lanes.h"
@@ -41,12 +40,6 @@ Statement lock_one = {
     R"(SELECT j.id, j.status::text FROM jobq.jobs j
        WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
     {TEXTOID, TEXTOID}};
-
-Statement lock_expired = {
-    R"(SELECT j.id FROM jobq.jobs j
-       WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 AND j.expires_at <= $3
-       FOR NO KEY UPDATE)",
-    {TEXTOID, TEXTOID, TIMESTAMPTZOID}};
 
 Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload,
@@ -183,16 +176,6 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     return true;
 }
 
-// Cancels the holder of the key, which has expired but which the duty "expire" has not canceled yet. Otherwise, the new
-// job would be ignored in favor of a job that will not run.
-void expire_holder(const Call &call, const KeyedJob &job) {
-    const Rows locked = run(lock_expired, Params()
-                                              .add(PointerGetDatum(job.unique_key))
-                                              .add(PointerGetDatum(call.spec.queue))
-                                              .add(TimestampTzGetDatum(call.now)));
-    expire_jobs(first_column(locked), static_cast<int>(locked.size()), call.now);
-}
-
 // Handles a new job whose key is held by another job. Returns false if the key turns out to be free.
 bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     const core::OnConflict choice = call.spec.on_conflict;
@@ -202,10 +185,11 @@ bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
         give_existing(job, key.holder, true);
         return true;
     }
-    // A job that this call itself has inserted counts as the holder even if it has expired. Otherwise, the call would
-    // start over, because it must take keys in order, and would insert the same job again.
+    // An expired holder is canceled. Otherwise, the new job would be ignored in favor of a job that will not run. A job
+    // that this call itself has inserted counts as the holder even if it has expired. Otherwise, the call would start
+    // over, because it must take keys in order, and would insert the same job again.
     if (key.expired && key.holder < call.first_id) {
-        expire_holder(call, *job);
+        expire_holder(key, call.now);
         return false;
     }
     switch (core::resolve_conflict(choice, key.status)) {

@@ -4,6 +4,7 @@
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "enqueue/unique.h"
+#include "finish/ending.h"
 #include "finish/kept_keys.h"
 #include "log/rows.h"
 
@@ -29,6 +30,12 @@ Statement read_kept = {
                        AND k.job_id <> u.own
                      ORDER BY k.kept_until + interval '0' DESC LIMIT 1) f)",
     {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
+
+Statement lock_expired = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 AND j.expires_at <= $3
+       FOR NO KEY UPDATE)",
+    {TEXTOID, TEXTOID, TIMESTAMPTZOID}};
 
 struct KeyArrays {
     Datum queues, keys, own;
@@ -86,6 +93,13 @@ void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now) {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     find_kept_keys(keys, count, now, latest);
     UnregisterSnapshot(latest);
+}
+
+void expire_holder(const WantedKey &key, TimestampTz now) {
+    const Rows locked = run(
+        lock_expired,
+        Params().add(PointerGetDatum(key.unique_key)).add(PointerGetDatum(key.queue)).add(TimestampTzGetDatum(now)));
+    expire_jobs(first_column(locked), static_cast<int>(locked.size()), now);
 }
 
 void kept_since_snapshot() {

@@ -29,6 +29,10 @@ void find_holders(WantedKey *keys, int count, TimestampTz now);
 void find_kept(WantedKey *keys, int count, TimestampTz now);
 // Like find_kept(), but reads everything that has been committed so far, regardless of the transaction's snapshot.
 void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now);
+// Cancels the unfinished holder of the key if it has expired but the duty "expire" has not canceled it yet. The key is
+// then free, unless the holder keeps it (unique_for). Call it inside with_spi().
+void expire_holder(const WantedKey &key, TimestampTz now);
+
 // Raises 40001. Call it if a job has finished and kept its key since the transaction's snapshot was taken.
 [[noreturn]] void kept_since_snapshot();
 

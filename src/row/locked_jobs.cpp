@@ -6,7 +6,10 @@
 
 namespace jobq {
 
-Row locked_row(const Rows &locked, int64 id) {
+namespace {
+
+// Returns the position of the first row whose id is not less than `id`.
+uint64 position_of(const Rows &locked, int64 id) {
     uint64 low = 0;
     uint64 high = locked.size();
     while (low < high) {
@@ -16,8 +19,19 @@ Row locked_row(const Rows &locked, int64 id) {
         else
             high = middle;
     }
-    if (low == locked.size() || locked[low].int64_at(kLockedId) != id) key_was_changed(id);
-    return locked[low];
+    return low;
+}
+
+}  // namespace
+
+bool is_locked(const Rows &locked, int64 id) {
+    const uint64 position = position_of(locked, id);
+    return position < locked.size() && locked[position].int64_at(kLockedId) == id;
+}
+
+Row locked_row(const Rows &locked, int64 id) {
+    if (!is_locked(locked, id)) key_was_changed(id);
+    return locked[position_of(locked, id)];
 }
 
 }  // namespace jobq

@@ -24,15 +24,19 @@ enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadL
     "THEN jobq.group_of(coalesce(j.dead_from, j.queue), j.group_key) END"
 
 // SQL condition that selects the jobs that have no unique key, already hold their unique key, or could get it at the
-// time `now`.
+// time `now`. A job could get the key of an expired holder, unless this holder will keep the key (unique_for).
 #define KEY_IS_FREE(now)                                                                         \
     "(j.unique_key IS NULL OR j._holds_key "                                                     \
     "OR NOT EXISTS (SELECT FROM jobq.jobs h WHERE h._holds_key AND h.unique_key = j.unique_key " \
-    "AND h.queue COLLATE \"C\" = coalesce(j.dead_from, j.queue)) "                               \
+    "AND h.queue COLLATE \"C\" = coalesce(j.dead_from, j.queue) "                                \
+    "AND (h.expires_at IS NULL OR h.expires_at > " now                                           \
+    " OR h.unique_for IS NOT NULL)) "                                                            \
     "AND NOT EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = j.unique_key "            \
     "AND k.queue = coalesce(j.dead_from, j.queue) AND k.kept_until > " now " AND k.job_id <> j.id))"
 
-// Returns the row of the job with this id. The rows must be in the order of their ids.
+// is_locked() returns whether there is a row of the job with this id, and locked_row() returns the row. The rows must
+// be in the order of their ids.
+bool is_locked(const Rows &locked, int64 id);
 Row locked_row(const Rows &locked, int64 id);
 
 }  // namespace jobq
