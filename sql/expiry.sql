@@ -222,6 +222,12 @@ SELECT count(*) FROM tick_alone((SELECT next_run FROM jobq.schedules WHERE name 
 SELECT expires_at - (metadata->>'scheduled_for')::timestamptz AS expires_in, metadata - 'scheduled_for' AS metadata
 FROM jobq.jobs WHERE queue = 'expiry schedule';
 SELECT jobq_unschedule('expiry');
+-- The jitter delays the run and its expiry, so that the job does not expire before it can run.
+SELECT jobq_schedule('expiry jitter', '0 3 * * *', 'expiry schedule', kind => 'jitter', jitter => '5 hours', options => '{"expires_in": "1 min"}') IS NOT NULL AS scheduled;
+SELECT count(*) FROM tick_alone((SELECT next_run FROM jobq.schedules WHERE name = 'expiry jitter'));
+SELECT run_at > (metadata->>'scheduled_for')::timestamptz + interval '1 min' AS delayed, expires_at - run_at AS expires_in
+FROM jobq.jobs WHERE queue = 'expiry schedule' AND kind = 'jitter';
+SELECT jobq_unschedule('expiry jitter');
 SELECT jobq_schedule('expiry', '0 3 * * *', 'expiry schedule', options => '{"expires_at": "2100-01-01"}');
 SELECT jobq_drop_queue('expiry schedule', force => true);
 

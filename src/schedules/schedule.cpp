@@ -132,8 +132,6 @@ JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *
     metadata = metadata == Datum(0) ? of_run : DirectFunctionCall2(jsonb_concat, metadata, of_run);
     check_spec(&job, parsed.has_max_attempts, scope);
     fill_from_queue(&job, parsed.has_max_attempts);
-    // The expiry counts from the planned run, so that it does not depend on the jitter.
-    job.expires_at = expiry_of(job, run);
     // Replaces on_conflict 'error' with 'ignore', because no caller would see the error. If there is a conflict, the
     // run counts as fired.
     if (job.on_conflict == core::OnConflict::Error) job.on_conflict = core::OnConflict::Ignore;
