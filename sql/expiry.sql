@@ -228,6 +228,19 @@ SELECT count(*) FROM tick_alone((SELECT next_run FROM jobq.schedules WHERE name 
 SELECT run_at > (metadata->>'scheduled_for')::timestamptz + interval '1 min' AS delayed, expires_at - run_at AS expires_in
 FROM jobq.jobs WHERE queue = 'expiry schedule' AND kind = 'jitter';
 SELECT jobq_unschedule('expiry jitter');
+-- A job that has expired is not unfinished, so the next run does not wait for it (overlap).
+SELECT jobq_schedule('expiry overlap', '0 3 * * *', 'expiry schedule', kind => 'overlap', overlap => 'skip', options => '{"expires_in": "1 hour"}') IS NOT NULL AS scheduled;
+BEGIN;
+SELECT jobq_run_schedule('expiry overlap') IS NOT NULL AS ran;
+SELECT jobq_run_schedule('expiry overlap') IS NOT NULL AS ran;
+UPDATE jobq.jobs SET expires_at = now() - interval '1 hour' WHERE kind = 'overlap';
+SELECT jobq_run_schedule('expiry overlap') IS NOT NULL AS ran;
+SELECT jobq_schedule('expiry overlap', '0 3 * * *', 'expiry schedule', kind => 'overlap', overlap => 'replace', options => '{"expires_in": "1 hour"}') IS NOT NULL AS scheduled;
+UPDATE jobq.jobs SET expires_at = now() - interval '1 hour' WHERE kind = 'overlap';
+SELECT jobq_run_schedule('expiry overlap') IS NOT NULL AS ran;
+SELECT status, error, expires_at > now() AS expires_later FROM jobq.jobs WHERE kind = 'overlap' ORDER BY id;
+ROLLBACK;
+SELECT jobq_unschedule('expiry overlap');
 SELECT jobq_schedule('expiry', '0 3 * * *', 'expiry schedule', options => '{"expires_at": "2100-01-01"}');
 SELECT jobq_drop_queue('expiry schedule', force => true);
 

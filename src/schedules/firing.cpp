@@ -121,7 +121,7 @@ bool passes_overlap(Firing *firing, TimestampTz now) {
         case core::Overlap::Allow:
             break;
         case core::Overlap::Skip:
-            return !last_job_unfinished(firing->schedule);
+            return !last_job_unfinished(firing->schedule, now);
         case core::Overlap::Replace:
             firing->unfinished = cancel_unfinished(firing->schedule, now);
             break;

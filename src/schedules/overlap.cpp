@@ -4,6 +4,7 @@
 #include "compat/memory.h"
 #include "finish/ending.h"
 #include "log/rows.h"
+#include "row/job_scans.h"
 #include "schedules/overlap.h"
 
 namespace jobq {
@@ -12,10 +13,13 @@ namespace {
 
 #define UNFINISHED_OF_SCHEDULE "FROM jobq.jobs j WHERE j.status <= 'processing' AND j.metadata ->> 'schedule' = $1 "
 
-Statement is_unfinished = {"SELECT 1 " UNFINISHED_OF_SCHEDULE "AND j.id = $2", {TEXTOID, INT8OID}};
+// A job that has expired at the time $3 does not count as unfinished, even if the duty "expire" has not canceled it
+// yet.
+Statement is_unfinished = {"SELECT 1 " UNFINISHED_OF_SCHEDULE "AND j.id = $2 AND " NOT_EXPIRED("$3"),
+                           {TEXTOID, INT8OID, TIMESTAMPTZOID}};
 Statement lock_unfinished = {"SELECT j.id " UNFINISHED_OF_SCHEDULE
-                             "AND j.id = ANY ($2) ORDER BY j.id FOR NO KEY UPDATE",
-                             {TEXTOID, INT8ARRAYOID}};
+                             "AND j.id = ANY ($2) AND " NOT_EXPIRED("$3") " ORDER BY j.id FOR NO KEY UPDATE",
+                             {TEXTOID, INT8ARRAYOID, TIMESTAMPTZOID}};
 Statement find_key_holder = {R"(SELECT 1 FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j._holds_key AND j.queue = $2 COLLATE "C" AND j.unique_key = $3 COLLATE "C" LIMIT 1)",
                              {INT8ARRAYOID, TEXTOID, TEXTOID}};
@@ -42,14 +46,18 @@ Datum candidates(const Schedule &schedule) {
 
 }  // namespace
 
-bool last_job_unfinished(const Schedule &schedule) {
+bool last_job_unfinished(const Schedule &schedule, TimestampTz now) {
     if (!schedule.last_job) return false;
-    const Params params = Params().add(PointerGetDatum(schedule.spec.name)).add(Int64GetDatum(*schedule.last_job));
+    const Params params = Params()
+                              .add(PointerGetDatum(schedule.spec.name))
+                              .add(Int64GetDatum(*schedule.last_job))
+                              .add(TimestampTzGetDatum(now));
     return run(is_unfinished, params).size() > 0;
 }
 
 JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
-    const Params params = Params().add(PointerGetDatum(schedule.spec.name)).add(candidates(schedule));
+    const Params params =
+        Params().add(PointerGetDatum(schedule.spec.name)).add(candidates(schedule)).add(TimestampTzGetDatum(now));
     const JobIds locked = ids_of(run(lock_unfinished, params));
     if (locked.count == 0) return locked;
     Endings endings = {};

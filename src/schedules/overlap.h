@@ -8,8 +8,9 @@
 
 namespace jobq {
 
-// Returns whether the job of the last run is unfinished. Takes no locks.
-bool last_job_unfinished(const Schedule &schedule);
+// Returns whether the job of the last run is unfinished at the time `now`. A job that has expired is finished. Takes no
+// locks.
+bool last_job_unfinished(const Schedule &schedule, TimestampTz now);
 
 // A list of job ids in ascending order.
 struct JobIds {
