@@ -56,5 +56,20 @@ SELECT jobq_enqueue('few films') AS few \gset
 SELECT jobq_fork(:few);
 \set VERBOSITY default
 SELECT status FROM jobq.jobs WHERE queue = 'few films';
+-- A copy that has not begun to run can be dropped like a new job, even if it has the results of steps. A job that has run its steps is
+-- not dropped.
+SELECT jobq_create_queue('full films', max_depth => 1, on_full => 'drop_oldest') AS created;
+SELECT jobq_enqueue('full films', kind => 'first') AS first \gset
+SELECT lease FROM jobq_claim('full films') \gset
+SELECT state FROM jobq_step(:first, :lease, 'fetch');
+SELECT state FROM jobq_step_done(:first, :lease, 'fetch', '1');
+SELECT jobq_fork(:first) AS copy \gset
+SELECT jobq_enqueue('full films', kind => 'new') > 0 AS enqueued;
+SELECT status, error FROM jobq.jobs WHERE id = :copy;
+SELECT jobq_cancel_jobs('full films', kind => 'new');
+SELECT jobq_release(:first, :lease);
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('full films', kind => 'new') > 0 AS enqueued;
+\set VERBOSITY default
 
-SELECT jobq_drop_queue(q, force => true) FROM unnest('{films,lost films,film parts,few films}'::text[]) q;
+SELECT jobq_drop_queue(q, force => true) FROM unnest('{films,lost films,film parts,few films,full films}'::text[]) q;

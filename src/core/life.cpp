@@ -42,6 +42,10 @@ void wait_until(Life *life, Micros run_at, Micros now) {
     life->status = waiting_status(run_at, now);
 }
 
+// Returns whether the job has saved steps. The steps of a copy that jobq_fork has made count only after its first
+// claim, because until then, no worker has spent time on the copy.
+bool has_progress(const Life &life) { return life.steps && life.started_at; }
+
 bool waits_for_group(const Life &life) { return life.group && !life.group_active; }
 
 void claim(Life *life, const Event &event) {
@@ -313,13 +317,13 @@ bool applies(EventKind kind, const Life &before) noexcept {
             // A job that waits for dependencies can be dropped when one of them fails. This includes a job that has
             // already started: such a job waits for dependencies only if an operator has blocked it again.
             if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
-            return status == JobStatus::Pending && !before.steps;
+            return status == JobStatus::Pending && !has_progress(before);
         case EventKind::Expired:
             return is_waiting(status) && before.expires_at;
         case EventKind::Due:
             return status == JobStatus::Scheduled || awaits(before);
         case EventKind::Blocked:
-            if (before.steps) return false;
+            if (has_progress(before)) return false;
             [[fallthrough]];
         case EventKind::Rescheduled:
             return status == JobStatus::Pending || status == JobStatus::Scheduled;

@@ -269,6 +269,7 @@ TEST(Life, AWaitKeepsOnlyThePlaceInTheGroupAndTheKey) {
 TEST(Life, AJobWithStepsIsNotDroppedOrReplaced) {
     Life pending = job_in(kPending);
     pending.steps = 2;
+    pending.started_at = kNow - kMinute;
     for (const EventKind kind : {EventKind::Dropped, EventKind::Replaced, EventKind::Blocked})
         EXPECT_FALSE(applies(kind, pending));
     EXPECT_FALSE(after_event(pending, event_of(EventKind::KeyTaken)).has_key);
@@ -276,6 +277,14 @@ TEST(Life, AJobWithStepsIsNotDroppedOrReplaced) {
     Life blocked = job_in(kBlocked);
     blocked.steps = 2;
     EXPECT_EQ(after_event(blocked, event_of(EventKind::Dropped)).status, JobStatus::Cancelled);
+}
+
+TEST(Life, ACopyWithStepsThatHasNotStartedIsDroppedLikeANewJob) {
+    Life copy = job_in(kPending);
+    copy.steps = 2;
+    EXPECT_EQ(after_event(copy, event_of(EventKind::Dropped)).status, JobStatus::Cancelled);
+    EXPECT_EQ(after_event(copy, event_of(EventKind::Blocked)).status, JobStatus::Blocked);
+    EXPECT_FALSE(applies(EventKind::Replaced, copy));
 }
 
 TEST(Life, ARetryKeepsTheStepsUnlessTheJobHasCompleted) {
