@@ -7,7 +7,14 @@
 
 namespace jobq {
 
-enum class OwnLock : uint16 { Restore = 3, Slot = 0x6a71, Trial = 0x6a72, DeadLetters = 0x6a73, ScheduleSets = 0x6a74 };
+enum class OwnLock : uint16 {
+    Restore = 3,
+    Slot = 0x6a71,
+    Trial = 0x6a72,
+    DeadLetters = 0x6a73,
+    ScheduleSets = 0x6a74,
+    LogLines = 0x6a75
+};
 
 // Returns the tag of a lock in the database of this session.
 inline LOCKTAG own_lock(OwnLock which, int64 number) {

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/own_locks.h"
 #include "compat/spi.h"
 #include "finish/log_lines.h"
 #include "table/table_in_use.h"
@@ -59,6 +60,20 @@ Statement find_orphans = {
        WHERE w.id IS NOT NULL AND NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[w.id])) LIMIT $3)",
     {INT8OID, INT8OID, INT8OID}};
 
+// Makes transactions that write lines of the same attempt take turns, so that each of them counts the lines of the
+// others, and the limits of an attempt are exact. A call with very many attempts takes one lock that conflicts with the
+// locks of all other calls, so that it does not fill the lock table of the server.
+void lock_attempts(const LoggedAttempt *attempts, int count) {
+    constexpr int kMaxLocks = 1000;
+    constexpr int64 kAll = -1;
+    const LOCKTAG all = own_lock(OwnLock::LogLines, kAll);
+    LockAcquire(&all, count > kMaxLocks ? ExclusiveLock : RowExclusiveLock, false, false);
+    for (int i = 0; count <= kMaxLocks && i < count; i++) {
+        const LOCKTAG one = own_lock(OwnLock::LogLines, attempts[i].lease);
+        LockAcquire(&one, ExclusiveLock, false, false);
+    }
+}
+
 bool any_line() { return is_in_use("log_lines"); }
 
 // Returns the attempt in `attempts` with this job and lease. `attempts` must be sorted, and must contain the attempt.
@@ -74,9 +89,13 @@ void look_up(LoggedAttempt *attempts, int count, const QueueScope *scope) {
         jobs.add(Int64GetDatum(attempts[i].job));
         leases.add(Int64GetDatum(attempts[i].lease));
     }
+    // Uses the latest snapshot, so that it also sees the lines of a transaction for which lock_attempts() has waited.
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     const Rows rows =
-        run(find_attempts,
-            Params().add(jobs.array(INT8OID)).add(leases.array(INT8OID)).add_if(scope != nullptr, scope_array(scope)));
+        read(find_attempts,
+             Params().add(jobs.array(INT8OID)).add(leases.array(INT8OID)).add_if(scope != nullptr, scope_array(scope)),
+             latest);
+    UnregisterSnapshot(latest);
     for (uint64 i = 0; i < rows.size(); i++) {
         LoggedAttempt *attempt = attempt_of(attempts, count, rows[i].int64_at(1), rows[i].int64_at(2));
         attempt->known = true;
@@ -157,6 +176,7 @@ void add_dropped(const LoggedAttempt *attempts, int count) {
 
 void write_log_lines(const LogLine *lines, int count, LoggedAttempt *attempts, int attempt_count,
                      const QueueScope *scope) {
+    lock_attempts(attempts, attempt_count);
     look_up(attempts, attempt_count, scope);
     NewLines added(count + attempt_count);  // an attempt gets at most one line that counts dropped lines
     for (int i = 0; i < count; i++) {

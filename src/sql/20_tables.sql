@@ -229,9 +229,10 @@ CREATE TABLE jobq.attempts (
 );
 CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 
--- The index is not unique, because two sessions of a worker that write lines of the same attempt at the same time must not wait for
--- each other. They may give the same number to two lines.
---: lines that workers have written about attempts with jobq_write_log; deleted together with the job
+-- Transactions that write lines of the same attempt take turns, so the numbers of its lines differ. The index is not unique, because a
+-- check of each line would only cost time.
+--: lines that workers have written about attempts with jobq_write_log, and lines that record what operators have done to a job;
+--: deleted together with the job
 CREATE TABLE jobq.log_lines (
     job_id     bigint NOT NULL,
     lease      bigint NOT NULL,
