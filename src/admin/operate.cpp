@@ -4,6 +4,7 @@
 #include "admin/operate.h"
 #include "admin/retry.h"
 #include "compat/args.h"
+#include "duties/dump_restore.h"
 #include "finish/ending.h"
 #include "job/change_job.h"
 #include "log/rows.h"
@@ -37,23 +38,26 @@ Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("
     "AND ($7 IS NULL OR j.concurrency_key = $7) AND ($8 IS NULL OR j.group_key = $8) " \
     "AND ($9 IS NULL OR j.version = $9) "
 #define FIRST_UNHELD "ORDER BY j.id LIMIT $10 FOR NO KEY UPDATE SKIP LOCKED"
+#define ANY_ONE "LIMIT least($10, 1)"
 #define MATCHING_TYPES \
     TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID
 
-Statement match = {MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free};
-// The next three statements exclude jobs that the operation would not change, because otherwise, repeated calls with
+UnheldJobs match = {{MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free},
+                    {MATCHING ANY_ONE, {MATCHING_TYPES}, Planning::Free}};
+// The next three conditions exclude jobs that the operation would not change, because otherwise, repeated calls with
 // max_jobs would always select the same jobs.
-Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
-                           {MATCHING_TYPES},
-                           Planning::Free};
+#define UNASKED MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) "
+UnheldJobs match_unasked = {{UNASKED FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free},
+                            {UNASKED ANY_ONE, {MATCHING_TYPES}, Planning::Free}};
 // $11 is the new run_at; $12 is the current time.
-Statement match_at_other_time = {MATCHING
-                                 "AND (j.run_at <> $11 OR (j.status = 'pending') <> ($11 <= $12)) " FIRST_UNHELD,
-                                 {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
-                                 Planning::Free};
-Statement match_with_free_key = {MATCHING "AND " KEY_IS_FREE("$11") " AND " HOME_IN_SCOPE("$12") " " FIRST_UNHELD,
-                                 {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID},
-                                 Planning::Free};
+#define AT_OTHER_TIME MATCHING "AND (j.run_at <> $11 OR (j.status = 'pending') <> ($11 <= $12)) "
+UnheldJobs match_at_other_time = {
+    {AT_OTHER_TIME FIRST_UNHELD, {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID}, Planning::Free},
+    {AT_OTHER_TIME ANY_ONE, {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID}, Planning::Free}};
+#define WITH_FREE_KEY MATCHING "AND " KEY_IS_FREE("$11") " AND " HOME_IN_SCOPE("$12") " "
+UnheldJobs match_with_free_key = {
+    {WITH_FREE_KEY FIRST_UNHELD, {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID}, Planning::Free},
+    {WITH_FREE_KEY ANY_ONE, {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID}, Planning::Free}};
 
 // Returns the event of an operation that changes jobs instead of deleting them.
 core::EventKind event_of(Operation operation) {
@@ -94,6 +98,17 @@ Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope) {
     return run(operation == Operation::Retry ? lock_to_retry : lock_to_change, choice(operation, ids, scope));
 }
 
+Rows lock_unheld(UnheldJobs *jobs, const Params &params) {
+    // A second duty might lock the same job shortly after the first.
+    constexpr int kTries = 2;
+    Rows rows = run(jobs->lock, params);
+    for (int i = 0; i < kTries && rows.size() == 0 && run(jobs->find, params).size() > 0; i++) {
+        wait_for_duties();
+        rows = run(jobs->lock, params);
+    }
+    return rows;
+}
+
 Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now) {
     if (operation == Operation::Delete) return delete_them(ids, scope);
     return apply_event(lock_applicable(operation, ids, scope), {event_of(operation), now, run_at});
@@ -116,12 +131,12 @@ Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run
         .add_if(filter.group_key != nullptr, PointerGetDatum(filter.group_key))
         .add_if(filter.has_version, Int32GetDatum(filter.version))
         .add(Int64GetDatum(filter.max_jobs));
-    if (operation == Operation::Cancel) return run(match_unasked, params);
-    if (operation == Operation::Delete) return run(match, params);
+    if (operation == Operation::Cancel) return lock_unheld(&match_unasked, params);
+    if (operation == Operation::Delete) return lock_unheld(&match, params);
     if (operation == Operation::Reschedule)
-        return run(match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
+        return lock_unheld(&match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
     params.add(TimestampTzGetDatum(now)).add_if(filter.scope != nullptr, scope_array(filter.scope));
-    return run(match_with_free_key, params);
+    return lock_unheld(&match_with_free_key, params);
 }
 
 }  // namespace jobq

@@ -36,6 +36,17 @@ bool operation_applies(Operation operation, core::JobStatus status);
 // For a retry, a dead letter is in scope if the queue to which it moves back is in scope.
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope);
 
+// A statement that locks the selected jobs except those that other transactions have locked, and a statement with the
+// same parameters that finds one of the selected jobs, even if it is locked.
+struct UnheldJobs {
+    Statement lock, find;
+};
+// Locks the selected jobs and skips those that other transactions have locked. Returns no rows only if there are no
+// such jobs, or if other transactions than duties have locked all of them: if necessary, waits for the duties that are
+// running. Otherwise, a caller that repeats a call until it changes no jobs could end early, because a duty locks a job
+// for a moment.
+Rows lock_unheld(UnheldJobs *jobs, const Params &params);
+
 // Performs the operation on the jobs that it can change, and skips all other jobs. Returns the number of changed jobs
 // and their new status or, for Delete, their previous status. `run_at` is used only for Reschedule. For Retry, call
 // retry_job() (retry.h).

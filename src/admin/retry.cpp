@@ -28,14 +28,15 @@ namespace jobq {
 
 namespace {
 
-Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
-       WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL
-         AND ($4 IS NULL OR j.dead_from = ANY ($4)) AND )" KEY_IS_FREE("$3") R"(
-       ORDER BY j.id
-       LIMIT $2
-       FOR NO KEY UPDATE SKIP LOCKED)",
-                          {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
-                          Planning::Free};
+#define REDRIVABLE                                                                                                    \
+    "SELECT " LOCKED_COLUMNS                                                                                          \
+    " FROM jobq.jobs j WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL " \
+    "AND ($4 IS NULL OR j.dead_from = ANY ($4)) AND " KEY_IS_FREE("$3") " "
+UnheldJobs letters = {
+    {REDRIVABLE "ORDER BY j.id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED",
+     {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
+     Planning::Free},
+    {REDRIVABLE "LIMIT least($2, 1)", {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID}, Planning::Free}};
 
 // The jobs to retry, which are locked, and the options of the retry.
 struct Retries {
@@ -333,11 +334,11 @@ int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
 }
 
 int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now) {
-    const Rows locked = run(lock_letters, Params()
-                                              .add(PointerGetDatum(queue))
-                                              .add(Int64GetDatum(max_jobs))
-                                              .add(TimestampTzGetDatum(now))
-                                              .add_if(scope != nullptr, scope_array(scope)));
+    const Rows locked = lock_unheld(&letters, Params()
+                                                  .add(PointerGetDatum(queue))
+                                                  .add(Int64GetDatum(max_jobs))
+                                                  .add(TimestampTzGetDatum(now))
+                                                  .add_if(scope != nullptr, scope_array(scope)));
     for (uint64 i = 0; i < locked.size(); i++) require_known_queue(locked[i].text_at(kLockedQueue));
     const Retriable found = retriable(locked, now, false);
     check_pacing(found.count, per_second);

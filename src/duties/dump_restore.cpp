@@ -6,6 +6,10 @@
 #include "compat/spi.h"
 #include "duties/dump_restore.h"
 
+extern "C" {
+#include "storage/lmgr.h"
+}
+
 namespace jobq {
 
 namespace {
@@ -46,5 +50,7 @@ bool no_restore() {
     if (LockAcquire(&tag, RowExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL) return true;
     return run(find_busy, Params().add(Int16GetDatum(static_cast<int16>(OwnLock::Restore)))).size() == 0;
 }
+
+void wait_for_duties() { WaitForLockers(restore_lock(), ShareLock, false); }
 
 }  // namespace jobq

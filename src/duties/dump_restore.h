@@ -21,4 +21,8 @@ void note_restore();
 // result is true, no restore can begin until this transaction ends. Must be called inside with_spi().
 bool no_restore();
 
+// Waits until the transactions that are performing duties now have ended. They hold the lock that no_restore()
+// acquires.
+void wait_for_duties();
+
 }  // namespace jobq
