@@ -8,6 +8,7 @@
 #include "admin/statuses_argument.h"
 #include "compat/args.h"
 #include "compat/result_set.h"
+#include "finish/log_lines.h"
 #include "log/rows.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
@@ -24,6 +25,12 @@ namespace jobq {
 
 namespace {
 
+// Records an operation on one job.
+void note_operation(Operation operation, int64 job, TimestampTz now) {
+    if (operation == Operation::Cancel) write_operator_line(job, "cancellation requested", "", now);
+    if (operation == Operation::Reschedule) write_operator_line(job, "rescheduled", "", now);
+}
+
 // Applies an operation to one job. Returns the job's new status, its previous status if it was deleted, or its current
 // status if the operation does not apply to it. Returns NULL if the job does not exist.
 Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz run_at) {
@@ -32,8 +39,10 @@ Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz r
     bool found = false;
     core::JobStatus status = core::JobStatus::Pending;
     with_owner_spi([&] {
-        const Operated operated = operate(operation, array_of(&id, 1, INT8OID), scope, run_at, GetCurrentTimestamp());
+        const TimestampTz now = GetCurrentTimestamp();
+        const Operated operated = operate(operation, array_of(&id, 1, INT8OID), scope, run_at, now);
         status = operated.status;
+        if (operated.count == 1) note_operation(operation, DatumGetInt64(id), now);
         found = operated.count == 1 ||
                 (job_is_in_scope(scope, DatumGetInt64(id)) && current_status(DatumGetInt64(id), &status));
     });

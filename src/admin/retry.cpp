@@ -13,6 +13,7 @@
 #include "enqueue/unique.h"
 #include "finish/dead_letters.h"
 #include "finish/kept_keys.h"
+#include "finish/log_lines.h"
 #include "groups/deadlock.h"
 #include "groups/dependents.h"
 #include "job/change_job.h"
@@ -306,6 +307,24 @@ void refuse_unchanged(int64 id, const QueueScope *scope) {
                     errhint("Cancel the job first, or wait until it has finished.")));
 }
 
+// Records a retry of one job by an operator.
+void note_retry(const Retriable &found, const char *change, const char *detail, TimestampTz now) {
+    if (found.count > 0) write_operator_line(DatumGetInt64(found.ids[0]), change, detail, now);
+}
+
+// Returns " (changed: ...)" with the names of the arguments that change the job.
+const char *detail_of(const RetryChanges &changes) {
+    const bool changed[] = {changes.payload != Datum(0), changes.run_at.has_value(), changes.max_attempts > 0};
+    constexpr const char *kNames[] = {"payload", "run_at", "max_attempts"};
+    if (!changes.any()) return "";
+    StringInfoData detail;
+    initStringInfo(&detail);
+    for (size_t i = 0; i < lengthof(kNames); i++)
+        if (changed[i]) appendStringInfo(&detail, "%s%s", detail.len == 0 ? " (changed: " : ", ", kNames[i]);
+    appendStringInfoChar(&detail, ')');
+    return detail.data;
+}
+
 }  // namespace
 
 void retry_job(int64 id, const RetryChanges &changes, const QueueScope *scope, TimestampTz now) {
@@ -315,6 +334,7 @@ void retry_job(int64 id, const RetryChanges &changes, const QueueScope *scope, T
     if (locked.size() > 0 && changes.payload != Datum(0)) check_may_enqueue(changes.caller, locked[0]);
     const Retriable found = retriable(locked, now, true);
     retry_locked({.locked = locked, .now = now, .changes = changes}, found.ids, found.count);
+    note_retry(found, "retried", detail_of(changes), now);
 }
 
 void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) {
@@ -326,6 +346,7 @@ void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) 
     const int64 last_step = drop_steps_from(id, number);
     forget_waits_without_step(id);
     retry_locked({.locked = locked, .now = now, .last_step = last_step}, found.ids, found.count);
+    note_retry(found, "retried", psprintf(" (from step \"%s\")", text_to_cstring(step)), now);
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {

@@ -39,7 +39,10 @@ Statement get_log = {
                      UNION ALL
                      SELECT l.written_at, 2, l.number, 'log ' || l.level || CASE WHEN l.late THEN ' (late)' ELSE '' END,
                             l.attempt, NULL, l.line, NULL
-                     FROM jobq.log_lines l WHERE l.job_id = j.id
+                     FROM jobq.log_lines l WHERE l.job_id = j.id AND l.level <> 'operator'
+                     UNION ALL
+                     SELECT l.written_at, 2, l.number, 'operator', NULL, NULL, l.line, NULL
+                     FROM jobq.log_lines l WHERE l.job_id = j.id AND l.level = 'operator'
                      UNION ALL
                      SELECT a.started_at, 1, 0, 'claimed', a.attempt, a.worker_id, NULL, NULL
                      FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at IS NOT NULL

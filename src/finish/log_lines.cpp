@@ -45,6 +45,17 @@ Statement count_dropped = {
        WHERE l.job_id = u.job_id AND l.lease = u.lease AND l.dropped IS NOT NULL)",
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTOID}};
 
+// Adds a line to the lines of operators, which have the lease 0, and deletes the oldest of them.
+Statement insert_operator_line = {
+    R"(WITH added AS (
+           INSERT INTO jobq.log_lines (job_id, lease, number, attempt, written_at, level, line)
+           SELECT j.id, 0, coalesce((SELECT max(l.number) FROM jobq.log_lines l WHERE l.job_id = j.id AND l.lease = 0), 0) + 1,
+                  j.attempts, $2, 'operator', $3
+           FROM jobq.jobs j WHERE j.id = $1
+           RETURNING job_id, number)
+       DELETE FROM jobq.log_lines l USING added a WHERE l.job_id = a.job_id AND l.lease = 0 AND l.number <= a.number - $4)",
+    {INT8OID, TIMESTAMPTZOID, TEXTOID, INT4OID}};
+
 Statement delete_of = {"DELETE FROM jobq.log_lines l WHERE l.job_id = ANY ($1)", {INT8ARRAYOID}};
 Statement delete_all = {"DELETE FROM jobq.log_lines", {}, Planning::Free};
 Statement move = {"UPDATE jobq.log_lines l SET job_id = $2 WHERE l.job_id = $1", {INT8OID, INT8OID}};
@@ -193,6 +204,16 @@ void write_log_lines(const LogLine *lines, int count, LoggedAttempt *attempts, i
     }
     added.insert();
     add_dropped(attempts, attempt_count);
+}
+
+void write_operator_line(int64 job, const char *change, const char *detail, TimestampTz now) {
+    const char *user = GetUserNameFromId(GetSessionUserId(), true);
+    const char *line = psprintf("%s by %s%s", change, user == nullptr ? "a role that no longer exists" : user, detail);
+    run(insert_operator_line, Params()
+                                  .add(Int64GetDatum(job))
+                                  .add(TimestampTzGetDatum(now))
+                                  .add(CStringGetTextDatum(line))
+                                  .add(Int32GetDatum(core::kMaxOperatorLines)));
 }
 
 void delete_log_lines(Datum *ids, int count) {

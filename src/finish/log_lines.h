@@ -1,6 +1,7 @@
-// Reads and writes jobq.log_lines, the lines of text that workers write about their attempts. Writing a line does not
-// lock the row of its job, so it never waits for a report on the job, and changes nothing but this table. A line can
-// therefore be committed after its job has been deleted; the duty "prune" deletes such lines.
+// Reads and writes jobq.log_lines, the lines of text that workers write about their attempts, and the lines that record
+// what operators have done to a job. A worker's line does not lock the row of its job, so it never waits for a report
+// on the job, and changes nothing but this table. A line can therefore be committed after its job has been deleted; the
+// duty "prune" deletes such lines.
 //
 // Call all functions inside with_spi(), with the owner's privileges.
 #pragma once
@@ -36,6 +37,10 @@ struct LoggedAttempt {
 // "out".
 void write_log_lines(const LogLine *lines, int count, LoggedAttempt *attempts, int attempt_count,
                      const QueueScope *scope);
+
+// Records that the session's user has changed this job, which must be locked. The line is `change`, the name of the
+// user, and `detail`. Keeps the last lines of each job.
+void write_operator_line(int64 job, const char *change, const char *detail, TimestampTz now);
 
 // These functions do nothing if the table is empty. delete_log_lines() deletes the lines of deleted jobs,
 // delete_all_log_lines() deletes all lines, and move_log_lines() moves the lines of a job to the job's new id.

@@ -235,11 +235,11 @@ CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 --: deleted together with the job
 CREATE TABLE jobq.log_lines (
     job_id     bigint NOT NULL,
-    lease      bigint NOT NULL,
-    number     integer NOT NULL,  --: position of the line among the lines of the attempt
-    attempt    integer NOT NULL,
+    lease      bigint NOT NULL,  --: 0 for a line about an operator
+    number     integer NOT NULL,  --: position of the line among the lines of the attempt, or among the lines about operators
+    attempt    integer NOT NULL,  --: for a line about an operator, the number of the job's attempts at that time
     written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    level      text NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error')),
+    level      text NOT NULL CHECK (level IN ('debug', 'info', 'warning', 'error', 'operator')),
     line       text NOT NULL,
     late       boolean NOT NULL DEFAULT false,  --: true if the attempt had already ended when the line arrived
     dropped    integer,  --: in the last line of an attempt that has written too many lines, the number of lines that were dropped;
