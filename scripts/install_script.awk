@@ -3,8 +3,9 @@
 #
 #   --: text                on a line of its own before a CREATE: the comment of what is created
 #   code --: text           after the definition of a column: the comment of the column, which continues on the next lines
-#   --@ each setting: code  the code for each row of the table, with {name}, {type}, {check}, {default}, {in_force}, and
-#                           {text} replaced; each is followed by a comma, except the last one if the code does not end with a comma
+#   --@ each setting: code  the code for each setting of queues, with {name}, {type}, {check}, {in_force}, and {text}
+#                           replaced; each is followed by a comma, except the last one if the code does not end with a comma
+#   --@ each kind_setting: code  the same for each setting of kinds; {of_queue} is the value of the queue, or NULL if it has none
 #   --@ each status: code   the same for {name} and {text}; --@ row status: code writes all into one line
 #
 # Errors name the file and line.
@@ -51,33 +52,67 @@ function number(value) {
     return value
 }
 
-function bounds(name, lowest, highest) {
-    return "CONSTRAINT queue_settings_" name "_check CHECK (" \
-        name (highest ~ /Any/ ? " >= " lowest : " BETWEEN " lowest " AND " highest) ")"
+# Returns the CHECK constraint of a setting. `none` is the value that means "none" for a kind; empty if there is none.
+function check(table, name, condition, none) {
+    if (table == "kind_setting" && none != "") condition = name " = " none " OR " condition
+    return " CONSTRAINT " (table == "setting" ? "queue" : "kind") "_settings_" name "_check CHECK (" condition ")"
 }
 
-# Adds a setting, with the description of the setting and of its default.
-function setting(name, type, check, otherwise, text) {
-    add("setting", name)
-    set("setting", "type", type)
-    set("setting", "check", check == "" ? "" : " " check)
-    set("setting", "in_force", otherwise == "" ? "s." name : "coalesce(s." name ", " otherwise ")")
-    sub(/^interval /, "", otherwise)
-    gsub(/'/, "", otherwise)
-    set("setting", "text", text (otherwise == "" ? "; NULL: none" : "; default " otherwise))
+function within(name, lowest, highest) {
+    return name (highest ~ /Any/ ? " >= " lowest : " BETWEEN " lowest " AND " highest)
 }
 
-FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|CHOICE|QUEUE|SWITCH|STATUS)\("?[A-Za-z_]+"?, / {
+# Adds a setting to the table of settings of queues or of kinds, with the description of the setting and of its default.
+function add_setting(table, name, level, type, condition, none, otherwise, text,    has) {
+    add(table, name)
+    set(table, "type", type)
+    set(table, "check", condition == "" ? "" : check(table, name, condition, none))
+    if (table == "setting") {
+        set(table, "in_force", otherwise == "" ? "s." name : "coalesce(s." name ", " otherwise ")")
+        sub(/^interval /, "", otherwise)
+        gsub(/'/, "", otherwise)
+        set(table, "text", text (otherwise == "" ? "; NULL: none" : "; default " otherwise))
+        return
+    }
+    set(table, "of_queue", level == "Both" ? "s." name : "NULL")
+    has = level == "Both" ? "coalesce(k." name ", s." name : "coalesce(k." name
+    has = has (otherwise == "" ? ")" : ", " otherwise ")")
+    set(table, "in_force", none == "" ? has : "nullif(" has ", " none ")")
+    set(table, "text", text "; NULL: the value of the queue" (none == "" ? "" : "; " none_text(none) ": none"))
+}
+
+function none_text(none) {
+    sub(/^interval /, "", none)
+    if (none == "''") return "empty"
+    gsub(/'/, "", none)
+    return none
+}
+
+function setting(name, level, type, condition, none, otherwise, text) {
+    if (level !~ /^(Queue|Kind|Both)$/) fail("the level of a setting is Queue, Kind, or Both: " level)
+    if (level != "Kind") add_setting("setting", name, level, type, condition, none, otherwise, text)
+    if (level != "Queue") add_setting("kind_setting", name, level, type, condition, none, otherwise, text)
+}
+
+# Splits the row of a number or a span into its parts. `zero` is its value 0. If only the default is 0, the default means "none".
+function bounded(a, type, lowest, highest, otherwise, zero,    none) {
+    none = otherwise == zero && lowest != zero ? zero : ""
+    setting(a[1], a[2], type, within(a[1], lowest, highest), none, none == "" ? otherwise : "", a[6])
+}
+
+FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|SPANS|CHOICE|QUEUE|SWITCH|STATUS)\("?[A-Za-z_]+"?, / {
     n = arguments($0, a)
-    if (/^ +NUMBER/) setting(a[1], "integer", bounds(a[1], number(a[3]), a[4] ~ /Any/ ? a[4] : number(a[4])), a[2] == 0 && a[3] > 0 ? "" : a[2], a[5])
-    if (/^ +SPAN/) setting(a[1], "interval", bounds(a[1], span(a[3]), a[4] ~ /Any/ ? a[4] : span(a[4])), a[2] == "0" && a[3] != "0" ? "" : span(a[2]), a[5])
+    if (/^ +NUMBER/) bounded(a, "integer", number(a[4]), a[5] ~ /Any/ ? a[5] : number(a[5]), number(a[3]), "0")
+    if (/^ +SPAN\(/) bounded(a, "interval", span(a[4]), a[5] ~ /Any/ ? a[5] : span(a[5]), span(a[3]), span("0"))
+    if (/^ +SPANS/)
+        setting(a[1], a[2], "interval[]", "array_ndims(" a[1] ") <= 1 AND cardinality(" a[1] ") <= 100 AND array_position(" a[1] ", NULL) IS NULL AND interval '0' <= ALL (" a[1] ")", "'{}'", "", a[3])
     if (/^ +CHOICE/) {
-        gsub(/ /, "', '", a[4])
-        setting(a[1], "text", "CONSTRAINT queue_settings_" a[1] "_check CHECK (" a[1] " IN ('" a[4] "'))", "'" tolower(a[3]) "'", a[5])
+        gsub(/ /, "', '", a[5])
+        setting(a[1], a[2], "text", a[1] " IN ('" a[5] "')", "", "'" tolower(a[4]) "'", a[6])
     }
     if (/^ +QUEUE/)
-        setting(a[1], "text", "CONSTRAINT queue_settings_" a[1] "_check CHECK (octet_length(" a[1] ") BETWEEN 1 AND 63 AND " a[1] " <> queue)", "", a[2])
-    if (/^ +SWITCH/) setting(a[1], "boolean", "", "false", a[2])
+        setting(a[1], a[2], "text", "octet_length(" a[1] ") BETWEEN 1 AND 63 AND " a[1] " <> queue", "''", "", a[3])
+    if (/^ +SWITCH/) setting(a[1], a[2], "boolean", "", "", "false", a[3])
     if (/^ +STATUS/) {
         add("status", a[2])
         set("status", "text", a[n])
@@ -133,21 +168,21 @@ function put(line,    code, text, at, words) {
 
 # Returns the code with the values of one row of a table.
 function filled(code, table, i,    keys, k, n, at) {
-    n = split("name type check in_force text", keys, " ")
+    n = split("name type check in_force of_queue text", keys, " ")
     for (k = 1; k <= n; k++)
         while ((at = index(code, "{" keys[k] "}")) > 0)
             code = substr(code, 1, at - 1) field[table, i, keys[k]] substr(code, at + length(keys[k]) + 2)
     return code
 }
 
-/^ *--@ (each|row) (setting|status): / {
+/^ *--@ (each|row) (setting|kind_setting|status): / {
     indent = $0
     sub(/--@.*/, "", indent)
     table = $3
     sub(/:$/, "", table)
     if (rows[table] == 0) fail("the table of " table " is empty")
     code = $0
-    sub(/^ *--@ [a-z]+ [a-z]+: /, "", code)
+    sub(/^ *--@ [a-z]+ [a-z_]+: /, "", code)
     behind = ""
     if ((at = index(code, "  --: ")) > 0) {
         behind = substr(code, at)

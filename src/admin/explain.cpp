@@ -372,7 +372,7 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
     const Rows rows = read(read_subject, Params().add(Int64GetDatum(job_id)));
     if (rows.size() == 0) return;
     const Row row = rows[0];
-    const Queue queue = kept_queue(*find_queue(row.text_at(kQueue)));
+    const Queue queue = *find_queue(row.text_at(kQueue));
     const Subject job = {.id = job_id,
                          .row = row,
                          .status = status_at(row, kStatus),

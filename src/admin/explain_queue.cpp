@@ -279,7 +279,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         sink->take({ReasonKind::Unknown, psprintf("%s has neither jobs nor settings", quoted)});
         return;
     }
-    const Queue queue = kept_queue(*find_queue(name));
+    const Queue queue = *find_queue(name);
     const QueueNumbers numbers = read_unfinished(name);
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);

@@ -7,52 +7,11 @@
 #include "finish/ending.h"
 #include "lanes/lanes.h"
 #include "log/transaction_log.h"
-#include "queues/queue_settings.h"
 #include "steps/signals.h"
-
-extern "C" {
-#include "lib/stringinfo.h"
-}
 
 namespace jobq {
 
 namespace {
-
-// Statements that create or change a row of settings. Each setting has two parameters: whether the setting is given,
-// and its new value. The SQL texts are built when a statement is first used.
-Statement create = {nullptr, {TEXTOID}, Planning::Free};
-Statement alter = {nullptr, {TEXTOID}, Planning::Free};
-static_assert(1 + 2 * core::kQueueSettings < kMaxParameters, "a statement has room for the parameters of all settings");
-
-int given_parameter(int setting) { return 2 + 2 * setting; }
-int value_parameter(int setting) { return 3 + 2 * setting; }
-
-void make_statements() {
-    if (alter.sql != nullptr) return;
-    StringInfoData insert, update;
-    initStringInfo(&insert);
-    initStringInfo(&update);
-    appendStringInfoString(&insert, "INSERT INTO jobq.queue_settings AS s (queue" JOBQ_SETTING_COLUMNS ") VALUES ($1");
-    for (int i = 0; i < core::kQueueSettings; i++) {
-        const core::QueueSetting &setting = core::kQueueSettingTable[i];
-        for (Statement *statement : {&create, &alter}) {
-            statement->types[given_parameter(i) - 1] = BOOLOID;
-            statement->types[value_parameter(i) - 1] = setting_type(setting);
-        }
-        appendStringInfo(&insert, ", $%d", value_parameter(i));
-        appendStringInfo(&update, "%s%s = CASE WHEN $%d THEN excluded.%s ELSE s.%s END", i == 0 ? "" : ", ",
-                         setting.name, given_parameter(i), setting.name, setting.name);
-    }
-    appendStringInfoString(&insert, ") ON CONFLICT (queue) DO ");
-    create.sql = MemoryContextStrdup(TopMemoryContext, psprintf("%sNOTHING", insert.data));
-    alter.sql = MemoryContextStrdup(TopMemoryContext, psprintf("%sUPDATE SET %s", insert.data, update.data));
-}
-
-Statement find_unkept_letters = {
-    R"(SELECT d.queue FROM jobq.queue_settings s JOIN jobq.queue_settings d ON d.queue = s.dead_letter_queue
-       WHERE (s.queue = $1 OR d.queue = $1) AND d.keep_failed = interval '0' LIMIT 1)",
-    {TEXTOID},
-    Planning::Free};
 
 Statement pause = {
     R"(INSERT INTO jobq.queue_settings AS s (queue, paused) VALUES ($1, true)
@@ -72,14 +31,15 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
-// Deletes the kept keys, lanes, limits, and settings of a queue.
+// Deletes the kept keys, lanes, limits, and settings of a queue and of its kinds.
 Statement forget = {
     R"(WITH keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
             limits AS (DELETE FROM jobq.limit_settings l WHERE l.queue = $1 RETURNING 1),
+            kinds AS (DELETE FROM jobq.kind_settings k WHERE k.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
        SELECT EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings) OR EXISTS (SELECT FROM keys)
-              OR EXISTS (SELECT FROM limits))",
+              OR EXISTS (SELECT FROM limits) OR EXISTS (SELECT FROM kinds))",
     {TEXTOID},
     Planning::Free};
 
@@ -93,17 +53,6 @@ Statement lock_purged = {
     {TEXTOID, TEXTARRAYOID, INT8OID},
     Planning::Free};
 
-Params settings_params(text *queue, const GivenSettings &settings) {
-    Params params;
-    params.add(PointerGetDatum(queue));
-    for (int i = 0; i < core::kQueueSettings; i++) {
-        const bool given = settings.given[i];
-        params.add(BoolGetDatum(given));
-        params.add_if(given && !takes_away(core::kQueueSettingTable[i], settings.values[i]), settings.values[i]);
-    }
-    return params;
-}
-
 // Deletes locked jobs. Returns how many were deleted.
 int64 delete_locked(Datum ids) {
     const Elements locked = elements_of(DatumGetArrayTypeP(ids), INT8OID, "ids", PG_INT32_MAX, NullElements::Refused);
@@ -111,24 +60,6 @@ int64 delete_locked(Datum ids) {
 }
 
 }  // namespace
-
-bool create_queue(text *queue, const GivenSettings &settings) {
-    make_statements();
-    run(create, settings_params(queue, settings));
-    return affected() == 1;
-}
-
-void alter_queue(text *queue, const GivenSettings &settings) {
-    make_statements();
-    run(alter, settings_params(queue, settings));
-}
-
-Rows unkept_dead_letters(text *queue) {
-    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    const Rows rows = read(find_unkept_letters, Params().add(PointerGetDatum(queue)), snapshot);
-    UnregisterSnapshot(snapshot);
-    return rows;
-}
 
 bool set_paused(text *queue, bool paused) {
     run(paused ? pause : resume, Params().add(PointerGetDatum(queue)));

@@ -26,8 +26,8 @@ namespace jobq {
 namespace {
 
 // The tables that jobq_explain and jobq_explain_queue read.
-constexpr const char *kTables[] = {"jobs",  "lane_directory", "queue_settings", "limit_settings",
-                                   "edges", "steps",          "identity"};
+constexpr const char *kTables[] = {"jobs",           "lane_directory", "queue_settings", "kind_settings",
+                                   "limit_settings", "edges",          "steps",          "identity"};
 
 // These statements select the jobs whose slot numbers are between $1 and $2, ordered by the time when the jobs started.
 Statement find_in_queue_slots = {

@@ -362,7 +362,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     }
     // Copies the settings, because a user-defined trigger might make the session reload its queue directory, or look up
     // so many queues that the directory evicts this queue.
-    const Queue queue = kept_queue(found);
+    const Queue queue = found;
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     Limiter limiter;

@@ -20,7 +20,7 @@ struct ClaimRequest {
     text *worker_id;
     int batch;
     core::WorkerFilter filter;
-    core::Micros heartbeat_timeout;  // 0: the job's timeout, or else the queue's
+    core::Micros heartbeat_timeout;  // 0: the timeout of the job, its kind, or its queue
     bool written_once;               // before the first heartbeat, only the report on the job writes its row again
 };
 

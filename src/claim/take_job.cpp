@@ -23,11 +23,17 @@ namespace {
 // system would take a tenth of the claim's time.
 int64 new_lease() { return core::lease_from_random(pg_prng_uint64(&pg_global_prng_state)); }
 
+// Returns the settings that apply to the job in table.row.
+const core::QueueSettings &settings_of(const Claim &claim) {
+    if (claim.queue.kind_count == 0) return claim.queue;
+    return find_kind(claim.queue, view(DatumGetTextPP(job_value(claim.jobs, kJobKind))));
+}
+
 core::Micros timeout_of(const Claim &claim) {
     if (claim.request.heartbeat_timeout > 0) return claim.request.heartbeat_timeout;
     bool none;
     const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
-    if (none) return claim.queue.heartbeat_timeout;
+    if (none) return settings_of(claim).heartbeat_timeout;
     // Bounds the value, because an invalid value that was set with plain SQL must not stop the queue.
     return core::bounded(core::kHeartbeatTimeout, span_of(DatumGetIntervalP(value)));
 }
@@ -36,7 +42,7 @@ core::Micros timeout_of(const Claim &claim) {
 core::Micros max_runtime_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobMaxRuntime, &none);
-    if (none) return claim.queue.max_runtime;
+    if (none) return settings_of(claim).max_runtime;
     return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 

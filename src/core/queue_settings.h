@@ -1,7 +1,8 @@
-// The table of all queue settings. The following is generated from this table: struct QueueSettings, the bounds of the
-// settings, and the code with which jobq_create_queue and jobq_alter_queue check, store, and read settings.
-// scripts/install_script.awk also generates the columns of jobq.queue_settings with their CHECK constraints and
-// comments, the arguments of these two functions, and the columns of the view jobq.queues.
+// The table of all settings of queues and of kinds. The following is generated from this table: struct QueueSettings,
+// the bounds of the settings, and the code with which jobq_create_queue, jobq_alter_queue, and jobq_alter_kind check,
+// store, and read settings. scripts/install_script.awk also generates the columns of jobq.queue_settings and
+// jobq.kind_settings with their CHECK constraints and comments, the arguments of these functions, and the columns of
+// the views jobq.queues and jobq.kinds.
 #pragma once
 
 #include "core/backpressure.h"
@@ -18,58 +19,67 @@ namespace jobq::core {
 constexpr std::int32_t kAnyNumber = INT32_MAX;
 constexpr Micros kAnySpan = INT64_MAX;
 
-//   NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals or kAnyNumber
-//   SPAN(name, default, lowest, highest, text):   an interval with bounds such as 0, kDay, 14 * kDay, or kAnySpan
-//   CHOICE(name, enum, default, words, text):     a text, which is one of the words; the enum has the same order
-//   QUEUE(name, text):                            the name of another queue; not set by default
-//   SWITCH(name, text):                           a boolean; false by default
+//   NUMBER(name, level, default, lowest, highest, text): an integer; its bounds are literals or kAnyNumber
+//   SPAN(name, level, default, lowest, highest, text):   an interval with bounds such as 0, kDay, 14 * kDay, or
+//   kAnySpan SPANS(name, level, text):                            a list of at most kMaxSpans intervals; empty by
+//   default CHOICE(name, level, enum, default, words, text):     a text, which is one of the words; the enum has the
+//   same order QUEUE(name, level, text):                            the name of another queue; not set by default
+//   SWITCH(name, level, text):                           a boolean; false by default
+//
+// The level says what can have the setting: Queue, Kind (of a queue), or Both. If both have it, the value of the kind
+// applies. NULL in jobq.kind_settings means that the value of the queue applies.
 //
 // If the default is 0 and the lowest value is greater than 0, the default means "not set", as does NULL in
-// jobq.queue_settings, and the argument 0 removes the setting. The argument '' removes the name of a queue. The
+// jobq.queue_settings. The argument 0 removes the setting of a queue, and an empty text or list removes the name of a
+// queue or a list. For a kind, these values are stored, and mean that the setting of the queue does not apply. The
 // settings have the same order as the arguments of the functions. An upgrade may add settings at the end.
 // clang-format off
-#define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, CHOICE, QUEUE, SWITCH) \
-    NUMBER(max_attempts, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \
-    SPAN(backoff_base, kSecond, 0, kAnySpan, "delay after the first failed attempt, doubled each time") \
-    SPAN(backoff_max, kHour, 0, kAnySpan, "maximum delay between attempts") \
-    SPAN(heartbeat_timeout, 60 * kSecond, 10 * kMillisecond, 365 * kDay, "time without a heartbeat after which a worker is presumed dead, unless the job or the claim has its own") \
-    NUMBER(max_lost, 3, 1, kAnyNumber, "a job fails permanently after it has lost its worker this many times") \
-    SPAN(keep_completed, kDay, 0, kAnySpan, "how long completed jobs are kept; 0 deletes them on completion") \
-    SPAN(keep_failed, 14 * kDay, 0, kAnySpan, "how long failed and canceled jobs are kept") \
-    NUMBER(max_depth, 0, 1, kAnyNumber, "approximate maximum number of waiting jobs") \
-    CHOICE(on_full, FullPolicy, Reject, "reject drop_oldest", "what happens if an enqueue exceeds max_depth: reject (raise an error) or drop_oldest (cancel the oldest pending jobs)") \
-    QUEUE(dead_letter_queue, "queue to which permanently failed jobs are moved") \
-    SPAN(max_runtime, 0, 10 * kMillisecond, 365 * kDay, "maximum time of one attempt, unless the job or the claim has its own") \
-    CHOICE(on_max_runtime, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer than max_runtime: fail (the attempt fails) or cancel (the job is canceled)") \
-    SPAN(priority_ageing, 0, kMillisecond, 365 * kDay, "each time a job has waited this long, it counts as one priority step higher") \
-    SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs") \
-    SPAN(expires_in, 0, 10 * kMillisecond, 36500 * kDay, "time after run_at at which a job that no worker has claimed is canceled, unless the job has its own")
+#define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, SPANS, CHOICE, QUEUE, SWITCH) \
+    NUMBER(max_attempts, Both, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \
+    SPAN(backoff_base, Both, kSecond, 0, kAnySpan, "delay after the first failed attempt, doubled each time") \
+    SPAN(backoff_max, Both, kHour, 0, kAnySpan, "maximum delay between attempts") \
+    SPAN(heartbeat_timeout, Both, 60 * kSecond, 10 * kMillisecond, 365 * kDay, "time without a heartbeat after which a worker is presumed dead, unless the job or the claim has its own") \
+    NUMBER(max_lost, Both, 3, 1, kAnyNumber, "a job fails permanently after it has lost its worker this many times") \
+    SPAN(keep_completed, Both, kDay, 0, kAnySpan, "how long completed jobs are kept; 0 deletes them on completion") \
+    SPAN(keep_failed, Both, 14 * kDay, 0, kAnySpan, "how long failed and canceled jobs are kept") \
+    NUMBER(max_depth, Queue, 0, 1, kAnyNumber, "approximate maximum number of waiting jobs") \
+    CHOICE(on_full, Queue, FullPolicy, Reject, "reject drop_oldest", "what happens if an enqueue exceeds max_depth: reject (raise an error) or drop_oldest (cancel the oldest pending jobs)") \
+    QUEUE(dead_letter_queue, Both, "queue to which permanently failed jobs are moved") \
+    SPAN(max_runtime, Both, 0, 10 * kMillisecond, 365 * kDay, "maximum time of one attempt, unless the job or the claim has its own") \
+    CHOICE(on_max_runtime, Both, OnMaxRuntime, Fail, "fail cancel", "what happens to a job that runs longer than max_runtime: fail (the attempt fails) or cancel (the job is canceled)") \
+    SPAN(priority_ageing, Queue, 0, kMillisecond, 365 * kDay, "each time a job has waited this long, it counts as one priority step higher") \
+    SWITCH(round_robin, Queue, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs") \
+    SPAN(expires_in, Both, 0, 10 * kMillisecond, 36500 * kDay, "time after run_at at which a job that no worker has claimed is canceled, unless the job has its own") \
+    SPANS(backoff, Both, "delays after the first, second, and later failed attempts, instead of backoff_base and backoff_max; the last delay repeats")
 // clang-format on
 
 // These macros convert rows of all kinds to the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING(...) per row;
 // define JOBQ_SETTING before you use JOBQ_EACH_SETTING.
-#define JOBQ_NUMBER_SETTING(name, otherwise, lowest, highest, text) \
-    JOBQ_SETTING(name, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
-#define JOBQ_SPAN_SETTING(name, otherwise, lowest, highest, text) \
-    JOBQ_SETTING(name, Span, Micros, otherwise, "", lowest, highest, otherwise < lowest, text)
-#define JOBQ_CHOICE_SETTING(name, type, otherwise, words, text) \
-    JOBQ_SETTING(name, Choice, type, type::otherwise, words, 0, 0, false, text)
-#define JOBQ_QUEUE_SETTING(name, text) JOBQ_SETTING(name, Queue, std::string_view, {}, "", 0, 0, true, text)
-#define JOBQ_SWITCH_SETTING(name, text) JOBQ_SETTING(name, Switch, bool, false, "", 0, 0, false, text)
+#define JOBQ_NUMBER_SETTING(name, level, otherwise, lowest, highest, text) \
+    JOBQ_SETTING(name, level, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
+#define JOBQ_SPAN_SETTING(name, level, otherwise, lowest, highest, text) \
+    JOBQ_SETTING(name, level, Span, Micros, otherwise, "", lowest, highest, otherwise < lowest, text)
+#define JOBQ_SPANS_SETTING(name, level, text) JOBQ_SETTING(name, level, Spans, SpanList, {}, "", 0, 0, true, text)
+#define JOBQ_CHOICE_SETTING(name, level, type, otherwise, words, text) \
+    JOBQ_SETTING(name, level, Choice, type, type::otherwise, words, 0, 0, false, text)
+#define JOBQ_QUEUE_SETTING(name, level, text) \
+    JOBQ_SETTING(name, level, Queue, std::string_view, {}, "", 0, 0, true, text)
+#define JOBQ_SWITCH_SETTING(name, level, text) JOBQ_SETTING(name, level, Switch, bool, false, "", 0, 0, false, text)
 #define JOBQ_EACH_SETTING                                                                                \
-    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_CHOICE_SETTING, JOBQ_QUEUE_SETTING, \
-                        JOBQ_SWITCH_SETTING)
+    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_SPANS_SETTING, JOBQ_CHOICE_SETTING, \
+                        JOBQ_QUEUE_SETTING, JOBQ_SWITCH_SETTING)
 
-// The settings of a queue that are in effect, including defaults.
+// The settings that are in effect for a queue, or for a kind of a queue, including defaults.
 struct QueueSettings {
-#define JOBQ_SETTING(name, kind, type, otherwise, ...) type name = otherwise;
+#define JOBQ_SETTING(name, level, form, type, otherwise, ...) type name = otherwise;
     JOBQ_EACH_SETTING
 #undef JOBQ_SETTING
 };
 static_assert(std::is_trivially_copyable_v<QueueSettings>, "may live where a longjmp skips destructors");
 constexpr QueueSettings kDefaultSettings = {};
 
-enum class SettingType : std::uint8_t { Number, Span, Choice, Queue, Switch };
+enum class SettingType : std::uint8_t { Number, Span, Spans, Choice, Queue, Switch };
+enum class SettingLevel : std::uint8_t { Queue = 1, Kind = 2, Both = 3 };
 
 struct QueueSetting {
     const char *name;
@@ -78,7 +88,8 @@ struct QueueSetting {
     std::int64_t lowest;  // bounds of a number, or of a span in microseconds
     std::int64_t highest;
     SettingType type;
-    bool removable;  // the value 0, or an empty name, removes the setting
+    SettingLevel level;
+    bool removable;  // the value 0, an empty name, or an empty list removes the setting
 };
 
 // The number of each setting, in the order of the table.
@@ -91,13 +102,22 @@ enum class SettingNumber : std::uint8_t {
 constexpr int kQueueSettings = static_cast<int>(SettingNumber::Count);
 
 constexpr QueueSetting kQueueSettingTable[kQueueSettings] = {
-#define JOBQ_SETTING(name, kind, type, otherwise, words, lowest, highest, removable, text) \
-    {#name, words, text, lowest, highest, SettingType::kind, removable},
+#define JOBQ_SETTING(name, level, form, type, otherwise, words, lowest, highest, removable, text) \
+    {#name, words, text, lowest, highest, SettingType::form, SettingLevel::level, removable},
     JOBQ_EACH_SETTING
 #undef JOBQ_SETTING
 };
 
+// Returns whether a setting with level `has` is a setting of queues (SettingLevel::Queue) or of kinds
+// (SettingLevel::Kind).
+constexpr bool is_at(SettingLevel has, SettingLevel level) {
+    return (static_cast<unsigned>(has) & static_cast<unsigned>(level)) != 0;
+}
+
 constexpr const QueueSetting &setting_of(SettingNumber number) { return kQueueSettingTable[static_cast<int>(number)]; }
+
+// Maximum number of intervals in a setting of type SPANS.
+constexpr int kMaxSpans = 100;
 
 // Settings that a job or a claim may override.
 constexpr QueueSetting kHeartbeatTimeout = setting_of(SettingNumber::heartbeat_timeout);

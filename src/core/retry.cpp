@@ -1,6 +1,8 @@
 // See retry.h.
 #include "core/retry.h"
 
+#include <algorithm>
+
 namespace jobq::core {
 
 namespace {
@@ -16,6 +18,12 @@ Micros doubled(Micros base, Micros max, int attempt) {
         delay *= 2;
     }
     return delay < max ? delay : max;
+}
+
+// Returns the delay in the list, which is not empty.
+Micros listed(const SpanList &delays, int attempt) {
+    const Micros delay = delays.items[std::clamp(attempt, 1, delays.count) - 1];
+    return std::max<Micros>(delay, 0);
 }
 
 // Returns floor(range * random / 2^32) without using a wider integer type.
@@ -34,7 +42,8 @@ int next_attempt(int attempts) noexcept {
 }
 
 Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept {
-    const Micros delay = doubled(policy.base, policy.max, attempt);
+    const Micros delay =
+        policy.delays.count > 0 ? listed(policy.delays, attempt) : doubled(policy.base, policy.max, attempt);
     const Micros spread = delay / 10;
     const auto choices = static_cast<std::uint64_t>(2 * spread) + 1;
     return saturating_add(delay - spread, static_cast<Micros>(scale(choices, random)));

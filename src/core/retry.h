@@ -14,13 +14,16 @@ int next_attempt(int attempts) noexcept;
 struct RetryPolicy {
     Micros base;  // delay after the first attempt
     Micros max;   // maximum delay
+    SpanList delays =
+        {};  // the delays after attempt 1, 2, ...; the last delay repeats; replaces base and max unless empty
 };
 static_assert(std::is_trivially_copyable_v<RetryPolicy>, "may live where a longjmp skips destructors");
 
-// Returns the delay after attempt number `attempt` (the first is 1): min(max, base * 2^(attempt-1)), varied by up to 10
-// percent in either direction depending on `random`, so that jobs that failed together are not retried together. The
-// longest delay is therefore 1.1 * max. The result is never negative and never overflows. An attempt below 1 counts as
-// 1; a negative base or max counts as 0.
+// Returns the delay after attempt number `attempt` (the first is 1): the delay in the list or, if the list is empty,
+// min(max, base * 2^(attempt-1)). The delay is varied by up to 10 percent in either direction depending on `random`, so
+// that jobs that failed together are not retried together. The longest delay is therefore 1.1 times the maximum. The
+// result is never negative and never overflows. An attempt below 1 counts as 1; a negative delay, base, or max counts
+// as 0.
 Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept;
 
 // Returns the status of a job after its worker has reported a failure: Cancelled if a cancellation was requested;

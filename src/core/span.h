@@ -17,6 +17,12 @@ constexpr Micros kDay = 24 * kHour;
 // margin of one day for arithmetic.
 constexpr Micros kLatest = 9223371331200000000 - kDay;
 
+// A list of spans. Does not own its memory.
+struct SpanList {
+    const Micros *items = nullptr;
+    int count = 0;
+};
+
 // These functions return `a + b` and `a - b`, limited to [-kLatest, kLatest].
 Micros saturating_add(Micros a, Micros b) noexcept;
 Micros saturating_subtract(Micros a, Micros b) noexcept;

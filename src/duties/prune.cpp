@@ -26,7 +26,7 @@ namespace {
 // Selects a page of jobs in the order of the primary key. An index on finished_at would make this faster, but would
 // slow down every completion.
 Statement read_page = {
-    R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
+    R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at, j.kind
        FROM jobq.jobs j WHERE j.id > $1 AND j.id < $3 ORDER BY j.id LIMIT $2)",
     {INT8OID, INT8OID, INT8OID}};
 
@@ -47,14 +47,19 @@ Statement set_prune_position = {
     {INT8OID, INT8OID},
     Planning::Free};
 
-// Returns how long the queue keeps a finished job with this status.
-core::Micros keep_of(const Queue &queue, core::JobStatus status) {
-    return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
+// Returns how long a finished job with this status is kept.
+core::Micros keep_of(const core::QueueSettings &settings, core::JobStatus status) {
+    return status == core::JobStatus::Completed ? settings.keep_completed : settings.keep_failed;
 }
 
-// Selects the shortest retention period of all queues. A job that is younger than this period cannot have expired.
+// Selects the shortest retention period of all queues and kinds. A job that is younger than this period cannot have
+// expired.
 Statement get_shortest_keep = {
-    "SELECT least(min(s.keep_completed), min(s.keep_failed)) FROM jobq.queue_settings s", {}, Planning::Free};
+    R"(SELECT least(min(s.keep_completed), min(s.keep_failed))
+       FROM (SELECT q.keep_completed, q.keep_failed FROM jobq.queue_settings q
+             UNION ALL SELECT k.keep_completed, k.keep_failed FROM jobq.kind_settings k) s)",
+    {},
+    Planning::Free};
 
 core::Micros shortest_keep() {
     const Rows rows = run(get_shortest_keep, Params());
@@ -108,11 +113,11 @@ Gaps gaps;
 // Adds the job in this row to the page if the job's retention period is over.
 void add_to_page(Page *page, const Row &row, core::Micros shortest, TimestampTz now) {
     page->last_id = row.int64_at(1);
-    const Queue *queue = find_queue(row.text_at(2));
     if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page->all_young = false;
     const core::JobStatus status = status_at(row, 3);
     if (!core::is_finished(status) || row.is_null(4)) return;
-    const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
+    const core::QueueSettings &settings = settings_for(*find_queue(row.text_at(2)), row.text_at(6));
+    const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(settings, status));
     if (expires >= now) return;
     page->ids[page->count] = row.get(1);
     page->finished[page->count++] = row.get(4);

@@ -97,7 +97,7 @@ const char *lost_error(const core::Life &before, const core::Life &after, int ma
 }
 
 bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, TimestampTz now, Endings *endings) {
-    const int max_lost = find_queue(before.queue)->max_lost;
+    const int max_lost = settings_for(*find_queue(before.queue), before.kind).max_lost;
     core::Event event = {core::EventKind::Lost, now};
     event.in_company = in_company;
     event.max_lost = max_lost;

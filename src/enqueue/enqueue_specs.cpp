@@ -264,9 +264,9 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     const std::string_view name = view(spec->queue);
     lock_jobs_table();
     require_known_queue(name);
-    const Queue *queue = find_queue(name);
-    if (!has_max_attempts) spec->max_attempts = queue->max_attempts;
-    if (!spec->expires_at && !spec->expires_in) spec->expires_in = queue->expires_in;
+    const core::QueueSettings &settings = settings_for(*find_queue(name), view(spec->kind));
+    if (!has_max_attempts) spec->max_attempts = settings.max_attempts;
+    if (!spec->expires_at && !spec->expires_in) spec->expires_in = settings.expires_in;
 }
 
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {

@@ -21,7 +21,8 @@ text *destination(const JobsTable &jobs, Direction direction) {
         const Datum from = job_value(jobs, kJobDeadFrom, &none);
         return none ? nullptr : make_text(view(DatumGetTextPP(from)));
     }
-    const std::string_view queue = find_queue(view(DatumGetTextPP(job_value(jobs, kJobQueue))))->dead_letter_queue;
+    const JobState job = state_of(jobs);
+    const std::string_view queue = settings_for(*find_queue(job.queue), job.kind).dead_letter_queue;
     return queue.empty() ? nullptr : make_text(queue);
 }
 

@@ -123,8 +123,9 @@ Rows delete_rows(Datum *ids, int count) {
 
 }  // namespace
 
-core::Micros retry_delay(const Queue &queue, int attempts) {
-    return core::backoff({queue.backoff_base, queue.backoff_max}, attempts, pg_prng_uint32(&pg_global_prng_state));
+core::Micros retry_delay(const core::QueueSettings &settings, int attempts) {
+    return core::backoff({settings.backoff_base, settings.backoff_max, settings.backoff}, attempts,
+                         pg_prng_uint32(&pg_global_prng_state));
 }
 
 bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
@@ -153,15 +154,15 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
               Endings *endings) {
     if (!core::is_finished(after.status) || core::is_finished(before.life.status)) return;
     if (keeps_key(jobs)) endings->keys.add(kept_key(jobs, now));
-    const Queue *queue = find_queue(before.queue);
+    const core::QueueSettings &settings = settings_for(*find_queue(before.queue), before.kind);
     const bool completed = after.status == core::JobStatus::Completed;
     // A job can end while one of its waits is still open. This is rare for a completed job, so a completed job is added
     // to `waited` only if it was waiting or if any job in the database awaits other jobs.
     if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
         endings->waited.add(Int64GetDatum(before.id));
-    if (after.status == core::JobStatus::Failed && !queue->dead_letter_queue.empty())
+    if (after.status == core::JobStatus::Failed && !settings.dead_letter_queue.empty())
         endings->buried.add(Int64GetDatum(before.id));
-    else if ((completed ? queue->keep_completed : queue->keep_failed) == 0)
+    else if ((completed ? settings.keep_completed : settings.keep_failed) == 0)
         endings->unkept.add(Int64GetDatum(before.id));
 }
 

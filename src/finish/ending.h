@@ -1,5 +1,5 @@
 // Carries out the actions that follow when an attempt ends or a job finishes: the attempt is recorded, the unique key
-// is kept (unique_for), and the job is deleted if its queue does not keep it, or is moved to the dead letter queue. The
+// is kept (unique_for), and the job is deleted if it is not kept, or is moved to the dead letter queue. The
 // actions are collected while rows are written, and are then carried out together, with SQL.
 #pragma once
 
@@ -33,8 +33,8 @@ struct Endings {
     Notes<Datum> unkept, buried, waited;
 };
 
-// Returns the delay before the next attempt of a failed job, according to the backoff settings of its queue.
-core::Micros retry_delay(const Queue &queue, int attempts);
+// Returns the delay before the next attempt of a failed job to which these settings apply.
+core::Micros retry_delay(const core::QueueSettings &settings, int attempts);
 
 // The end of an attempt that does not complete its job.
 struct AttemptEnd {

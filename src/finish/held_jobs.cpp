@@ -66,7 +66,7 @@ void leave_needed(Deleted *gone) {
 
 void forget_job(const HeldJob &job) { forget_edges(job.id, true, job.has_extra ? &job.extra : nullptr); }
 
-// Deletes a completed job whose queue does not keep completed jobs, without first updating its row. The caller must not
+// Deletes a completed job that is not kept, without first updating its row. The caller must not
 // use this function if a user-defined trigger or a constraint must see the completed row, or if other jobs need the job
 // or its result.
 bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life &after, Deleted *gone) {
@@ -198,7 +198,8 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
         core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
         job->status = after.status;
-        const bool unkept = find_queue(before.queue)->keep_completed == 0 && !has_edges_to(&gone.edges, job->id);
+        const bool unkept = settings_for(*find_queue(before.queue), before.kind).keep_completed == 0 &&
+                            !has_edges_to(&gone.edges, job->id);
         if (core::built_with(core::Mechanism::DirectDeletion) && unkept && can_delete_rows(jobs->table)) {
             if (!delete_completed(jobs, before, after, &gone)) return false;
             gone.jobs.add(*job);
@@ -229,7 +230,9 @@ void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros r
                          {asked ? AttemptOutcome::Cancelled : AttemptOutcome::Failed,
                           truncated_error(job.extra, !job.has_extra), true, job.details}};
         report.event.wants_retry = wants_retry;
-        report.event.delay = retry_in >= 0 ? retry_in : retry_delay(*find_queue(before.queue), before.life.attempts);
+        report.event.delay =
+            retry_in >= 0 ? retry_in
+                          : retry_delay(settings_for(*find_queue(before.queue), before.kind), before.life.attempts);
         return report;
     });
 }

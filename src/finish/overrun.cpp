@@ -21,10 +21,10 @@ const char *overrun_error(const core::Life &before, const core::Life &after) {
 }  // namespace
 
 bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
-    const Queue *queue = find_queue(before.queue);
+    const core::QueueSettings &settings = settings_for(*find_queue(before.queue), before.kind);
     core::Event event = {core::EventKind::Overran, now};
-    event.on_max_runtime = queue->on_max_runtime;
-    event.delay = retry_delay(*queue, before.life.attempts);
+    event.on_max_runtime = settings.on_max_runtime;
+    event.delay = retry_delay(settings, before.life.attempts);
     const core::Life after = core::after_event(before.life, event);
     const bool cancelled = after.status == core::JobStatus::Cancelled;
     text *error = cstring_to_text(overrun_error(before.life, after));

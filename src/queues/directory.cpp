@@ -26,7 +26,7 @@ constexpr int kMaxCachedQueues = 10000;
 
 struct CacheEntry {
     QueueName name;         // hash key
-    MemoryContext context;  // owns the memory to which `queue` points
+    MemoryContext context;  // owns the memory to which `queue` points; nullptr: none
     Queue queue;            // valid if its generation is the current one
 };
 
@@ -34,9 +34,11 @@ HTAB *cache = nullptr;
 uint64 current_generation = 1;
 Oid settings_table = InvalidOid;
 Oid limits_table = InvalidOid;
+Oid kinds_table = InvalidOid;
 
-Statement read_settings = {"SELECT paused" JOBQ_SETTING_COLUMNS " FROM jobq.queue_settings WHERE queue = $1",
-                           {TEXTOID}};
+// The SQL texts of these two statements are built when they are first used.
+Statement read_settings = {nullptr, {TEXTOID}};
+Statement read_kinds = {nullptr, {TEXTOID}};
 
 Statement read_limits = {
     R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot
@@ -44,7 +46,29 @@ Statement read_limits = {
     {TEXTOID}};
 
 void on_relcache_invalidation(Oid relation) {
-    if (relation == InvalidOid || relation == settings_table || relation == limits_table) current_generation++;
+    if (relation == InvalidOid || relation == settings_table || relation == limits_table || relation == kinds_table)
+        current_generation++;
+}
+
+void make_statements() {
+    if (read_kinds.sql != nullptr) return;
+    read_settings.sql = MemoryContextStrdup(TopMemoryContext,
+                                            psprintf("SELECT s.paused%s FROM jobq.queue_settings s WHERE s.queue = $1",
+                                                     setting_columns(core::SettingLevel::Queue, "s.")));
+    read_kinds.sql = MemoryContextStrdup(
+        TopMemoryContext,
+        psprintf("SELECT k.kind%s FROM jobq.kind_settings k WHERE k.queue = $1 ORDER BY k.kind COLLATE \"C\"",
+                 setting_columns(core::SettingLevel::Kind, "k.")));
+}
+
+// Frees the memory of an entry when the transaction ends, because a copy of its queue might still be in use.
+void free_at_end(CacheEntry *entry) {
+    if (entry->context == nullptr) return;
+    if (MemoryContextIsEmpty(entry->context))
+        MemoryContextDelete(entry->context);
+    else
+        MemoryContextSetParent(entry->context, TopTransactionContext);
+    entry->context = nullptr;
 }
 
 void open_cache() {
@@ -56,7 +80,7 @@ void open_cache() {
     HASH_SEQ_STATUS scan;
     hash_seq_init(&scan, cache);
     while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&scan))) {
-        if (entry->context != nullptr) MemoryContextDelete(entry->context);
+        free_at_end(entry);
         hash_search(cache, entry->name, HASH_REMOVE, nullptr);
     }
 }
@@ -76,7 +100,19 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryCo
     if (rows.size() == 0) return;
     queue->has_settings = true;
     queue->paused = rows[0].bool_at(1);
-    read_settings_at(rows[0], 2, context, queue);
+    read_settings_at(rows[0], 2, core::SettingLevel::Queue, context, queue);
+}
+
+void load_kinds(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
+    const Rows rows = read(read_kinds, name, snapshot);
+    if (rows.size() == 0) return;
+    queue->kinds = static_cast<KindOfQueue *>(
+        MemoryContextAllocHuge(context, static_cast<Size>(sizeof(KindOfQueue) * rows.size())));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        KindOfQueue *kind = &queue->kinds[queue->kind_count++];
+        *kind = {*queue, keep(context, rows[i].text_at(1))};
+        read_settings_at(rows[i], 2, core::SettingLevel::Kind, context, kind);
+    }
 }
 
 void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
@@ -95,20 +131,22 @@ void load(CacheEntry *entry, std::string_view name) {
     // Reads the generation first, so that an invalidation message that arrives during the load makes the entry stale
     // again.
     const uint64 generation = current_generation;
-    if (entry->context != nullptr) MemoryContextDelete(entry->context);
-    entry->context = nullptr;
+    free_at_end(entry);
     entry->queue.generation = 0;
     MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq queue", ALLOCSET_SMALL_SIZES);
     entry->context = context;
     const Oid schema = get_namespace_oid("jobq", false);
     settings_table = get_relname_relid("queue_settings", schema);
     limits_table = get_relname_relid("limit_settings", schema);
+    kinds_table = get_relname_relid("kind_settings", schema);
 
     // Reads as the owner, because the caller might have no privileges on the tables.
     with_owner_spi([&] {
+        make_statements();
         const Params parameters = Params().add(PointerGetDatum(make_text(name)));
         Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
         load_settings(&entry->queue, parameters, snapshot, context);
+        load_kinds(&entry->queue, parameters, snapshot, context);
         load_limits(&entry->queue, parameters, snapshot, context);
         UnregisterSnapshot(snapshot);
     });
@@ -134,16 +172,12 @@ const Queue *find_queue(std::string_view name) {
     return &entry->queue;
 }
 
-Queue kept_queue(const Queue &queue) {
-    Queue kept = queue;
-    kept.dead_letter_queue = keep(CurrentMemoryContext, queue.dead_letter_queue);
-    if (queue.limit_count == 0) return kept;
-    kept.limits = static_cast<QueueLimit *>(palloc(sizeof(QueueLimit) * queue.limit_count));
-    for (int i = 0; i < queue.limit_count; i++) {
-        kept.limits[i] = queue.limits[i];
-        kept.limits[i].key = keep(CurrentMemoryContext, queue.limits[i].key);
-    }
-    return kept;
+const core::QueueSettings &find_kind(const Queue &queue, std::string_view kind) {
+    const KindOfQueue *first = queue.kinds, *end = first + queue.kind_count;
+    const KindOfQueue *found = std::lower_bound(
+        first, end, kind, [](const KindOfQueue &one, std::string_view name) { return one.kind < name; });
+    if (found == end || found->kind != kind) return queue;
+    return *found;
 }
 
 bool is_current(const Queue &queue) {

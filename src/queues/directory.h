@@ -1,7 +1,7 @@
-// Looks up the settings and limits of a queue, which every function call needs. Each session caches them until
-// jobq.queue_settings or jobq.limit_settings changes. A trigger on both tables sends a relation cache invalidation
-// message, which reaches every session when the transaction commits and is discarded by a rollback. See lanes/lanes.h
-// for the lanes of a queue.
+// Looks up the settings and limits of a queue and the settings of its kinds, which every function call needs. Each
+// session caches them until jobq.queue_settings, jobq.kind_settings, or jobq.limit_settings changes. A trigger on these
+// tables sends a relation cache invalidation message, which reaches every session when the transaction commits and is
+// discarded by a rollback. See lanes/lanes.h for the lanes of a queue.
 #pragma once
 
 #include "compat/pg.h"
@@ -20,21 +20,32 @@ struct QueueLimit {
     int32 highest_slot;    // no job holds a slot with a number above both this and max_running
 };
 
+// The settings that apply to the jobs of a kind: the settings of the queue, replaced by those in jobq.kind_settings.
+struct KindOfQueue : core::QueueSettings {
+    std::string_view kind;
+};
+
 struct Queue : core::QueueSettings {
     bool has_settings = false;  // whether jobq.queue_settings contains a row for the queue
     bool paused = false;
     QueueLimit *limits = nullptr;  // ordered by key
     int limit_count = 0;
+    KindOfQueue *kinds = nullptr;  // the kinds that have settings, in byte order
+    int kind_count = 0;
     uint64 generation = 0;  // generation of the directory when the queue was read
 };
 
 // Returns the queue. The pointer is valid until the next call to find_queue(). A user-defined trigger can also cause
-// such a call.
+// such a call. A caller that still uses the queue after it has changed jobs must copy it. Everything to which a copy
+// points is valid until the transaction ends.
 const Queue *find_queue(std::string_view name);
 
-// Returns a copy of the queue in the current memory context, for callers that still use the queue after they have
-// changed jobs, because the change can fire a user-defined trigger that calls find_queue().
-Queue kept_queue(const Queue &queue);
+// Returns the settings of a kind, which is one of queue.kinds, or the settings of the queue.
+const core::QueueSettings &find_kind(const Queue &queue, std::string_view kind);
+// Returns the settings that apply to the queue's jobs of this kind, which are valid as long as the queue.
+inline const core::QueueSettings &settings_for(const Queue &queue, std::string_view kind) {
+    return queue.kind_count == 0 ? queue : find_kind(queue, kind);
+}
 
 // Returns whether the queue is still valid, that is, whether this session has received no invalidation message since
 // find_queue() returned the queue. Before this function returns, the session has received the messages of all

@@ -18,7 +18,9 @@ Statement is_known = {
     R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1)
            OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1)
            OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1)
-           OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1))",
+           OR EXISTS (SELECT FROM jobq.kind_settings k WHERE k.queue = $1)
+           OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1)
+           OR EXISTS (SELECT FROM jobq.kind_settings k WHERE k.dead_letter_queue = $1))",
     {TEXTOID}};
 
 // Selects the names of known queues for the hint that suggests a similar name. Selects at most a thousand names from
@@ -33,7 +35,9 @@ Statement known_names = {
        (SELECT u.queue FROM used u WHERE u.queue IS NOT NULL)
        UNION (SELECT s.queue FROM jobq.queue_settings s LIMIT 1000)
        UNION (SELECT s.dead_letter_queue FROM jobq.queue_settings s WHERE s.dead_letter_queue IS NOT NULL LIMIT 1000)
-       UNION (SELECT l.queue FROM jobq.limit_settings l LIMIT 1000))",
+       UNION (SELECT l.queue FROM jobq.limit_settings l LIMIT 1000)
+       UNION (SELECT k.queue FROM jobq.kind_settings k LIMIT 1000)
+       UNION (SELECT k.dead_letter_queue FROM jobq.kind_settings k WHERE k.dead_letter_queue <> '' LIMIT 1000))",
     {},
     Planning::Free};
 

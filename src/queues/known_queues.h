@@ -18,8 +18,8 @@ bool queue_is_known(std::string_view name);
 void check_room_for_queue(std::string_view name);
 
 // Call the following two functions inside with_spi(), before the queue is created. A queue is known if it has or had
-// jobs, has settings or a limit, or is the dead letter queue of another queue. jobq_drop_queue() makes it unknown
-// again.
+// jobs, has settings, kinds with settings, or a limit, or is the dead letter queue of another queue. jobq_drop_queue()
+// makes it unknown again.
 
 // Raises a NOTICE if the queue is unknown. The hint names the known queue in scope with the most similar name, if any
 // name is similar enough.

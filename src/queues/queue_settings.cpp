@@ -6,6 +6,10 @@
 #include "job/job_arguments.h"
 #include "queues/queue_settings.h"
 
+extern "C" {
+#include "lib/stringinfo.h"
+}
+
 namespace jobq {
 
 namespace {
@@ -31,6 +35,15 @@ void check_choice(const core::QueueSetting &setting, std::string_view word) {
     refuse_choice(setting.name, word, choices, count);
 }
 
+Elements spans_in(Datum list, const char *name, NullElements nulls) {
+    return elements_of(DatumGetArrayTypeP(list), INTERVALOID, name, core::kMaxSpans, nulls);
+}
+
+void check_spans(const core::QueueSetting &setting, Datum list) {
+    const Elements spans = spans_in(list, setting.name, NullElements::Refused);
+    for (int i = 0; i < spans.count; i++) check_span(DatumGetIntervalP(spans.values[i]), setting.name, Zero::Allowed);
+}
+
 // These functions read the value of a setting from its column into `field`.
 void read_setting(const Row &row, int column, MemoryContext, const char *, int32 *field) {
     *field = row.int32_at(column);
@@ -44,6 +57,14 @@ void read_setting(const Row &row, int column, MemoryContext, const char *, bool 
 void read_setting(const Row &row, int column, MemoryContext context, const char *, std::string_view *field) {
     *field = keep(context, row.text_at(column));
 }
+void read_setting(const Row &row, int column, MemoryContext context, const char *, core::SpanList *field) {
+    const Elements spans = spans_in(row.get(column), "", NullElements::Allowed);
+    *field = {};
+    if (spans.count == 0) return;
+    auto *items = static_cast<core::Micros *>(MemoryContextAlloc(context, sizeof(core::Micros) * spans.count));
+    for (int i = 0; i < spans.count; i++) items[i] = spans.nulls[i] ? 0 : span_of(DatumGetIntervalP(spans.values[i]));
+    *field = {items, spans.count};
+}
 template <typename Choice>
 void read_setting(const Row &row, int column, MemoryContext, const char *words, Choice *field) {
     const int choice = core::choice_of(words, row.text_at(column));
@@ -52,10 +73,20 @@ void read_setting(const Row &row, int column, MemoryContext, const char *words, 
 
 }  // namespace
 
-void read_settings_at(const Row &row, int first, MemoryContext context, core::QueueSettings *settings) {
+const char *setting_columns(core::SettingLevel level, const char *prefix) {
+    StringInfoData columns;
+    initStringInfo(&columns);
+    for (const core::QueueSetting &setting : core::kQueueSettingTable)
+        if (core::is_at(setting.level, level)) appendStringInfo(&columns, ", %s%s", prefix, setting.name);
+    return columns.data;
+}
+
+void read_settings_at(const Row &row, int first, core::SettingLevel level, MemoryContext context,
+                      core::QueueSettings *settings) {
     int column = first - 1;
-#define JOBQ_SETTING(name, kind, type, otherwise, words, ...) \
-    if (!row.is_null(++column)) read_setting(row, column, context, words, &settings->name);
+#define JOBQ_SETTING(name, has, form, type, otherwise, words, ...)             \
+    if (core::is_at(core::SettingLevel::has, level) && !row.is_null(++column)) \
+        read_setting(row, column, context, words, &settings->name);
     JOBQ_EACH_SETTING
 #undef JOBQ_SETTING
 }
@@ -66,6 +97,8 @@ Oid setting_type(const core::QueueSetting &setting) {
             return INT4OID;
         case core::SettingType::Span:
             return INTERVALOID;
+        case core::SettingType::Spans:
+            return INTERVALARRAYOID;
         case core::SettingType::Switch:
             return BOOLOID;
         case core::SettingType::Choice:
@@ -82,6 +115,9 @@ void check_setting(const core::QueueSetting &setting, Datum value) {
             break;
         case core::SettingType::Span:
             check_span_within(setting, DatumGetIntervalP(value));
+            break;
+        case core::SettingType::Spans:
+            check_spans(setting, value);
             break;
         case core::SettingType::Choice:
             check_choice(setting, view(DatumGetTextPP(value)));
@@ -101,6 +137,8 @@ bool takes_away(const core::QueueSetting &setting, Datum value) {
             return DatumGetInt32(value) == 0;
         case core::SettingType::Span:
             return span_of(DatumGetIntervalP(value)) == 0;
+        case core::SettingType::Spans:
+            return ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(value)), ARR_DIMS(DatumGetArrayTypeP(value))) == 0;
         case core::SettingType::Queue:
             return view(DatumGetTextPP(value)).empty();
         case core::SettingType::Choice:

@@ -1,5 +1,5 @@
-// Checks queue settings that are passed as arguments, and reads rows of jobq.queue_settings. Both tasks use the list of
-// settings in core/queue_settings.h.
+// Checks settings of queues and kinds that are passed as arguments, and reads rows of jobq.queue_settings and
+// jobq.kind_settings. Both tasks use the list of settings in core/queue_settings.h.
 #pragma once
 
 #include "compat/pg.h"
@@ -8,21 +8,20 @@
 
 namespace jobq {
 
-// Expands to the column names ", max_attempts, backoff_base ...", in the order of the list in core/queue_settings.h.
-#define JOBQ_SETTING_COLUMN(name, ...) ", " #name
-#define JOBQ_SETTING_COLUMNS                                                                                \
-    JOBQ_QUEUE_SETTINGS(JOBQ_SETTING_COLUMN, JOBQ_SETTING_COLUMN, JOBQ_SETTING_COLUMN, JOBQ_SETTING_COLUMN, \
-                        JOBQ_SETTING_COLUMN)
+// Returns the columns of the table of settings of this level, each preceded by ", " and `prefix`, in the order of the
+// list in core/queue_settings.h. The text is allocated in the current memory context.
+const char *setting_columns(core::SettingLevel level, const char *prefix = "");
 
-// Reads the settings from the columns of the row, beginning with column number `first`. A NULL leaves the setting
-// unchanged. Text values are copied into `context`.
-void read_settings_at(const Row &row, int first, MemoryContext context, core::QueueSettings *settings);
+// Reads the settings of this level from the columns of the row, beginning with column number `first`. A NULL leaves the
+// setting unchanged. Texts and lists are copied into `context`.
+void read_settings_at(const Row &row, int first, core::SettingLevel level, MemoryContext context,
+                      core::QueueSettings *settings);
 
 // Returns the SQL type of the setting.
 Oid setting_type(const core::QueueSetting &setting);
 
-// Raises 22023 if a number or interval is out of range or a text is not one of the allowed values, and 42602 or 42622
-// if a queue name is invalid.
+// Raises 22023 if a number or interval is out of range or a text is not one of the allowed values, 42602 or 42622 if a
+// queue name is invalid, and the errors of elements_of() for a list.
 void check_setting(const core::QueueSetting &setting, Datum value);
 
 // Returns whether the value, which check_setting() has accepted, removes the setting.

@@ -94,6 +94,8 @@ constexpr Call kCalls[] = {
     {"jobq_resume_queue", kOperator},
     {"jobq_purge_queue", kOperator},
     {"jobq_drop_queue", kOperator},
+    {"jobq_alter_kind", kOperator},
+    {"jobq_drop_kind", kOperator},
     {"jobq_set_limit", kOperator},
     {"jobq_schedule", kOperator},
     {"jobq_schedules", kOperator},
@@ -227,7 +229,7 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
                    "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.log_lines, "
-                   "jobq.limits, jobq.schedules, jobq.handlers",
+                   "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds",
                    role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "
@@ -245,7 +247,7 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
             grant, "SELECT",
             "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
             "jobq.edges, jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants, jobq.schedule_settings, "
-            "jobq.handler_settings, jobq.steps, jobq.signals, jobq.job_signals",
+            "jobq.handler_settings, jobq.steps, jobq.signals, jobq.job_signals, jobq.kind_settings",
             role);
     }
 }

@@ -213,6 +213,16 @@ CREATE TABLE jobq.queue_settings (
     --@ each setting: {name} {type}{check}  --: {text}
 );
 
+-- Contains only kinds that jobq_alter_kind has changed. The same table in src/core/queue_settings.h lists the settings.
+--: kinds of a queue with their own settings, written by jobq_alter_kind; a setting that is NULL takes the value of the queue
+CREATE TABLE jobq.kind_settings (
+    queue      text CONSTRAINT kind_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
+    kind       text CONSTRAINT kind_settings_kind_name CHECK (octet_length(kind) <= 255),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    --@ each kind_setting: {name} {type}{check},  --: {text}
+    PRIMARY KEY (queue, kind)
+);
+
 -- The table has no foreign key, because with a foreign key, inserting an attempt would lock the row of the job.
 --: all attempts that did not complete their job, with the reason
 CREATE TABLE jobq.attempts (
@@ -349,6 +359,7 @@ ALTER TABLE jobq.kept_keys REPLICA IDENTITY FULL;
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_settings', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.kind_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.attempts', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.log_lines', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
@@ -440,6 +451,10 @@ CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_
     EXECUTE FUNCTION jobq.invalidate_caches();
 CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.queue_settings FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.kind_settings FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.kind_settings FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
 CREATE TRIGGER number_lane BEFORE INSERT OR UPDATE ON jobq.lane_directory FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.number_lane();
@@ -477,5 +492,7 @@ ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
 ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
+ALTER TABLE jobq.kind_settings ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.kind_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
 ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;

@@ -18,6 +18,23 @@ CREATE FUNCTION jobq_alter_queue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+--: change settings of a kind of a queue; NULL leaves a setting unchanged
+CREATE FUNCTION jobq_alter_kind(
+        queue text,
+        kind text,
+        --@ each kind_setting: {name} {type} DEFAULT NULL
+        )
+    RETURNS void
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+--: remove all settings of a kind, or the settings with these names, so that the settings of the queue apply; returns false if the
+--: kind had no such settings
+CREATE FUNCTION jobq_drop_kind(queue text, kind text, settings text[] DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 --: drop a queue and its finished jobs; if "force" is true, also its other jobs, schedules, and handlers; returns false if the queue
 --: did not exist
 CREATE FUNCTION jobq_drop_queue(queue text, force boolean DEFAULT false)

@@ -19,6 +19,22 @@ SELECT n.queue,
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
 LEFT JOIN jobq.queue_settings s USING (queue);
 
+-- A kind can store the value "none", which replaces the value of the queue. The view shows "none" as NULL.
+--: all kinds that are in use or have settings, with the effective settings; "origins" shows for each setting whether its value comes
+--: from the kind, the queue, or the default
+CREATE VIEW jobq.kinds AS
+SELECT n.queue,
+       n.kind,
+       k.queue IS NOT NULL AS has_settings,
+       k.created_at,
+       --@ each kind_setting: {in_force} AS {name},
+       jsonb_build_object(
+           --@ each kind_setting: '{name}', CASE WHEN k.{name} IS NOT NULL THEN 'kind' WHEN {of_queue} IS NOT NULL THEN 'queue' ELSE 'default' END
+       ) AS origins
+FROM (SELECT queue, kind FROM jobq.lane_directory UNION SELECT queue, kind FROM jobq.kind_settings) n
+LEFT JOIN jobq.kind_settings k USING (queue, kind)
+LEFT JOIN jobq.queue_settings s USING (queue);
+
 -- The age of the oldest pending job and the oldest heartbeat cost time only if a query selects them. The planner knows that the
 -- subquery h has one row per queue, and removes the join if the query does not need the oldest heartbeat.
 --: statistics of each queue: number of jobs by status, age of the oldest claimable job, oldest heartbeat of a running job, and

@@ -42,14 +42,14 @@ void ask_for_room(const JobRow &row) {
 
 void fill(JobRow *row, bool is_new) {
     const TimestampTz now = GetCurrentTimestamp();
-    const Queue *queue = find_queue(text_of(*row, kJobQueue));
     row->default_to(kJobCreatedAt, TimestampTzGetDatum(now));
     row->default_to(kJobKind, PointerGetDatum(make_text("")));
     row->default_to(kJobPayload, DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
     row->default_to(kJobPriority, Int16GetDatum(0));
     row->default_to(kJobVersion, Int32GetDatum(0));
+    const core::QueueSettings &settings = settings_for(*find_queue(text_of(*row, kJobQueue)), text_of(*row, kJobKind));
     // A row from a dump already has the expires_at that its enqueue has set.
-    row->fill_life(queue->max_attempts, is_new ? queue->expires_in : 0, now);
+    row->fill_life(settings.max_attempts, is_new ? settings.expires_in : 0, now);
 }
 
 // Determines whether a job that is added with a plain INSERT is the head of its group, waits in the line, or neither.

@@ -125,7 +125,8 @@ int64 lane_of(const JobRow &row) {
 }
 
 core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left) {
-    core::ByHand facts = {place, has_left, queue.heartbeat_timeout, queue.max_runtime};
+    const core::QueueSettings &settings = settings_for(queue, text_of(row, kJobKind));
+    core::ByHand facts = {place, has_left, settings.heartbeat_timeout, settings.max_runtime};
     if (row.has(kJobHeartbeatTimeout)) facts.timeout = span_of(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
     if (row.has(kJobMaxRuntime)) facts.max_runtime = span_of(DatumGetIntervalP(row.get(kJobMaxRuntime)));
     return facts;

@@ -87,7 +87,7 @@ Outlook read_outlook(std::string_view queue) {
 Seen scan_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id) {
     Seen seen = {Peek::Nothing, 0, DT_NOEND};
     const LaneIds lanes = wanted_lanes(queue, filter);
-    const Queue settings = kept_queue(*find_queue(queue));
+    const Queue settings = *find_queue(queue);
     int held = 0;
     Trial trial = {worker_id, false, false};
     JobsTable jobs;

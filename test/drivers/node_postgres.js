@@ -29,6 +29,9 @@ async function main() {
   await equal(6, 'jobq_create_queue, jobq_alter_queue', 'SELECT max_attempts FROM jobq.queues WHERE queue = $1', [queue]);
   await equal('drop_oldest', 'jobq_alter_queue, on_full', 'SELECT on_full FROM jobq.queues WHERE queue = $1', [queue]);
   await equal('cancel', 'jobq_alter_queue, max_runtime', "SELECT on_max_runtime FROM jobq.queues WHERE queue = $1 AND max_runtime = '2 h' AND round_robin", [queue]);
+  await rows('SELECT jobq_alter_kind($1, $2, max_attempts => $3, backoff => $4)', [queue, 'kind', 3, ['1 s', '1 min']]);
+  await equal(3, 'jobq_alter_kind', "SELECT max_attempts FROM jobq.kinds WHERE queue = $1 AND kind = $2 AND backoff = '{1 s,1 min}'", [queue, 'kind']);
+  await equal(true, 'jobq_drop_kind', 'SELECT jobq_drop_kind($1, $2, $3)', [queue, 'kind', ['max_attempts']]);
   await equal(true, 'jobq_pause_queue', 'SELECT jobq_pause_queue($1)', [queue]);
   await equal(true, 'jobq_resume_queue', 'SELECT jobq_resume_queue($1)', [queue]);
 

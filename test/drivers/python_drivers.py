@@ -116,6 +116,9 @@ def scenario(d):
     d.equal("drop_oldest", "jobq_alter_queue, on_full", "SELECT on_full FROM jobq.queues WHERE queue = %s", queue)
     d.equal("cancel", "jobq_alter_queue, max_runtime",
             "SELECT on_max_runtime FROM jobq.queues WHERE queue = %s AND max_runtime = '2 h' AND round_robin", queue)
+    d.rows("SELECT jobq_alter_kind(%s, %s, max_attempts => %s, backoff => %s)", queue, "kind", n(3), "{1 s,1 min}")
+    d.equal(3, "jobq_alter_kind", "SELECT max_attempts FROM jobq.kinds WHERE queue = %s AND kind = %s AND backoff = '{1 s,1 min}'", queue, "kind")
+    d.equal(True, "jobq_drop_kind", "SELECT jobq_drop_kind(%s, %s, %s)", queue, "kind", "{max_attempts}")
     d.equal(True, "jobq_pause_queue", "SELECT jobq_pause_queue(%s)", queue)
     d.equal(True, "jobq_resume_queue", "SELECT jobq_resume_queue(%s)", queue)
 

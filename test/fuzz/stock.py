@@ -45,6 +45,7 @@ DECLARE
     amount int := 12;
     surplus bigint;
 BEGIN
+    DELETE FROM jobq.kind_settings WHERE queue LIKE 'fuzz %';
     DELETE FROM jobq.limit_settings WHERE max_running = 0 OR rate < 100;
     UPDATE jobq.queue_settings SET paused = false WHERE paused AND queue LIKE 'fuzz %';
     SELECT count(*) INTO surplus FROM jobq.jobs;
@@ -317,7 +318,8 @@ _BY_NAME = {
     "per": lambda case: case.text("1 s", "1 minute"),
     "handler": lambda case: quoted("public.fuzz_handler(jsonb)"), "run_as": lambda case: quoted(quoted_name(roles.user(GRANTEE))),
     "max_executors": lambda case: case.one("1", "2", "64"),
-    "settings": lambda case: case.array(lambda: case.text("work_mem=4MB", "search_path=public", "fuzz.x=y")),
+    "settings": lambda case: case.array(lambda: case.text("max_attempts", "backoff") if case.function.name == "jobq_drop_kind"
+                                        else case.text("work_mem=4MB", "search_path=public", "fuzz.x=y")),
     "role": lambda case: quoted(roles.user(GRANTEE)), "profile": lambda case: case.text("producer", "worker", "operator", "monitor"),
 }
 _BY_TYPE = {
@@ -326,6 +328,7 @@ _BY_TYPE = {
     "double precision": lambda case: case.one("1", "10"), "interval": Case.span, "timestamp with time zone": Case.when,
     "text[]": lambda case: case.array(lambda: case.text("x", "y")), "bigint[]": lambda case: case.array(case.job),
     "integer[]": lambda case: case.array(lambda: "1"), "jsonb[]": lambda case: case.array(case.json),
+    "interval[]": lambda case: case.array(case.span),
     "jobq.job_status": Case.status, "jobq.job_status[]": lambda case: case.array(case.status),
 }
 

@@ -14,7 +14,7 @@ SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
 SELECT views_are('jobq', '{dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
@@ -45,6 +45,11 @@ SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_se
 SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queue_settings'::regclass AND attnum > 3),
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the settings are the arguments of jobq_create_queue, in their order');
 SELECT is((SELECT proargnames FROM pg_proc WHERE proname = 'jobq_alter_queue'), (SELECT proargnames FROM pg_proc WHERE proname = 'jobq_create_queue'), 'jobq_alter_queue has the same arguments');
+SELECT col_is_pk('jobq', 'kind_settings', '{queue,kind}'::name[], 'the primary key of kind_settings');
+SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.kind_settings'::regclass AND attnum > 3),
+          (SELECT proargnames[3:] FROM pg_proc WHERE proname = 'jobq_alter_kind'), 'the settings of kinds are the arguments of jobq_alter_kind, in their order');
+SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.kinds'::regclass AND attnum > 4),
+          (SELECT proargnames[3:] || 'origins'::text FROM pg_proc WHERE proname = 'jobq_alter_kind'), 'the view jobq.kinds shows all settings of kinds');
 SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error,reported,details}'::name[]);
 SELECT columns_are('jobq', 'log_lines', '{job_id,lease,number,attempt,written_at,level,line,late,dropped,_bytes}'::name[]);
 SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queues'::regclass AND attnum > 4),
@@ -72,7 +77,7 @@ SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.log_lines'::regc
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.kind_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
 SELECT columns_are('jobq', 'hash_secret', '{only_row,secret,numbered_in}'::name[]);
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.hash_secret'::regclass), true, 'the secret is hidden from members of pg_read_all_data');
 SELECT is((SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'jobq.hash_secret'::regclass AND a.grantee <> c.relowner), 0::bigint, 'no other role has privileges on the secret');
@@ -85,7 +90,7 @@ SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
 SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'tell_job'), 'R', 'changes in replica role publish claimable jobs');
 SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'renumber_job'), 'R', 'changes in replica role compute the hashes with the secret of this database');
-SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 9::bigint, 'changes of settings, lanes, grants, and identity invalidate caches in replica role, too');
+SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.kind_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 11::bigint, 'changes of settings, lanes, grants, and identity invalidate caches in replica role, too');
 
 -- Only the owner has privileges, and pg_monitor can read the views.
 SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(dependencies|(producer|worker|operator)_queues)$' OR relname IN ('attempts', 'log_lines'), 'pg_monitor and ' || relname) FROM relations ORDER BY relname;

@@ -18,6 +18,7 @@ database($node, 'source');
 value($node, 'source', <<'SQL');
 SELECT jobq_create_queue('mail', max_attempts => 5, heartbeat_timeout => '2 h', keep_completed => '30 days');
 SELECT jobq_create_queue('idle', backoff_base => '5 s');
+SELECT jobq_alter_kind('idle', 'news', max_runtime => '0', dead_letter_queue => '', backoff => '{1s,1min}');
 SELECT jobq_create_queue('fair', round_robin => true, priority_ageing => '1 min');
 SELECT jobq_enqueue('fair', to_jsonb(coalesce(k, 'none')), concurrency_key => k) FROM unnest('{b,a,NULL,a}'::text[]) k;
 SELECT jobq_create_queue('timed', max_runtime => '3 h', on_max_runtime => 'cancel', expires_in => '9 h');
@@ -104,6 +105,7 @@ my @contents = (
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
     [ 'log lines', 'SELECT * FROM jobq.log_lines ORDER BY job_id, lease, number' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
+    [ 'settings of kinds', 'SELECT * FROM jobq.kind_settings ORDER BY queue, kind' ],
     [ 'limits', 'SELECT queue, key, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key' ],
     [ 'kept keys', 'SELECT * FROM jobq.kept_keys ORDER BY job_id' ],
     [ 'edges', 'SELECT job_id, kind, target, on_failure, active OR kind = $$awaits$$ FROM jobq.edges ORDER BY job_id, kind, target' ],

@@ -32,6 +32,7 @@ my @calls = (
     [ q{SELECT jobq_shard_id()},                                                              '7' ],
     [ q{SELECT jobq_create_queue('mail', max_attempts => 3, backoff_base => '0 s')},          '' ],
     [ q{SELECT jobq_alter_queue('mail', max_attempts => 4)},                                  '' ],
+    [ q{SELECT jobq_alter_kind('mail', 'news', max_attempts => 2), jobq_drop_kind('mail', 'news')}, '|t' ],
     [ q{SELECT jobq_enqueue('mail', '{"n": 1}') > 0},                                         't' ],
     [ q{SELECT count(*), bool_and(is_new) FROM jobq_enqueue_many('mail', ARRAY['2', '3', '4']::jsonb[])}, '3|t' ],
     [ q{SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "mail"}, {"queue": "post"}]')},    '2' ],

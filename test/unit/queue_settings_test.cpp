@@ -33,11 +33,21 @@ void expect_within(SettingNumber number, T otherwise) {
 TEST(QueueSettings, DefaultsAreWithinTheBounds) {
 #define JOBQ_BOUNDED(name, ...) expect_within(SettingNumber::name, kDefaultSettings.name);
 #define JOBQ_OTHER(name, ...)
-    JOBQ_QUEUE_SETTINGS(JOBQ_BOUNDED, JOBQ_BOUNDED, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER)
+    JOBQ_QUEUE_SETTINGS(JOBQ_BOUNDED, JOBQ_BOUNDED, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER)
 #undef JOBQ_BOUNDED
 #undef JOBQ_OTHER
     EXPECT_TRUE(kDefaultSettings.dead_letter_queue.empty());
+    EXPECT_EQ(kDefaultSettings.backoff.count, 0);
     EXPECT_FALSE(kDefaultSettings.round_robin);
+}
+
+TEST(QueueSettings, HaveALevel) {
+    const auto level_of = [](SettingNumber number) { return setting_of(number).level; };
+    EXPECT_TRUE(is_at(level_of(SettingNumber::max_attempts), SettingLevel::Queue));
+    EXPECT_TRUE(is_at(level_of(SettingNumber::max_attempts), SettingLevel::Kind));
+    EXPECT_TRUE(is_at(level_of(SettingNumber::max_depth), SettingLevel::Queue));
+    EXPECT_FALSE(is_at(level_of(SettingNumber::max_depth), SettingLevel::Kind));
+    EXPECT_FALSE(is_at(SettingLevel::Kind, SettingLevel::Queue));
 }
 
 TEST(QueueSettings, TheWordsOfAChoiceMatchItsEnum) {

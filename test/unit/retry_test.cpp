@@ -77,6 +77,19 @@ TEST(Backoff, HandlesAttemptsOutOfRange) {
         EXPECT_EQ(backoff(kDefault, attempt, kMiddle), kHour) << attempt;
 }
 
+TEST(Backoff, UsesTheListAndRepeatsItsLastDelay) {
+    const Micros delays[] = {10 * kSecond, kSecond, 5 * kMinute};
+    const RetryPolicy policy = {kHour, kDay, {delays, 3}};
+    for (const int attempt : {INT_MIN, 0, 1}) EXPECT_EQ(backoff(policy, attempt, kMiddle), 10 * kSecond) << attempt;
+    EXPECT_EQ(backoff(policy, 2, kMiddle), kSecond);
+    for (const int attempt : {3, 4, INT_MAX}) EXPECT_EQ(backoff(policy, attempt, kMiddle), 5 * kMinute) << attempt;
+    EXPECT_EQ(backoff(policy, 3, 0), 5 * kMinute - 30 * kSecond);
+    EXPECT_EQ(backoff(policy, 3, UINT32_MAX), 5 * kMinute + 30 * kSecond);
+    const Micros invalid[] = {INT64_MIN, INT64_MAX};
+    EXPECT_EQ(backoff({0, 0, {invalid, 2}}, 1, kMiddle), 0);
+    EXPECT_GT(backoff({0, 0, {invalid, 2}}, 2, UINT32_MAX), kDay) << "no overflow";
+}
+
 TEST(Backoff, HandlesAPolicyOutOfRange) {
     for (const std::uint32_t random : {0U, kMiddle, UINT32_MAX}) {
         EXPECT_EQ(backoff({0, kHour}, 5, random), 0);
