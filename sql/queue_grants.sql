@@ -150,6 +150,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_dependency_results', $$SELECT status FROM jobq_dependency_results({dependent})$$),
     ('jobq_cancel',             $$SELECT jobq_cancel({waiting})$$),
     ('jobq_cancel',             $$SELECT jobq_cancel({running})$$),
+    ('jobq_skip',               $$SELECT jobq_skip({failed})$$),
     ('jobq_retry',              $$SELECT jobq_retry({failed})$$),
     ('jobq_retry',              $$SELECT jobq_retry({letter})$$),
     ('jobq_retry_from',         $$SELECT jobq_retry_from({failed}, 's')$$),

@@ -46,13 +46,14 @@ enum Column {
     kMaxAttempts,
     kDeadFrom,
     kExpiresAt,
+    kGroupActive,
     kSuspect
 };
 Statement read_subject = {
     R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
               j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
               j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
-              j.expires_at, )" IS_SUSPECT R"(
+              j.expires_at, j._group_active, )" IS_SUSPECT R"(
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
@@ -66,9 +67,12 @@ Statement read_unfinished = {
 Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.edges e WHERE e.job_id = $1 AND e.kind = 'depends')",
                        {INT8OID}};
 
-// Selects the head of the group. OFFSET 0 prevents a scan of the index on id, which could read all jobs in the table.
+// Selects the head of the group, and whether it has failed. OFFSET 0 prevents a scan of the index on id, which could
+// read all jobs in the table.
 Statement read_group_head = {
-    R"(SELECT h.id FROM (SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 OFFSET 0) h ORDER BY h.id LIMIT 1)",
+    R"(SELECT h.id, h.status = 'failed', h.error
+       FROM (SELECT j.id, j.status, j.error FROM jobq.jobs j WHERE j._group_active = $1 OFFSET 0) h
+       ORDER BY h.id LIMIT 1)",
     {INT8OID}};
 Statement count_group_before = {
     R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
@@ -106,6 +110,11 @@ const char *string_at(const Subject &job, int column) {
 }
 
 void explain_finished(const Subject &job) {
+    if (job.status == core::JobStatus::Failed && has(job, kGroupActive))
+        job.sink->take({ReasonKind::Halted,
+                        psprintf("group \"%s\" is halted until this job is retried, canceled, or deleted, or until "
+                                 "jobq_skip lets the next job run",
+                                 string_at(job, kGroupKey))});
     const char *detail =
         job.status == core::JobStatus::Completed
             ? "the job has completed"
@@ -197,6 +206,15 @@ bool explain_group(const Subject &job) {
     if (head.size() == 0 && before == 0) return false;
     const char *waiting =
         psprintf("%s other job%s before this job", count_text(before), before == 1 ? " waits" : "s wait");
+    if (head.size() > 0 && head[0].bool_at(2)) {
+        job.sink->take({ReasonKind::Halted,
+                        psprintf("group \"%s\" is halted because job %lld has failed (%s), and %s; retry, cancel, or "
+                                 "delete the failed job, or call jobq_skip",
+                                 string_at(job, kGroupKey), static_cast<long long>(head[0].int64_at(1)),
+                                 head[0].is_null(3) ? "no error" : TextDatumGetCString(head[0].get(3)), waiting),
+                        ids_in(head)});
+        return true;
+    }
     job.sink->take({ReasonKind::Group,
                     head.size() > 0
                         ? psprintf("job %lld is the head of group \"%s\", and %s",

@@ -111,6 +111,13 @@ Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(),
              LIMIT $2) j)",
                             {TEXTOID, INT8OID}};
 
+// Selects the failed heads of the halted groups of the queue.
+Statement read_halted = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.queue = $1 AND j.status = 'failed' AND j._group_active IS NOT NULL ORDER BY j.id LIMIT $2)",
+    {TEXTOID, INT8OID},
+    Planning::Free};
+
 const char *jobs_text(int64 count) {
     return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
 }
@@ -262,6 +269,24 @@ void explain_blocked(int64 count, ReasonSink *sink) {
     explain_unserved("jobs may have to be unblocked", sink);
 }
 
+// Returns whether the groups of the queue, or of one of its kinds, halt on a failure.
+bool may_halt(const Queue &queue) {
+    return queue.group_on_failure == core::GroupOnFailure::Halt ||
+           std::any_of(queue.kinds, queue.kinds + queue.kind_count,
+                       [](const KindOfQueue &kind) { return kind.group_on_failure == core::GroupOnFailure::Halt; });
+}
+
+// Reports the groups that wait for an operator.
+void explain_halted(text *queue, ReasonSink *sink) {
+    const Rows heads = read(read_halted, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)));
+    if (heads.size() == 0) return;
+    const auto count = static_cast<int64>(heads.size());
+    sink->take({ReasonKind::Halted,
+                psprintf("%s group%s halted because a job has failed; see jobq.halted_groups", count_text(count),
+                         count == 1 ? " is" : "s are"),
+                ids_in(heads)});
+}
+
 // Reports how many jobs in the queue are scheduled and how many are blocked.
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
     const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
@@ -309,6 +334,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
             sink->take({ReasonKind::Claimable, psprintf("%s pending, %s running%s%s", jobs_text(pending),
                                                         jobs_text(running), startable, requests)});
     }
+    if (may_halt(queue)) explain_halted(queue_text, sink);
     explain_waiting(numbers, queue_text, now, sink);
     if (waiting == 0) sink->take({ReasonKind::Empty, psprintf("no jobs waiting, %s running", jobs_text(running))});
 }

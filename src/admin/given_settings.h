@@ -27,7 +27,7 @@ GivenSettings settings_arguments(FunctionCallInfo fcinfo, int first, core::Setti
 
 // Call the following functions inside with_spi().
 
-// Locks the queue and its dead letter queue until the transaction ends, if the settings concern dead letters. Must be
+// Locks the queue and its dead letter queue until the transaction ends, if the settings concern failed jobs. Must be
 // called before the settings are written. Without the locks, one session could make a queue a dead letter queue while
 // another session sets keep_failed of that queue to 0, and neither would see the other's change. The caller has
 // privileges on both queues, so it cannot block operators of other queues.
@@ -35,6 +35,9 @@ void lock_dead_letters(const text *queue, const GivenSettings &settings);
 // Raises an error if a dead letter queue would keep no failed jobs. Must be called after the settings have been
 // written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written);
+// Raises an error if the groups of the queue or of one of its kinds halt on a failure, but the failed job would be
+// deleted immediately. Must be called after the settings have been written or removed.
+void refuse_unkept_heads(text *queue);
 
 // Creates the queue's row of settings. Returns false if the queue already has settings.
 bool create_queue(text *queue, const GivenSettings &settings);

@@ -22,6 +22,12 @@ namespace {
 
 Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(IN_SCOPE("$3")) "FOR NO KEY UPDATE",
                             {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
+// A failed job can be canceled if it is the head of a halted group.
+Statement lock_to_cancel = {"SELECT " LOCKED_COLUMNS
+                            " FROM jobq.jobs j WHERE j.id = ANY ($1) AND (j.status::text = ANY ($2) "
+                            "OR j.status = 'failed' AND j._group_active IS NOT NULL) AND " IN_SCOPE("$3") " ORDER BY j.id "
+                            "FOR NO KEY UPDATE",
+                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 Statement lock_to_retry = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(HOME_IN_SCOPE("$3")) "FOR NO KEY UPDATE",
                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
@@ -95,7 +101,10 @@ bool operation_applies(Operation operation, core::JobStatus status) {
 }
 
 Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope) {
-    return run(operation == Operation::Retry ? lock_to_retry : lock_to_change, choice(operation, ids, scope));
+    Statement &lock = operation == Operation::Retry    ? lock_to_retry
+                      : operation == Operation::Cancel ? lock_to_cancel
+                                                       : lock_to_change;
+    return run(lock, choice(operation, ids, scope));
 }
 
 Rows lock_unheld(UnheldJobs *jobs, const Params &params) {

@@ -9,6 +9,7 @@
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "finish/log_lines.h"
+#include "groups/halted.h"
 #include "log/rows.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
@@ -168,6 +169,14 @@ PG_FUNCTION_INFO_V1(jobq_cancel);
 PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     return operate_on_one(fcinfo, Operation::Cancel, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_skip);
+PGDLLEXPORT Datum jobq_skip(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] { return skip_job(id, scope, GetCurrentTimestamp()); }));
 }
 
 PG_FUNCTION_INFO_V1(jobq_retry);

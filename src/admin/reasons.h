@@ -31,6 +31,7 @@ namespace jobq {
     REASON(Finished, "finished") \
     REASON(Full, "full") \
     REASON(Group, "group") \
+    REASON(Halted, "halted") \
     REASON(Handler, "handler") \
     REASON(Limit, "limit") \
     REASON(Locked, "locked") \

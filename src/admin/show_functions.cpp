@@ -71,6 +71,9 @@ Statement get_log = {
                      SELECT j.finished_at, 6, 0, 'dead letter', NULL, NULL, j.queue, NULL
                      WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
                      UNION ALL
+                     SELECT j.finished_at, 6, 0, 'group halted', NULL, NULL, j.group_key, NULL
+                     WHERE j.status = 'failed' AND j._group_active IS NOT NULL
+                     UNION ALL
                      SELECT u.at, 2, 0, u.event, NULL, NULL, u.detail, NULL FROM unnest($2, $3, $4) AS u(at, event, detail)
                      UNION ALL
                      SELECT j.run_at, 7, 0, 'due', NULL, NULL, NULL, NULL WHERE j.status = 'scheduled'

@@ -14,7 +14,7 @@ bool place_inserted(JobStatus status, bool restored, bool active, GroupPlace *pl
     const bool runs = status == JobStatus::Processing;
     if (runs && !restored) return false;
     if (is_finished(status))
-        *place = GroupPlace::None;
+        *place = restored && active && status == JobStatus::Failed ? GroupPlace::Active : GroupPlace::None;
     else if (status == JobStatus::Blocked)
         *place = GroupPlace::Waiting;
     else

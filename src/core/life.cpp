@@ -29,7 +29,7 @@ void follow_status(Life *life, Micros now) {
     life->due = life->status == JobStatus::Scheduled || (awaits(*life) && *life->must_end_at != kForever);
     if (finished) {
         if (!life->finished_at) life->finished_at = now;
-        life->group_active.reset();
+        if (!halts_group(*life)) life->group_active.reset();
         life->holds_key = false;
     } else {
         life->finished_at.reset();
@@ -45,6 +45,11 @@ void wait_until(Life *life, Micros run_at, Micros now) {
 // Returns whether the job has saved steps. The steps of a copy that jobq_fork has made count only after its first
 // claim, because until then, no worker has spent time on the copy.
 bool has_progress(const Life &life) { return life.steps && life.started_at; }
+
+// Ends the job's turn as the head of its group if the job has failed, unless its group halts.
+void pass_on(Life *life, bool halts) {
+    if (life->status == JobStatus::Failed && !halts) life->group_active.reset();
+}
 
 bool waits_for_group(const Life &life) { return life.group && !life.group_active; }
 
@@ -82,6 +87,7 @@ void complete(Life *life) {
 void fail(Life *life, JobStatus status, const Event &event) {
     life->status = status;
     if (status == JobStatus::Scheduled) wait_until(life, saturating_add(event.now, event.delay), event.now);
+    pass_on(life, event.halts_group);
 }
 
 void release(Life *life, const Event &event) {
@@ -122,14 +128,18 @@ void lose(Life *life, const Event &event) {
         life->lost_attempts++;
     life->status = after_loss(life->attempts, life->max_attempts, life->lost_attempts, event.max_lost, event.in_company,
                               life->cancel_requested_at.has_value());
+    pass_on(life, event.halts_group);
 }
 
 void cancel(Life *life, const Event &event) {
     if (!life->cancel_requested_at) life->cancel_requested_at = event.now;
-    if (life->status == JobStatus::Processing)
+    if (life->status == JobStatus::Processing) {
         life->rescue_indexed = true;
-    else
-        life->status = JobStatus::Cancelled;
+        return;
+    }
+    life->status = JobStatus::Cancelled;
+    // The failed head of a halted group is kept from now on as long as any canceled job.
+    life->finished_at.reset();
 }
 
 void block(Life *life) {
@@ -279,6 +289,11 @@ void happen(Life *life, const Event &event) {
             return take_key(life);
         case EventKind::Moved:
             return move(life, event);
+        case EventKind::PassedOver:
+            life->group_active.reset();
+            // No duty deletes the head of a halted group, so its retention period begins now.
+            life->finished_at.reset();
+            return;
     }
 }
 
@@ -312,7 +327,7 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::CancelForced:
             return status == JobStatus::Processing;
         case EventKind::Cancelled:
-            return !is_finished(status);
+            return !is_finished(status) || halts_group(before);
         case EventKind::Dropped:
             // A job that waits for dependencies can be dropped when one of them fails. This includes a job that has
             // already started: such a job waits for dependencies only if an operator has blocked it again.
@@ -342,6 +357,8 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::KeyTaken:
         case EventKind::Moved:
             return true;
+        case EventKind::PassedOver:
+            return halts_group(before);
     }
     return false;
 }

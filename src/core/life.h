@@ -122,8 +122,9 @@ enum class EventKind : std::uint8_t {
     Replaced,     // an enqueue with the same key has replaced the job
     KeyTaken,     // an enqueue with the same key has taken the key of this running job
     Moved,        // moved to another queue
+    PassedOver,   // the failed head of a halted group: the next job of the group becomes the head
 };
-constexpr int kEventKinds = static_cast<int>(EventKind::Moved) + 1;
+constexpr int kEventKinds = static_cast<int>(EventKind::PassedOver) + 1;
 
 // An event. The comment on a member names the kinds of events that use the member. In all other events, the member has
 // its default value.
@@ -148,6 +149,7 @@ struct Event {
     Micros max_runtime = 0;       // Claimed; 0: unlimited
     OptInt64 queue_slot = {}, key_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
     OptInt64 group = {};                                     // Moved: number of the job's group in the new queue
+    bool halts_group = false;  // Failed, Lost, Overran: if the job fails permanently, it stays the head of its group
 };
 
 // Value of must_end_at for a job that waits without a time limit: the timestamp "infinity".
@@ -157,6 +159,12 @@ constexpr Micros kForever = INT64_MAX;
 inline bool awaits(const Life &life) noexcept {
     return life.status == JobStatus::Blocked && life.must_end_at && !life.lease && !life.rescue_indexed &&
            !life.group_waiting;
+}
+
+// Returns whether the job is the failed head of a halted group. The next job of the group does not become the head
+// until this job is retried, canceled, deleted, or passed over.
+inline bool halts_group(const Life &life) noexcept {
+    return life.status == JobStatus::Failed && life.group_active.has_value();
 }
 
 // Returns whether the event can happen to a job in this state. If it cannot, after_event() changes nothing.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/backpressure.h"
+#include "core/group.h"
 #include "core/job.h"
 #include "core/max_runtime.h"
 
@@ -50,7 +51,8 @@ constexpr Micros kAnySpan = INT64_MAX;
     SPAN(priority_ageing, Queue, 0, kMillisecond, 365 * kDay, "each time a job has waited this long, it counts as one priority step higher") \
     SWITCH(round_robin, Queue, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs") \
     SPAN(expires_in, Both, 0, 10 * kMillisecond, 36500 * kDay, "time after run_at at which a job that no worker has claimed is canceled, unless the job has its own") \
-    SPANS(backoff, Both, "delays after the first, second, and later failed attempts, instead of backoff_base and backoff_max; the last delay repeats")
+    SPANS(backoff, Both, "delays after the first, second, and later failed attempts, instead of backoff_base and backoff_max; the last delay repeats") \
+    CHOICE(group_on_failure, Both, GroupOnFailure, Continue, "continue halt", "what happens to a group after one of its jobs has failed permanently: continue (the next job runs) or halt (the group waits for an operator)")
 // clang-format on
 
 // These macros convert rows of all kinds to the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING(...) per row;

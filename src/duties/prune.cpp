@@ -24,9 +24,10 @@ namespace jobq {
 namespace {
 
 // Selects a page of jobs in the order of the primary key. An index on finished_at would make this faster, but would
-// slow down every completion.
+// slow down every completion. The failed head of a halted group counts as unfinished.
 Statement read_page = {
-    R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at, j.kind
+    R"(SELECT j.id, j.queue, j.status::text, CASE WHEN j._group_active IS NULL THEN j.finished_at END,
+              j.created_at, j.kind
        FROM jobq.jobs j WHERE j.id > $1 AND j.id < $3 ORDER BY j.id LIMIT $2)",
     {INT8OID, INT8OID, INT8OID}};
 

@@ -128,6 +128,10 @@ core::Micros retry_delay(const core::QueueSettings &settings, int attempts) {
                          pg_prng_uint32(&pg_global_prng_state));
 }
 
+bool halts_on_failure(const JobState &job) {
+    return settings_for(*find_queue(job.queue), job.kind).group_on_failure == core::GroupOnFailure::Halt;
+}
+
 bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,
                  TimestampTz now, Endings *endings) {
     OtherColumns others = {};
@@ -160,6 +164,8 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
     // to `waited` only if it was waiting or if any job in the database awaits other jobs.
     if (after.steps && (!completed || core::awaits(before.life) || any_active(EdgeKind::Awaits)))
         endings->waited.add(Int64GetDatum(before.id));
+    // The failed head of a halted group stays in its queue.
+    if (core::halts_group(after)) return;
     if (after.status == core::JobStatus::Failed && !settings.dead_letter_queue.empty())
         endings->buried.add(Int64GetDatum(before.id));
     else if ((completed ? settings.keep_completed : settings.keep_failed) == 0)

@@ -35,6 +35,8 @@ struct Endings {
 
 // Returns the delay before the next attempt of a failed job to which these settings apply.
 core::Micros retry_delay(const core::QueueSettings &settings, int attempts);
+// Returns whether the group of the job, if it has one, halts if the job fails permanently.
+bool halts_on_failure(const JobState &job);
 
 // The end of an attempt that does not complete its job.
 struct AttemptEnd {

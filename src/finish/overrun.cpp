@@ -25,6 +25,7 @@ bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endin
     core::Event event = {core::EventKind::Overran, now};
     event.on_max_runtime = settings.on_max_runtime;
     event.delay = retry_delay(settings, before.life.attempts);
+    event.halts_group = settings.group_on_failure == core::GroupOnFailure::Halt;
     const core::Life after = core::after_event(before.life, event);
     const bool cancelled = after.status == core::JobStatus::Cancelled;
     text *error = cstring_to_text(overrun_error(before.life, after));

@@ -4,6 +4,7 @@
 #include "compat/async_commit.h"
 #include "groups/edge_ends.h"
 #include "groups/groups.h"
+#include "groups/halted.h"
 #include "groups/unblock.h"
 #include "log/logged.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr UnblockingKind kKinds[] = {{look_at_groups, search_groups, forget_groups},
                                      {look_at_edges, search_edges, nullptr},
+                                     {look_at_halted, search_halted, nullptr},
                                      {look_at_signals, nullptr, nullptr}};
 static_assert(lengthof(kKinds) > kSearched);
 
@@ -67,10 +69,6 @@ struct State {
     core::Micros lock_pause;   // 0: the last attempt to acquire the promoter's lock succeeded
 };
 State state = {};
-
-// Returns the index of the search that finds the jobs blocked by this kind of blocker. Edges and events share one
-// search.
-int search_of(Blocker blocker) { return blocker == Blocker::Group ? 0 : 1; }
 
 void forget_kind(int kind) {
     if (kKinds[kind].forget != nullptr) kKinds[kind].forget();
@@ -156,8 +154,10 @@ bool search_failed() {
 }
 
 // Searches edges before groups, because a job whose dependencies have ended might then enter the line of its group.
+// Also searches halted groups before groups, because a group that no longer halts might need a new head.
 void search_everything(int limit, Unblocking *done) {
     for (int i = kSearched - 1; i >= 0; i--) {
+        if (i == search_of(Blocker::Halt) && !any_group_may_halt()) continue;
         SearchPlace place = kBeginning;
         while (kKinds[i].search(&place, limit, done)) CHECK_FOR_INTERRUPTS();
     }
@@ -259,7 +259,11 @@ bool unblocking_fails() { return state.failing; }
 void repair_unblocking(TimestampTz now) {
     if (state.db == nullptr) return;
     for (int kind = 0; kind < kSearched; kind++)
-        if (!state.searches[kind].going && !searches_rest(state.db, static_cast<Blocker>(kind), now)) search_for(kind);
+        // The repair does not search for halted groups, because the commit that makes them continue requests this
+        // search.
+        if (kind != search_of(Blocker::Halt) && !state.searches[kind].going &&
+            !searches_rest(state.db, static_cast<Blocker>(kind), now))
+            search_for(kind);
 }
 
 void start_unblocking(const DatabaseState *db) { state.db = db; }

@@ -271,6 +271,7 @@ void hint_at_change(const JobState &before, const JobState &after) {
     if (before.id != after.id) log_finished(before.id);
     if (core::is_finished(after.life.status) && !core::is_finished(before.life.status))
         log_finished(after.id, after.life.status == core::JobStatus::Completed);
+    if (core::halts_group(after.life) && !core::halts_group(before.life)) log_unblocked(Blocker::Halt, after.id);
 }
 
 void log_change(const JobState &before, const JobState &after) {
@@ -293,6 +294,7 @@ void log_new_job(const JobState &job, bool unclaimed) {
     tally_at_commit(job.queue, job.kind, core::what_happened_to_new(is));
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
     if (is.group_active) leave_next_heads();
+    if (core::halts_group(is)) log_unblocked(Blocker::Halt, job.id);
     if (is.ready) readers->ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
     if (is.due) log_due_job(is.run_at, job.id);
     if (is.rescue_indexed) log_key(core::KeySpace::Running, core::running_key(job.id));

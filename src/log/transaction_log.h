@@ -94,22 +94,26 @@ void log_finished_anywhere();
 
 // ---- Jobs that are no longer blocked.
 
-enum class Blocker : uint8 { Group, Edge, Signal };
+enum class Blocker : uint8 { Group, Edge, Halt, Signal };
 // Number of different searches for unblocked jobs. The search for Edge also finds jobs that await signals.
-constexpr int kSearched = 2;
+constexpr int kSearched = 3;
+// Returns the index of the search that finds the jobs blocked by this kind of blocker.
+constexpr int search_of(Blocker blocker) {
+    return static_cast<int>(blocker == Blocker::Signal ? Blocker::Edge : blocker);
+}
 using Blockers = uint32;  // one bit per search
-constexpr Blockers bit_of(Blocker blocker) { return blocker == Blocker::Group ? 1U : 2U; }
+constexpr Blockers bit_of(Blocker blocker) { return 1U << search_of(blocker); }
 constexpr Blockers kAllBlockers = (1U << kSearched) - 1;
 
 // Something that has happened and might have unblocked jobs.
 struct Unblocked {
     // The meaning depends on `blocker`. Group: the number of the group. Edge: the id of the job that might have ended,
-    // or the negative id of the job whose dependencies (edges) must be checked. Signal: the id of the signal in
-    // jobq.signals.
+    // or the negative id of the job whose dependencies (edges) must be checked. Halt: the id of the failed head of a
+    // group. Signal: the id of the signal in jobq.signals.
     int64 key;
     // The meaning depends on `blocker`. Group: the lowest id of the jobs that have started to wait for their turn in
     // the group, or kNoJob if there is none. Edge and Signal: the lowest id of the jobs that await the job or signal
-    // and must be checked, or kNoJob if there is none.
+    // and must be checked, or kNoJob if there is none. Halt: kNoJob.
     int64 job;
     Blocker blocker;
 };

@@ -33,6 +33,21 @@ Statement count_unfinished = {
 
 Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORDER BY s.queue", {}};
 
+// Counts the halted groups of each queue whose groups, or those of one of its kinds, halt. Reads the heads of groups
+// only if there is such a queue.
+Statement get_halted = {
+    R"(WITH halted AS (SELECT j.queue, count(*) AS groups FROM jobq.jobs j
+                       WHERE j._group_active IS NOT NULL AND j.status = 'failed'
+                         AND (EXISTS (SELECT FROM jobq.queue_settings s WHERE s.group_on_failure = 'halt')
+                              OR EXISTS (SELECT FROM jobq.kind_settings k WHERE k.group_on_failure = 'halt'))
+                       GROUP BY j.queue)
+       SELECT q.queue, coalesce(h.groups, 0)
+       FROM (SELECT s.queue FROM jobq.queue_settings s WHERE s.group_on_failure = 'halt'
+             UNION SELECT k.queue FROM jobq.kind_settings k WHERE k.group_on_failure = 'halt') q
+            LEFT JOIN halted h ON h.queue = q.queue
+       ORDER BY q.queue)",
+    {}};
+
 // Selects, for each queue, the number of workers that are running its jobs, and the oldest heartbeat of these jobs.
 // Ignores the heartbeats of jobs that executors run, because executors need no heartbeats.
 Statement get_running = {
@@ -158,6 +173,17 @@ void add_paused(Samples *samples) {
     }
 }
 
+void add_halted(Samples *samples) {
+    const Rows rows = read(get_halted, Params());
+    int left = max_queues();
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const std::string_view name = rows[i].text_at(1);
+        if (!is_seen(*samples, name) || left-- <= 0) continue;
+        samples->add(
+            sample_of(core::Family::HaltedGroups, static_cast<double>(rows[i].int64_at(2))).with("queue", kept(name)));
+    }
+}
+
 void add_running(Samples *samples) {
     const Rows rows = read(get_running, Params().add(unindexed_jobs()));
     int left = max_queues();
@@ -198,6 +224,7 @@ void collect_queues(Samples *samples) {
     }
     if (queues.count > max_queues()) add_jobs(samples, rest);
     add_paused(samples);
+    add_halted(samples);
     add_running(samples);
     add_sleepers(samples);
 }

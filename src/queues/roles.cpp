@@ -79,6 +79,7 @@ constexpr Call kCalls[] = {
     {"jobq_reset_metrics", kOperator | kOfAllQueues},
     {"jobq_cancel", kOperator},
     {"jobq_cancel_jobs", kOperator},
+    {"jobq_skip", kOperator},
     {"jobq_retry", kOperator},
     {"jobq_retry_jobs", kOperator},
     {"jobq_retry_from", kOperator},
@@ -229,7 +230,8 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
                    "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.log_lines, "
-                   "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds",
+                   "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds, "
+                   "jobq.halted_groups",
                    role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "

@@ -36,6 +36,13 @@ CREATE FUNCTION jobq_cancel(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+--: let the next job of a halted group run: moves the failed job that halts the group to the dead letter queue if its queue has one;
+--: returns false if the job does not halt a group
+CREATE FUNCTION jobq_skip(job_id bigint)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 --: run a finished or scheduled job again, now or at run_at; a new payload deletes the saved steps unless keep_steps is true; returns
 --: the new status
 CREATE FUNCTION jobq_retry(

@@ -81,6 +81,14 @@ SELECT l.queue,
 FROM jobq.limit_settings l
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
 
+--: the groups that wait for an operator because their head has failed (setting group_on_failure): the failed job, its error, and the
+--: number of jobs that wait in line
+CREATE VIEW jobq.halted_groups AS
+SELECT j.queue, j.group_key, j.id AS job_id, j.kind, j.error, j.finished_at AS halted_at,
+       (SELECT count(*) FROM jobq.jobs w WHERE w._group_waiting = j._group_active) AS waiting
+FROM jobq.jobs j
+WHERE j._group_active IS NOT NULL AND j.status = 'failed';
+
 -- The view omits the payload and the options, because monitoring does not need the data of the jobs.
 --: all schedules: next and last run, last job, skipped runs with the reason, and last error
 CREATE VIEW jobq.schedules AS

@@ -64,7 +64,9 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
     // A job that awaits something stays the head of its group, like a scheduled job.
     const core::JobStatus status = core::awaits(row.state().life) ? core::JobStatus::Scheduled : status_of(row);
-    if (!core::place_updated(same_group ? had : core::GroupPlace::None, status, &place)) {
+    const bool fails = status == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed;
+    const bool keeps_place = same_group && (!fails || halts_on_failure(row.state()));
+    if (!core::place_updated(keeps_place ? had : core::GroupPlace::None, status, &place)) {
         if (status_of(before) == core::JobStatus::Processing) refuse_move();
         refuse_not_group_head();
     }

@@ -42,6 +42,15 @@ void publish_settings(const TriggerData *trigger) {
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
 }
 
+// If the command might make halted groups continue, requests a search for these groups.
+void publish_halts(const TriggerData *trigger) {
+    const char *table = RelationGetRelationName(trigger->tg_relation);
+    if (strcmp(table, "queue_settings") != 0 && strcmp(table, "kind_settings") != 0) return;
+    bool unset = false;
+    if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) value_in(trigger, trigger->tg_trigtuple, "group_on_failure", &unset);
+    if (!unset) log_unblocked_anywhere(Blocker::Halt);
+}
+
 // If the command enables round_robin for the queue, sets the round-robin keys of the queue's jobs in the same
 // transaction.
 void begin_round_robin(const TriggerData *trigger) {
@@ -64,6 +73,7 @@ PGDLLEXPORT Datum jobq_invalidate_caches(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_data(fcinfo);
     invalidate_directory(RelationGetRelid(trigger->tg_relation));
     publish_settings(trigger);
+    publish_halts(trigger);
     begin_round_robin(trigger);
     return Datum(0);
 }

@@ -178,6 +178,7 @@ async function main() {
   check(many.map((row) => row.event).join() === 'enqueued,claimed,attempt failed,failed,dead letter', 'jobq_log', many);
   await equal(true, 'jobq_set_limit', 'SELECT jobq_set_limit($1, $2, $3, $4, $5)', ['node limited', 'k', 2, 5, '1 s']);
   await equal('1', 'jobq.limits', 'SELECT count(*) FROM jobq.limits WHERE running = 0', []);
+  await equal(false, 'jobq_skip', 'SELECT jobq_skip($1)', [claim.id]);
   await equal('1', 'jobq_redrive', 'SELECT jobq_redrive($1, $2, $3)', ['node dead', 10, 0.5]);
   await rows('SELECT jobq_drop_queue($1, true)', ['node letters']);
 

@@ -260,6 +260,7 @@ def scenario(d):
     d.check([row[0] for row in rows] == ["enqueued", "claimed", "attempt failed", "failed", "dead letter"], "jobq_log", rows)
     d.equal(True, "jobq_set_limit", "SELECT jobq_set_limit(%s, %s, %s, %s, %s)", "limited", "k", n(2), n(5), "1 s")
     d.equal(1, "jobq.limits", "SELECT count(*) FROM jobq.limits WHERE running = 0")
+    d.equal(False, "jobq_skip", "SELECT jobq_skip(%s)", n(job))
     d.equal(1, "jobq_redrive", "SELECT jobq_redrive(%s, %s, %s)", "dead", n(10), n(2))
     d.equal(True, "jobq_drop_queue of the dead letter queue", "SELECT jobq_drop_queue(%s, %s)", "letters", True)
 

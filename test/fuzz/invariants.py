@@ -58,7 +58,8 @@ LAWS = {
     "an unfinished job holds its unique key, and a finished job holds none":
         ROWS + f"CASE WHEN {FINISHED} THEN j._holds_key IS NOT NULL ELSE j._holds_key IS DISTINCT FROM CASE WHEN j.unique_key IS NOT NULL THEN true END END",
     "a job of a group waits, or is its head, until it has finished":
-        ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
+        ROWS + "CASE WHEN j.status = 'failed' AND j._group_active = jobq.group_of(j.queue, j.group_key) THEN j._group_waiting IS NOT NULL"
+        f" WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         f" WHEN j.status = 'blocked' AND {ACTIVE} = 1 THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         " ELSE coalesce(j._group_waiting, j._group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
         " OR num_nonnulls(j._group_waiting, j._group_active) <> 1 OR j.status <> 'blocked' AND j._group_waiting IS NOT NULL END",

@@ -24,6 +24,7 @@ QUEUES = {
     "fuzz dying": "max_attempts => 1, dead_letter_queue => 'fuzz dead'",
     "fuzz shallow": "max_depth => 40, on_full => 'drop_oldest'",
     "fuzz hasty": "max_runtime => '300 ms', on_max_runtime => 'cancel', heartbeat_timeout => '1 s'",
+    "fuzz halting": "max_attempts => 1, group_on_failure => 'halt'",
 }
 LIMITS = ("'fuzz limited', max_running => 4", "'fuzz keyed', '*', max_running => 2", "'fuzz keyed', 'k1', max_running => 1",
           "'fuzz limited', rate => 1000, per => '1 s'")
@@ -312,7 +313,7 @@ _BY_NAME = {
     "per_second": lambda case: case.one("10", "0.5", "1000"),
     "backoff_base": Case.span, "backoff_max": Case.span, "keep_completed": Case.span, "keep_failed": Case.span,
     "max_depth": lambda case: case.one("0", "50", "1000"), "on_full": lambda case: case.text("reject", "drop_oldest"),
-    "on_max_runtime": lambda case: case.text("fail", "cancel"),
+    "on_max_runtime": lambda case: case.text("fail", "cancel"), "group_on_failure": lambda case: case.text("continue", "halt"),
     "priority_ageing": lambda case: case.text("0", "10 ms", "1 hour"), "expires_in": lambda case: case.text("0", "1 s", "1 hour"), "round_robin": lambda case: case.one("true", "false"),
     "max_running": lambda case: case.one("1", "5", "100"), "rate": lambda case: case.one("100", "5000"),
     "per": lambda case: case.text("1 s", "1 minute"),

@@ -10,7 +10,7 @@
 SELECT jobq_create_queue('set', max_attempts => 7, backoff_base => '2 s', backoff_max => '5 min', heartbeat_timeout => '3 h',
     max_lost => 2, keep_completed => '40 days', keep_failed => '50 days', max_depth => 500, on_full => 'drop_oldest',
     dead_letter_queue => 'dead letters', max_runtime => '6 h', on_max_runtime => 'cancel', priority_ageing => '90 s',
-    round_robin => true);
+    round_robin => true, group_on_failure => 'halt');
 SELECT jobq_enqueue('set', concurrency_key => k) FROM unnest('{a,a,b}'::text[]) k;
 SELECT jobq_create_queue('mail', max_attempts => 5);
 SELECT jobq_create_queue('fair', round_robin => true, priority_ageing => '1 min');

@@ -15,7 +15,7 @@ SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the sc
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
 SELECT tables_are('jobq', '{jobs,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
-SELECT views_are('jobq', '{dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
+SELECT views_are('jobq', '{dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;

@@ -56,6 +56,10 @@ SELECT jobq_cancel(jobq_enqueue('mail', unique_key => 'kept', unique_for => '1 d
 SELECT count(*) FROM jobq_enqueue_many('steps', '{1,2,3,4,5}', group_keys => '{a,a,a,b,b}');
 SELECT count(*) FROM jobq_tick();
 SELECT count(*) FROM jobq_claim('steps', 'w1', heartbeat_timeout => '2 h');
+SELECT jobq_create_queue('halting', group_on_failure => 'halt');
+SELECT count(*) FROM jobq_enqueue_many('halting', '{1,2}', group_keys => '{g,g}');
+SELECT count(*) FROM jobq_tick();
+SELECT jobq_fail(id, lease, 'broken', retry => false) FROM jobq_claim('halting', 'w1');
 SELECT jobq_enqueue('waits', kind => k, group_key => 'g' || k) FROM unnest('{signalled,told,late,runs}'::text[]) k;
 SELECT count(*) FROM jobq_tick();
 SELECT jobq_step_done(id, lease, 'a', '1') FROM jobq_claim('waits', 'w1', batch => 4, heartbeat_timeout => '2 h');
@@ -223,6 +227,11 @@ for my $way (sort keys %restore)
     is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: each group has its head");
     value($node, $way, q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'steps' AND status = 'processing'});
     becomes_true($node, $way, "SELECT ($steps) = '1 completed, 2 pending, 3 blocked, 4 pending, 5 blocked'", "$way: the next job of a group follows its completed head");
+
+    my $halting = q{SELECT string_agg(format('%s %s', payload, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'halting'};
+    is(value($node, $way, $halting), '1 failed, 2 blocked', "$way: a halted group stays halted");
+    is(value($node, $way, q{SELECT jobq_skip(job_id) FROM jobq.halted_groups}), 't', "$way: the failed job is skipped");
+    becomes_true($node, $way, "SELECT ($halting) = '1 failed, 2 pending'", "$way: the group continues");
 
     my $waits = q{SELECT string_agg(format('%s %s', kind, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'waits'};
     is(value($node, $way, $waits), 'signalled blocked, told blocked, late blocked, runs processing', "$way: jobs still await their signals");

@@ -45,10 +45,21 @@ TEST(PlaceInserted, AFinishedJobHasNoPlace) {
         if (!is_finished(row.status)) continue;
         for (bool restored : {false, true}) {
             GroupPlace place = GroupPlace::Active;
-            EXPECT_TRUE(place_inserted(row.status, restored, true, &place));
+            EXPECT_TRUE(place_inserted(row.status, restored, false, &place));
             EXPECT_EQ(place, GroupPlace::None);
         }
+        GroupPlace place = GroupPlace::Active;
+        EXPECT_TRUE(place_inserted(row.status, false, true, &place));
+        EXPECT_EQ(place, GroupPlace::None);
     }
+}
+
+TEST(PlaceInserted, ADumpKeepsTheFailedHeadOfAHaltedGroup) {
+    GroupPlace place = GroupPlace::None;
+    EXPECT_TRUE(place_inserted(JobStatus::Failed, true, true, &place));
+    EXPECT_EQ(place, GroupPlace::Active);
+    EXPECT_TRUE(place_inserted(JobStatus::Completed, true, true, &place));
+    EXPECT_EQ(place, GroupPlace::None);
 }
 
 TEST(PlaceInserted, ARunningJobComesOnlyFromADump) {
@@ -72,11 +83,11 @@ TEST(PlaceInserted, ADumpKeepsTheHead) {
     EXPECT_EQ(place, GroupPlace::Waiting);
 }
 
-TEST(PlaceUpdated, AnActiveJobStaysTheHeadUntilItIsFinishedOrBlocked) {
+TEST(PlaceUpdated, AnActiveJobStaysTheHeadUntilItIsFinishedWithoutAFailureOrBlocked) {
     for (const StatusRow &row : kJobStatuses) {
         GroupPlace place = GroupPlace::None;
         EXPECT_TRUE(place_updated(GroupPlace::Active, row.status, &place));
-        if (is_finished(row.status))
+        if (is_finished(row.status) && row.status != JobStatus::Failed)
             EXPECT_EQ(place, GroupPlace::None);
         else
             EXPECT_EQ(place, row.status == JobStatus::Blocked ? GroupPlace::Waiting : GroupPlace::Active);

@@ -13,14 +13,16 @@ namespace {
 constexpr Micros kNow = 1000 * kSecond;
 constexpr std::int64_t kLease = 77, kGroup = 5;
 
-// The places of a job: its status, and for a blocked job whether it is in the line of its group or awaits something.
-enum Place { kScheduled, kBlocked, kInLine, kAwaiting, kPending, kRunning, kDone, kFailed, kCancelled };
+// The places of a job: its status, for a blocked job whether it is in the line of its group or awaits something, and
+// for a failed job whether it halts its group.
+enum Place { kScheduled, kBlocked, kInLine, kAwaiting, kPending, kRunning, kDone, kFailed, kCancelled, kHalting };
 constexpr struct {
     JobStatus status;
     char letter;  // in the table below
 } kPlaceRows[] = {{JobStatus::Scheduled, 'S'}, {JobStatus::Blocked, 'B'}, {JobStatus::Blocked, 'B'},
                   {JobStatus::Blocked, 'B'},   {JobStatus::Pending, 'P'}, {JobStatus::Processing, 'R'},
-                  {JobStatus::Completed, 'C'}, {JobStatus::Failed, 'F'},  {JobStatus::Cancelled, 'X'}};
+                  {JobStatus::Completed, 'C'}, {JobStatus::Failed, 'F'},  {JobStatus::Cancelled, 'X'},
+                  {JobStatus::Failed, 'F'}};
 constexpr int kPlaces = static_cast<int>(std::size(kPlaceRows));
 
 // A job as jobq itself leaves it in this place.
@@ -35,6 +37,7 @@ Life job_in(Place place) {
     life.ready = place == kPending;
     if (is_waiting(life.status)) life.expires_at = kNow + 3 * kHour;
     if (place == kInLine) life.group = life.group_waiting = kGroup;
+    if (place == kHalting) life.group = life.group_active = kGroup;
     if (place == kAwaiting) {
         life.steps = 1;
         life.must_end_at = life.run_at = kNow + kHour;
@@ -83,6 +86,7 @@ std::string broken_law(const Life &life) {
     if (life.group_waiting && life.status != JobStatus::Blocked) return "group_waiting";
     if (life.group_waiting && life.group_active) return "places";
     if (life.group_active && life.status == JobStatus::Blocked && !awaits(life)) return "group_active";
+    if (life.group_active && finished && life.status != JobStatus::Failed) return "finished head";
     return "";
 }
 
@@ -92,35 +96,36 @@ struct Line {
     const char *becomes;
 };
 constexpr Line kTable[] = {
-    // scheduled, blocked, in line, awaiting, pending, running, completed, failed, cancelled
-    {EventKind::Claimed, "....R...."},
-    {EventKind::RescueIndexed, ".....R..."},
-    {EventKind::SlotsGiven, ".....R..."},
-    {EventKind::InCompany, ".....R..."},
-    {EventKind::Heartbeat, ".....R..."},
-    {EventKind::Completed, ".....C..."},
-    {EventKind::Failed, ".....S..."},
-    {EventKind::Released, ".....P..."},
-    {EventKind::StepSaved, ".....R..."},
-    {EventKind::Waited, ".....B..."},
-    {EventKind::Lost, ".....P..."},
-    {EventKind::Overran, ".....S..."},
-    {EventKind::CancelForced, ".....X..."},
-    {EventKind::Cancelled, "XXXXXR..."},
-    {EventKind::Dropped, ".X..X...."},
-    {EventKind::Expired, "XXXXX...."},
-    {EventKind::Due, "P..P....."},
-    {EventKind::Blocked, "B...B...."},
-    {EventKind::LeftLine, "..B......"},
-    {EventKind::DependenciesDone, ".P......."},
-    {EventKind::BecameGroupHead, "..P......"},
-    {EventKind::WaitOver, "...P....."},
-    {EventKind::Rescheduled, "S...S...."},
-    {EventKind::Retried, "S.....SSS"},
-    {EventKind::StartedOver, "S.....SSS"},
-    {EventKind::Replaced, "SBB.S...."},
-    {EventKind::KeyTaken, "SBBBPRCFX"},
-    {EventKind::Moved, "SBBBPRCFX"},
+    // scheduled, blocked, in line, awaiting, pending, running, completed, failed, cancelled, halting
+    {EventKind::Claimed, "....R....."},
+    {EventKind::RescueIndexed, ".....R...."},
+    {EventKind::SlotsGiven, ".....R...."},
+    {EventKind::InCompany, ".....R...."},
+    {EventKind::Heartbeat, ".....R...."},
+    {EventKind::Completed, ".....C...."},
+    {EventKind::Failed, ".....S...."},
+    {EventKind::Released, ".....P...."},
+    {EventKind::StepSaved, ".....R...."},
+    {EventKind::Waited, ".....B...."},
+    {EventKind::Lost, ".....P...."},
+    {EventKind::Overran, ".....S...."},
+    {EventKind::CancelForced, ".....X...."},
+    {EventKind::Cancelled, "XXXXXR...X"},
+    {EventKind::Dropped, ".X..X....."},
+    {EventKind::Expired, "XXXXX....."},
+    {EventKind::Due, "P..P......"},
+    {EventKind::Blocked, "B...B....."},
+    {EventKind::LeftLine, "..B......."},
+    {EventKind::DependenciesDone, ".P........"},
+    {EventKind::BecameGroupHead, "..P......."},
+    {EventKind::WaitOver, "...P......"},
+    {EventKind::Rescheduled, "S...S....."},
+    {EventKind::Retried, "S.....SSSS"},
+    {EventKind::StartedOver, "S.....SSSS"},
+    {EventKind::Replaced, "SBB.S....."},
+    {EventKind::KeyTaken, "SBBBPRCFXF"},
+    {EventKind::Moved, "SBBBPRCFXF"},
+    {EventKind::PassedOver, ".........F"},
 };
 
 char letter(JobStatus status) {
@@ -422,6 +427,37 @@ TEST(Life, ARetriedJobWaitsForItsDependenciesAndThenInItsGroup) {
     EXPECT_EQ(after.group_active, kGroup);
     EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Scheduled);
     EXPECT_FALSE(after_event(after, event_of(EventKind::Cancelled)).group_active.has_value());
+}
+
+TEST(Life, APermanentFailureHaltsTheGroupOnlyIfTheEventSaysSo) {
+    Life head = job_in(kRunning);
+    head.group = head.group_active = kGroup;
+    head.attempts = 3;
+    for (const EventKind kind : {EventKind::Failed, EventKind::Lost, EventKind::Overran}) {
+        Event failure = event_of(kind);
+        EXPECT_FALSE(after_event(head, failure).group_active.has_value());
+        failure.halts_group = true;
+        EXPECT_TRUE(halts_group(after_event(head, failure)));
+        // A cancellation does not halt the group.
+        Life asked = head;
+        asked.cancel_requested_at = kNow - 1;
+        const Life cancelled = after_event(asked, failure);
+        EXPECT_EQ(cancelled.status, JobStatus::Cancelled);
+        EXPECT_FALSE(cancelled.group_active.has_value());
+    }
+}
+
+TEST(Life, AHaltedGroupContinuesAfterItsHead) {
+    const Life halting = job_in(kHalting);
+    const Life retried = after_event(halting, event_of(EventKind::Retried));
+    EXPECT_EQ(retried.group_active, kGroup);
+    EXPECT_FALSE(retried.group_waiting.has_value());
+    // The retention period begins when the halt ends.
+    for (const EventKind kind : {EventKind::Cancelled, EventKind::PassedOver}) {
+        const Life after = after_event(halting, event_of(kind));
+        EXPECT_FALSE(after.group_active.has_value());
+        EXPECT_EQ(after.finished_at, kNow);
+    }
 }
 
 TEST(Life, AHeadThatWaitsForItsDependenciesEntersTheLineAfterThem) {

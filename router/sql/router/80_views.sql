@@ -15,3 +15,4 @@
     paused boolean, skipped bigint, last_skipped timestamptz, skip_reason text, error text, failures integer, retry_at timestamptz,
     missed text, max_missed integer, overlap text, deadline interval, jitter interval, starts_at timestamptz, ends_at timestamptz,
     source text, created_at timestamptz)
+--@ view halted_groups (queue text, group_key text, job_id bigint, kind text, error text, halted_at timestamptz, waiting bigint)
