@@ -6,15 +6,18 @@ from collections import defaultdict
 from world import COMPLETES, FINISHED, SERVER
 
 
-def is_head(job):
-    return job is not None and job.group_key is not None and job.status not in FINISHED | {"blocked"}
+def is_head(job, rules):
+    """In a queue whose groups halt, a failed job stays the head until a skip moves it to the dead letter queue."""
+    if job is None or job.group_key is None:
+        return False
+    return job.status not in FINISHED | {"blocked"} or (job.status == "failed" and job.queue in rules.halting)
 
 
 # Groups
 
 def groups(world, rules, report):
     active = defaultdict(list)
-    for span in world.spans(lambda step: is_head(step.after), lambda span, step: is_head(step.after)):
+    for span in world.spans(lambda step: is_head(step.after, rules), lambda span, step: is_head(step.after, rules)):
         row = span.start.after
         active[row.queue, row.group_key].append(span)
     waiting = defaultdict(list)
@@ -23,20 +26,28 @@ def groups(world, rules, report):
         row = span.start.after
         waiting[row.queue, row.group_key].append(span)
     for group, spans in active.items():
-        _crowded(group, spans, report)
+        _crowded(world, group, spans, report)
         _in_order(world, group, spans, waiting[group], rules, report)
     report.counts["jobs in groups"] = sum(len(spans) for spans in active.values())
 
 
-def _crowded(group, spans, report):
+def _crowded(world, group, spans, report):
     going = []
     for span in spans:
         for other in going:
             if other.covers(span.start.change):
-                report.add("group crowded", f"job {span.job} of {group} became {span.start.after.status} while job"
-                           f" {other.job} was active")
+                halted = _status(world, other.job, span.start.change) == "failed"
+                report.add("halt ignored" if halted else "group crowded",
+                           f"job {span.job} of {group} became {span.start.after.status} while job {other.job} was"
+                           f" {'failed and halted the group' if halted else 'active'}")
         going = [other for other in going if other.end is None or other.end.change.commit > span.start.change.place]
         going.append(span)
+
+
+def _status(world, job, change):
+    """The status of a job in the last version that was committed before `change` was written."""
+    versions = [step.after.status for step in world.history[job] if step.after and _is_before(step.change, change)]
+    return versions[-1] if versions else None
 
 
 def _in_order(world, group, active, waiting, rules, report):

@@ -223,7 +223,7 @@ class Worker(Actor):
 class Operator(Actor):
     def actions(self):
         return ((self.one, 10), (self.ask, 4), (self.several, 4), (self.hold_up, 2), (self.redrive, 2), (self.by_hand, 4),
-                (self.hold, 4), (self.alter, 1), (self.look, 2), (self.limit, 4))
+                (self.hold, 4), (self.alter, 1), (self.look, 2), (self.limit, 4), (self.end_halt, 5))
 
     def between(self):
         self.pause(0.1)
@@ -266,6 +266,18 @@ class Operator(Actor):
         with self.transaction(keep=0.85):
             self.sql("SELECT " + call, self.random.choice(self.plan.queues))
             self.note(op)
+
+    def end_halt(self):
+        """Lets a halted group continue in each of the possible ways."""
+        op, call = self.pick(("skip", "jobq_skip!(%s)"), ("retry", "jobq_retry!(%s)"), ("cancel", "jobq_cancel!(%s)"),
+                             ("delete", "jobq_delete!(%s)"))
+        rows = self.sql("SELECT job_id FROM jobq.halted_groups ORDER BY random() LIMIT 1")
+        if op == "retry":
+            self.allowed = {"23505"}
+        for (job,) in rows:
+            with self.transaction(keep=0.85):
+                self.sql("SELECT " + call, job)
+                self.note(op, job)
 
     def hold_up(self):
         """Pauses a queue for a moment. The resume is retried even if the session is lost."""

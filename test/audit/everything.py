@@ -59,7 +59,9 @@ QUEUES = {
     "rated": COMMON,
     "aging": COMMON + ", priority_ageing => '200 ms'",
     "fair": COMMON + ", round_robin => true",
+    "halting": COMMON.replace("1000", "1") + ", group_on_failure => 'halt', dead_letter_queue => 'dead'",
 }
+HALTING = ("halting",)
 DEPTHS = {"rejecting": 15, "dropping": 12}
 RATE = 30           # claims a second from queue "rated"
 # A handler writes its effect and returns, fails, ends the job itself, or runs so long that it is cancelled.
@@ -95,7 +97,8 @@ class Plan:
     drain: object                   # events: plain workers may begin,
     drained: object                 # and may end
     queues: tuple = tuple(QUEUES)
-    crowded: tuple = ("limited", "keyed")   # queues that more clients use than others
+    crowded: tuple = ("limited", "keyed", *HALTING)    # queues that more clients use than others
+    halting: tuple = HALTING        # queues in which most jobs have groups
     bounded: tuple = tuple(DEPTHS)
     limits: tuple = LIMITS
     batch: int = BATCH
@@ -124,7 +127,7 @@ def set_up(conn, runner):
 def rules(sessions_lost, executors_lost, standstill):
     return laws.Rules(
         busy=laws.Rules.busy + LAG * standstill,
-        dead_letters={"dying": "dead"}, depths=DEPTHS, ageing={"aging": 0.2}, in_turn=("fair",), max_runtimes={"hasty": 0.4},
+        dead_letters={"dying": "dead", "halting": "dead"}, halting=HALTING, depths=DEPTHS, ageing={"aging": 0.2}, in_turn=("fair",), max_runtimes={"hasty": 0.4},
         cancel_grace=GRACE, rates={"rated": (RATE, 1.0)}, sessions_lost=sessions_lost,
         executors_lost=executors_lost)
 
@@ -216,6 +219,14 @@ def load(conn, plan, pids, chance):
     return killed, standstill
 
 
+def end_halts(conn):
+    """Skips the failed heads of all halted groups, because plain workers cannot finish the jobs that wait for them."""
+    for number, (job,) in enumerate(conn.execute("SELECT job_id FROM jobq.halted_groups").fetchall()):
+        with conn.transaction():
+            conn.execute("SELECT jobq_skip(%s)", (job,))
+            conn.execute("INSERT INTO facts (client, number, op, job) VALUES ('drain', %s, 'skip', %s)", (number, job))
+
+
 def unfinished(conn):
     return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status <= 'processing'").fetchone()[0]
 
@@ -251,7 +262,7 @@ def run(results, database, runner, directory, seed, load_seconds):
             compare_counters(conn, counters, "after the load")
             plan.drain.set()
             drained = time.monotonic()
-            wait_until(lambda: unfinished(conn) == 0, DRAIN, pause=0.2)
+            wait_until(lambda: end_halts(conn) or unfinished(conn) == 0, DRAIN, pause=0.2)
             drained = time.monotonic() - drained
             plan.drained.set()
             for client in clients:
@@ -300,7 +311,7 @@ def story(results, report, changes):
 
 # The run is meaningful only if all of this has happened.
 HAPPENED = (
-    "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
+    "groups halted", "skip", "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
     "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
     "dropped for others", "expired", "jobs in groups", "heads made by the server", "let go after their dependencies", "cancelled with a dependency",
     "claims at a rate in rated", "claims that ageing decided", "claims while another key waited",

@@ -36,6 +36,7 @@ KINDS = {
     "limit exceeded": "claims beyond a limit",
     "rate exceeded": "claims beyond a rate",
     "group crowded": "two jobs of one group that were active at the same time",
+    "halt ignored": "jobs of a halted group that were unblocked while its head was failed",
     "group order": "jobs that were unblocked before an earlier job of their group",
     "dependency ignored": "jobs that ran before their dependencies, or were cancelled without a reason",
     "left waiting": "jobs that were unblocked long after the last event that they waited for",
@@ -75,10 +76,11 @@ STEPS = {
 for _end in FINISHED:
     for _again in WAITING:
         STEPS[_end, _again] = {"retry", "redrive"}
-    STEPS[_end, _end] = {"fail", *COMPLETES, "change", "cancel", "retry", "redrive", SERVER}
+    STEPS[_end, _end] = {"fail", *COMPLETES, "change", "cancel", "retry", "redrive", "skip", SERVER}
     STEPS[_end, None] = {"delete", *COMPLETES, "fail", SERVER}
 for _waits in WAITING:
     STEPS[_waits, None] = {"delete"}
+STEPS["failed", "cancelled"] = {"cancel"}    # the head of a halted group
 
 OUTCOMES = {"fail": {"failed", "cancelled"}, "release": {"released", "cancelled"}, "snooze": {"snoozed", "cancelled"}}
 
@@ -92,6 +94,7 @@ class Rules:
     max_runtimes: dict = field(default_factory=dict)    # queue: seconds, for jobs without their own
     ageing: dict = field(default_factory=dict)          # queue: seconds of waiting that are worth one step of priority
     in_turn: tuple = ()                                 # queues whose concurrency keys take turns
+    halting: tuple = ()                                 # queues whose groups halt on a failure
     rates: dict = field(default_factory=dict)           # queue: (jobs, seconds)
     cancel_grace: float = 60.0
     promised: float = 2.0       # seconds after a deadline within which jobq promises to act
@@ -128,9 +131,9 @@ def _steps(world, rules, report):
     for step in world.steps:
         change, (before, after) = step.change, step.statuses()
         causes = world.ops.get(change.xid) or {SERVER}
-        if blocked.is_head(step.before) and not blocked.is_head(step.after):
+        if blocked.is_head(step.before, rules) and not blocked.is_head(step.after, rules):
             freed.add((change.xid, step.before.queue, step.before.group_key))
-        if before == "blocked" and blocked.is_head(step.after):
+        if before == "blocked" and blocked.is_head(step.after, rules):
             heir = (change.xid, step.after.queue, step.after.group_key)
             report.counts[f"heads made {'by the end of the one before' if heir in freed else 'by the server'}"] += 1
             if heir in freed:
@@ -471,7 +474,10 @@ def _dead_letters(world, rules, report):
                 report.add("stray letter", f"job {after.id} is {after.status} in {after.queue}")
         if after.status == "failed" and before and before.status == "processing" and before.queue in rules.dead_letters:
             final = [other for other in world.history[after.id] if other.change.xid == step.change.xid][-1].after
-            if final is None or (final.queue, final.dead_from) != (rules.dead_letters[before.queue], before.queue):
+            halts = before.queue in rules.halting and before.group_key is not None
+            home = (before.queue, None) if halts else (rules.dead_letters[before.queue], before.queue)
+            report.counts["groups halted"] += halts
+            if final is None or (final.queue, final.dead_from) != home:
                 report.add("stray letter", f"job {after.id} failed in {before.queue} and is in {final and final.queue}")
             report.counts["dead letters"] += 1
         if before and before.dead_from is not None and after.status in WAITING:

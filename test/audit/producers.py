@@ -142,7 +142,7 @@ class Producer(Actor):
             spec["max_attempts"] = random.randint(1, 3)
         if chance(0.2):
             spec["run_in"] = self.pick(-60, 0.05, 0.2, 0.8)
-        if chance(0.35):
+        if chance(0.9 if spec["queue"] in self.plan.halting else 0.35):
             spec["group_key"] = f"g{random.randrange(4)}"
         if chance(0.5):
             spec["concurrency_key"] = f"c{random.randrange(5)}"

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import laws
 from witness import Attempt, Change, Fact, Job
 
-RULES = laws.Rules(dead_letters={"dying": "dead"}, depths={"full": 2}, max_runtimes={"hasty": 0.5},
+RULES = laws.Rules(dead_letters={"dying": "dead", "halting": "dead"}, halting=("halting",), depths={"full": 2}, max_runtimes={"hasty": 0.5},
                    rates={"rated": (10, 1.0)}, ageing={"aged": 1.0}, in_turn=("fair",),
                    cancel_grace=1.0, sessions_lost=0, executors_lost=1)
 

@@ -301,6 +301,67 @@ def group_left_waiting(log):
     log.run(8, 1)
 
 
+# Halted groups
+
+def halted(log):
+    """Job 8 fails and halts its group."""
+    for job in (8, 9):
+        log.enqueue(job, "blocked", queue="halting", group_key="g")
+    log.server(8, "pending")
+    log.claim(8, 1)
+    log.fail(8, 1)
+
+
+def halted_and_retried(log):
+    halted(log)
+    log.begin().job(8, "pending").fact("retry", 8, client="o0").commit()
+    log.run(8, 2)
+    log.server(9, "pending")
+    log.run(9, 3)
+
+
+def halted_and_skipped(log):
+    """The skip moves the job to the dead letter queue, and its commit unblocks the next one."""
+    halted(log)
+    (log.begin().job(8, "failed").fact("skip", 8, client="o0").job(8, "failed", queue="dead", dead_from="halting").job(9, "pending")
+     .commit())
+    log.run(9, 2)
+
+
+def halted_and_cancelled(log):
+    halted(log)
+    log.begin().job(8, "cancelled").fact("cancel", 8, client="o0").commit()
+    log.server(9, "pending")
+    log.run(9, 2)
+
+
+def halt_ignored(log):
+    halted(log)
+    log.server(9, "pending")
+    log.run(9, 2)
+
+
+def halt_not_begun(log):
+    """The failure has not been committed when the next job is unblocked."""
+    for job in (8, 9):
+        log.enqueue(job, "blocked", queue="halting", group_key="g")
+    log.server(8, "pending")
+    log.claim(8, 1)
+    failure = log.begin().job(8, "failed").attempt(8, 1, "failed").fact("fail", 8, 1)
+    log.server(9, "pending")
+    failure.commit()
+    log.run(9, 2)
+
+
+def halt_moved_away(log):
+    """The failure moves the job to the dead letter queue."""
+    log.enqueue(8, "blocked", queue="halting", group_key="g")
+    log.server(8, "pending")
+    log.claim(8, 1)
+    (log.begin().job(8, "failed").attempt(8, 1, "failed").job(8, "failed", queue="dead", dead_from="halting")
+     .fact("fail", 8, 1).commit())
+
+
 # Dependencies
 
 def after_its_dependencies(log):
@@ -426,7 +487,8 @@ CASES = {
     within_the_rate: set(), over_the_rate: {"rate exceeded"}, a_group: set(), a_group_in_one_go: set(),
     two_after_one: {"impossible step", "group crowded"}, let_go_by_a_worker: {"impossible step"}, two_of_a_group: {"group crowded"},
     let_go_too_early: {"group crowded"}, place_lost: {"group crowded"}, wrong_order: {"group order"},
-    late_commit: set(), late_commit_forgotten: {"group order"}, group_left_waiting: {"left waiting"},
+    halted_and_retried: set(), halted_and_skipped: set(), halted_and_cancelled: set(), halt_ignored: {"halt ignored"},
+    halt_not_begun: {"group crowded"}, halt_moved_away: {"stray letter"}, late_commit: set(), late_commit_forgotten: {"group order"}, group_left_waiting: {"left waiting"},
     after_its_dependencies: set(), met_by_another: set(), before_its_dependency: {"dependency ignored"},
     before_the_commit_of_its_dependency: {"dependency ignored"}, after_a_failure: set(), anyway: set(),
     failure_ignored: {"dependency ignored"}, retry_taken_for_failure: {"dependency ignored"},
