@@ -73,6 +73,7 @@ export const CHANGES = {
   retry_with: { call: 'jobq_retry', names: ['job_id', 'payload', 'keep_steps'], parse: (body) => [id(body), json('payload')(body), body.keep_steps === 'on'], tell: statusAfter('Retried') },
   retry_from: { call: 'jobq_retry_from', parse: (body) => [id(body), name('step', 255)(body)], tell: statusAfter('Retried') },
   cancel: { call: 'jobq_cancel', parse: (body) => [id(body)], tell: (body, status) => (status === 'processing' ? ['good', `The worker of job ${body.id} is asked to stop.`] : statusAfter('Cancelled')(body, status)) },
+  skip: { call: 'jobq_skip', parse: (body) => [id(body)], tell: (body, done) => (done ? ['good', `Job ${body.id} is skipped, and its group continues.`] : ['bad', `Job ${body.id} does not halt a group.`]) },
   delete: { call: 'jobq_delete', parse: (body) => [id(body)], tell: (body, status) => (status === null ? ['bad', `Job ${body.id} no longer exists.`]
     : status === 'processing' ? ['bad', `Job ${body.id} was not deleted because it is running.`] : ['good', `Job ${body.id} is deleted.`]) },
   pause_schedule: { call: 'jobq_pause_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is paused.` : `Schedule ${body.name} was already paused.`] },

@@ -95,6 +95,12 @@ export async function single({ writable, db, ids: known }) {
   is(await statusOf(failed), undefined, 'delete: the job is deleted');
   await say(writable, '/do/delete', { id: failed }, /no longer exists/, 'delete again');
   await say(writable, '/do/delete', { id: known.running }, /was not deleted because it is running/, 'delete of a running job');
+  await sql("SELECT jobq_create_queue('halting', group_on_failure => 'halt')");
+  const [halting] = await sql("SELECT jobq_enqueue('halting', group_key => 'g') AS id");
+  await sql('SELECT jobq_tick()');
+  await sql("SELECT jobq_fail(id, lease, 'broken', retry => false) FROM jobq_claim('halting', 'w', heartbeat_timeout => '1 hour')");
+  await say(writable, '/do/skip', { id: halting.id }, /is skipped, and its group continues/, 'skip');
+  await say(writable, '/do/skip', { id: halting.id }, /does not halt a group/, 'skip again');
   const [held] = await sql("SELECT jobq_enqueue('chased') AS id");
   await sql("SELECT jobq_claim('chased', 'chaser', heartbeat_timeout => '1 hour')");
   await say(writable, '/do/cancel', { id: held.id }, /asked to stop/, 'cancel of a running job');

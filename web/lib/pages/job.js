@@ -15,7 +15,8 @@ const value = (column) => `CASE WHEN pg_column_size(j.${column}) <= ${LARGE} THE
 const SHARED = `j.id, j.queue, j.kind, j.status, j.priority, j.attempts, j.max_attempts, j.version, j.requires, j.worker_id, j.created_at, j.run_at,
   j.started_at, j.last_heartbeat, j.finished_at, j.cancel_requested_at, j.error, j.heartbeat_timeout::text,
   ${['payload', 'metadata', 'progress', 'result'].map(value).join(', ')}`;
-const OWN = `, j.unique_key, j.unique_for::text, j.group_key, j.concurrency_key, j.lost_attempts, j.max_runtime::text, j.dead_from, j.expires_at`;
+const OWN = `, j.unique_key, j.unique_for::text, j.group_key, j.concurrency_key, j.lost_attempts, j.max_runtime::text, j.dead_from, j.expires_at,
+  j.status = 'failed' AND j._group_active IS NOT NULL AS halts`;
 
 async function readJob(view, query, id) {
   const { rights } = view;
@@ -44,8 +45,11 @@ export function jobActions(view, job, steps) {
         steps.map((step) => html`<option>${step.name}</option>`)}</select><small>this step and all steps saved after it run again</small></label>` })}</details>`);
     }
   }
-  if (UNFINISHED.has(job.status) && view.mayCall('jobq_cancel') && job.cancel_requested_at === null) {
-    parts.push(view.confirmed('/do/cancel', { label: 'Cancel', hidden: id, ask: job.status === 'processing' ? 'Its worker is asked to stop.' : 'It will not run. Jobs that depend on it are cancelled, too.' }));
+  if (job.halts && view.mayCall('jobq_skip')) {
+    parts.push(view.confirmed('/do/skip', { label: 'Skip', hidden: id, ask: 'The next job of its group runs. If the queue has a dead letter queue, this job moves there.' }));
+  }
+  if ((UNFINISHED.has(job.status) || job.halts) && view.mayCall('jobq_cancel') && job.cancel_requested_at === null) {
+    parts.push(view.confirmed('/do/cancel', { label: 'Cancel', hidden: id, ask: job.status === 'processing' ? 'Its worker is asked to stop.' : job.halts ? 'The next job of its group runs.' : 'It will not run. Jobs that depend on it are cancelled, too.' }));
   }
   if (job.status !== 'processing' && view.mayCall('jobq_delete')) {
     parts.push(view.confirmed('/do/delete', { label: 'Delete', hidden: id, ask: 'The job and its attempts are deleted permanently.', back: view.href('/jobs', { queue: job.queue }) }));
@@ -175,12 +179,12 @@ export async function jobPage(view, query, { id }) {
     throw new Problem('missing', `job ${id} does not exist`, { status: 404 });
   }
   const steps = job ? await readSteps(view, query, id) : [];
-  const explained = (job === null || UNFINISHED.has(job.status)) && rights.calls('jobq_explain')
+  const explained = (job === null || UNFINISHED.has(job.status) || job.halts) && rights.calls('jobq_explain')
     ? await query(`SELECT * FROM ${rights.call('jobq_explain')}($1) LIMIT 20`, [id]) : [];
   const texts = job ? [['Error', job.error], ['Payload', job.payload], ['Result', job.result], ['Progress', job.progress], ['Metadata', job.metadata]]
     .filter(([, text]) => text !== null) : [];
   return view.page(`Job ${id}`, html`
-${job ? html`<p>${badge(job.status)} ${job.dead_from ? badge('failed', 'dead letter') : ''}</p>${jobActions(view, job, steps)}${factsOf(view, job)}`
+${job ? html`<p>${badge(job.status)} ${job.dead_from ? badge('failed', 'dead letter') : ''}${job.halts ? badge('failed', 'halts its group') : ''}</p>${jobActions(view, job, steps)}${factsOf(view, job)}`
     : notice('warn', `Role "${rights.role}" may not read jobs, so payload, result, and settings are not shown.`)}
 ${explained.length > 0 ? html`<h2>Why it does not run, or its state</h2>${explainTable(view, explained)}` : ''}
 ${texts.map(([label, text]) => html`<h2>${label}</h2>${block(label, text)}`)}

@@ -92,7 +92,7 @@ const SETTINGS = [['max_attempts', 'Attempts'], ['backoff_base', 'Backoff from']
   ['heartbeat_timeout', 'Heartbeat timeout'], ['max_lost', 'Lost workers'], ['max_runtime', 'Longest run'], ['on_max_runtime', 'After that'],
   ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'Maximum number of waiting jobs'],
   ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns'],
-  ['expires_in', 'Waiting jobs expire after']];
+  ['expires_in', 'Waiting jobs expire after'], ['group_on_failure', 'After a failure, groups']];
 
 async function settingsOf(query, queue) {
   const [row] = await query(`SELECT q.paused, q.has_settings, ${SETTINGS.map(([name]) => `q.${name}::text`).join(', ')}
