@@ -72,10 +72,10 @@ SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{eu}') AS the_wrong_ca
 SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{fpga,gpu,eu,gpu}') AS all_capabilities;
 SELECT jobq_drop_queue('claim', force => true);
 
--- jobq_claim_any claims from the first queue that has jobs for this worker.
+-- jobq_claim_any claims from several queues in the given order (see several_queues.sql).
 SELECT jobq_enqueue('claim 2', '"second queue"', kind => 'k') > 0 AS enqueued;
 SELECT jobq_enqueue('claim 3', '"third queue"') > 0 AS enqueued;
-SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10);
+SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 1);
 SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10, kinds => '{other}');
 SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10, kinds => '{k}');
 SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}');

@@ -119,12 +119,14 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_result',             $$SELECT jobq_result({done})$$),
     ('jobq_claim',              $$SELECT kind FROM jobq_claim({q})$$),
     ('jobq_claim_any',          $$SELECT kind FROM jobq_claim_any(ARRAY[{q}])$$),
+    ('jobq_claim_any',          $$SELECT kind FROM jobq_claim_any(patterns => ARRAY[{q}])$$),
     ('jobq_complete',           $$SELECT jobq_complete({running}, {lease})$$),
     ('jobq_complete',           $$SELECT jobq_complete({running}, {lease}, must_hold => true)$$),
     ('jobq_complete',           $$SELECT jobq_complete({running})$$),
     ('jobq_complete_many',      $$SELECT completed FROM jobq_complete_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
     ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], queue => {q})$$),
     ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], queue => 'grants mine')$$),
+    ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim('{}', '{}', queues => ARRAY[{q}])$$),
     ('jobq_fail',               $$SELECT jobq_fail({running}, {lease}, 'no')$$),
     ('jobq_fail_many',          $$SELECT status FROM jobq_fail_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
     ('jobq_heartbeat',          $$SELECT jobq_heartbeat({running}, {lease})$$),
@@ -192,7 +194,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_shard_id',           $$SELECT jobq_shard_id() IS NULL$$),
     ('jobq_version',            $$SELECT jobq_version() IS NOT NULL$$);
 -- Procedures, which are tested below; a function for workers without queues; and functions that no kind of role is granted.
-INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke'), ('jobq_set_shard');
+INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_any'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke'), ('jobq_set_shard');
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
 FROM own o FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname::text
 WHERE o.proname IS NULL OR g.function IS NULL AND o.proname NOT IN (SELECT function FROM derived);
@@ -227,6 +229,8 @@ SET statement_timeout = '1 min';
 SET ROLE regress_jobq_worker;
 CALL jobq_wait('grants theirs', '1 hour');
 CALL jobq_wait('grants mine', '1 hour');
+CALL jobq_wait_any('{grants mine,grants theirs}', '1 hour');
+CALL jobq_wait_any(patterns => '{grants %}', timeout => '1 hour');
 CALL jobq_wait_job(:foreign_job, '1 hour');
 SET ROLE regress_jobq_producer;
 CALL jobq_wait_job(:foreign_job, '1 hour');

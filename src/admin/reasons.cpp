@@ -390,12 +390,11 @@ void add_last_request(const RecentFilters &recent, const Demand &demand, LastReq
 const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
                               TimestampTz now) {
     if (recent.since == DT_NOEND) return "";
-    int sessions = 0, queues;
-    const QueueSleepers *sleepers = read_sleepers(&queues);
-    for (int i = 0; i < queues; i++)
-        if (queue_view(sleepers[i].queue) == queue) sessions = sleepers[i].count;
-    const char *waiting = psprintf("%s session%s for jobs of this queue",
-                                   sessions == 0 ? "no" : psprintf("%d", sessions), sessions > 1 ? "s wait" : " waits");
+    const SleeperCount sleepers = count_sleepers(queue);
+    const char *waiting =
+        psprintf("%s session%s for jobs of this queue%s", sleepers.all == 0 ? "no" : psprintf("%d", sleepers.all),
+                 sleepers.all > 1 ? "s wait" : " waits",
+                 sleepers.several == 0 ? "" : psprintf(" (%d of them for other queues, too)", sleepers.several));
     const TimestampTz at = Max(last.fitting, last.unknown);
     if (at == DT_NOBEGIN)
         return psprintf("; no worker has asked for such a job in the last %s, and %s", describe_span(recent.since, now),

@@ -338,26 +338,36 @@ void add_serialization_hint(void *) {
 }
 
 // Wakes the next worker if there are claimable jobs left. Called when another claim has relied on this claim to check
-// for remaining jobs.
-void look_for_left_jobs(Claim *claim) {
+// for remaining jobs. Returns the result of wake_for_left_jobs().
+bool look_for_left_jobs(Claim *claim) {
     CommandCounterIncrement();
     open_for_claim(claim);
     renew_snapshot(&claim->jobs);
     const LaneCursors lanes = find_cursors(claim);
-    wake_for_left_jobs(claim, lanes.items, lanes.count);
+    return wake_for_left_jobs(claim, lanes.items, lanes.count);
 }
+
+// A claim from several queues. Its parts claim from one queue each.
+struct WholeClaim {
+    int count;          // number of jobs that the earlier parts have taken
+    bool took_suspect;  // the claim must not take any other job
+    bool left_jobs;     // the current part might have left jobs that a claim can take
+};
 
 // Claims jobs under the settings in `found`, and sets *count to the number of claimed jobs. Returns false, without
 // taking a job, if the settings have changed since they were read. `again` means that an earlier call returned false
 // and the settings were read again after that call. Such settings are current, because the transaction already held the
-// table lock and had a transaction ID when it read them.
+// table lock and had a transaction ID when it read them. `whole` is nullptr if the claim takes jobs from one queue
+// only.
 bool claim_under(const Queue &found, const ClaimRequest &request, std::string_view name, TimestampTz now,
-                 ClaimSink *sink, bool again, int *count) {
+                 ClaimSink *sink, bool again, WholeClaim *whole, int *count) {
     TimestampTz due;
     *count = 0;
     if (found.paused || (found.limit_count > 0 && !queue_may_run(found, name, now, &due))) {
-        leave_after_claim();
-        end_claim(request.filter, 0);
+        if (whole == nullptr) {
+            leave_after_claim();
+            end_claim(request.filter, 0, {&name, 1});
+        }
         return true;
     }
     // Copies the settings, because a user-defined trigger might make the session reload its queue directory, or look up
@@ -374,6 +384,8 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
                    .worker_hash = worker_hash_of(request.worker_id),
                    .epoch = trigger_epoch()};
     if (again) claim.xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
+    // A suspect must be the only job of its claim.
+    if (whole != nullptr && whole->count > 0) claim.suspects = Suspects::PassedOver;
     LaneCursors lanes = find_cursors(&claim);
     if (lanes.count > 0) {
         open_for_claim(&claim);
@@ -403,12 +415,16 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
         }
         if (claim.limiter != nullptr) close_limiter(&limiter);
     }
-    if (!claim.outdated) {
+    const bool left_jobs = claim.count > 0 && (claim.count == request.batch || claim.closed);
+    if (whole != nullptr) {
+        whole->took_suspect = claim.took_suspect;
+        whole->left_jobs = left_jobs || (claim.passed_suspect && whole->count > 0);
+    } else if (!claim.outdated) {
         if (leave_after_claim())
             look_for_left_jobs(&claim);
-        else if (claim.count > 0 && (claim.count == request.batch || claim.closed))
+        else if (left_jobs)
             wake_for_left_jobs(&claim, lanes.items, lanes.count);
-        end_claim(request.filter, claim.count);
+        end_claim(request.filter, claim.count, {&name, 1});
     }
     if (claim.is_open) close_jobs(&claim.jobs);
     if (claim.count > 0)
@@ -420,14 +436,130 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     return !claim.outdated;
 }
 
+// Claims jobs of one queue. See claim_under() for the arguments.
+int claim_part(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink,
+               WholeClaim *whole) {
+    int count;
+    if (!claim_under(*find_queue(name), request, name, now, sink, false, whole, &count))
+        claim_under(*find_queue(name), request, name, now, sink, true, whole, &count);
+    return count;
+}
+
+// Calls body(claim) with a claim that only looks for jobs of the queue. Returns false, without calling it, if no job of
+// the queue can start.
+template <typename Body>
+bool look_into_queue(const ClaimRequest &request, std::string_view name, TimestampTz now, Body body) {
+    const Queue *found = find_queue(name);
+    TimestampTz due;
+    if (found->paused || (found->limit_count > 0 && !queue_may_run(*found, name, now, &due))) return false;
+    const Queue queue = kept_queue(*found);
+    Limiter limiter = {};
+    Claim claim = {.request = request,
+                   .name = name,
+                   .queue = queue,
+                   .now = now,
+                   .sink = nullptr,
+                   .worker_hash = 0,
+                   .epoch = trigger_epoch()};
+    if (queue.limit_count > 0) claim.limiter = &limiter;
+    const bool result = body(&claim);
+    if (claim.is_open) close_jobs(&claim.jobs);
+    return result;
+}
+
+// Sets *run_at to the run_at of the next job of the queue. Returns false if the queue has no claimable job.
+bool find_next_run_at(const ClaimRequest &request, std::string_view name, TimestampTz now, core::Micros *run_at) {
+    return look_into_queue(request, name, now, [&](Claim *claim) {
+        const LaneCursors lanes = find_cursors(claim);
+        if (lanes.count == 0) return false;
+        open_for_claim(claim);
+        core::ClaimKey key;
+        if (!find_first_job(claim, lanes.items, lanes.count, &key)) return false;
+        *run_at = key.run_at;
+        return true;
+    });
+}
+
+// The state of one queue of a claim from several queues.
+struct QueuePart {
+    bool read;          // the claim has tried to take jobs of the queue
+    bool left_jobs;     // the claim might have left jobs of the queue
+    int room;           // number of jobs that the claim may still take from the queue
+    bool has_jobs;      // if the claim takes the oldest jobs first: the queue might have a claimable job
+    core::Micros next;  // run_at of this job
+};
+
+void claim_from(const ClaimRequest &request, const QueueToClaim &queue, int batch, TimestampTz now, ClaimSink *sink,
+                WholeClaim *whole, QueuePart *part) {
+    ClaimRequest limited = request;
+    limited.batch = Min(Min(batch, part->room), request.batch - whole->count);
+    whole->left_jobs = false;
+    const int count = claim_part(limited, queue.name, now, sink, whole);
+    part->read = true;
+    part->left_jobs = whole->left_jobs;
+    part->room -= count;
+    part->has_jobs = count > 0;
+    whole->count += count;
+}
+
+void claim_in_order(const ClaimRequest &request, const QueueToClaim *queues, int count, TimestampTz now,
+                    ClaimSink *sink, WholeClaim *whole, QueuePart *parts) {
+    for (int i = 0; i < count && whole->count < request.batch && !whole->took_suspect; i++)
+        if (parts[i].room > 0) claim_from(request, queues[i], request.batch, now, sink, whole, &parts[i]);
+}
+
+void claim_oldest_first(const ClaimRequest &request, const QueueToClaim *queues, int count, TimestampTz now,
+                        ClaimSink *sink, WholeClaim *whole, QueuePart *parts) {
+    for (int i = 0; i < count; i++)
+        parts[i].has_jobs = parts[i].room > 0 && find_next_run_at(request, queues[i].name, now, &parts[i].next);
+    while (whole->count < request.batch && !whole->took_suspect) {
+        QueuePart *first = nullptr;
+        for (QueuePart *part = parts; part < parts + count; part++)
+            if (part->has_jobs && (first == nullptr || part->next < first->next)) first = part;
+        if (first == nullptr) return;
+        const QueueToClaim &queue = queues[first - parts];
+        claim_from(request, queue, 1, now, sink, whole, first);
+        if (!first->has_jobs) continue;
+        // The next scan must not see the job that this claim has taken.
+        CommandCounterIncrement();
+        first->has_jobs = first->room > 0 && find_next_run_at(request, queue.name, now, &first->next);
+    }
+}
+
 }  // namespace
 
 int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink) {
-    int count;
-    begin_claim(name, view(request.worker_id));
-    if (!claim_under(*find_queue(name), request, name, now, sink, false, &count))
-        claim_under(*find_queue(name), request, name, now, sink, true, &count);
-    return count;
+    begin_claim({&name, 1}, view(request.worker_id));
+    return claim_part(request, name, now, sink, nullptr);
+}
+
+int claim_jobs_of_any(const ClaimRequest &request, const QueueToClaim *queues, int count, bool oldest_first,
+                      TimestampTz now, ClaimSink *sink) {
+    auto *names = static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(count, 1)));
+    auto *parts = static_cast<QueuePart *>(palloc0(sizeof(QueuePart) * Max(count, 1)));
+    for (int i = 0; i < count; i++) {
+        names[i] = queues[i].name;
+        parts[i].room = queues[i].batch;
+    }
+    const ClaimedQueues all = {names, count};
+    begin_claim(all, view(request.worker_id));
+    WholeClaim whole = {};
+    if (oldest_first)
+        claim_oldest_first(request, queues, count, now, sink, &whole, parts);
+    else
+        claim_in_order(request, queues, count, now, sink, &whole, parts);
+    const bool asked = leave_after_claim();
+    // Other sessions rely on a worker that has waited for these queues to find the jobs in all of them. So a claim that
+    // has not read some of the queues checks whether it has left jobs there.
+    const bool checks_unread = ends_wait_for_several() && (whole.count == request.batch || whole.took_suspect);
+    bool passed_on = false;
+    for (int i = 0; i < count && !passed_on; i++) {
+        const bool left = parts[i].left_jobs || (checks_unread && !parts[i].read) || (asked && is_asked_for(names[i]));
+        if (left && anybody_waits(names[i]))
+            passed_on = look_into_queue(request, names[i], now, [](Claim *claim) { return look_for_left_jobs(claim); });
+    }
+    end_claim(request.filter, whole.count, all);
+    return whole.count;
 }
 
 }  // namespace jobq

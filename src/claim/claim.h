@@ -42,4 +42,16 @@ class ClaimSink {
 // settings and limits that are committed when it takes its first job.
 int claim_jobs(const ClaimRequest &request, std::string_view name, TimestampTz now, ClaimSink *sink);
 
+// A queue of a claim from several queues.
+struct QueueToClaim {
+    std::string_view name;
+    int batch;  // maximum number of jobs from this queue; 0 excludes the queue
+};
+
+// Takes up to request.batch claimable jobs from the queues, which must be different from each other. Takes as many jobs
+// as possible from a queue before it continues with the next queue. If `oldest_first` is true, takes the jobs one by
+// one, each from the queue whose next job has the earliest run_at.
+int claim_jobs_of_any(const ClaimRequest &request, const QueueToClaim *queues, int count, bool oldest_first,
+                      TimestampTz now, ClaimSink *sink);
+
 }  // namespace jobq

@@ -126,6 +126,12 @@ int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view
     return claim_jobs(request, queue, now, &emitter);
 }
 
+void claim_any_into(ResultSet *results, const ClaimRequest &request, const QueueArguments &queues,
+                    const QueueScope *scope) {
+    Emitter emitter(results);
+    claim_selected(request, queues, scope, &emitter);
+}
+
 extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_claim);
@@ -143,18 +149,11 @@ PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_claim_any);
 PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    require(fcinfo, 0, "queues");
-    const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, core::kMaxNames);
-    const QueueScope *scope = scope_of(fcinfo);
-    for (int i = 0; i < queues.count; i++) {
-        check_queue_name(queues.items[i], {"queues", i + 1});
-        check_scope(scope, queues.items[i]);
-    }
+    const QueueArguments queues = queue_arguments(fcinfo, {0, 7, 8, 9, 10});
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
     const bool whole = settings.async_claims && is_whole_transaction();
-    for (int i = 0; i < queues.count; i++)
-        if (claim_into(&results, request, queues.items[i]) > 0) break;
+    claim_any_into(&results, request, queues, scope_of(fcinfo));
     if (whole) allow_async_commit();
     return results.done();
 }

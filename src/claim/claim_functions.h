@@ -2,6 +2,7 @@
 #pragma once
 
 #include "claim/claim.h"
+#include "claim/queue_arguments.h"
 #include "compat/pg.h"
 #include "compat/result_set.h"
 
@@ -26,6 +27,9 @@ ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
 
 // Claims jobs of the queue and adds them to the result. Returns the number of claimed jobs.
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);
+// Claims jobs of several queues and adds them to the result.
+void claim_any_into(ResultSet *results, const ClaimRequest &request, const QueueArguments &queues,
+                    const QueueScope *scope);
 
 // Raises 42602 if the name is empty, 42622 if it is too long, and 22023 if it begins with the prefix that is reserved
 // for workers without a name.

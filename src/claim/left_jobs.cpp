@@ -53,24 +53,40 @@ bool cursors_are_exact(const Claim &claim) { return !claim.queue.round_robin && 
 
 }  // namespace
 
-void wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count) {
-    if (!anybody_waits(claim->name)) return;
+bool wake_for_left_jobs(Claim *claim, const LaneCursor *lanes, int count) {
+    if (!anybody_waits(claim->name)) return false;
     TimestampTz due;
-    if (claim->limiter != nullptr && !queue_may_run(claim->queue, claim->name, claim->now, &due)) return;
+    if (claim->limiter != nullptr && !queue_may_run(claim->queue, claim->name, claim->now, &due)) return false;
     int entries = 0;
-    QueueName name;
-    copy_queue(name, claim->name);
     for (int i = 0; i < count && entries < kMaxEntries; i++) {
         const core::ClaimKey possible = first_possible_key(claim->epoch, lanes[i].lane);
         const core::ClaimKey from = cursors_are_exact(*claim) && possible < lanes[i].next ? lanes[i].next : possible;
         if (from == core::kLastKey) continue;
         core::LaneTraits traits;
         const bool known = traits_of_lane(claim->name, lanes[i].lane, &traits);
-        if (known && leave_to_lookout(name, traits, 1)) continue;
+        if (known && leave_to_lookout(claim->name, traits, 1)) continue;
         if (i < kMaxLanes && !leaves_job(claim, lanes[i].lane, from, &entries)) continue;
-        if (known) wake_next_waiter(claim->name, traits);
-        return;
+        return known && wake_next_waiter(claim->name, traits);
     }
+    return false;
+}
+
+bool find_first_job(Claim *claim, const LaneCursor *lanes, int count, core::ClaimKey *key) {
+    *key = core::kLastKey;
+    for (int i = 0; i < count; i++) {
+        const core::EmptyRanges empty =
+            lanes[i].skip_empty_ranges ? read_empty_ranges(claim->epoch, lanes[i].lane) : core::EmptyRanges{};
+        int entries = 0;
+        walk_lane(
+            &claim->jobs, lanes[i].lane, lanes[i].next, *key,
+            [&](const core::ClaimKey &at) { return core::skip_empty(empty, at); },
+            [&](const core::ClaimKey &at) {
+                if (!is_left(claim, at) && ++entries < kMaxEntries) return Step::Next;
+                if (at < *key) *key = at;
+                return Step::Stop;
+            });
+    }
+    return !(*key == core::kLastKey);
 }
 
 }  // namespace jobq

@@ -109,6 +109,7 @@ bool passes_over(Claim *claim) {
     if (!is_suspect(claim->jobs)) return false;
     if (claim->suspects == Suspects::Unasked && claim->count == 0 && !row_is_changing(claim->jobs.table))
         claim->suspects = may_take_suspect(claim->request.worker_id) ? Suspects::OneAlone : Suspects::PassedOver;
+    claim->passed_suspect |= claim->suspects == Suspects::PassedOver;
     return claim->suspects == Suspects::PassedOver;
 }
 
@@ -127,6 +128,7 @@ bool take_job(Claim *claim) {
     if (!mark_claimed(claim, job.lease, job.timeout, mark, &unattended)) return false;
     claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
     claim->count++;
+    claim->took_suspect |= suspect;
     claim->closed |= suspect;
     claim->sink->take(job);
     return true;

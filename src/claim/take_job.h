@@ -34,6 +34,8 @@ struct Claim {
                           // expired jobs, or the claim is outdated
     bool outdated = false;  // the settings changed before the claim took a job, so the claim must start over
     Suspects suspects = Suspects::Unasked;
+    bool took_suspect = false;
+    bool passed_suspect = false;
 };
 
 // Returns whether the job in table.row is a suspect that this worker must not get. Must be called before the permits of

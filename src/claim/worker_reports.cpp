@@ -239,11 +239,16 @@ PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
 PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     Batch batch = read_completed(fcinfo);
-    const text *queue = granted_queue(fcinfo, 3, "queue");
+    const bool any = given(fcinfo, 10) || given(fcinfo, 11) || given(fcinfo, 12) || given(fcinfo, 14);
+    const QueueArguments queues = any ? queue_arguments(fcinfo, {10, 11, 12, 13, 14}) : QueueArguments{};
+    const text *queue = any ? nullptr : granted_queue(fcinfo, 3, "queue");
     const ClaimRequest request = claim_request(fcinfo, 4);
     ResultSet results(fcinfo);
     complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
-    claim_into(&results, request, view(queue));
+    if (any)
+        claim_any_into(&results, request, queues, scope_of(fcinfo));
+    else
+        claim_into(&results, request, view(queue));
     report_lost_leases(WARNING, batch);
     return results.done();
 }

@@ -13,6 +13,7 @@
 #include "handlers/handler_job.h"
 #include "handlers/supervise.h"
 #include "identity/identity.h"
+#include "queues/directory.h"
 #include "wait/peek.h"
 
 #include <algorithm>
@@ -90,6 +91,7 @@ int busy_with(const Executors &executors, const Handler &handler) {
 }
 
 bool has_job(const Handler &handler) {
+    require_known_queue(handler.queue);
     const Outlook outlook = read_outlook(handler.queue);
     if (outlook.paused || outlook.limited) return false;
     return scan_lanes(handler.queue, handler.filter, cstring_to_text(kExecutorWorker)).found == Peek::Claimable;

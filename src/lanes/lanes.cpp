@@ -35,6 +35,7 @@ constexpr int kFewNew = 64;
 const KnownLanes *being_read = nullptr;
 uint64 changes_of_all = 1;
 uint64 changes = 1;
+uint64 own_lanes = 0;  // number of lanes that this session has inserted
 Oid directory = InvalidOid;
 // OID of the view jobq.lanes. An invalidation message for the view means that jobq.lane_directory has new rows.
 // Messages for the view are cheap: they invalidate no plans of statements on a hot path, because no such statement
@@ -334,6 +335,7 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
                                  .add(Int32GetDatum(version))
                                  .add_if(required != nullptr, PointerGetDatum(required)));
         });
+        own_lanes++;
         lanes_changed_at_commit();
         // Looks up the cache entry again, because a user's trigger might have changed the cache.
         add_lane(known_of(queue), id, kind, version, canonical_requires(required), false);
@@ -399,6 +401,14 @@ LaneIds all_lanes(std::string_view queue) {
     KnownLanes *known = known_of(queue);
     put_ids_in_order(known);
     return copy_of_all(*known);
+}
+
+uint64 version_of_lanes() {
+    on_relation_change(on_relcache_invalidation);
+    AcceptInvalidationMessages();
+    // Without the OIDs, any message might be about the lanes.
+    if (!OidIsValid(news)) find_relations();
+    return changes + changes_of_all + own_lanes;
 }
 
 void lanes_changed_at_commit() {

@@ -62,6 +62,10 @@ bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &fi
 // Returns all lanes of the queue.
 LaneIds all_lanes(std::string_view queue);
 
+// Processes pending invalidation messages, and returns a number that increases whenever lanes may have been added to
+// jobq.lane_directory, also by this transaction.
+uint64 version_of_lanes();
+
 // Makes every session, including this one, read new and changed lanes after the commit of this transaction. Must be
 // called after changing or deleting lanes, except after ensure_lane(), which calls this function itself.
 void lanes_changed_at_commit();

@@ -125,7 +125,7 @@ constexpr SharedParts kSharedParts = {
     {Part::Counters, 1, "jobq counters", "JobqCounters", counters_size, make_counters, counters_usage},
     {Part::Totals, 1, "jobq totals", "JobqTotals", totals_size, make_totals, totals_usage},
     {Part::Notices, 1, "jobq notices", "JobqNotices", notices_size, make_notices, notices_usage},
-    {Part::Waiters, kLockPartitions, "jobq waiters", "JobqWaiters", waiters_size, make_waiters, waiters_usage},
+    {Part::Waiters, kWaiterPartitions, "jobq waiters", "JobqWaiters", waiters_size, make_waiters, waiters_usage},
     {Part::EmptyRanges, kLockPartitions, "jobq empty ranges", "JobqLanes", empty_ranges_size, make_empty_ranges,
      empty_ranges_usage},
     {Part::YoungLeases, kLockPartitions, "jobq young leases", "JobqLeases", young_leases_size, make_young_leases,

@@ -198,14 +198,24 @@ void add_running(Samples *samples) {
     }
 }
 
-void add_sleepers(Samples *samples) {
-    int queues;
-    const QueueSleepers *sleepers = read_sleepers(&queues);
+// Adds a sample for each queue for which any session waits. A session that waits for several queues counts for each of
+// them, but only the names of queues with jobs, and of queues for which another session waits alone, are known.
+void add_sleepers(Samples *samples, const Notes<QueueJobs> &queues) {
+    int count;
+    const QueueSleepers *sleepers = read_sleepers(&count);
     int left = max_queues();
-    for (int i = 0; i < queues; i++) {
+    const auto add = [&](std::string_view name, int sessions) {
+        if (sessions > 0 && is_seen(*samples, name) && left-- > 0)
+            samples->add(sample_of(core::Family::Waiting, sessions).with("queue", name));
+    };
+    for (int i = 0; i < count; i++) {
         const std::string_view name = queue_view(sleepers[i].queue);
-        if (!is_seen(*samples, name) || left-- <= 0) continue;
-        samples->add(sample_of(core::Family::Waiting, sleepers[i].count).with("queue", name));
+        add(name, count_sleepers(name).all);
+    }
+    for (int i = 0; i < queues.count; i++) {
+        const SleeperCount found = count_sleepers(queues.items[i].queue);
+        // The queue was added above if a session waits only for this queue.
+        if (found.all == found.several) add(queues.items[i].queue, found.all);
     }
 }
 
@@ -226,7 +236,7 @@ void collect_queues(Samples *samples) {
     add_paused(samples);
     add_halted(samples);
     add_running(samples);
-    add_sleepers(samples);
+    add_sleepers(samples, queues);
 }
 
 }  // namespace jobq

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kFilters = 512;
 constexpr int kFilterBytes = 768;
-constexpr int kMemos = 64;
+constexpr int kMemos = 1024;
 
 // A recorded filter. `names` contains the versions (four bytes each), followed by the names of the kinds and
 // capabilities, each preceded by its length (two bytes).

@@ -59,6 +59,7 @@ constexpr Call kCalls[] = {
     {"jobq_release_many", kWorker},
     {"jobq_snooze", kWorker},
     {"jobq_wait", kWorker},
+    {"jobq_wait_any", kWorker},
     {"jobq_wake", kWorker | kOperator},
     {"jobq_step", kWorker},
     {"jobq_step_done", kWorker},

@@ -15,15 +15,20 @@ CREATE FUNCTION jobq_claim(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: claim jobs from the first of these queues that has claimable jobs; never waits for a row lock
+--: claim at most "batch" jobs of several queues, in the order of the list, of random numbers with weights, or of run_at; patterns are
+--: those of LIKE; never waits for a row lock
 CREATE FUNCTION jobq_claim_any(
-        queues text[],
+        queues text[] DEFAULT NULL,
         worker_id text DEFAULT NULL,
         batch integer DEFAULT 1,
         kinds text[] DEFAULT NULL,
         versions integer[] DEFAULT NULL,
         capabilities text[] DEFAULT NULL,
-        heartbeat_timeout interval DEFAULT NULL)
+        heartbeat_timeout interval DEFAULT NULL,
+        patterns text[] DEFAULT NULL,
+        weights integer[] DEFAULT NULL,
+        oldest_first boolean DEFAULT false,
+        batches integer[] DEFAULT NULL)
     RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
@@ -50,7 +55,8 @@ CREATE FUNCTION jobq_complete_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete jobs and claim the next jobs in one round trip; raises a warning if a lease is lost
+--: complete jobs and claim the next jobs in one round trip; with "queues" or "patterns", claims as jobq_claim_any does; raises a
+--: warning if a lease is lost
 CREATE FUNCTION jobq_complete_and_claim(
         job_ids bigint[],
         leases bigint[],
@@ -61,7 +67,12 @@ CREATE FUNCTION jobq_complete_and_claim(
         kinds text[] DEFAULT NULL,
         versions integer[] DEFAULT NULL,
         capabilities text[] DEFAULT NULL,
-        heartbeat_timeout interval DEFAULT NULL)
+        heartbeat_timeout interval DEFAULT NULL,
+        queues text[] DEFAULT NULL,
+        patterns text[] DEFAULT NULL,
+        weights integer[] DEFAULT NULL,
+        oldest_first boolean DEFAULT false,
+        batches integer[] DEFAULT NULL)
     RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
@@ -153,8 +164,23 @@ CREATE PROCEDURE jobq_wait(
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 
---: end the jobq_wait calls of a worker from any session; returns the number of calls that ended; if no call was waiting, the next
---: jobq_wait of the worker ends immediately
+-- See the comment on jobq_wait.
+--: wait until one of several queues may have a claimable job for this worker, until jobq_wake is called, or until the timeout
+CREATE PROCEDURE jobq_wait_any(
+        queues text[] DEFAULT NULL,
+        timeout interval DEFAULT '30 s',
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1,
+        patterns text[] DEFAULT NULL,
+        batches integer[] DEFAULT NULL)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C;
+
+--: end the jobq_wait and jobq_wait_any calls of a worker from any session; returns the number of calls that ended; if no call was
+--: waiting, the next such call of the worker ends immediately
 CREATE FUNCTION jobq_wake(worker_id text)
     RETURNS integer
     AS 'MODULE_PATHNAME'

@@ -77,7 +77,6 @@ void scan_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, i
 }  // namespace
 
 Outlook read_outlook(std::string_view queue) {
-    require_known_queue(queue);
     const Queue *found = find_queue(queue);
     Outlook outlook = {found->paused, false, DT_NOEND};
     outlook.limited = !queue_may_run(*found, queue, GetCurrentTimestamp(), &outlook.due);

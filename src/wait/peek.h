@@ -14,11 +14,10 @@ struct Outlook {
     bool limited;     // the limit of the whole queue is used up
     TimestampTz due;  // time of the queue's next token; DT_NOEND: none is awaited
 };
-// Returns whether the settings of the queue allow a job to start now. Raises 42704 if the queue must have settings and
-// has none. Must be called inside with_spi().
+// Returns whether the settings of the queue allow a job to start now. Must be called inside with_spi().
 Outlook read_outlook(std::string_view queue);
 
-enum class Peek {
+enum class Peek {  // in ascending order of how soon a claim could get a job
     Nothing,
     Held,       // claimable jobs exist, but other transactions hold all of them and might leave them claimable
     Claimable,  // there is a job that no other transaction seems to hold

@@ -1,16 +1,20 @@
-// The SQL procedure jobq_wait, which sleeps until there might be a job for this worker, and the SQL function jobq_wake,
-// which ends such a sleep.
+// The SQL procedures jobq_wait and jobq_wait_any, which sleep until there might be a job for this worker, and the SQL
+// function jobq_wake, which ends such a sleep.
 //
-// wait/sleep.h explains why jobq_wait is a procedure, and what a procedure must do to read the tables.
+// wait/sleep.h explains why they are procedures, and what a procedure must do to read the tables.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"
+#include "claim/queue_arguments.h"
 #include "compat/args.h"
 #include "compat/latch.h"
+#include "compat/memory.h"
+#include "compat/queue_name.h"
 #include "compat/spi.h"
 #include "core/job.h"
 #include "identity/identity.h"
 #include "metrics/recent_filters.h"
+#include "queues/directory.h"
 #include "queues/granted.h"
 #include "shmem/memory.h"
 #include "shmem/wall_clock.h"
@@ -23,8 +27,6 @@
 namespace jobq {
 
 namespace {
-
-constexpr const char kName[] = "jobq_wait";
 
 // Maximum time between two scans for a job. This limit is needed because no session is notified of jobs that were
 // inserted with triggers disabled, or of claims that were rolled back.
@@ -40,10 +42,12 @@ constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
 constexpr core::Micros kFirstDoubt = core::kMillisecond;
 constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
 
-// The state of one call to jobq_wait().
+// The state of one call to jobq_wait() or jobq_wait_any().
 struct Wait {
+    const char *name;  // name of the procedure
     Oid procedure;
-    std::string_view queue;
+    Oid user;  // the caller
+    QueueArguments queues;
     core::WorkerFilter filter;
     int64 worker;     // core::worker_key; 0: the worker has no name
     text *worker_id;  // the name under which the worker claims
@@ -56,6 +60,7 @@ struct Wait {
     int looks;
     bool another_goes;  // another sleeper is on its way to claim the job that the scan has found
     Seen seen;
+    QueueName seen_in;  // the queue of the job that the scan has found
 };
 
 // The job that was last reported by a call in this session.
@@ -66,17 +71,78 @@ struct LastReport {
 };
 LastReport last_report;
 
+// Returns the selected queues in the form that the list of waiters needs.
+WaitedQueues waited_queues(const Wait &wait, const SelectedQueues &selected) {
+    auto *names = allocate_array<std::string_view>(static_cast<uint64>(selected.count));
+    auto *excluded = allocate_array<std::string_view>(static_cast<uint64>(selected.count));
+    WaitedQueues queues = {};
+    queues.names = names;
+    queues.excluded = excluded;
+    for (int i = 0; i < selected.count; i++) {
+        const SelectedQueue &queue = selected.items[i];
+        if (batch_of(wait.queues, queue, wait.batch) == 0) {
+            excluded[queues.excluded_count++] = queue.name;
+            continue;
+        }
+        names[queues.count++] = queue.name;
+        queues.named += i < selected.named;
+    }
+    queues.patterns = wait.queues.patterns.items;
+    queues.pattern_count = wait.queues.patterns.count;
+    queues.user = wait.user;
+    return queues;
+}
+
+// Returns the queues that the caller has named. The transaction that looks for jobs adds the queues that match the
+// patterns.
+WaitedQueues named_queues(const Wait &wait) {
+    QueueArguments named = wait.queues;
+    named.patterns.count = 0;
+    return waited_queues(wait, select_queues(named, nullptr));
+}
+
+// Adds what the scan of a queue has found to what the scans of other queues have found. Prefers a job that the previous
+// call has not reported, because the previous report did not lead to a claim of its job.
+void add_seen(Wait *wait, std::string_view queue, const Seen &seen) {
+    wait->seen.due = Min(wait->seen.due, seen.due);
+    const bool better =
+        seen.found > wait->seen.found || (seen.found == Peek::Claimable && wait->seen.job_id == last_report.job_id);
+    if (!better) return;
+    wait->seen.found = seen.found;
+    wait->seen.job_id = seen.job_id;
+    copy_queue(wait->seen_in, queue);
+}
+
+bool has_found_new_job(const Wait &wait) {
+    return wait.seen.found == Peek::Claimable && wait.seen.job_id != last_report.job_id;
+}
+
 // Scans for a job, in one transaction.
 void look(Wait *wait) {
     begin_look();
-    run_as_owner(wait->procedure, kName, [&] {
-        note_filter(wait->queue, wait->filter, GetCurrentTimestamp());
-        const Outlook outlook = read_outlook(wait->queue);
+    run_as_owner(wait->procedure, wait->name, [&] {
+        const TimestampTz now = GetCurrentTimestamp();
+        // The grants of the caller might have changed since the last scan. They matter only to the queues that match a
+        // pattern, because the names of the other queues were checked when the wait began.
+        const QueueScope *scope = wait->queues.patterns.count > 0 ? scope_of(wait->user, wait->procedure) : nullptr;
+        const WaitedQueues queues = waited_queues(*wait, select_queues(wait->queues, scope));
+        auto *outlooks = allocate_array<Outlook>(static_cast<uint64>(queues.count));
+        auto *paused = allocate_array<bool>(static_cast<uint64>(queues.count));
+        for (int i = 0; i < queues.count; i++) {
+            note_filter(queues.names[i], wait->filter, now);
+            if (i < queues.named) require_known_queue(queues.names[i]);
+            outlooks[i] = read_outlook(queues.names[i]);
+            paused[i] = outlooks[i].paused;
+        }
         PopActiveSnapshot();
-        update_waiter(outlook.paused, monotonic_now());
+        update_waiter(queues, paused, monotonic_now());
         PushActiveSnapshot(GetTransactionSnapshot());
-        wait->seen = {Peek::Nothing, 0, outlook.due};
-        if (!outlook.paused && !outlook.limited) wait->seen = scan_lanes(wait->queue, wait->filter, wait->worker_id);
+        wait->seen = {Peek::Nothing, 0, DT_NOEND};
+        for (int i = 0; i < queues.count && !has_found_new_job(*wait); i++) {
+            wait->seen.due = Min(wait->seen.due, outlooks[i].due);
+            if (!outlooks[i].paused && !outlooks[i].limited)
+                add_seen(wait, queues.names[i], scan_lanes(queues.names[i], wait->filter, wait->worker_id));
+        }
     });
     wait->last_look = monotonic_now();
     wait->looks++;
@@ -97,7 +163,7 @@ bool worth_telling(Wait *wait) {
     if (again && now < wait->doubt_until) return false;
     // A commit or a new token of a rate limit can make many sleepers scan at once. It is enough if one sleeper per
     // filter claims jobs, because its claim wakes the next sleeper if the claim leaves jobs.
-    wait->another_goes = !set_out(wait->looks > 1);
+    wait->another_goes = !set_out(queue_view(wait->seen_in), wait->looks > 1);
     if (wait->another_goes) return false;
     if (!again) last_report.doubt = 0;
     last_report.job_id = wait->seen.job_id;
@@ -149,7 +215,7 @@ void sleep(const Wait &wait) {
 bool wait_for_job(Wait *wait) {
     // The commit releases the caller's snapshot.
     SPI_commit();
-    enter_waiters(wait->queue, core::digest_of(wait->filter), wait->worker, wait->batch);
+    enter_waiters(named_queues(*wait), core::digest_of(wait->filter), wait->worker, wait->batch);
     if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
     bool rely_on_lookout = wait->deadline - monotonic_now() > kOnItsWay && lookout_scans();
     for (;;) {
@@ -173,35 +239,26 @@ bool wait_for_job(Wait *wait) {
 
 int64 key_of(const text *worker_id) { return worker_id == nullptr ? 0 : core::worker_key(view(worker_id)); }
 
-}  // namespace
-
-extern "C" {
-
-PG_FUNCTION_INFO_V1(jobq_wait);
-PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
-    require_autocommit(fcinfo, kName);
-    require_worker_may(fcinfo);
-    // From here on, memory is allocated in the SPI context, which outlives the transactions.
-    SPI_connect_ext(SPI_OPT_NONATOMIC);
-    Wait wait = {};
-    wait.procedure = fcinfo->flinfo->fn_oid;
-    const text *queue = granted_queue(fcinfo, 0, "queue");
-    wait.queue = view(queue);
+// Waits for jobs of wait->queues. Reads the arguments that both procedures have: `timeout` at position 1, the filter
+// from position 2 on, `worker_id` at position 5, and `batch` at position 6.
+Datum wait_for_jobs_of_queues(FunctionCallInfo fcinfo, Wait *wait) {
+    wait->procedure = fcinfo->flinfo->fn_oid;
+    wait->user = GetUserId();
     require(fcinfo, 1, "timeout");
     const core::Micros timeout = check_span(PG_GETARG_INTERVAL_P(1), "timeout", Zero::Allowed);
-    wait.deadline = core::saturating_add(monotonic_now(), timeout);
-    wait.filter = checked_filter(fcinfo, 2);
-    wait.worker = key_of(worker_id_argument(fcinfo, 5));
-    wait.worker_id = worker_id_or_default(fcinfo, 5);
+    wait->deadline = core::saturating_add(monotonic_now(), timeout);
+    wait->filter = checked_filter(fcinfo, 2);
+    wait->worker = key_of(worker_id_argument(fcinfo, 5));
+    wait->worker_id = worker_id_or_default(fcinfo, 5);
     require(fcinfo, 6, "batch");
-    wait.batch = Min(PG_GETARG_INT32(6), core::kMaxBatch);
-    if (wait.batch < 1)
+    wait->batch = Min(PG_GETARG_INT32(6), core::kMaxBatch);
+    if (wait->batch < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"batch\" must be at least 1, not %d", wait.batch),
+                        errmsg("argument \"batch\" must be at least 1, not %d", wait->batch),
                         errhint("Specify the maximum number of jobs to claim after the wait.")));
     bool served = false;
     PG_TRY();
-    { served = wait_for_job(&wait); }
+    { served = wait_for_job(wait); }
     PG_CATCH();
     {
         leave_waiters(false);
@@ -211,6 +268,37 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     leave_waiters(served);
     SPI_finish();
     PG_RETURN_VOID();
+}
+
+// Checks that the caller is allowed to wait, and prepares the wait.
+void begin_wait(FunctionCallInfo fcinfo, const char *name) {
+    require_autocommit(fcinfo, name);
+    require_worker_may(fcinfo);
+    // From here on, memory is allocated in the SPI context, which outlives the transactions.
+    SPI_connect_ext(SPI_OPT_NONATOMIC);
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_wait);
+PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
+    Wait wait = {};
+    wait.name = "jobq_wait";
+    begin_wait(fcinfo, wait.name);
+    std::string_view queue = view(granted_queue(fcinfo, 0, "queue"));
+    wait.queues.queues = {&queue, 1};
+    return wait_for_jobs_of_queues(fcinfo, &wait);
+}
+
+PG_FUNCTION_INFO_V1(jobq_wait_any);
+PGDLLEXPORT Datum jobq_wait_any(PG_FUNCTION_ARGS) {
+    Wait wait = {};
+    wait.name = "jobq_wait_any";
+    begin_wait(fcinfo, wait.name);
+    wait.queues = queue_arguments(fcinfo, {0, 7, -1, -1, 8});
+    return wait_for_jobs_of_queues(fcinfo, &wait);
 }
 
 PG_FUNCTION_INFO_V1(jobq_wake);

@@ -47,7 +47,7 @@ bool rely_on_lookout(int partition, Accepts accepts) {
     bool relies = false;
     LWLockAcquire(lock_of(partition), LW_SHARED);
     while_sleeper<Waiter>(&waiters->partitions[partition].list, [&](Waiter *waiter) {
-        relies = is_lookout(waiter) && !waiter->paused && now - waiter->looked_at < kOnItsWay && accepts(*waiter);
+        relies = is_lookout(waiter) && now - waiter->looked_at < kOnItsWay && accepts(*waiter);
         if (relies) pg_atomic_fetch_add_u32(&waiter->relying, 1);
         return !relies;
     });
@@ -83,15 +83,22 @@ void end_look() {
 }
 
 bool lookout_scans() {
-    return own_waiter != nullptr &&
-           rely_on_lookout(own_partition, [](const Waiter &waiter) { return same_wait(waiter, *own_waiter); });
+    return own_waiter != nullptr && rely_on_lookout(own_partition, [](const Waiter &waiter) {
+               return same_wait(waiter, *own_waiter) && !all_paused(waiter);
+           });
 }
 
-bool leave_to_lookout(const char *queue, const core::LaneTraits &lane, int64 jobs) {
-    return shared_memory_ready() && rely_on_lookout(partition_of(queue), [&](const Waiter &waiter) {
-               return waits_for(waiter, queue) && jobs <= waiter.batch &&
-                      core::wants_lane(waiter.digest, lane) == core::Wants::Yes;
-           });
+bool leave_to_lookout(const QueueKey &queue, const core::LaneTraits &lane, int64 jobs) {
+    const auto takes = [&](const Waiter &waiter) {
+        int place;
+        return jobs <= waiter.batch && core::wants_lane(waiter.digest, lane) == core::Wants::Yes &&
+               waits_for(waiter, queue, &place) == core::Wants::Yes && !waiter.paused.has(place);
+    };
+    return rely_on_lookout(partition_of(queue), takes) || rely_on_lookout(kSeveralQueues, takes);
+}
+
+bool leave_to_lookout(std::string_view queue, const core::LaneTraits &lane, int64 jobs) {
+    return shared_memory_ready() && leave_to_lookout(key_of_queue(queue), lane, jobs);
 }
 
 void note_promised_claim(bool got_any) { useless_wakes = got_any ? 0 : useless_wakes + 1; }
@@ -104,7 +111,7 @@ bool end_lookout(Partition *partition, core::Micros now, Alarm *alarm) {
     Waiter *next = nullptr;
     if (relying >= kMinRelying && now < own_waiter->lookout_until)
         while_sleeper<Waiter>(&partition->list, [&](Waiter *other) {
-            if (other != own_waiter && !other->awake && !other->paused && !has_signal(other, kJobSignal) &&
+            if (other != own_waiter && !other->awake && !all_paused(*other) && !has_signal(other, kJobSignal) &&
                 same_wait(*other, *own_waiter))
                 next = other;
             return next == nullptr;

@@ -33,6 +33,7 @@ namespace jobq {
 
 class Alarm;
 struct Partition;
+struct QueueKey;
 
 // Time between two scans by the lookout, and thus the maximum time by which a lookout delays a job that no other worker
 // claims.
@@ -48,9 +49,11 @@ void end_look();
 // Returns true if there is a lookout for this session's queue and filter, so that this session need not scan the table.
 bool lookout_scans();
 // Returns true if there is a lookout that will find these jobs of the lane and can claim them all.
-bool leave_to_lookout(const char *queue, const core::LaneTraits &lane, int64 jobs);
+bool leave_to_lookout(std::string_view queue, const core::LaneTraits &lane, int64 jobs);
 
 // ---- Functions for waiters.cpp.
+
+bool leave_to_lookout(const QueueKey &queue, const core::LaneTraits &lane, int64 jobs);
 
 // Records whether a claim to which jobs had been promised got any jobs.
 void note_promised_claim(bool got_any);

@@ -1,7 +1,9 @@
 // The entries of the list in waiters.h. Only files in this directory include this file. Each backend has an entry. The
-// entries of waiting sessions are in lists, one list per partition. Lookouts (see lookout.h) and sessions that are on
-// their way to a claim come first in a list; the other sessions follow in the order in which they began to wait. Each
-// partition has its own lock and its own counters, which a commit or a claim reads before it acquires the lock.
+// entries of waiting sessions are in lists, one list per partition. A session that waits for one queue is in the
+// partition of the queue, and a session that waits for several queues is in the last partition. Lookouts (see
+// lookout.h) and sessions that are on their way to a claim come first in a list; the other sessions follow in the order
+// in which they began to wait. Each partition has its own lock and its own counters, which a commit or a claim reads
+// before it acquires the lock.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,6 +14,7 @@
 #include "shmem/memory.h"
 #include "shmem/sleepers.h"
 #include "shmem/wall_clock.h"
+#include "waiters/queue_set.h"
 
 namespace jobq {
 
@@ -27,17 +30,18 @@ struct Promise {
     int jobs;  // 0: the sleeper is not on its way to a claim
     Lanes lanes;
     core::LaneTraits lane;  // the lane, if `lanes` is Lanes::One
-    uint64 made_at;         // value of Partition::entries at the time of the promise
+    uint64 made_at;         // value of Waiters::entries at the time of the promise
+    QueueBits queues;       // the queues of the jobs
 };
 
 struct Waiter {
     Sleeper sleeper;
     pg_atomic_uint32 signals;  // set under the lock
     bool listed;
-    bool awake;     // its jobq_wait() has returned, and it is going to claim
-    bool claiming;  // its claim is in progress, so no more jobs are promised to it
-    bool asked;     // when its claim ends, it must claim again, because another claim has left a job
-    bool paused;
+    bool awake;       // its jobq_wait() has returned, and it is going to claim
+    bool claiming;    // its claim is in progress, so no more jobs are promised to it
+    QueueBits asked;  // queues that it must check when its claim ends, because another claim has left a job there
+    QueueBits paused;
     int batch;
     pg_atomic_uint32 relying;    // lookout: number of commits, claims, and sleepers that rely on its next scan
     core::Micros lookout_until;  // end of the time for which the queue has lookouts
@@ -48,20 +52,27 @@ struct Waiter {
     int64 worker;  // 0: the worker has no name
     uint64 entered_as;
     uint64 filter_hash;
-    QueueName queue;
+    uint64 wait_hash;  // hash of the arguments that name queues
+    QueueName queue;   // empty if the session waits for several queues
     core::FilterDigest digest;
+    QueueSet queues;
 };
 
 struct Partition {
     SleeperList list;
     pg_atomic_uint32 promised;  // number of entries that are on their way, including late ones
     int unsure;                 // number of entries that might have to scan the table for each job
-    uint64 entries;             // number of entries added so far
 };
 
+// The partition of the sessions that wait for several queues.
+constexpr int kSeveralQueues = kLockPartitions;
+static_assert(kSeveralQueues + 1 == kWaiterPartitions);
+
 struct Waiters {
-    Partition partitions[kLockPartitions];
-    Waiter entries[FLEXIBLE_ARRAY_MEMBER];
+    uint64 seed;               // of the hashes of names
+    pg_atomic_uint64 entries;  // number of entries added so far
+    Partition partitions[kWaiterPartitions];
+    Waiter items[FLEXIBLE_ARRAY_MEMBER];
 };
 
 extern Waiters *waiters;
@@ -70,17 +81,27 @@ extern Waiters *waiters;
 extern Waiter *own_waiter;
 extern int own_partition;
 
-inline int partition_of(const char *queue) {
-    return static_cast<int>(digest_of_queue(queue_view(queue)) % kLockPartitions);
-}
+inline int partition_of(const QueueKey &queue) { return static_cast<int>(queue.digest % kLockPartitions); }
 
 inline LWLock *lock_of(int partition) { return shared_lock(Part::Waiters, partition); }
 
-inline bool waits_for(const Waiter &waiter, const char *queue) { return same_queue(waiter.queue, queue); }
-
-// Returns whether both sessions wait for jobs of the same queue with the same filter.
+// Returns whether both sessions wait for jobs of the same queues with the same filter.
 inline bool same_wait(const Waiter &a, const Waiter &b) {
-    return a.filter_hash == b.filter_hash && waits_for(a, b.queue);
+    return a.filter_hash == b.filter_hash && a.wait_hash == b.wait_hash && same_queue(a.queue, b.queue);
+}
+
+// Returns whether all queues for which the session waits are paused.
+inline bool all_paused(const Waiter &waiter) {
+    if (waiter.queues.incomplete || waiter.queues.patterns_incomplete || waiter.queues.pattern_bytes > 0) return false;
+    int place = 0;
+    while (place < waiter.queues.count && (waiter.paused.has(place) || waiter.queues.excluded.has(place))) place++;
+    return place == waiter.queues.count;
+}
+
+// Returns whether the session waits for jobs of the queue, and sets *place to the place of the queue in its list, or to
+// -1. Maybe: the session must check whether it waits for them.
+inline core::Wants waits_for(const Waiter &waiter, const QueueKey &queue, int *place) {
+    return includes(waiter.queues, queue, place);
 }
 
 inline bool has_signal(Waiter *waiter, uint32 which) { return (pg_atomic_read_u32(&waiter->signals) & which) != 0; }

@@ -1,4 +1,5 @@
-// The list of workers that sleep in jobq_wait(). With this list, a commit wakes only as many workers as its jobs need.
+// The list of workers that sleep in jobq_wait() or jobq_wait_any(). With this list, a commit wakes only as many workers
+// as its jobs need.
 //
 // A sleeper announces how many jobs its next claim takes. A commit promises its jobs to sleepers and wakes these
 // sleepers. Later commits promise their jobs to a sleeper that has been woken and has not begun its claim yet ("on its
@@ -13,6 +14,10 @@
 //  - The promised jobs are promised to another sleeper instead if the worker is canceled, terminated, or woken by
 //    jobq_wake(); if its claim fails; or if its claim cannot see the promised jobs, because it has a different filter
 //    or an older snapshot.
+//  - A worker that waits for several queues has one entry, which lists the queues. Its claim, or the sessions to which
+//  its
+//    jobs are promised instead, check each of these queues in which a job was promised to the worker or left to it. A
+//    claim that has taken as many jobs as it wanted checks the queues that it has not read.
 //  - A worker that has returned from jobq_wait() and does not claim, for example because its client hangs, counts as on
 //    its way only for kOnItsWay. The other sleepers find the jobs that were promised to this worker, because each
 //    sleeper scans the table once a second.
@@ -37,14 +42,30 @@ constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 
 // ---- Functions for a sleeping session, which has only one entry in the list.
 
-// Registers this session as a sleeper for a queue of this database. The caller must call leave_waiters() afterward,
-// even after an error; if the process exits first, its exit callback removes the session from the list. `worker` is the
-// core::worker_key, or 0 for a worker without a name. `batch` is the maximum number of jobs in the worker's next claim.
-void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker, int batch);
+// The queues for which a session waits. `names` contains first the names that the caller of the wait has given, and
+// then the names of known queues that match the patterns. A queue in `excluded` does not belong to the queues even if a
+// pattern matches its name.
+struct WaitedQueues {
+    const std::string_view *names;
+    int count;
+    int named;  // number of names that the caller has given
+    const std::string_view *patterns;
+    int pattern_count;
+    const std::string_view *excluded;
+    int excluded_count;
+    Oid user;  // the role for which the patterns select queues
+    bool waits_for_several() const { return named != 1 || pattern_count > 0; }
+};
 
-// Records that the sleeper has scanned the table, and whether it found its queue paused. Commits do not wake the
-// sleepers of a paused queue, but a change of the queue's settings does.
-void update_waiter(bool paused, core::Micros looked_at);
+// Registers this session as a sleeper for queues of this database. The caller must call leave_waiters() afterward, even
+// after an error; if the process exits first, its exit callback removes the session from the list. `worker` is the
+// core::worker_key, or 0 for a worker without a name. `batch` is the maximum number of jobs in the worker's next claim.
+void enter_waiters(const WaitedQueues &queues, const core::FilterDigest &digest, int64 worker, int batch);
+
+// Records that the sleeper is about to scan the table, which of its queues are paused, and which queues match its
+// patterns now. `paused` has one element for each element of queues.names. Commits do not wake the sleepers of a paused
+// queue, but a change of the queue's settings does.
+void update_waiter(const WaitedQueues &queues, const bool *paused, core::Micros looked_at);
 
 // The signals that the sleeper has received. Reading the signals needs no lock. The latch of the sleeper is set after
 // each signal.
@@ -56,9 +77,10 @@ struct Signals {
 };
 Signals waiter_signals();
 
-// Marks the sleeper as on its way after its scan has found a claimable job. If `unless_another` is true and another
-// sleeper with the same filter is already on its way, returns false instead, because one such sleeper is enough.
-bool set_out(bool unless_another);
+// Marks the sleeper as on its way after its scan has found a claimable job in the queue. If `unless_another` is true
+// and another sleeper with the same queues and filter is already on its way, returns false instead, because one such
+// sleeper is enough.
+bool set_out(std::string_view queue, bool unless_another);
 
 // Ends the sleep. If `claims` is true, the worker is going to claim the jobs that were promised to it. Otherwise, these
 // jobs are promised to other sleepers.
@@ -66,22 +88,35 @@ void leave_waiters(bool claims);
 
 // ---- Functions for a claim.
 
+// The queues from which a claim may take jobs.
+struct ClaimedQueues {
+    const std::string_view *names;
+    int count;
+};
+
 // Stops commits from promising more jobs to this worker. Must be called before the claim takes its snapshot or reads
 // any hint in shared memory.
-void begin_claim(std::string_view queue, std::string_view worker_id);
+void begin_claim(const ClaimedQueues &queues, std::string_view worker_id);
 // Removes the worker from the list after its claim. Returns true if, during this claim, another claim left a claimable
-// job and relied on this worker to find the job. In this case, the caller must claim again under a new snapshot.
+// job and relied on this worker to find the job. In this case, the caller must look for jobs again, under a new
+// snapshot, in the queues for which is_asked_for() returns true.
 bool leave_after_claim();
+bool is_asked_for(std::string_view queue);
+// Returns whether the claim ends a wait for several queues. Such a claim must look for jobs in the queues that it has
+// not read, because other sessions rely on it.
+bool ends_wait_for_several();
 // If a claim with this filter could not see the jobs that were promised to this worker, promises these jobs to other
 // sleepers.
-void end_claim(const core::WorkerFilter &filter, int claimed);
+void end_claim(const core::WorkerFilter &filter, int claimed, const ClaimedQueues &queues);
 // Returns whether any session waits for jobs of the queue or is on its way to a claim. Can return true even if there is
 // no such session.
 bool anybody_waits(std::string_view queue);
 // Wakes the first sleeper whose filter accepts the lane. Call it if a claim has left a claimable job in the lane. If a
 // worker with such a filter is already on its way, or is in the middle of a claim that it can repeat, relies on this
-// worker instead of waking a sleeper.
-void wake_next_waiter(std::string_view queue, const core::LaneTraits &lane);
+// worker instead of waking a sleeper. Returns true if this worker has waited for the same queues and with the same
+// filter as the worker of the current claim, so that its claim will also find the jobs that are left in the other
+// queues.
+bool wake_next_waiter(std::string_view queue, const core::LaneTraits &lane);
 
 // Promises the jobs to other sleepers after the claim was rolled back with its transaction or savepoint. main/jobq.cpp
 // calls this function. Raises no error.
@@ -92,18 +127,27 @@ void hand_on_failed_claim();
 // Ends the waits of the worker in this database and returns the number of these waits.
 int end_waits(int64 worker);
 
-// Number of sleeping sessions, for each queue of this database that has any. The array is palloc'd.
+// Number of sleeping sessions that wait for jobs of one queue, for each queue of this database that has any. The array
+// is palloc'd. Does not count the sessions that wait for several queues.
 struct QueueSleepers {
     QueueName queue;
     int count;
 };
 QueueSleepers *read_sleepers(int *queues);
 
+// Number of sleeping sessions that wait for jobs of the queue, and how many of them also wait for other queues.
+struct SleeperCount {
+    int all;
+    int several;
+};
+SleeperCount count_sleepers(std::string_view queue);
+
 // ---- Functions for a commit, called when other sessions can see the commit. They raise no error. `queue` is
 // zero-padded.
 
 // Call this function when `jobs` jobs of the lane have become claimable. Wakes as many sleepers as these jobs need:
-// sleepers whose filter accepts the lane, in the order in which they began to wait.
+// sleepers whose filter accepts the lane, in the order in which they began to wait. Sleepers that wait only for this
+// queue come first.
 void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs);
 // Makes sleepers scan the table: for each filter, as many sleepers as are needed for `jobs` jobs. Call it if this
 // number of jobs might have become claimable and their lanes are unknown.
@@ -114,6 +158,7 @@ void let_waiters_look(const char *queue);
 void let_all_waiters_look();
 
 // main/jobq.cpp calls these functions to set up the list of waiters in shared memory and to report its usage.
+constexpr int kWaiterPartitions = kLockPartitions + 1;
 Size waiters_size();
 void make_waiters(void *memory, bool fresh);
 SharedUsage waiters_usage();

@@ -103,6 +103,9 @@ async function main() {
   await equal(true, 'jobq_release', 'SELECT jobq_release($1, $2)', [claim.id, claim.lease]);
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
   await client.query('CALL jobq_wait($1, $2, $3, $4, $5, $6)', ['node', '0 s', ['mail'], [2], ['gpu'], 'node worker']);
+  await client.query('CALL jobq_wait_any($1, $2, patterns => $3, batches => $4)', [['node', 'nowhere'], '0 s', ['node%'], [1, 2, 3]]);
+  many = await rows('SELECT * FROM jobq_claim_any($1, patterns => $2, weights => $3, batches => $4)', [['nowhere'], ['nowhere%'], [1, 2], [1, 2]]);
+  check(many.length === 0, 'jobq_claim_any with patterns, weights, and batches', many);
   await equal(0, 'jobq_wake', 'SELECT jobq_wake($1)', ['node worker']);
   await client.query('CALL jobq_wait($1, $2, worker_id => $3)', ['nothing here', '1 hour', 'node worker']);
   await equal('run', 'jobq_step', 'SELECT state FROM jobq_step($1, $2, $3)', [claim.id, claim.lease, 'a']);

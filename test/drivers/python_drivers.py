@@ -183,6 +183,10 @@ def scenario(d):
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
     d.check(d.rows("CALL jobq_wait(%s, %s, %s, %s, %s, %s)", queue, "0 s", ["mail"], d.list([2]), ["gpu"], "a worker") == [],
             "jobq_wait")
+    d.check(d.rows("CALL jobq_wait_any(%s, %s, patterns => %s, batches => %s)", [queue, "nowhere"], "0 s", ["nowhere%"], d.list([1, 2, 3])) == [],
+            "jobq_wait_any")
+    d.check(d.rows("SELECT * FROM jobq_claim_any(%s, patterns => %s, weights => %s, batches => %s)",
+                   ["nowhere"], ["nowhere%"], d.list([1, 2]), d.list([1, 2])) == [], "jobq_claim_any with patterns, weights, and batches")
     d.equal(0, "jobq_wake", "SELECT jobq_wake(%s)", "a worker")
     d.check(d.rows("CALL jobq_wait(%s, %s, worker_id => %s)", "nothing here", "1 hour", "a worker") == [],
             "jobq_wait of a worker that has been woken")

@@ -142,6 +142,7 @@ class Case:
         self.leased = bool(names & {"lease", "leases"})
         self.pairs = stock.jobs(chance, max(self.count, 1), self.leased)
         self.others = stock.jobs(chance, 2, False)
+        self.given = set()
 
     def values(self, fewest=False):
         """By argument: all required arguments and some of the optional ones."""
@@ -156,6 +157,7 @@ class Case:
             one = self.chance.choice(EITHER)
             given = [argument for argument in given if argument.name not in EITHER]
             given += [argument for argument in self.function.arguments if argument.name == one]
+        self.given = {argument.name for argument in given}
         order = {argument.name: number for number, argument in enumerate(self.function.arguments)}
         given.sort(key=lambda argument: order[argument.name])
         return {argument.name: self.value(argument) for argument in given}
@@ -180,6 +182,11 @@ class Case:
     def array(self, element, least=0):
         made = [element() for _ in range(max(self.count, least))]
         return f"ARRAY[{', '.join(made)}]"
+
+    def numbers_of_queues(self, *choices):
+        """One number for each queue and pattern that the call names."""
+        count = max(self.count, 1) * len(self.given & {"queues", "patterns"})
+        return f"ARRAY[{', '.join(self.one(*choices) for _ in range(count))}]::integer[]"
 
     def queue(self):
         return self.text(*QUEUES, "fuzz dead", "fuzz other")
@@ -266,6 +273,8 @@ _BY_NAME = {
     "step": Case.step, "event": Case.event, "until": Case.when, "ids": Case.ids, "mode": Case.mode,
     "queue": Case.queue, "name": Case.name, "dead_letter_queue": lambda case: case.text("fuzz dead", "fuzz other dead"),
     "queues": lambda case: case.array(case.queue, 1),
+    "patterns": lambda case: case.array(lambda: case.text("fuzz %", "%", "fuzz ______", "none"), 1),
+    "weights": lambda case: case.numbers_of_queues("1", "3", "1000"), "batches": lambda case: case.numbers_of_queues("0", "1", "5"),
     "specs": Case.specs,
     "cron": lambda case: case.text("*/5 * * * *", "0 9 * * mon-fri", "30 2 29 2 *"), "after": Case.when,
     "missed": lambda case: case.text("once", "all", "skip"), "max_missed": lambda case: case.one("1", "1000"),

@@ -53,8 +53,12 @@ $waiter->query_until(qr/begun/, "\\echo begun\nCALL jobq_wait('abandoned', '1 ho
 becomes_true($node, 'work', qq{SELECT detail ~ ' ago, and 1 session waits for jobs of this queue\$' FROM jobq_explain($first)}, 'a waiting session is counted');
 becomes_true($node, 'work', qq{SELECT detail ~ 'such a job about [0-9]+ (seconds|minutes) ago, and 1 session' FROM jobq_explain($first)},
     'waits for jobs of another kind do not count as requests for this job');
-is(value($node, 'work', q{SELECT jobq_wake('fax')}), '1', 'the session stops waiting');
-end_sessions($waiter);
+my $waiter_for_several = session($node, 'work');
+$waiter_for_several->query_until(qr/begun/, "\\echo begun\nCALL jobq_wait_any('{abandoned,elsewhere}', '1 hour', '{fax}', worker_id => 'fax 2');\n");
+becomes_true($node, 'work', qq{SELECT detail ~ ' ago, and 2 sessions wait for jobs of this queue \\(1 of them for other queues, too\\)\$' FROM jobq_explain($first)},
+    'so is a session that waits for several queues');
+is(value($node, 'work', "SELECT jobq_wake('$_')"), '1', 'the session stops waiting') for 'fax', 'fax 2';
+end_sessions($waiter, $waiter_for_several);
 like(detail('claimable', $first), qr/ago, and no session waits for jobs of this queue$/, 'the session is no longer counted');
 value($node, 'work', q{SELECT FROM jobq_claim('long names', kinds => ARRAY(SELECT 'kind ' || repeat('x', 200) || n FROM generate_series(1, 10) n))});
 like(detail('claimable', value($node, 'work', q{SELECT jobq_enqueue('long names')})),

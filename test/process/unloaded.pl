@@ -49,6 +49,8 @@ my @calls = (
     [ q{SELECT count(*) FROM jobq_claim('mail', 'x', batch => 2)},                            '2' ],
     [ q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE worker_id = 'x' ORDER BY id LIMIT 1}, 't' ],
     [ q{CALL jobq_wait('mail', '1 min')},                                                     '' ],
+    [ q{CALL jobq_wait_any('{nothing}', '1 min', patterns => '{mai_}')},                      '' ],
+    [ q{SELECT count(*) FROM jobq_claim_any('{nothing}', patterns => '{new%}', batches => '{1,1}')}, '0' ],
     [ q{SELECT jobq_snooze(id, '1 h', lease) FROM jobq.jobs WHERE status = 'processing'},     't' ],
     [ q{SELECT count(*) FROM jobq_claim('mail', 'y', batch => 2)},                            '2' ],
     [ q{SELECT released FROM jobq.jobs j, jobq_release_many(ARRAY[j.id], ARRAY[j.lease]) WHERE j.worker_id = 'y'
