@@ -120,35 +120,76 @@ BEGIN
 END
 --@ end
 
+-- A shard does not tell a router the names of its queues, and a router claims from one queue at a time.
+--: reject arguments of claims and waits for several queues that a router does not support
+CREATE FUNCTION jobq_router.check_queue_arguments(patterns text[], oldest_first boolean) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF cardinality(patterns) > 0 THEN
+        RAISE 'a router does not support the argument "patterns"' USING ERRCODE = 'feature_not_supported',
+            DETAIL = 'A router does not know the names of all queues of its shards.', HINT = 'Name the queues with the argument "queues".';
+    ELSIF oldest_first THEN
+        RAISE 'a router does not support the argument "oldest_first"' USING ERRCODE = 'feature_not_supported',
+            DETAIL = 'The queues may be on different shards, and a router claims from one queue at a time.', HINT = 'Use the argument "weights".';
+    END IF;
+END
+$$;
+
+--: return the queues from which a claim takes jobs, in this order, and the number of jobs that the claim may take from each
+CREATE FUNCTION jobq_router.queues_to_claim(queues text[], batch integer, weights integer[], batches integer[]) RETURNS TABLE (name text, room integer)
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+SELECT q.name, CASE WHEN batches IS NULL THEN batch ELSE least(batch, batches[q.n]) END
+FROM (SELECT DISTINCT ON (u.name) u.name, u.n FROM unnest(queues) WITH ORDINALITY u (name, n) ORDER BY u.name, u.n) q
+WHERE batches IS NULL OR batches[q.n] > 0
+ORDER BY CASE WHEN weights IS NULL THEN q.n ELSE -ln(1 - random()) / weights[q.n] END
+$$;
+
 -- If the shard of a queue cannot be reached, or answers with an error, the claim still tries the other queues. For a while, this
 -- session tries the queue last. The claim raises the error only if no queue has a job.
 --@ function jobq_claim_any
 DECLARE
-    _queue   text;
+    _queue   record;
     _shard   integer;
+    _found   integer := 0;
+    _n       integer;
     _faults  jobq_router.fault[] := '{}';
     _fault   jobq_router.fault;
+    -- A shard rejects such arguments.
+    _is_wrong boolean := cardinality($9) <> cardinality($1) OR cardinality($11) <> cardinality($1) OR 0 >= ANY ($9) OR 0 > ANY ($11) OR $9 IS NOT NULL AND $10
+                         OR $10 IS NULL OR array_position($9, NULL) > 0 OR array_position($11, NULL) > 0;
 BEGIN
-    FOR _queue IN SELECT q.name FROM unnest($1) WITH ORDINALITY q (name, n), jobq_router.bucket_of(q.name) b
-                  ORDER BY jobq_router.has_noted('unreached_' || b, jobq_router.pass_over()) OR jobq_router.was_silent('queue_' || b), q.n LOOP
-        BEGIN
-            RETURN QUERY SELECT * FROM jobq_router.claim(_queue, $2, $3, $4, $5, $6, $7);
-            IF FOUND THEN
+    PERFORM jobq_router.check_queue_arguments($8, $10 AND $9 IS NULL);
+    IF cardinality($1) > 0 AND _is_wrong IS NOT TRUE THEN
+        FOR _queue IN SELECT q.* FROM jobq_router.queues_to_claim($1, $3, $9, $11) WITH ORDINALITY q (name, room, n), jobq_router.bucket_of(q.name) b
+                      ORDER BY jobq_router.has_noted('unreached_' || b, jobq_router.pass_over()) OR jobq_router.was_silent('queue_' || b), q.n LOOP
+            EXIT WHEN _found >= $3 AND $3 > 0;
+            BEGIN
+                RETURN QUERY SELECT * FROM jobq_router.claim(_queue.name, $2, least(_queue.room, $3 - _found), $4, $5, $6, $7);
+                GET DIAGNOSTICS _n = ROW_COUNT;
+                _found := _found + _n;
+            EXCEPTION WHEN query_canceled THEN
+                PERFORM jobq_router.note_silent('queue_' || jobq_router.bucket_of(_queue.name));
+                IF _found = 0 THEN
+                    RAISE;
+                END IF;
+                RAISE WARNING 'nothing more was claimed: %', SQLERRM USING ERRCODE = SQLSTATE;
                 RETURN;
-            END IF;
-        EXCEPTION WHEN query_canceled THEN
-            PERFORM jobq_router.note_silent('queue_' || jobq_router.bucket_of(_queue));
-            RAISE;
-        WHEN OTHERS THEN
-            --@ caught NULL
-            IF _fault.state LIKE '22%' THEN
-                RAISE;
-            END IF;
-            PERFORM jobq_router.note('unreached_' || jobq_router.bucket_of(_queue));
-            _faults := _faults || _fault;
-        END;
-    END LOOP;
-    IF cardinality($1) > 0 THEN
+            WHEN OTHERS THEN
+                --@ caught NULL
+                IF _fault.state LIKE '22%' AND _found = 0 THEN
+                    RAISE;
+                END IF;
+                PERFORM jobq_router.note('unreached_' || jobq_router.bucket_of(_queue.name));
+                _faults := _faults || _fault;
+            END;
+        END LOOP;
+        -- The caller must get the jobs that the claim has taken, because no other session knows their leases.
+        IF _found > 0 THEN
+            FOREACH _fault IN ARRAY _faults LOOP
+                RAISE WARNING 'nothing was claimed from another queue: %', jobq_router.said(_fault.message) USING ERRCODE = _fault.state;
+            END LOOP;
+            RETURN;
+        END IF;
         PERFORM jobq_router.raise_first(_faults, '{}');
         RETURN;
     END IF;
@@ -156,7 +197,7 @@ BEGIN
     FOR _try IN 1..10 LOOP
         _shard := jobq_router.any_shard();
         BEGIN
-            RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7);
+            RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
             RETURN;
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             --@ caught _shard
@@ -175,19 +216,26 @@ DECLARE
     _shard   integer;
     -- A shard rejects such arguments before it completes anything.
     _is_wrong boolean := $4 IS NULL OR $6 IS NULL OR $6 < 0;
+    _any     boolean := num_nonnulls($11, $12, $13, $15) > 0;
     _lost    bigint[];
     _found   integer := 0;
     _fault   jobq_router.fault;
 BEGIN
+    IF _any THEN
+        -- Rejects invalid arguments before it completes anything.
+        PERFORM jobq_router.check_queue_arguments($12, $14);
+        PERFORM FROM @extschema@.jobq_claim_any($11, $5, least($6, 0), $7, $8, $9, $10, NULL, $13, $14, $15);
+        _is_wrong := $6 IS NULL OR $6 < 0;
+    END IF;
     IF _is_wrong THEN
         _shards := _shards[1:1];
     END IF;
-    IF _is_wrong OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
+    IF NOT _any AND (_is_wrong OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home))) THEN
         -- Without jobs to complete, another shard can take the call if a shard cannot be reached.
         FOR _try IN 1..10 LOOP
             _shard := coalesce(_shards[1], jobq_router.any_shard());
             BEGIN
-                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, NULL, NULL, false, NULL);
                 GET DIAGNOSTICS _found = ROW_COUNT;
                 EXIT;
             EXCEPTION WHEN OTHERS OR query_canceled THEN
@@ -206,7 +254,11 @@ BEGIN
     END IF;
     IF _found < $6 THEN
         BEGIN
-            RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10);
+            IF _any THEN
+                RETURN QUERY SELECT * FROM @extschema@.jobq_claim_any($11, $5, $6, $7, $8, $9, $10, NULL, $13, $14, $15);
+            ELSE
+                RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10);
+            END IF;
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             IF _found > 0 OR cardinality($1) > 0 AND SQLSTATE NOT LIKE '22%' THEN
                 RAISE WARNING 'nothing more was claimed: %', SQLERRM USING ERRCODE = SQLSTATE;

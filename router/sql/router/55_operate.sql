@@ -73,8 +73,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 --@ end
 
--- A call reaches the shards as the role that makes the call, so the shards check its privileges. jobq_wait and jobq_wake do not
--- reach the shards, so the router grants these two according to the profiles of the role, as src/queues/roles.cpp does.
+-- A call reaches the shards as the role that makes the call, so the shards check its privileges. jobq_wait, jobq_wait_any, and
+-- jobq_wake do not reach the shards, so the router grants these according to the profiles of the role, as src/queues/roles.cpp does.
 --: grant a role the privileges that it needs on the router, or revoke them, according to its current grants
 CREATE FUNCTION jobq_router.admit(role text) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -106,7 +106,7 @@ CREATE FUNCTION jobq_router.calls() RETURNS TABLE (oid oid, of_owner boolean, pr
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT p.oid, p.proname IN ('jobq_settle', 'jobq_add_shard', 'jobq_drain_shard', 'jobq_remove_shard', 'jobq_alter_shard', 'jobq_route_queue', 'jobq_grant',
     'jobq_revoke', 'admit', 'adopt', 'begin_change', 'deal', 'make_servers', 'publish', 'settle'),
-    CASE WHEN p.proname IN ('jobq_wait', 'take_wake') THEN '{worker}'::text[] WHEN p.proname IN ('jobq_wake', 'note_wake') THEN '{worker,operator}'::text[] END
+    CASE WHEN p.proname IN ('jobq_wait', 'jobq_wait_any', 'take_wake') THEN '{worker}'::text[] WHEN p.proname IN ('jobq_wake', 'note_wake') THEN '{worker,operator}'::text[] END
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_extension e ON e.oid = d.refobjid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'jobq_router'
 $$;

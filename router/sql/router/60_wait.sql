@@ -86,7 +86,7 @@ END
 $$;
 
 -- The router only checks the argument, because only a server keeps a list of waiting workers, in which "batch" is used.
---: raise the error that a server raises for an invalid argument "batch" of jobq_wait
+--: raise the error that a server raises for an invalid argument "batch" of jobq_wait and jobq_wait_any
 CREATE FUNCTION jobq_router.check_wait_batch(batch integer) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -118,6 +118,26 @@ BEGIN
         PERFORM pg_sleep(least(_pause, extract(epoch FROM _until - clock_timestamp())));
         _pause := jobq_router.next_pause(_pause);
         EXIT WHEN jobq_router.is_ready(queue, kinds, versions, capabilities);
+    END LOOP;
+END
+--@ end
+
+-- Each shard is asked about one queue at a time.
+--@ function jobq_wait_any
+DECLARE
+    _until timestamptz := jobq_router.wait_until(timeout);
+    _pause double precision := 0.01;
+BEGIN
+    PERFORM jobq_router.check_queue_arguments(patterns, false);
+    PERFORM FROM @extschema@.jobq_claim_any(queues, worker_id, 0, kinds, versions, capabilities, batches => batches);
+    PERFORM jobq_router.require_shards(), jobq_router.check_wait_batch(batch);
+    LOOP
+        EXIT WHEN jobq_router.take_wake(worker_id);
+        COMMIT;
+        EXIT WHEN clock_timestamp() >= _until;
+        PERFORM pg_sleep(least(_pause, extract(epoch FROM _until - clock_timestamp())));
+        _pause := jobq_router.next_pause(_pause);
+        EXIT WHEN EXISTS (SELECT FROM jobq_router.queues_to_claim(queues, batch, NULL, batches) q WHERE jobq_router.is_ready(q.name, kinds, versions, capabilities));
     END LOOP;
 END
 --@ end

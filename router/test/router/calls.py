@@ -87,6 +87,37 @@ def test_claims_find_what_there_is():
         assert got == []
 
 
+def test_one_worker_serves_several_queues():
+    with router() as conn, router() as other:
+        queues = [f"several {n}" for n in range(6)]
+        ids = {queue: [one(conn, "SELECT jobq_enqueue(%s)", queue) for _ in range(2)] for queue in queues}
+        assert len({i % 1024 for found in ids.values() for i in found}) > 1, "all queues are on the same shard"
+        got = conn.execute("SELECT * FROM jobq_claim_any(%s, 'w', 4, batches => '{1,1,0,2,2,2}')", (queues,)).fetchall()
+        assert [j.queue for j in got] == [queues[0], queues[1], queues[3], queues[3]]
+        got += conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queues => %s, worker_id => 'w', batch => 100, weights => '{1,2,3,4,5,6,7}')",
+                            ([j.id for j in got], [j.lease for j in got], [*queues, "several none"])).fetchall()
+        assert sorted(j.id for j in got) == sorted(i for found in ids.values() for i in found)
+        assert one(conn, "SELECT status FROM jobq_get(%s)", got[0].id) == "completed"
+        begun = time.monotonic()
+        waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait_any(%s, '1 min', worker_id => 'w')", (queues,)))
+        waits.start()
+        other.execute("SELECT jobq_enqueue('several 4')")
+        waits.join()
+        assert conn.execute("SELECT * FROM jobq_claim_any(%s)", (queues,)).fetchone().queue == "several 4"
+        waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait_any(%s, '1 min', worker_id => 'w')", (queues,)))
+        waits.start()
+        other.execute("SELECT jobq_wake('w')")
+        waits.join()
+        assert time.monotonic() - begun < 50, "a wait was not ended"
+        for call in ("SELECT jobq_claim_any(patterns => '{several %%}')", "SELECT jobq_claim_any('{a}', oldest_first => true)",
+                     "SELECT jobq_complete_and_claim('{}', '{}', patterns => '{several %%}')", "CALL jobq_wait_any('{a}', '0 s', patterns => '{%%}')"):
+            fails(conn, "0A000", call, says="a router does not support")
+        for call, state in (("SELECT jobq_claim_any('{a}', weights => '{1,2}')", "2202E"), ("SELECT jobq_claim_any('{a}', batches => '{-1}')", "22023"),
+                            ("SELECT jobq_complete_and_claim('{}', '{}', queues => '{a}', batches => '{1,2}')", "2202E"),
+                            ("SELECT jobq_claim_any()", "22004"), ("CALL jobq_wait_any('{a}', '0 s', batch => 0)", "22023")):
+            fails(conn, state, call)
+
+
 def test_what_a_session_notes_is_not_read_by_its_settings():
     """A time in SQL style with the zone's own abbreviation could not be parsed by a shard."""
     with router() as conn:
