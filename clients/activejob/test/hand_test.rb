@@ -46,6 +46,20 @@ class HandTest < Minitest::Test
     assert_equal([first, second], hand.next_beat.jobs)
   end
 
+  def test_each_queue_has_its_own_slots
+    @hand = Jobq::Hand.new(Jobq::Options.new(queues: { "q" => 2, "other" => 1 }))
+    assert_equal([[], 3], @hand.next_claim)
+    first, second = claimed(1, 2)
+    assert_equal([[], 1], @hand.next_claim)
+    assert_equal({ "other" => 1 }, @hand.rooms(waits: true))
+    # The wait does not include the queue of the job that ends.
+    @hand.ended(first, Jobq::Outcome.of(:fail, "no"))
+    assert(@hand.next_beat.wake)
+    assert_equal({ "q" => 1, "other" => 1 }, @hand.rooms(waits: true))
+    @hand.ended(second, Jobq::Outcome.of(:fail, "no"))
+    refute(@hand.next_beat.wake)
+  end
+
   def test_log_lines_are_sent_with_a_heartbeat_before_the_report_and_after_the_lease_is_lost
     first, second = claimed(1, 2)
     first.log("one")

@@ -78,6 +78,7 @@ class ProcessTest < JobqTest
     start({}, "-q", other, "--slots", "2")
     [@queue, other].each { |queue| ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => 'EchoJob')", queue, '{"arguments": ["a"]}') }
     [@queue, other].each { |queue| becomes("completed", "SELECT status FROM jobq.jobs WHERE queue = $1::text", queue) }
+    becomes("1", "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'CALL jobq_wait_any' AND application_name LIKE $1::text || '%'", "jobq #{@queue},")
     Process.kill(:TERM, @pid)
     assert_equal(0, ends.exitstatus, File.read(@output))
   ensure

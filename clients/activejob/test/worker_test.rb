@@ -18,6 +18,25 @@ class WorkerTest < JobqTest
     becomes(expected, "SELECT status FROM jobq.jobs WHERE id = $1::bigint", id)
   end
 
+  def test_a_worker_serves_several_queues_and_a_free_slot_ends_its_wait
+    other = "#{@queue} other"
+    go_on = Queue.new
+    @worker = Jobq::Worker.new(handlers: { "x" => ->(_job) { go_on.pop }, "y" => ->(job) { job.queue } }, queues: { @queue => 1, other => 1 },
+                               queue_order: "random", logger: Logger.new(StringIO.new), wait_timeout: 3600)
+    @worker.start
+    held = enqueue("x")
+    becomes_status("processing", held)
+    becomes_status("completed", ask("SELECT jobq_enqueue($1::text, kind => 'y')", other))
+    waiting = enqueue("y")
+    becomes("1", "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'CALL jobq_wait_any' AND state = 'active' AND application_name LIKE $1::text || '%'",
+            "jobq #{@queue},")
+    assert_equal("pending", ask("SELECT status FROM jobq.jobs WHERE id = $1::bigint", waiting))
+    go_on << nil
+    becomes_status("completed", waiting)
+  ensure
+    ask("SELECT jobq_drop_queue($1::text, force => true)", other)
+  end
+
   def error(id)
     ask("SELECT error FROM jobq.jobs WHERE id = $1::bigint", id)
   end

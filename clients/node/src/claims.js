@@ -3,7 +3,9 @@
 import { Connection, isAgain, isBroken, isCanceled, isLostLease, isPooled } from './connection.js';
 import { CLAIMS, newDue } from './due.js';
 import { SHORT_WAIT } from './pace.js';
-import { CLAIM, COMPLETE_AND_CLAIM, MAY_LOOK, OTHER_KINDS, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
+import {
+    CLAIM, CLAIM_ANY, COMPLETE_AND_CLAIM, COMPLETE_AND_CLAIM_ANY, MAY_LOOK, OTHER_KINDS, WAIT, WAIT_ANY, claimValues, leasesOf, resultsOf, waitValues,
+} from './statements.js';
 import { now, pauseAfter, sleep } from './timing.js';
 import { messageOf } from './values.js';
 
@@ -72,22 +74,24 @@ export class Claims {
                 await this.hand.changed();
                 continue;
             }
+            const rooms = this.hand.rooms();
             const done = this.hand.takeDone();
-            const rows = await this.#claim(done, room);
+            const rows = await this.#claim(done, room, rooms);
             if (rows?.length) polls = 0;
             else if (rows && this.hand.done === 0) await this.#rest(polls++, room);
         }
     }
 
     // Returns the claimed jobs, or undefined if the claim must be repeated after an error that has been handled.
-    async #claim(done, room) {
-        const values = claimValues(this.options, room);
+    async #claim(done, room, rooms) {
+        const values = claimValues(this.options, room, rooms);
+        const [claim, completeAndClaim] = rooms ? [CLAIM_ANY, COMPLETE_AND_CLAIM_ANY] : [CLAIM, COMPLETE_AND_CLAIM];
         this.#lost = [];
         let rows;
         try {
             rows = done.length
-                ? await this.connection.query(COMPLETE_AND_CLAIM, [...values, ...leasesOf(done), resultsOf(done)])
-                : await this.connection.query(CLAIM, values);
+                ? await this.connection.query(completeAndClaim, [...values, ...leasesOf(done), resultsOf(done)])
+                : await this.connection.query(claim, values);
         } catch (error) {
             return this.#failed(error, done);
         }
@@ -143,7 +147,8 @@ export class Claims {
 
     async #sleepInServer(room) {
         try {
-            await this.connection.query(WAIT, waitValues(this.options, room, this.#wait), this.#wait);
+            const rooms = this.hand.rooms(true);
+            await this.connection.query(rooms ? WAIT_ANY : WAIT, waitValues(this.options, room, this.#wait, rooms), this.#wait);
         } catch (error) {
             if (isCanceled(error)) await this.#endedByServer(error);
             else if (isAgain(error)) await this.#again(error);
@@ -170,7 +175,7 @@ export class Claims {
         this.#lookAt = Infinity;
         try {
             if (!(await this.#asked(MAY_LOOK))[0].may_look) return;
-            const rows = await this.#asked(OTHER_KINDS, [this.options.queue, this.options.kinds]);
+            const rows = await this.#asked(OTHER_KINDS, [[...this.options.queues?.keys() ?? [this.options.queue]], this.options.kinds]);
             this.#lookAt = now() + this.lookEvery;
             const kinds = rows.map(({ kind }) => (kind ? `of kind ${JSON.stringify(kind)}` : 'without a kind')).join(', ');
             if (kinds && kinds !== this.#otherKinds) {

@@ -9,15 +9,18 @@ export class Hand {
     #attempts = new Map();  // keyed by lease, because a job may come again before its first handler has ended
     #done = [];             // completions to send with the next claim
     #busy = 0;              // number of slots in use
+    #busyIn = new Map();    // the same for each queue of a worker that serves several queues
+    #leftOut = new Set();   // queues for which the worker does not wait, because their slots are in use
     #waiters = [];
     #collisions = new Collisions();
 
     /**
      * heartbeats, reports: the worker's objects. away(): whether no claim will send completions. run(attempt): starts the
-     * handler. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
+     * handler. queues: a Map with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
+     * a slot of a queue that is not part of the wait is free. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
      */
-    constructor({ slots, log, heartbeats, reports, away, run, every, failed = (attempt, outcome) => outcome }) {
-        Object.assign(this, { slots, log, heartbeats, reports, away, run, every, failed });
+    constructor({ slots, queues, log, heartbeats, reports, away, run, every, hasRoom = () => {}, failed = (attempt, outcome) => outcome }) {
+        Object.assign(this, { slots, queues, log, heartbeats, reports, away, run, every, hasRoom, failed });
     }
 
     get size() {
@@ -38,7 +41,24 @@ export class Hand {
 
     /** Returns the number of free slots, including the slots of completions that the next claim sends. */
     room() {
-        return this.slots - this.#busy + this.#done.length;
+        this.#leftOut.clear();
+        const room = this.slots - this.#busy + this.#done.length;
+        return this.queues ? Math.min(room, [...this.rooms().values()].reduce((sum, one) => sum + one, 0)) : room;
+    }
+
+    /**
+     * Returns the free slots of each queue that has any, in the order of the queues; undefined if the worker serves one queue.
+     * waits: the worker is about to wait for jobs of these queues.
+     */
+    rooms(waits = false) {
+        if (!this.queues) return undefined;
+        const rooms = new Map();
+        for (const [queue, slots] of this.queues) {
+            const room = slots - (this.#busyIn.get(queue) ?? 0) + this.#done.filter(({ row }) => row.queue === queue).length;
+            if (room > 0) rooms.set(queue, room);
+            else if (waits) this.#leftOut.add(queue);
+        }
+        return rooms;
     }
 
     /** Resolves when a job has ended or wake() is called. */
@@ -68,7 +88,7 @@ export class Hand {
         this.#answered(done);
         for (const attempt of attempts) {
             this.#attempts.set(attempt.row.lease, attempt);
-            this.#busy += 1;
+            this.#count(attempt, 1);
             if (!stopping) continue;
             attempt.running = false;
             attempt.outcome = release();
@@ -216,6 +236,14 @@ export class Hand {
     #free(attempt) {
         if (attempt.freed) return;
         attempt.freed = true;
-        this.#busy -= 1;
+        this.#count(attempt, -1);
+        if (!this.#leftOut.has(attempt.row.queue)) return;
+        this.#leftOut.clear();
+        this.hasRoom();
+    }
+
+    #count({ row: { queue } }, change) {
+        this.#busy += change;
+        this.#busyIn.set(queue, (this.#busyIn.get(queue) ?? 0) + change);
     }
 }

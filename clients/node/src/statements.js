@@ -22,11 +22,22 @@ export const WAIT = numbered(
     `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int)`,
     ['Q', 'W', 'B', 'T', 'K', 'V', 'C']);
 
+// For a worker that serves several queues.
+const ANY = `worker_id => $W::text, batch => $B::int, ${FILTER}, heartbeat_timeout => $H::interval, queues => $Q::text[],
+     weights => $G::int[], oldest_first => $O::boolean, batches => $S::int[]`;
+export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'G', 'O', 'S']);
+export const COMPLETE_AND_CLAIM_ANY = numbered(
+    `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], ${ANY})`,
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'G', 'O', 'S', 'I', 'L', 'R']);
+export const WAIT_ANY = numbered(
+    `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int)`,
+    ['Q', 'W', 'B', 'T', 'K', 'V', 'C']);
+
 // Checked first, so that a role that cannot read the tables causes no error in the server log.
 export const MAY_LOOK = `SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_table_privilege(c.oid, 'SELECT')`;
-export const OTHER_KINDS = `SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue = $1::text AND d.kind <> ALL ($2::text[])
+export const OTHER_KINDS = `SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue = ANY ($1::text[]) AND d.kind <> ALL ($2::text[])
     AND EXISTS (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane AND j.queue = d.queue AND j.kind = d.kind)
     ORDER BY d.kind LIMIT 20`;
 
@@ -62,11 +73,16 @@ export const TICK = 'SELECT * FROM jobq_tick($1::timestamptz)';
 
 const filter = (options) => [options.kinds, options.versions, options.capabilities];
 
-export const claimValues = (options, batch) =>
-    [options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout)];
+// rooms: the free slots of the queues of a worker that serves several queues; a Map.
+export const claimValues = (options, batch, rooms) =>
+    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout),
+        ...(rooms ? orderValues(options, rooms) : [])];
 
-export const waitValues = (options, batch, seconds) =>
-    [options.queue, options.workerId, batch, toInterval(seconds), ...filter(options)];
+const orderValues = ({ queueOrder, queues }, rooms) =>
+    [queueOrder === 'random' ? [...rooms.keys()].map((queue) => queues.get(queue)) : null, queueOrder === 'oldest', [...rooms.values()]];
+
+export const waitValues = (options, batch, seconds, rooms) =>
+    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, toInterval(seconds), ...filter(options)];
 
 /** Returns the IDs and leases of attempts as two arrays. */
 export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];

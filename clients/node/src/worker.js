@@ -71,7 +71,7 @@ export class Worker {
         });
         const failures = failuresOf({ ...options, log });
         this.hand = new Hand({
-            slots: options.slots, log, heartbeats: this.heartbeats, reports: this.reports,
+            slots: options.slots, queues: options.queues, hasRoom: () => this.#endWait(), log, heartbeats: this.heartbeats, reports: this.reports,
             away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
             failed: (attempt, outcome) => failures(attempt.row, outcome, () => new Job(attempt)),
         });
@@ -173,6 +173,14 @@ export class Worker {
             this.log.info(`waits are short because they cannot be woken up: ${messageOf(error)}`);
             this.claims.waitShortly(SHORT_WAIT);
         }
+    }
+
+    // Ends the wait of the claims, because a slot is free in a queue that is not part of the wait.
+    #endWait() {
+        this.heartbeats.query(WAKE, [this.id]).catch((error) => {
+            // Without preload, waits are short.
+            if (sqlstate(error) !== '55000') this.log.warn(`a wait could not be ended: ${messageOf(error)}`);
+        });
     }
 
     // ---- end

@@ -25,6 +25,45 @@ test('heartbeats continue while a handler blocks the event loop', async () => {
     assert.deepEqual([(await database.job(id)).result, (await database.job(id)).attempts], [3, 1]);
 });
 
+test('a worker serves several queues within their slots', async () => {
+    const queues = { 'several emails': 2, 'several reports': 1 };
+    for (const queueOrder of ['listed', 'random', 'oldest']) {
+        let goOn;
+        const held = new Promise((resolve) => { goOn = resolve; });
+        const running = {}, most = {};
+        const x = async ({ queue }) => {
+            running[queue] = (running[queue] ?? 0) + 1;
+            most[queue] = Math.max(most[queue] ?? 0, running[queue]);
+            await held;
+            running[queue] -= 1;
+        };
+        const count = (status) => database.value("SELECT count(*)::int FROM jobq.jobs WHERE queue LIKE 'several %' AND status::text = $1", [status]);
+        await working({ queues, queueOrder, handlers: { x } }, async () => {
+            for (const queue of Object.keys(queues)) await enqueueMany(pool, queue, [1, 2, 3, 4], { kind: 'x' });
+            await becomesTrue(async () => await count('processing') === 3);
+            assert.deepEqual(running, queues);
+            goOn();
+            await becomesTrue(async () => await count('pending') + await count('processing') === 0);
+        });
+        assert.deepEqual(most, queues);
+    }
+});
+
+test('a slot that becomes free ends the wait of a worker', async () => {
+    const gates = { x: null };
+    const held = new Promise((resolve) => { gates.x = resolve; });
+    await working({ queues: { 'slot a': 1, 'slot b': 1 }, handlers: { x: () => held, y() {} }, waitTimeout: 3600 }, async () => {
+        const first = await enqueue(pool, 'slot a', {}, { kind: 'x' });
+        await reaches(database, first, 'processing');
+        const second = await enqueue(pool, 'slot a', {}, { kind: 'y' });
+        await becomesTrue(() => database.value(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE query ~ 'CALL jobq_wait_any' AND state = 'active' AND application_name LIKE 'jobq slot a,%'"));
+        assert.equal((await database.job(second)).status, 'pending');
+        gates.x();
+        await reaches(database, second, 'completed');
+    });
+});
+
 test('a collision of the job\'s own transaction does not count as an attempt', async () => {
     const id = await enqueue(pool, 'collision', {}, { kind: 'x', maxAttempts: 1 });
     let calls = 0;

@@ -72,7 +72,14 @@ export interface WorkerOptions {
     connection?: Connection;
     /** Default: 'default'. */
     queue?: string;
-    /** Maximum number of handlers that run at the same time; default: 1. */
+    /** Serves several queues: their names, or the slots of each queue, that is, how many of its jobs run at the same time. */
+    queues?: readonly string[] | Readonly<Record<string, number>>;
+    /**
+     * The order in which the worker claims from its queues: as listed, random with chances proportional to the slots of the queues,
+     * or the queue whose next job has the earliest runAt; default: 'listed'.
+     */
+    queueOrder?: 'listed' | 'random' | 'oldest';
+    /** Maximum number of handlers that run at the same time; default: the sum of the slots of the queues, or 1. */
     slots?: number;
     /** Maximum number of jobs per claim; default: slots. */
     batch?: number;

@@ -717,6 +717,18 @@ class HandTest(unittest.TestCase):
         self.hand.ended(first, Outcome(COMPLETE))
         self.assertEqual(returned(), ([(first, Outcome(COMPLETE))], 1))
 
+    def test_each_queue_has_its_own_slots(self):
+        self.hand = Hand(3, 3, None, 10.0, lambda: self.now, queues={"q": 2, "b": 1})
+        self.assertEqual((self.hand.next_claim(), self.hand.rooms()), (([], 3), {"q": 2, "b": 1}))
+        first, second = self.claimed(1, 2)
+        self.assertEqual((self.hand.next_claim(), self.hand.rooms(waits=True)), (([], 1), {"b": 1}))
+        # The wait does not include the queue of the job that ends.
+        self.hand.ended(first, Outcome(FAIL, "no"))
+        self.assertTrue(self.hand.next_beat().wake)
+        self.assertEqual(self.hand.rooms(waits=True), {"q": 1, "b": 1})
+        self.hand.ended(second, Outcome(FAIL, "no"))
+        self.assertFalse(self.hand.next_beat().wake)
+
     def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding(self):
         failed = Outcome(FAIL, "no")
         for job in self.claimed(1, 2):

@@ -73,6 +73,55 @@ class Base(unittest.TestCase):
         return self.value("SELECT count(*) FROM jobq.jobs WHERE queue = %s", self.queue)
 
 
+class SeveralQueuesTest(Base):
+    def test_a_worker_serves_several_queues_within_their_slots(self):
+        queues = {f"{self.queue} emails": 2, f"{self.queue} reports": 1}
+        running, most, go_on = {queue: 0 for queue in queues}, {queue: 0 for queue in queues}, threading.Event()
+        lock = threading.Lock()
+
+        def handler(job):
+            with lock:
+                running[job.queue] += 1
+                most[job.queue] = max(most[job.queue], running[job.queue])
+            go_on.wait(LIMIT)
+            with lock:
+                running[job.queue] -= 1
+
+        for order in ("listed", "random", "oldest"):
+            with self.subTest(order=order):
+                go_on.clear()
+                worker = jobq.Worker(queues=queues, queue_order=order, handlers={"x": handler})
+                worker.start()
+                for queue in queues:
+                    jobq.enqueue_many(self.connection, queue, [1, 2, 3, 4], kind="x")
+                unfinished = "SELECT count(*) FROM jobq.jobs WHERE queue = ANY (%s) AND status = %s"
+                self.becomes(3, unfinished, list(queues), "processing")
+                self.assertEqual(running, {queue: slots for queue, slots in queues.items()})
+                go_on.set()
+                self.becomes(0, unfinished, list(queues), "pending")
+                self.becomes(0, unfinished, list(queues), "processing")
+                worker.stop()
+                self.assertTrue(worker.join(LIMIT))
+                self.assertEqual(most, dict(queues))
+
+    def test_a_slot_that_becomes_free_ends_the_wait_of_a_worker(self):
+        queues = {f"{self.queue} a": 1, f"{self.queue} b": 1}
+        first, second = queues
+        go_on = threading.Event()
+        worker = jobq.Worker(queues=queues, handlers={"x": lambda job: go_on.wait(LIMIT), "y": lambda job: None}, wait_timeout=3600)
+        worker.start()
+        held = jobq.enqueue(self.connection, first, kind="x")
+        self.becomes("processing", "SELECT status::text FROM jobq.jobs WHERE id = %s", held)
+        waiting = jobq.enqueue(self.connection, first, kind="y")
+        self.becomes(True, "SELECT count(*) > 0 FROM pg_stat_activity WHERE query ~ 'CALL jobq_wait_any' AND state = 'active' AND application_name LIKE %s",
+                     f"jobq {first},%")
+        self.assertEqual(self.status(waiting), "pending")
+        go_on.set()
+        self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", waiting)
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+
+
 class EnqueueTest(Base):
     def test_every_parameter(self):
         first = jobq.enqueue(self.connection, self.queue)

@@ -148,8 +148,8 @@ module Jobq
       return if @hand.now < @look_at
 
       @look_at = @hand.now + LOOKS_EVERY
-      found = @claims.rows(Statements::OTHERS, @options.queue, Parameters.array(@kinds)).first["found"]
-      @log.warn("#{@options.worker_id}: jobs that this worker does not claim are waiting in queue #{@options.queue.inspect}: #{found}") if found
+      found = @claims.rows(Statements::OTHERS, Parameters.array(@options.queues&.keys || [@options.queue]), Parameters.array(@kinds)).first["found"]
+      @log.warn("#{@options.worker_id}: jobs that this worker does not claim are waiting in queue #{@options.queue_names}: #{found}") if found
     rescue PG::InsufficientPrivilege
       @look_at = Float::INFINITY
     rescue PG::Error => e
@@ -158,7 +158,7 @@ module Jobq
 
     # Claims jobs. Returns whether there may be more.
     def claim(completions, room)
-      rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room)) or return true
+      rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room, @hand.rooms)) or return true
       @hand.reported(completions.map(&:job))
       rows.each { |row| begin_job(@begin_job.call(row)) }
       rows.any?
@@ -180,9 +180,10 @@ module Jobq
     # Returns the claimed rows, or nil after an error. Then each completion is reported alone, to find out which statement was
     # rejected.
     def ask_for_jobs(completions, parameters)
-      return @claims.rows(Statements::CLAIM, *parameters) if completions.empty?
+      any = @options.queues
+      return @claims.rows(any ? Statements::CLAIM_ANY : Statements::CLAIM, *parameters) if completions.empty?
 
-      @claims.rows(Statements::COMPLETE_AND_CLAIM, *parameters, *lease_parameters(completions.map(&:job)),
+      @claims.rows(any ? Statements::COMPLETE_AND_CLAIM_ANY : Statements::COMPLETE_AND_CLAIM, *parameters, *lease_parameters(completions.map(&:job)),
                    results_of(completions))
     rescue Broken
       @hand.not_reported(completions, sent: true)
@@ -200,7 +201,8 @@ module Jobq
       if longest
         @hand.rest([FIRST_POLL * 2**[polls, 20].min, longest].min)
       else
-        @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, room, @wait_timeout))
+        rooms = @hand.rooms(waits: true)
+        @claims.rows(rooms ? Statements::WAIT_ANY : Statements::WAIT, *Statements.wait_parameters(@options, @kinds, room, @wait_timeout, rooms))
       end
     rescue PG::QueryCanceled => e
       return if @wait_canceled

@@ -35,10 +35,12 @@ module Jobq
 
     def initialize(options)
       @slots, @most, @longest, @grace = options.slots, options.most_claimed, options.heartbeat_interval, options.grace
+      @queues = options.queues   # slots of each queue of a worker that serves several queues
+      @left_out = []             # queues for which the claiming thread does not wait, because their slots are taken
       @lock = Monitor.new
       @changed = @lock.new_cond
       @jobs = {}          # keyed by lease, because a job may come a second time before its first handler has ended
-      @running = {}       # leases whose handlers have not ended
+      @running = {}       # leases whose handlers have not ended, and the queues of their jobs
       @completions = []   # completions to send with the next claim, unless the claiming thread is away
       @reports = []
       @in_flight = {}     # leases that are being reported
@@ -74,6 +76,7 @@ module Jobq
     def next_claim
       @lock.synchronize do
         @away = false
+        @left_out = []
         loop do
           if @stop_at
             @away = true
@@ -81,6 +84,7 @@ module Jobq
             return nil
           end
           room = [@slots - @running.size, @slots - @reports.size - @in_flight.size, @most].min
+          room = [room, free_slots.values.sum].min if @queues
           if room.positive?
             expect(CLAIMS, 0)
             return [take_completions, room]
@@ -88,6 +92,16 @@ module Jobq
           expect(CLAIMS, NEVER)
           @changed.wait
         end
+      end
+    end
+
+    # Returns the free slots of each queue that has any, in the order of the queues; nil if the worker serves one queue. waits: the
+    # claiming thread is about to wait for jobs of these queues, so its wait must end when a slot of another queue becomes free.
+    def rooms(waits: false)
+      @lock.synchronize do
+        next unless @queues
+
+        free_slots.tap { |rooms| @left_out = @queues.keys - rooms.keys if waits }
       end
     end
 
@@ -100,7 +114,7 @@ module Jobq
         if @stop_at
           @reports << Report.new(job, Outcome.of(:release))
         else
-          @running[job.lease] = true
+          @running[job.lease] = job.queue
         end
         @changed.broadcast
         @stop_at.nil?
@@ -153,7 +167,10 @@ module Jobq
 
     def ended(job, outcome)
       @lock.synchronize do
-        @running.delete(job.lease)
+        if @left_out.include?(@running.delete(job.lease))
+          @left_out = []
+          @must_wake = true
+        end
         has_ended(job, outcome) unless job.abandoned
         @changed.broadcast
       end
@@ -336,6 +353,11 @@ module Jobq
     def forget(job)
       @jobs.delete(job.lease)
       @stand_in&.ended(job)
+    end
+
+    def free_slots
+      taken = @running.values.tally
+      @queues.to_h { |queue, slots| [queue, slots - taken.fetch(queue, 0)] }.select { |_, room| room.positive? }
     end
 
     def take_completions

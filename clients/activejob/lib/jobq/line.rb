@@ -24,10 +24,10 @@ module Jobq
       connection = open
       begin
         begun = @hand.now
-        @hand.expect(@name, statement == Statements::WAIT ? @options.wait_timeout : 0)
+        @hand.expect(@name, Statements::WAITS.include?(statement) ? @options.wait_timeout : 0)
         connection.rows(statement, *parameters).tap do
           @pause.reset
-          @pace.answered(@hand.now - begun) unless statement == Statements::WAIT
+          @pace.answered(@hand.now - begun) unless Statements::WAITS.include?(statement)
         end
       rescue PG::Error => e
         raise if canceled_wait?(statement, e) || !connection.broken?(e)
@@ -64,11 +64,11 @@ module Jobq
 
     # Returns whether only a wait was canceled, for example by statement_timeout, so that the connection still works.
     def canceled_wait?(statement, error)
-      statement == Statements::WAIT && error.is_a?(PG::QueryCanceled)
+      Statements::WAITS.include?(statement) && error.is_a?(PG::QueryCanceled)
     end
 
     def connect
-      connection = Connection.new(@given, "jobq #{@options.queue} #{@options.worker_id}") { |notice| heard(notice) }
+      connection = Connection.new(@given, "jobq #{@options.queues&.keys&.join(',') || @options.queue} #{@options.worker_id}") { |notice| heard(notice) }
       @opened += 1
       @log.info("#{@options.worker_id}: connected again for #{@name}") if @opened > 1
       connection

@@ -11,8 +11,10 @@ module Jobq
     LEAST = { heartbeat_timeout: 0.01, heartbeat_interval: 0.01, wait_timeout: 0, poll_interval: 0.01, grace: 0 }.freeze
     DEFAULTS = {
       queue: "default", slots: 1, batch: nil, versions: nil, capabilities: nil, worker_id: nil, heartbeat_timeout: nil,
-      heartbeat_interval: nil, wait_timeout: 30, poll_interval: nil, grace: 25, liveness_file: nil, liveness_port: nil
+      heartbeat_interval: nil, wait_timeout: 30, poll_interval: nil, grace: 25, liveness_file: nil, liveness_port: nil,
+      queues: nil, queue_order: "listed"
     }.freeze
+    ORDERS = %w[listed random oldest].freeze
     PORT = /\A(?:([^:\[\]]+):|\[([^\]]+)\]:)?([0-9]{1,5})\z/.freeze
     attr_reader(*DEFAULTS.keys)
 
@@ -24,13 +26,13 @@ module Jobq
     def self.of_environment(environment = ENV)
       DEFAULTS.keys.each_with_object({}) do |name, found|
         text = environment["JOBQ_#{name.to_s.upcase}"].to_s
-        found[name] = from_text(name, text) unless text.empty? || %i[versions capabilities].include?(name)
+        found[name] = from_text(name, text) unless text.empty? || %i[versions capabilities queues].include?(name)
       end
     end
 
     def self.from_text(name, text)
       case name
-      when :queue, :worker_id, :liveness_file, :liveness_port then text
+      when :queue, :worker_id, :liveness_file, :liveness_port, :queue_order then text
       when :slots, :batch
         raise wrong(name, text, "be an integer from 1 to #{MOST}") unless /\A[0-9]{1,9}\z/.match?(text)
 
@@ -52,12 +54,18 @@ module Jobq
 
       DEFAULTS.merge(given).each { |name, value| instance_variable_set(:"@#{name}", value) }
       @worker_id ||= self.class.new_worker_id
+      use_queues(given) if queues
       check
       freeze
     end
 
     def most_claimed
       [batch || slots, slots].min
+    end
+
+    # Returns the names of the queues, for messages.
+    def queue_names
+      (queues ? queues.keys : [queue]).map(&:inspect).join(", ")
     end
 
     # Returns the host, which is nil for all addresses, and the port.
@@ -67,7 +75,20 @@ module Jobq
 
     private
 
+    # The slots of a list of queues are those of the worker. The slots of the worker default to the sum of the slots of its queues.
+    def use_queues(given)
+      raise OptionError, 'options "queue" and "queues" cannot be combined' if given.key?(:queue)
+
+      names = queues.is_a?(Hash) ? queues.keys : queues
+      fits = names.is_a?(Array) && names.size.between?(1, MOST) && names.all? { |name| name.is_a?(String) && name.bytesize.between?(1, 63) }
+      fits &&= queues.is_a?(Array) || queues.values.all? { |slots| slots.is_a?(Integer) && slots.between?(1, MOST) }
+      wrong(:queues, "be an array of 1 to #{MOST} queues, or a hash with the slots of each queue") unless fits
+      @slots = [queues.values.sum, MOST].min if queues.is_a?(Hash) && !given[:slots]
+      @queues = (queues.is_a?(Hash) ? queues.dup : queues.to_h { |name| [name, slots] }).freeze
+    end
+
     def check
+      wrong(:queue_order, "be #{ORDERS.map(&:inspect).join(' or ')}") unless ORDERS.include?(queue_order)
       check_name(:queue, 63)
       check_name(:worker_id, 255)
       if worker_id.start_with?("backend:")

@@ -39,7 +39,7 @@ module Jobq
       end
       nil
     rescue StandardError => e
-      @log.error("queue #{@workers[@begun.size].options.queue.inspect} cannot be served: #{e.message.strip}")
+      @log.error("queue #{@workers[@begun.size].options.queue_names} cannot be served: #{e.message.strip}")
       e
     end
 

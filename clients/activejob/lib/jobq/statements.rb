@@ -14,11 +14,18 @@ module Jobq
                                                      $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
     SQL
     WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int)"
+    # For a worker that serves several queues.
+    ANY = "worker_id => $2::text, batch => $3::int, kinds => $4::text[], versions => $5::int[], capabilities => $6::text[], " \
+          "heartbeat_timeout => $7::interval, queues => $1::text[], weights => $8::int[], oldest_first => $9::boolean, batches => $10::int[]"
+    CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_claim_any(#{ANY})"
+    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim($11::bigint[], $12::bigint[], $13::jsonb[], #{ANY})"
+    WAIT_ANY = "CALL jobq_wait_any($1::text[], $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int)"
+    WAITS = [WAIT, WAIT_ANY].freeze
     # Counts at most a thousand jobs of each lane.
     OTHERS = <<~SQL
       SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind) AS found
       FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
-            FROM jobq.lane_directory d WHERE d.queue = $1::text AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0
+            FROM jobq.lane_directory d WHERE d.queue = ANY ($1::text[]) AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0
     SQL
     WAKE = "SELECT jobq_wake($1::text)"
 
@@ -45,14 +52,20 @@ module Jobq
 
     module_function
 
-    # Returns the parameters $1 to $7 of a claim.
-    def claim_parameters(options, kinds, batch)
-      [options.queue, options.worker_id, batch.to_s, Parameters.array(kinds), Parameters.array(options.versions),
-       Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout)]
+    # Returns the parameters $1 to $7 of a claim, or $1 to $10 of a claim from several queues. rooms: the free slots of the queues.
+    def claim_parameters(options, kinds, batch, rooms = nil)
+      [rooms ? Parameters.array(rooms.keys) : options.queue, options.worker_id, batch.to_s, Parameters.array(kinds),
+       Parameters.array(options.versions), Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout),
+       *(order_parameters(options, rooms) if rooms)]
     end
 
-    def wait_parameters(options, kinds, batch, timeout)
-      [options.queue, Parameters.interval(timeout), Parameters.array(kinds), Parameters.array(options.versions),
+    def order_parameters(options, rooms)
+      weights = options.queue_order == "random" ? Parameters.array(options.queues.values_at(*rooms.keys)) : nil
+      [weights, (options.queue_order == "oldest").to_s, Parameters.array(rooms.values)]
+    end
+
+    def wait_parameters(options, kinds, batch, timeout, rooms = nil)
+      [rooms ? Parameters.array(rooms.keys) : options.queue, Parameters.interval(timeout), Parameters.array(kinds), Parameters.array(options.versions),
        Parameters.array(options.capabilities), options.worker_id, batch.to_s]
     end
   end

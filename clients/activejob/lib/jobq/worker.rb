@@ -3,7 +3,7 @@
 require "logger"
 
 module Jobq
-  # Serves one queue. Each handler runs in a thread.
+  # Serves one queue or several queues. Each handler runs in a thread.
   #   handlers     { "kind" => proc that takes a job }, where the kind "" handles jobs without a kind; or an object with keys and fetch
   #   connection   libpq's parameters as a Hash, or a callable that returns them; default: PGHOST and so on
   #   error_details, on_error: see class Failures
@@ -15,7 +15,7 @@ module Jobq
       @options = Options.new(**options)
       @handlers, @given, @log = handlers, connection, logger
       @failures = Failures.new(logger, error_details: error_details, on_error: on_error)
-      @connections = Connections.new(connection, "jobq #{@options.queue} #{@options.worker_id} handler")
+      @connections = Connections.new(connection, "jobq #{@options.queues&.keys&.join(',') || @options.queue} #{@options.worker_id} handler")
       @work, @threads, @when_over = Thread::Queue.new, [], -> {}
     end
 
@@ -38,7 +38,7 @@ module Jobq
         @core = nil
         raise
       end
-      @log.info("#{@options.worker_id}: serves queue #{@options.queue.inspect}, #{@options.slots} slots, kinds " \
+      @log.info("#{@options.worker_id}: serves queue #{@options.queue_names}, #{@options.slots} slots, kinds " \
                 "#{@handlers.keys.sort.join(', ')}; leaves jobs of other kinds to other workers")
     end
 

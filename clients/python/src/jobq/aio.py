@@ -143,9 +143,9 @@ class AsyncConnections:
 
 
 class AsyncWorker(BaseWorker[AsyncHandler]):
-    """Serves one queue. handlers maps each kind to a coroutine function; @worker.handler("kind") registers a handler, too. Plain
-    functions also work: an awaitable that they return is awaited, and any other return value is the result. A plain function
-    blocks the event loop while it runs."""
+    """Serves one queue or several queues. handlers maps each kind to a coroutine function; @worker.handler("kind") registers a
+    handler, too. Plain functions also work: an awaitable that they return is awaited, and any other return value is the result. A
+    plain function blocks the event loop while it runs."""
 
     def _set_up(self, name: str) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None

@@ -76,8 +76,8 @@ class BaseWorker(Generic[Handler]):
                     self.heartbeat_process)
 
     def _started(self) -> None:
-        log.info("%s: serves queue %r with %d slots, kinds %s; leaves jobs of other kinds%s to other workers", self.options.worker_id,
-                 self.options.queue, self.options.slots, ", ".join(kind or "'' (jobs without a kind)" for kind in sorted(self.handlers)),
+        log.info("%s: serves queue %s with %d slots, kinds %s; leaves jobs of other kinds%s to other workers", self.options.worker_id,
+                 self.options.queue_names, self.options.slots, ", ".join(kind or "'' (jobs without a kind)" for kind in sorted(self.handlers)),
                  "" if "" in self.handlers else ", and jobs without a kind,")
 
     def _time_to_end(self, first: bool) -> float:

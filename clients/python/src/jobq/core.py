@@ -48,7 +48,8 @@ class Core:
         self.options, self.kinds = options, sorted(kinds)
         self.conninfo, self.connect_options = conninfo, connect_options
         self.begin, self.run = begin, run
-        self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace)  # type: ignore[arg-type]
+        self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace,  # type: ignore[arg-type]
+                         queues=options.queues)  # type: ignore[arg-type]
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
         self.collisions = Collisions()
@@ -110,7 +111,8 @@ class Core:
 
     def arguments(self) -> Dict[str, Any]:
         """Returns the parameters of the connections for claims and heartbeats."""
-        return connect.arguments(self.conninfo, self.connect_options, f"jobq {self.options.queue} {self.options.worker_id}")
+        return connect.arguments(self.conninfo, self.connect_options, f"jobq {self.options.queue if self.options.queues is None else ','.join(self.options.queues)} "
+                                 f"{self.options.worker_id}")
 
     def _keep_covered(self, cover: Cover) -> None:
         sent = cover.sent()
@@ -228,11 +230,11 @@ class Core:
                 self.hand.rest(self._claims.pause.take())
 
     def _claim(self, completions: List[Report], room: int) -> bool:
-        parameters = statements.claim_parameters(self.options, self.kinds, room)
+        parameters = self._parameters(room)
         parameters.update(ids=[job.id for job, _ in completions], leases=[job.lease for job, _ in completions],
                           results=[outcome.result for _, outcome in completions])
         try:
-            rows = self._claims.all(statements.COMPLETE_AND_CLAIM if completions else statements.CLAIM, parameters)
+            rows = self._claims.all(self._claim_statement(bool(completions)), parameters)
         except Broken:
             self.hand.not_reported(completions, uncertain=True)
             raise
@@ -254,6 +256,18 @@ class Core:
                 self._run(job)
         return bool(rows)
 
+    def _claim_statement(self, completes: bool) -> str:
+        if self.options.queues is None:
+            return statements.COMPLETE_AND_CLAIM if completes else statements.CLAIM
+        return statements.COMPLETE_AND_CLAIM_ANY if completes else statements.CLAIM_ANY
+
+    def _parameters(self, room: int, waits: bool = False) -> Dict[str, Any]:
+        """Returns the parameters of a claim, or of a wait. room: the number of free slots."""
+        parameters = statements.claim_parameters(self.options, self.kinds, room)
+        if self.options.queues is not None:
+            parameters.update(statements.queue_parameters(self.options, self.hand.rooms(waits)))
+        return parameters
+
     def _run(self, job: BaseJob) -> None:
         """Starts the handler. If no thread can be started, this job and the other claimed jobs are given back, and the worker
         stops."""
@@ -274,13 +288,13 @@ class Core:
             if not self._claims.all(statements.MAY_LOOK, ())[0]["may_look"]:
                 self.look_at = float("inf")
                 return
-            kinds = [row["kind"] for row in self._claims.all(statements.OTHER_KINDS, (self.options.queue, self.kinds))]
+            kinds = [row["kind"] for row in self._claims.all(statements.OTHER_KINDS, (list(self.options.queues or [self.options.queue]), self.kinds))]
         except psycopg.Error as error:   # a router has other tables
             log.debug("%s: could not look for jobs of other kinds: %s", self.options.worker_id, error)
             self.look_at = float("inf")
             return
         if kinds and kinds != self.other_kinds:
-            log.warning("%s: queue %r has waiting jobs that this worker does not claim: %s", self.options.worker_id, self.options.queue,
+            log.warning("%s: queue %s has waiting jobs that this worker does not claim: %s", self.options.worker_id, self.options.queue_names,
                         ", ".join(f"of kind {kind!r}" if kind else "without a kind" for kind in kinds))
         self.other_kinds = kinds
 
@@ -292,10 +306,10 @@ class Core:
         if longest is not None:
             self.hand.rest(min(FIRST_POLL * 2 ** min(polls, 20), longest))
             return
-        parameters = statements.claim_parameters(self.options, self.kinds, room)
+        parameters = self._parameters(room, waits=True)
         parameters["wait_timeout"] = interval(self.wait_timeout)
         try:
-            self._claims.all(statements.WAIT, parameters)
+            self._claims.all(statements.WAIT if self.options.queues is None else statements.WAIT_ANY, parameters)
         except psycopg.errors.QueryCanceled as error:
             self._wait_was_ended(error)
 
@@ -590,12 +604,12 @@ class _Line:
         connection = self.open()
         try:
             begun = time.monotonic()
-            self.core.hand.expect(self.name, self.core.wait_timeout if statement is statements.WAIT else 0.0)
+            self.core.hand.expect(self.name, self.core.wait_timeout if statement in statements.WAITS else 0.0)
             with connection.cursor(row_factory=dict_row) as cursor:
                 cursor.execute(statement, parameters)
                 rows = cursor.fetchall() if cursor.description is not None else []
             self.pause.reset()
-            if statement is not statements.WAIT:
+            if statement not in statements.WAITS:
                 self.core.answered(time.monotonic() - begun)
             return rows
         except psycopg.Error as error:

@@ -41,13 +41,14 @@ class Beat:
 
 class Hand:
     def __init__(self, slots: int, most: int, interval: Optional[float], grace: float,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic, queues: Optional[Dict[str, int]] = None) -> None:
+        self.queues = queues   # slots of each queue of a worker that serves several queues
         self.slots, self.most, self.longest, self.grace, self.clock = slots, most, interval, grace, clock
         self.changed = threading.Condition()
         self.cover: Optional[Cover] = None          # sends heartbeats while this process is blocked
         self.jobs: Dict[int, BaseJob] = {}          # keyed by lease, because a job may come a second time before its first
                                                     # handler has ended
-        self.running: set[int] = set()              # leases whose handlers have not ended
+        self.running: Dict[int, str] = {}           # leases whose handlers have not ended, and the queues of their jobs
         self.completions: Deque[Report] = deque()   # completions to send with the next claim, unless the claiming thread is away
         self.reports: Deque[Report] = deque()
         self.in_flight: set[int] = set()            # leases that are being reported
@@ -55,6 +56,7 @@ class Hand:
         self.claiming = True                        # whether the claiming thread is still running
         self.away = False                           # whether the claiming thread waits for jobs or for a connection
         self.must_wake = False
+        self.left_out: set[str] = set()             # queues for which the claiming thread does not wait, because their slots are taken
         self.stopped_at: Optional[float] = None
         self.stop_at: Optional[float] = None        # end of the grace period
         self.released_at: Optional[float] = None
@@ -83,17 +85,29 @@ class Hand:
         claim and the number of jobs to claim, or None if nothing may be claimed anymore."""
         with self.changed:
             self.away = False
+            self.left_out.clear()
             while True:
                 if self.stop_at is not None:
                     self.away = True
                     self.changed.notify_all()
                     return None
                 room = min(self.slots - len(self.running), self.slots - len(self.reports) - len(self.in_flight), self.most)
+                if self.queues is not None:
+                    room = min(room, sum(self._rooms().values()))
                 if room > 0:
                     self.expect(CLAIMS, 0.0)
                     return self._take_completions(), room
                 self.expect(CLAIMS, float("inf"))
                 self.changed.wait()
+
+    def rooms(self, waits: bool = False) -> Dict[str, int]:
+        """Returns the free slots of each queue that has any, in the order of the queues. waits: the claiming thread is about to
+        wait for jobs of these queues, so its wait must end when a slot of another queue becomes free."""
+        with self.changed:
+            rooms = self._rooms()
+            if waits and self.queues is not None:
+                self.left_out = set(self.queues) - set(rooms)
+            return rooms
 
     def claimed(self, job: BaseJob) -> bool:
         """Adds a claimed job. Returns False if the worker is stopping, so that the job is given back."""
@@ -105,7 +119,7 @@ class Hand:
             if self.stop_at is not None:
                 self.reports.append((job, Outcome(RELEASE)))
             else:
-                self.running.add(job.lease)
+                self.running[job.lease] = job.queue
             self.changed.notify_all()
             return self.stop_at is None
 
@@ -139,7 +153,10 @@ class Hand:
 
     def ended(self, job: BaseJob, outcome: Outcome) -> None:
         with self.changed:
-            self.running.discard(job.lease)
+            queue = self.running.pop(job.lease, None)
+            if queue in self.left_out:
+                self.left_out.clear()
+                self.must_wake = True
             held = job.lease in self.jobs
             if job.abandoned:
                 pass
@@ -287,6 +304,13 @@ class Hand:
             return self.stop_at is not None
 
     # ---- called under the lock
+
+    def _rooms(self) -> Dict[str, int]:
+        rooms = dict(self.queues or {})
+        for queue in self.running.values():
+            if queue in rooms:
+                rooms[queue] -= 1
+        return {queue: room for queue, room in rooms.items() if room > 0}
 
     def _drop(self, job: BaseJob) -> None:
         self.jobs.pop(job.lease, None)

@@ -13,6 +13,8 @@ from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 from .errors import Delay, OptionError
 
 MOST = 1000
+MOST_QUEUES = 1000
+QUEUE_ORDERS = ("listed", "random", "oldest")
 LEAST_SECONDS = {"heartbeat_timeout": 0.01, "heartbeat_interval": 0.01, "wait_timeout": 0.0, "poll_interval": 0.01, "grace": 0.0}
 
 
@@ -23,7 +25,7 @@ def new_worker_id() -> str:
 @dataclass(frozen=True)
 class Options:
     queue: str = "default"
-    slots: int = 1
+    slots: int = None   # type: ignore[assignment]  # the default is the sum of the slots of the queues, or 1
     batch: Optional[int] = None
     versions: Optional[Sequence[int]] = None
     capabilities: Optional[Sequence[str]] = None
@@ -35,16 +37,29 @@ class Options:
     grace: Delay = 25
     liveness_file: Optional[Union[str, "os.PathLike[str]"]] = None
     liveness_port: Optional[Union[int, str]] = None
+    queues: Optional[Union[Mapping[str, int], Sequence[str]]] = None
+    queue_order: str = "listed"
 
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
             if value is not None or option.default is not None:
                 object.__setattr__(self, option.name, _checked(option.name, value))
+        if self.queues is not None and self.queue != "default":
+            raise OptionError('options "queue" and "queues" cannot be combined')
+        if self.slots is None:
+            object.__setattr__(self, "slots", min(sum(self.queues.values()), MOST) if isinstance(self.queues, Mapping) else 1)
+        if self.queues is not None and not isinstance(self.queues, Mapping):   # without slots of their own
+            object.__setattr__(self, "queues", {queue: self.slots for queue in self.queues})
 
     @property
     def most_claimed(self) -> int:
         return self.slots if self.batch is None else min(self.batch, self.slots)
+
+    @property
+    def queue_names(self) -> str:
+        """Returns the names of the queues, for messages."""
+        return repr(self.queue) if self.queues is None else ", ".join(repr(queue) for queue in self.queues)
 
     @property
     def liveness_address(self) -> Optional[Tuple[str, int]]:
@@ -61,7 +76,7 @@ def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> d
     found: dict[str, Any] = {}
     for option in fields(Options):
         text = environment.get(f"JOBQ_{option.name.upper()}", "")
-        if text == "" or option.name in ("versions", "capabilities"):
+        if text == "" or option.name in ("versions", "capabilities", "queues"):
             continue
         try:
             found[option.name] = _checked(option.name, _of_text(option.name, text))
@@ -71,7 +86,7 @@ def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> d
 
 
 def _of_text(name: str, text: str) -> Any:
-    if name in ("queue", "worker_id", "liveness_file", "liveness_port"):
+    if name in ("queue", "worker_id", "liveness_file", "liveness_port", "queue_order"):
         return text
     if name in ("slots", "batch"):
         if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
@@ -95,11 +110,29 @@ def _checked(name: str, value: Any) -> Any:
         _check_name(name, value, 4095)
     elif name == "liveness_port":
         _check_port(name, value)
+    elif name == "queues":
+        value = _queues(name, value)
+    elif name == "queue_order":
+        if value not in QUEUE_ORDERS:
+            raise _wrong(name, value, "be " + " or ".join(repr(order) for order in QUEUE_ORDERS))
     else:
         _check_name(name, value, 63 if name == "queue" else 255)
         if name == "worker_id" and value.startswith("backend:"):
             raise _wrong(name, value, 'not begin with "backend:", which is reserved for workers without a name')
     return value
+
+
+def _queues(name: str, value: object) -> Any:
+    """Returns the queues with their slots, or a list of queues that share the slots of the worker."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)) or not 1 <= len(value) <= MOST_QUEUES:
+        raise _wrong(name, value, f"be a dict or list of 1 to {MOST_QUEUES} queues")
+    for queue in value:
+        _check_name(name, queue, 63)
+    if not isinstance(value, Mapping):
+        return list(value)
+    for slots in value.values():
+        _check_count(name, slots)
+    return dict(value)
 
 
 def _wrong(name: str, value: object, rule: str) -> OptionError:

@@ -140,7 +140,7 @@ class Connections:
 
 
 class Worker(BaseWorker[Handler]):
-    """Serves one queue. handlers maps each kind to a function; @worker.handler("kind") registers a handler, too."""
+    """Serves one queue or several queues. handlers maps each kind to a function; @worker.handler("kind") registers a handler, too."""
 
     def _set_up(self, name: str) -> None:
         self._work: SimpleQueue[Tuple[Job, Core]] = SimpleQueue()

@@ -10,6 +10,7 @@ module Jobq
       # Flag => [option, description].
       FLAGS = {
         "--slots N" => [:slots, "maximum number of jobs per queue that run at the same time"],
+        "--queue-order ORDER" => [:queue_order, "listed, random (chances in proportion to the slots), or oldest"],
         "--batch N" => [:batch, "maximum number of jobs per claim"],
         "--worker-id NAME" => [:worker_id, "unique name of this process"],
         "--heartbeat-timeout SECONDS" => [:heartbeat_timeout, "lease timeout"],
@@ -29,7 +30,7 @@ module Jobq
       end
 
       def initialize(arguments)
-        @queues, @kinds, @requires = [], nil, []
+        @queues, @queue_slots, @kinds, @requires = [], {}, nil, []
         @options = Jobq::Options.of_environment
         rest = parser.parse(arguments)
         raise OptionError, "unexpected argument: #{rest.first}" if rest.any?
@@ -49,6 +50,7 @@ module Jobq
           parser.on("-r", "--require FILE", "file that loads the application (default: #{RAILS})") { |file| @requires << file }
           parser.on("-q", "--queue NAME", "queue to serve (default: JOBQ_QUEUE); repeat the option to serve",
                     "several queues, each with its own slots") { |name| @queues << name }
+          parser.on("--queue-slots NAME=N", "slots of one of several queues (default: --slots)") { |text| set_slots(text) }
           parser.on("--kinds LIST", Array, "job classes to perform (default: all classes that are loaded)") { |kinds| @kinds = kinds }
           FLAGS.each do |flag, (name, description)|
             parser.on(flag, "#{description} (JOBQ_#{name.upcase})") { |text| @options[name] = Jobq::Options.from_text(name, text) }
@@ -72,12 +74,10 @@ module Jobq
         end
 
         handlers = Handlers.new(adapter.database, @kinds)
-        made = queues.map do |queue|
-          Worker.new(handlers: handlers, connection: adapter.database.parameters, error_details: Jobq::ActiveJob.error_details,
-                     on_error: Jobq::ActiveJob.on_error, **options_for(queue))
-        end
-        check_pool(adapter.database, made.sum { |worker| worker.options.slots })
-        made
+        made = Worker.new(handlers: handlers, connection: adapter.database.parameters, error_details: Jobq::ActiveJob.error_details,
+                          on_error: Jobq::ActiveJob.on_error, **options)
+        check_pool(adapter.database, made.options.slots)
+        [made]
       end
 
       def queues
@@ -86,10 +86,22 @@ module Jobq
         [@options[:queue] || Jobq::Options::DEFAULTS[:queue]]
       end
 
-      def options_for(queue)
-        own = @options.merge(queue: queue)
-        own[:worker_id] = "#{own[:worker_id]} #{queue}" if own[:worker_id] && queues.size > 1
-        own
+      # Returns the options of the worker. If it serves several queues, --slots applies to each of them.
+      def options
+        unserved = @queue_slots.keys - queues
+        raise OptionError, "--queue-slots names a queue that is not served: #{unserved.first}" if unserved.any?
+        return @options.merge({ queue: queues.first, slots: @queue_slots[queues.first] }.compact) if queues.size == 1
+
+        slots = @options[:slots] || Jobq::Options::DEFAULTS[:slots]
+        @options.reject { |name, _| %i[queue slots].include?(name) }.merge(queues: queues.to_h { |queue| [queue, @queue_slots[queue] || slots] })
+      end
+
+      # The name of a queue may contain "=".
+      def set_slots(text)
+        name, _, slots = text.rpartition("=")
+        raise OptionError, "--queue-slots must be NAME=N, but is #{text}" if name.empty?
+
+        @queue_slots[name] = Jobq::Options.from_text(:slots, slots)
       end
 
       def check_pool(database, slots)
