@@ -252,7 +252,7 @@ class Jobq(Contender):
     def audit(self, conn, enqueued):
         row = conn.execute("""
             SELECT count(*), count(*) FILTER (WHERE status = 'completed'),
-                   count(*) FILTER (WHERE status < 'processing'),
+                   count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
                    count(*) FILTER (WHERE status = 'processing'),
                    count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
             FROM jobq.jobs""").fetchone()
@@ -271,7 +271,7 @@ class UnkeptJobq(Jobq):
     def audit(self, conn, enqueued):
         # If two clients had the same job, one of them would complete it, and jobq would tell the other that its lease is lost.
         row = conn.execute("""
-            SELECT count(*), count(*) FILTER (WHERE status < 'processing'),
+            SELECT count(*), count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
                    count(*) FILTER (WHERE status = 'processing'),
                    count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts),
                    count(*) FILTER (WHERE status NOT IN ('pending', 'scheduled', 'processing'))

@@ -97,8 +97,6 @@ class Held:
 class OneGroup(Single):
     title = 'one group, 1 client'
     clients, backlog = 1, 10_000
-    # If the search for the next job of the group takes too long, the background worker continues it after the commit.
-    script = "CALL jobq_wait('bench', '1 min');\n" + JOBQ.lifecycle()
 
     def refill(self, conn, jobs):
         JOBQ.fill(conn, jobs, arguments=f", group_keys => array_fill('all'::text, ARRAY[{jobs}])")

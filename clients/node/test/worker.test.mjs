@@ -40,8 +40,7 @@ test('a worker serves several queues within their slots', async () => {
         const count = (status) => database.value("SELECT count(*)::int FROM jobq.jobs WHERE queue LIKE 'several %' AND status::text = $1", [status]);
         await working({ queues, queueOrder, handlers: { x } }, async () => {
             for (const queue of Object.keys(queues)) await enqueueMany(pool, queue, [1, 2, 3, 4], { kind: 'x' });
-            await becomesTrue(async () => await count('processing') === 3);
-            assert.deepEqual(running, queues);
+            await becomesTrue(async () => await count('processing') === 3 && running['several emails'] === 2 && running['several reports'] === 1);
             goOn();
             await becomesTrue(async () => await count('pending') + await count('processing') === 0);
         });
