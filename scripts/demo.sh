@@ -210,7 +210,7 @@ start_dashboard() {
 if [ "${KEEP-}" = 1 ]; then
     echo "Look round from another terminal:"
     echo "  $SCRATCH_BIN/psql -h $PGHOST -p $PGPORT -U $PGUSER $PGDATABASE"
-    echo "  SELECT * FROM jobq.queue_stats;  SELECT * FROM jobq.attempts;  SELECT * FROM jobq.workers;"
+    echo "  SELECT * FROM jobq.queue_stats;  SELECT * FROM jobq.attempts;  SELECT * FROM jobq.background_workers;"
     if [ -n "$dashboard" ] && start_dashboard; then echo "The dashboard: $address"; fi
     echo "Press Enter to stop the server and to remove it."
     read -r _ || true

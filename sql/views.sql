@@ -1,4 +1,4 @@
--- The views for a DBA: jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts.
+-- The views for a DBA: jobq.queues, jobq.queue_stats, jobq.background_workers, jobq.attempts.
 SELECT jobq_create_queue('views', max_attempts => 3);
 SELECT jobq_enqueue('views', '"completed"') > 0 AS enqueued;
 SELECT jobq_complete(id, lease) FROM jobq_claim('views', 'w');
@@ -21,7 +21,7 @@ FROM jobq.queue_stats WHERE queue LIKE 'views%' ORDER BY queue;
 SELECT a.attempt, a.outcome, a.worker_id, a.lease > 0 AS has_lease, a.started_at <= a.finished_at AS in_order, a.error
 FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'views';
 -- Background workers. If none is running, one row says so.
-SELECT count(*) > 0 AS says_something, bool_and(state IS NOT NULL) AS has_state FROM jobq.workers;
+SELECT count(*) > 0 AS says_something, bool_and(state IS NOT NULL) AS has_state FROM jobq.background_workers;
 
 -- An empty queue with settings has zeros. A queue without settings may be missing after its jobs are deleted.
 SELECT jobq_purge_queue('views') AS purged;

@@ -167,12 +167,13 @@ void explain_scheduled(const Subject &job) {
     const bool late = run_at < job.now - kLate;
     job.sink->take(
         {.kind = ReasonKind::Scheduled,
-         .detail = run_at <= job.now && !worker_serves_database() ? "it is due"
-                   : late ? "it was due at the time in \"until\"; see note and last_error in jobq.workers for the "
-                            "cause of the delay"
-                   : run_at <= job.now ? "it is due, and becomes claimable in a moment"
-                   : retries ? psprintf("it waits for its next attempt after this error: %s", string_at(job, kError))
-                             : "it is due at the time in \"until\"",
+         .detail =
+             run_at <= job.now && !worker_serves_database() ? "it is due"
+             : late ? "it was due at the time in \"until\"; see note and last_error in jobq.background_workers for the "
+                      "cause of the delay"
+             : run_at <= job.now ? "it is due, and becomes claimable in a moment"
+             : retries ? psprintf("it waits for its next attempt after this error: %s", string_at(job, kError))
+                       : "it is due at the time in \"until\"",
          .until = run_at});
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
@@ -266,7 +267,7 @@ void explain_blocked(const Subject &job) {
     job.sink->take(
         {ReasonKind::Unblocking, worker_serves_database()
                                      ? "everything it waited for has ended, and it becomes claimable in a moment "
-                                       "unless jobq.workers shows a note or an error"
+                                       "unless jobq.background_workers shows a note or an error"
                                      : "everything it waited for has ended"});
     explain_unserved("everything it waited for has ended", job.sink);
 }

@@ -492,7 +492,8 @@ void explain_unserved(const char *what, ReasonSink *sink) {
     if (worker_serves_database()) return;
     sink->take(
         {ReasonKind::Unserved,
-         psprintf("%s, but no background worker serves this database (see jobq.workers); call jobq_tick()", what)});
+         psprintf("%s, but no background worker serves this database (see jobq.background_workers); call jobq_tick()",
+                  what)});
 }
 
 }  // namespace jobq

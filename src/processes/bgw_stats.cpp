@@ -1,4 +1,4 @@
-// The SQL function jobq.background_workers(), which the view jobq.workers calls.
+// The SQL function jobq.background_workers(), which the view jobq.background_workers calls.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"

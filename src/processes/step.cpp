@@ -123,7 +123,7 @@ uint32 fingerprint_of(const char *message) {
     return hash_bytes(reinterpret_cast<const unsigned char *>(message), static_cast<int>(strlen(message))) | 1;
 }
 
-// Shows an error in jobq.workers. The caller must hold the lock of the database states.
+// Shows an error in jobq.background_workers. The caller must hold the lock of the database states.
 void show_error(DatabaseState *db, int index, const char *message, TimestampTz now) {
     const char *name = step_name(index);
     const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));

@@ -230,7 +230,7 @@ void change_view_of_queues(bool grant, const Kind &kind, const char *role) {
 void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
-                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.log_lines, "
+                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, "
                    "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds, "
                    "jobq.halted_groups",
                    role);

@@ -33,7 +33,7 @@ CREATE FUNCTION jobq.tracked_lanes()
     AS 'MODULE_PATHNAME', 'jobq_tracked_lanes'
     LANGUAGE C VOLATILE PARALLEL SAFE;
 
--- The view jobq.workers calls this function.
+-- The view jobq.background_workers calls this function.
 --: the state of the launcher and of the background workers
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,

@@ -64,7 +64,7 @@ FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane FROM jobq.l
 LEFT JOIN jobq.tracked_lanes() h USING (lane);
 
 --: the launcher and the background workers of the server: state, last round, last error, and totals
-CREATE VIEW jobq.workers AS
+CREATE VIEW jobq.background_workers AS
 SELECT * FROM jobq.background_workers();
 
 --: all limits: the number of running jobs that count toward each limit, and the number of jobs that its rate allows to start now;

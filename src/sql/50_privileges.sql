@@ -26,7 +26,7 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
-GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.log_lines, jobq.limits, jobq.schedules, jobq.kinds TO pg_monitor;
+GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, jobq.limits, jobq.schedules, jobq.kinds TO pg_monitor;
 GRANT SELECT ON jobq.handlers, jobq.halted_groups TO pg_monitor;
 -- The views call these functions with the privileges of the role that reads the view.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),

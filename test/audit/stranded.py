@@ -426,7 +426,7 @@ def main():
                          " heartbeat_timeout => '1 s')")
             for kind in KINDS:
                 conn.execute("SELECT jobq_enqueue('stranded', kind => %s)", (kind,))
-            came = wait_until(lambda: conn.execute("SELECT bool_or(rounds > 0) FROM jobq.workers"
+            came = wait_until(lambda: conn.execute("SELECT bool_or(rounds > 0) FROM jobq.background_workers"
                                                    " WHERE database = current_database()").fetchone()[0], 30)
             results.check(came, "a background worker runs, and there are empty ranges")
         totals, stranded = {}, {}

@@ -186,7 +186,7 @@ def afterwards(results, conn, log):
         results.check(missing or birds.claimable(), "jobs that they made claimable can be claimed")
         found += [f"duty: {duty}" for duty in missing]
     errors = [error for (error,) in conn.execute(
-        "SELECT last_error FROM jobq.workers WHERE last_error IS NOT NULL AND database = current_database()")
+        "SELECT last_error FROM jobq.background_workers WHERE last_error IS NOT NULL AND database = current_database()")
         if not any(excuse in error for excuse in EXCUSED_DUTIES)]
     results.check(not errors, "no background worker reports an error", errors)
     lines = log.faults(excused=EXCUSED_DUTIES)

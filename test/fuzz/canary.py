@@ -15,7 +15,7 @@ STATUS = {"rescue": "pending", "max_runtime": "failed", "cancel": "cancelled", "
 
 
 # Queries that show the state of the duties if a canary has not been processed.
-TICK = """SELECT to_jsonb(t), (SELECT count(*) FROM jobq.jobs), (SELECT jsonb_agg(w) FROM jobq.workers w
+TICK = """SELECT to_jsonb(t), (SELECT count(*) FROM jobq.jobs), (SELECT jsonb_agg(w) FROM jobq.background_workers w
           WHERE w.database = current_database()) FROM jobq.tick_state t"""
 
 

@@ -197,7 +197,7 @@ def invalid_index(results, database, name, definition):
 
 
 def _reported(conn, name):
-    return conn.execute("SELECT count(*) FROM jobq.workers WHERE last_error LIKE %s", (f"%{name}%",)).fetchone()[0] > 0
+    return conn.execute("SELECT count(*) FROM jobq.background_workers WHERE last_error LIKE %s", (f"%{name}%",)).fetchone()[0] > 0
 
 
 # The trigger functions of jobq, attached to a table of a user

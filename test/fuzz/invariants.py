@@ -98,7 +98,7 @@ WITNESSES = {
     "prepared transactions": "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database()",
     "open transactions": "SELECT pid, state, xact_start, left(query, 200) FROM pg_stat_activity"
                          " WHERE datname = current_database() AND backend_xid IS NOT NULL",
-    "background worker": "SELECT state, last_round, next_round, last_error, last_error_at, clock_timestamp() FROM jobq.workers"
+    "background worker": "SELECT state, last_round, next_round, last_error, last_error_at, clock_timestamp() FROM jobq.background_workers"
                          " WHERE database = current_database()",
     "dependencies of blocked jobs": "SELECT d.job_id, d.depends_on, d.active, o.status, o.finished_at, o.updated_xmin FROM jobq.dependencies d"
                                     " JOIN jobq.jobs j ON j.id = d.job_id AND j.status = 'blocked'"

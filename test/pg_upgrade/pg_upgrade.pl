@@ -270,7 +270,7 @@ sub life
         push @clients, start([ 'psql', '-XqAt', '-c', "CALL drain('after $client', to_timestamp($until))", $node->connstr($database) ], '>&', \$out[$client]);
     }
     $_->finish for @clients;
-    $seen{errors} = join '', @out, $work->(q{SELECT string_agg(last_error, ' ') FROM jobq.workers});
+    $seen{errors} = join '', @out, $work->(q{SELECT string_agg(last_error, ' ') FROM jobq.background_workers});
 
     # Jobs that were unfinished before and are not completed now.
     $seen{'not ended'} = $work->(q{SELECT string_agg(format('%s %s', u.queue, coalesce(j.status::text, 'lost')), ', ' ORDER BY u.queue, j.id)

@@ -56,8 +56,8 @@ SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHE
           (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the view jobq.queues shows all settings');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
                $$SELECT unnest(enum_range(NULL::jobq.job_status)::text[] || '{queue,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats has the number of jobs by status, the age of the oldest, and rates');
-SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
-               $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'workers has the process, its state, and its last error');
+SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.background_workers'::regclass AND attnum > 0$$,
+               $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'background_workers has the process, its state, and its last error');
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
 SELECT columns_are('jobq', 'steps', '{job_id,number,name,kind,state,saved_at,until,event,result,_awaited,jobs}'::name[]);
 SELECT columns_are('jobq', 'signals', '{id,queue,event,payload,sent_at}'::name[]);
@@ -99,7 +99,7 @@ SELECT is(has_schema_privilege('pg_monitor', 'jobq', 'USAGE') AND NOT has_schema
 SET ROLE pg_monitor;
 SELECT count(*) FROM jobq.queues \gset monitor_
 SELECT count(*) FROM jobq.queue_stats \gset monitor_
-SELECT count(*) FROM jobq.workers \gset monitor_
+SELECT count(*) FROM jobq.background_workers \gset monitor_
 SELECT count(*) FROM jobq.attempts \gset monitor_
 SELECT count(*) FROM jobq.log_lines \gset monitor_
 RESET ROLE;

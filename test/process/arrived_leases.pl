@@ -21,7 +21,7 @@ sub looked_after
     my ($name) = @_;
     database($node, $name);
     value($node, $name, q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 s', max_lost => 1000), jobq_create_queue('long', heartbeat_timeout => '1 day'), jobq_enqueue('long')});
-    becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'", "$name: a worker runs");
+    becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.background_workers WHERE database = '$name'", "$name: a worker runs");
     value($node, $name, q{SELECT id FROM jobq_claim('long', 'slow')});
     becomes_true($node, $name, q{SELECT _rescue_indexed FROM jobq.jobs WHERE queue = 'long'}, "$name: a running job is in the rescue's index");
     return;
@@ -94,9 +94,9 @@ my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN
 # Retried until the session gets the lock, because the worker may be first.
 ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), "a session has locked a running job that is not in the rescue's index");
 value($node, 'work', $on);
-my $effort = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'work'};
+my $effort = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.background_workers WHERE database = 'work'};
 my ($begin, $rounds_before) = split /\|/, value($node, 'work', $effort);
-becomes_true($node, 'work', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $rounds_before + 2 FROM jobq.workers WHERE database = 'work'", 'the worker runs rounds while the job is locked');
+becomes_true($node, 'work', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $rounds_before + 2 FROM jobq.background_workers WHERE database = 'work'", 'the worker runs rounds while the job is locked');
 my ($end, $rounds_after) = split /\|/, value($node, 'work', $effort);
 cmp_ok($rounds_after - $rounds_before, '<', 20 * ($end - $begin), 'a few rounds per second');
 is(value($node, 'work', q{SELECT status, _rescue_indexed FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'the job is unchanged');
@@ -106,7 +106,7 @@ becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE worker_id
 # ---- a database without jobs and without a worker
 
 database($node, 'idle');
-becomes_true($node, 'idle', q{SELECT state = 'idle' FROM jobq.workers WHERE database = 'idle'}, 'no worker is running');
+becomes_true($node, 'idle', q{SELECT state = 'idle' FROM jobq.background_workers WHERE database = 'idle'}, 'no worker is running');
 value($node, 'idle', "$off " . running('restored', 'NULL'));
 value($node, 'idle', $on);
 rescued('idle', 'restored', 'in an idle database');
@@ -131,7 +131,7 @@ value($node, 'work', q{SELECT jobq_enqueue('long', kind => 'moved'); SELECT id F
 becomes_true($node, 'standby', q{SELECT EXISTS (SELECT FROM jobq.jobs WHERE worker_id = 'publisher')}, 'a claim is replicated');
 value($node, 'standby', 'ALTER SUBSCRIPTION jobs DISABLE; ALTER SUBSCRIPTION jobs SET (slot_name = NONE); DROP SUBSCRIPTION jobs');
 rescued('standby', 'publisher', 'after the switchover');
-is(value($node, $_, q{SELECT last_error FROM jobq.workers WHERE database = current_database()}), '', "$_: no duty failed") for 'work', 'idle', 'copy', 'standby';
+is(value($node, $_, q{SELECT last_error FROM jobq.background_workers WHERE database = current_database()}), '', "$_: no duty failed") for 'work', 'idle', 'copy', 'standby';
 $node->stop;
 
 # ---- more leases than shared memory has entries, and no preload

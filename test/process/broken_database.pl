@@ -1,4 +1,4 @@
-# Tests that a broken database or a row that cannot be changed does not stop others. jobq.workers shows the error, the log reports
+# Tests that a broken database or a row that cannot be changed does not stop others. jobq.background_workers shows the error, the log reports
 # each change of state once, and the error ends when its cause is gone.
 use strict;
 use warnings FATAL => 'all';
@@ -36,7 +36,7 @@ sub keeps_failing
     return ok(
         defined seconds_until(
             sub {
-                my ($at) = run_sql($node, 'good', q{SELECT last_error_at FROM jobq.workers WHERE database = 'bad'});
+                my ($at) = run_sql($node, 'good', q{SELECT last_error_at FROM jobq.background_workers WHERE database = 'bad'});
                 $seen{$at}++ if $at ne '';
                 return keys %seen >= $times;
             }),
@@ -80,7 +80,7 @@ value($node, 'bad', q{SELECT jobq_create_queue('sound', heartbeat_timeout => '50
 value($node, 'bad', q{SELECT jobq_enqueue('poison')});
 value($node, 'bad', q{SELECT id FROM jobq_claim('poison', 'a worker')});
 keeps_failing(1, 'the error is recorded');
-like(value($node, 'bad', q{SELECT last_error FROM jobq.workers WHERE database = 'bad'}),
+like(value($node, 'bad', q{SELECT last_error FROM jobq.background_workers WHERE database = 'bad'}),
     qr/rescue: .*this row is poison/, 'with the duty and the error message');
 value($node, 'bad', q{SELECT count(*) FROM jobq_enqueue_many('sound', array_fill('{}'::jsonb, ARRAY[3]))});
 value($node, 'bad', q{SELECT count(*) FROM jobq_claim('sound', 'b worker', batch => 3)});
@@ -101,11 +101,11 @@ keeps_failing(3, 'the error is reported repeatedly');
 my %times = times_logged(qr/this row is poison/, $position);
 is(join(' ', map { "$_ $times{$_}" } sort keys %times), 'promote 1 rescue 1', 'the log reports the error once per duty');
 
-is(value($node, 'bad', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'bad'}), '', 'jobq.workers does not report that the error is over');
+is(value($node, 'bad', q{SELECT last_error_over_at FROM jobq.background_workers WHERE database = 'bad'}), '', 'jobq.background_workers does not report that the error is over');
 
 value($node, 'bad', 'DROP TRIGGER refuse ON jobq.jobs');
 promoted('bad', 'poison', 'without the trigger the job is rescued');
-my $over = q{SELECT last_error IS NOT NULL AND last_error_over_at > last_error_at FROM jobq.workers WHERE database = 'bad'};
+my $over = q{SELECT last_error IS NOT NULL AND last_error_over_at > last_error_at FROM jobq.background_workers WHERE database = 'bad'};
 becomes_true($node, 'bad', $over, 'the error is over and still shown');
 enqueue_delayed('bad', 'after');
 promoted('bad', 'after', 'other jobs are promoted');
@@ -117,8 +117,8 @@ keep_in_use($node, 'bad');
 $position = log_size($node);
 value($node, 'bad', 'ALTER TABLE jobq.jobs RENAME TO hidden');
 keeps_failing(2, 'a missing table is reported repeatedly');
-like(value($node, 'good', q{SELECT last_error FROM jobq.workers WHERE database = 'bad'}),
-    qr/"jobq.jobs" does not exist/, 'jobq.workers shows the error to sessions in other databases');
+like(value($node, 'good', q{SELECT last_error FROM jobq.background_workers WHERE database = 'bad'}),
+    qr/"jobq.jobs" does not exist/, 'jobq.background_workers shows the error to sessions in other databases');
 keeps_failing(3, 'the error persists');
 my $missing = qr/relation "jobq.jobs" does not exist/;
 ok(seconds_until(
@@ -159,7 +159,7 @@ await_worker($node, 'shut');
 my $inside = session($node, 'shut');
 value($node, 'postgres', q{ALTER DATABASE shut ALLOW_CONNECTIONS false});
 $inside->query_safe(q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '100 ms')});
-becomes_true($node, 'good', q{SELECT note LIKE 'the database allows no connections%' FROM jobq.workers WHERE database = 'shut'}, 'jobq.workers says that the database allows no connections');
+becomes_true($node, 'good', q{SELECT note LIKE 'the database allows no connections%' FROM jobq.background_workers WHERE database = 'shut'}, 'jobq.background_workers says that the database allows no connections');
 end_sessions($inside);
 enqueue_delayed('good', 'last');
 promoted('good', 'last', 'a database without connections does not stop the others');

@@ -139,7 +139,7 @@ step('6 10:59:50', 'three days back');
 becomes_true($node, 'work', q{SELECT count(*) = 4 FROM runs WHERE run = '2030-01-06 11:00' AND run <= created_at}, 'after a step back by more than a day, cron schedules continue from the current time');
 is(next_of('all'), '2030-01-07 13:00:00+00', 'interval schedules start again at their starts_at');
 promotes('three days back');
-is(work(q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
+is(work(q{SELECT last_error FROM jobq.background_workers WHERE database = 'work'}), '', 'no duty failed');
 is(count_in_log($node, 'PANIC|TRAP|was terminated by signal', 0), 0, 'no process crashed');
 with_clock(sub { $node->stop });
 

@@ -38,7 +38,7 @@ sub is_own
     return;
 }
 
-# Tests that the calls of workers are rejected, that the duties are suspended, and that the log and jobq.workers say so.
+# Tests that the calls of workers are rejected, that the duties are suspended, and that the log and jobq.background_workers say so.
 sub is_copy
 {
     my ($where, $database, $name) = @_;
@@ -50,15 +50,15 @@ sub is_copy
         is(sqlstate($where, $database, $call), '55000', "$name: $call");
     }
     becomes_true($where, $database,
-        q{SELECT state = 'copy' AND note ~ 'jobq_adopt' FROM jobq.workers WHERE database = current_database()}, "$name: jobq.workers says that the database is a copy");
+        q{SELECT state = 'copy' AND note ~ 'jobq_adopt' FROM jobq.background_workers WHERE database = current_database()}, "$name: jobq.background_workers says that the database is a copy");
     value($where, $database, $silence);
-    my $rounds = value($where, $database, 'SELECT rounds FROM jobq.workers WHERE database = current_database()');
+    my $rounds = value($where, $database, 'SELECT rounds FROM jobq.background_workers WHERE database = current_database()');
     # On a slow machine run_at has already passed when the job is enqueued, so the job starts as pending.
     my ($own) = value($where, $database, q{BEGIN; SELECT jobq_enqueue('own', '"new"', run_at => now() + interval '500 ms');
         SELECT status FROM jobq.jobs WHERE queue = 'own'; COMMIT}) =~ /(\w+)$/;
     becomes_true($where, $database, qq{SELECT rounds > $rounds AND (SELECT run_at < clock_timestamp() FROM jobq.jobs WHERE queue = 'own')
-        FROM jobq.workers WHERE database = current_database()}, "$name: a worker connects");
-    becomes_true($where, $database, q{SELECT pid IS NULL FROM jobq.workers WHERE database = current_database()}, "$name: and disconnects");
+        FROM jobq.background_workers WHERE database = current_database()}, "$name: a worker connects");
+    becomes_true($where, $database, q{SELECT pid IS NULL FROM jobq.background_workers WHERE database = current_database()}, "$name: and disconnects");
     (undef, $error) = run_sql($where, $database, 'SELECT count(*) FROM jobq_tick()');
     like($error, qr/WARNING: .*did nothing because the database is a copy/, "$name: a tick does nothing but warn");
     is(value($where, $database, $statuses), "pending scheduled processing processing $own", "$name: all jobs are unchanged");
@@ -104,7 +104,7 @@ settings($node, 'jobq.enabled = off');
 $node->reload;
 becomes_true($node, 'unattended', q{SELECT current_setting('jobq.enabled') = 'off'}, 'no worker connects');
 value($node, 'unattended', 'SELECT jobq_adopt()');
-becomes_true($node, 'unattended', q{SELECT state = 'disabled' FROM jobq.workers WHERE database = current_database()}, 'the adopted database is no longer reported as a copy');
+becomes_true($node, 'unattended', q{SELECT state = 'disabled' FROM jobq.background_workers WHERE database = current_database()}, 'the adopted database is no longer reported as a copy');
 settings($node, 'jobq.enabled = on');
 $node->reload;
 

@@ -126,7 +126,7 @@ unseen(q{DELETE FROM jobq.jobs WHERE queue = 'two phases'});
 settings($node, 'jobq.reconcile_interval = 1s');
 $node->reload;
 becomes_true($node, 'work', "SELECT ($differs) IS NULL", 'the worker corrects the difference too');
-cmp_ok(value($node, 'work', q{SELECT reconciled FROM jobq.workers WHERE database = 'work'}), '>=', 1, 'jobq.workers counts the correction');
+cmp_ok(value($node, 'work', q{SELECT reconciled FROM jobq.background_workers WHERE database = 'work'}), '>=', 1, 'jobq.background_workers counts the correction');
 
 # ---- a recount while transactions are open; sessions commit before and after the recount
 

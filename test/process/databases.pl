@@ -27,7 +27,7 @@ sub promoted
     return becomes_true($node, $database, q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')}, $name);
 }
 
-sub rounds { return value($node, 'one', "SELECT rounds FROM jobq.workers WHERE database = '$_[0]'"); }
+sub rounds { return value($node, 'one', "SELECT rounds FROM jobq.background_workers WHERE database = '$_[0]'"); }
 
 sub reload
 {
@@ -52,7 +52,7 @@ for my $workers (1, 3)
 
     # Each database has unfinished jobs now, and none may be starved.
     my %before = map { $_ => rounds($_) } @databases;
-    becomes_true($node, 'one', "SELECT rounds > $before{$_} + 1 FROM jobq.workers WHERE database = '$_'",
+    becomes_true($node, 'one', "SELECT rounds > $before{$_} + 1 FROM jobq.background_workers WHERE database = '$_'",
         "the only worker also visits $_") for @databases;
     is( value($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'}),
         't', 'only one worker runs');
@@ -94,8 +94,8 @@ becomes_true($node, 'two', q{SELECT clock_timestamp() > run_at + interval '1500 
     'the job has been due for some time');
 is( value($node, 'two', q{SELECT count(*) FROM jobq.jobs WHERE status = 'scheduled'}),
     '1', 'the job of a database that is not listed waits');
-is( value($node, 'two', q{SELECT state || ': ' || note FROM jobq.workers WHERE database = 'two'}),
-    'disabled: the database is not in jobq.databases', 'jobq.workers says that the database is not listed');
+is( value($node, 'two', q{SELECT state || ': ' || note FROM jobq.background_workers WHERE database = 'two'}),
+    'disabled: the database is not in jobq.databases', 'jobq.background_workers says that the database is not listed');
 reload(q{jobq.databases = ''});
 promoted('two', 'a database is served again when all are');
 
@@ -107,12 +107,12 @@ like($err, qr/invalid value for parameter "jobq.databases"/, 'a malformed list i
 value($node, 'postgres', q{CREATE DATABASE pattern});
 value($node, 'pattern', 'CREATE EXTENSION jobq');
 # A template whose extension no worker has seen is not reported.
-becomes_true($node, 'one', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'pattern' AND rounds > 0)}, 'a worker has visited the database');
+becomes_true($node, 'one', q{SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database = 'pattern' AND rounds > 0)}, 'a worker has visited the database');
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern')}, 'no worker is connected to the template');
 value($node, 'postgres', q{ALTER DATABASE pattern IS_TEMPLATE true});
-is(value($node, 'one', q{SELECT state FROM jobq.workers WHERE database = 'pattern'}), 'template', 'jobq.workers says that the database is a template');
+is(value($node, 'one', q{SELECT state FROM jobq.background_workers WHERE database = 'pattern'}), 'template', 'jobq.background_workers says that the database is a template');
 value($node, 'template1', 'CREATE EXTENSION jobq');
-is(value($node, 'one', q{SELECT count(*) FROM jobq.workers WHERE database = 'template1'}), '0', 'a template that was never served is not in jobq.workers');
+is(value($node, 'one', q{SELECT count(*) FROM jobq.background_workers WHERE database = 'template1'}), '0', 'a template that was never served is not in jobq.background_workers');
 value($node, 'template1', 'DROP EXTENSION jobq');
 value($node, 'postgres', q{CREATE DATABASE made TEMPLATE pattern});
 enqueue_delayed('made');
@@ -136,8 +136,8 @@ my $warning = qr/WARNING:  [^\n]*all background worker slots are in use/;
 ok(seconds_until(sub { count_in_log($node, $warning, $position) }), 'the log contains a warning');
 like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'the warning has a hint');
 is(sqlstate($node, 'one', q{SELECT jobq_claim('nothing')}), '00000', 'a claim works without a worker slot');
-like(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}),
-    qr/max_worker_processes/, 'jobq.workers shows the warning');
+like(value($node, 'one', q{SELECT note FROM jobq.background_workers WHERE database IS NULL}),
+    qr/max_worker_processes/, 'jobq.background_workers shows the warning');
 becomes_true($node, 'one', q{SELECT clock_timestamp() > run_at + interval '2500 ms' FROM jobq.jobs WHERE status = 'scheduled'},
     'the launcher keeps retrying');
 is(count_in_log($node, $warning, $position), 1, 'the warning is not repeated');
@@ -154,7 +154,7 @@ keep_in_use($node, $_) for @databases;
 for my $round (1 .. 3)
 {
     my %before = map { $_ => rounds($_) } @databases;
-    becomes_true($node, 'one', "SELECT rounds > $before{$_} FROM jobq.workers WHERE database = '$_'",
+    becomes_true($node, 'one', "SELECT rounds > $before{$_} FROM jobq.background_workers WHERE database = '$_'",
         "turn $round: the worker in the only slot serves $_") for @databases;
 }
 cmp_ok(count_in_log($node, $warning, $position), '<=', 2, 'databases that take turns do not flood the log');
@@ -162,8 +162,8 @@ cmp_ok(count_in_log($node, $warning, $position), '<=', 2, 'databases that take t
 settings($node, 'max_worker_processes = 8');
 $node->restart;
 keep_in_use($node, $_) for @databases;
-becomes_true($node, 'one', "SELECT rounds > 1 FROM jobq.workers WHERE database = '$_'", "$_ is served") for @databases;
-is(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}), '', 'with enough slots, the launcher has no note');
+becomes_true($node, 'one', "SELECT rounds > 1 FROM jobq.background_workers WHERE database = '$_'", "$_ is served") for @databases;
+is(value($node, 'one', q{SELECT note FROM jobq.background_workers WHERE database IS NULL}), '', 'with enough slots, the launcher has no note');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
 

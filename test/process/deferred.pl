@@ -42,8 +42,8 @@ sub enqueue_both {
 
 sub is_left_out {
     my ($duty, $error) = @_;
-    becomes_true($node, 'd', qq{SELECT last_error ~ '^$duty: job \\d+: $error' FROM jobq.workers WHERE database = 'd'},
-        "jobq.workers names the job that the $duty left out");
+    becomes_true($node, 'd', qq{SELECT last_error ~ '^$duty: job \\d+: $error' FROM jobq.background_workers WHERE database = 'd'},
+        "jobq.background_workers names the job that the $duty left out");
     return;
 }
 
@@ -81,9 +81,9 @@ is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('rescue', 'young', batch 
 becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"good"'}, 'a job is indexed and rescued');
 is_left_out('rescue', 'nobody watches bad jobs');
 # The worker retries the other job at intervals.
-my $rounds = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'd'};
+my $rounds = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.background_workers WHERE database = 'd'};
 my ($begin, $before) = split /\|/, value($node, 'd', $rounds);
-becomes_true($node, 'd', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $before + 2 FROM jobq.workers WHERE database = 'd'", 'the worker runs for seconds');
+becomes_true($node, 'd', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $before + 2 FROM jobq.background_workers WHERE database = 'd'", 'the worker runs for seconds');
 my ($end, $after) = split /\|/, value($node, 'd', $rounds);
 cmp_ok($after - $before, '<', 20 * ($end - $begin), 'a few rounds per second');
 value($node, 'd', q{DROP FUNCTION unwatched CASCADE});
@@ -102,7 +102,7 @@ value($node, 'd', q{DELETE FROM jobq.jobs});
 
 value($node, 'd', q{SELECT jobq_enqueue('groups', '"bad"', group_key => 'b'), jobq_enqueue('groups', '"good"', group_key => 'g')});
 becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'groups' AND payload = '"good"'}, 'a job becomes the head of its group');
-becomes_true($node, 'd', q{SELECT last_error ~ 'bad jobs stay' FROM jobq.workers WHERE database = 'd'}, 'the other job does not and is named');
+becomes_true($node, 'd', q{SELECT last_error ~ 'bad jobs stay' FROM jobq.background_workers WHERE database = 'd'}, 'the other job does not and is named');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
 # ---- prune: a row of another table refers to one of the jobs
@@ -171,10 +171,10 @@ $node->reload;
 value($node, 'd', $refused_there);
 my $position = log_size($node);
 value($node, 'd', q{SELECT jobq_enqueue('told', run_at => clock_timestamp() + interval '1 s')});
-becomes_true($node, 'd', q{SELECT last_error LIKE 'promote: not at the end%' AND last_error_over_at IS NULL FROM jobq.workers WHERE database = 'd'}, 'a promotion fails at its COMMIT');
+becomes_true($node, 'd', q{SELECT last_error LIKE 'promote: not at the end%' AND last_error_over_at IS NULL FROM jobq.background_workers WHERE database = 'd'}, 'a promotion fails at its COMMIT');
 value($node, 'd', q{ALTER TABLE jobq.jobs DISABLE TRIGGER tell_remote});
 becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'told'}, 'the next attempt succeeds');
-becomes_true($node, 'd', q{SELECT last_error_over_at IS NOT NULL FROM jobq.workers WHERE database = 'd'}, 'a successful attempt ends the error');
+becomes_true($node, 'd', q{SELECT last_error_over_at IS NOT NULL FROM jobq.background_workers WHERE database = 'd'}, 'a successful attempt ends the error');
 ok(defined seconds_until(sub { count_in_log($node, qr/promote 1\b/, $position) }), 'the log reports the promotion');
 is(count_in_log($node, qr/promote 1\b/, $position), 1, 'the log reports it once');
 

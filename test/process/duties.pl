@@ -20,11 +20,11 @@ like(value($node, 'postgres', q{SELECT setting FROM pg_settings WHERE name = 'jo
 database($node, 'alpha');
 becomes_true(
     $node, 'alpha',
-    q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'alpha' AND last_round IS NOT NULL)},
+    q{SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database = 'alpha' AND last_round IS NOT NULL)},
     'a worker visits the database after CREATE EXTENSION');
 ok(launcher_pid($node), 'the launcher runs');
-is( value($node, 'alpha', 'SELECT pid FROM jobq.workers WHERE database IS NULL'),
-    launcher_pid($node), 'jobq.workers has the pid of the launcher');
+is( value($node, 'alpha', 'SELECT pid FROM jobq.background_workers WHERE database IS NULL'),
+    launcher_pid($node), 'jobq.background_workers has the pid of the launcher');
 
 # ---- rescue: with the default tick interval, within the heartbeat timeout + 2 s
 
@@ -125,23 +125,23 @@ value(
     VALUES ('applied', 'without triggers', now(), true, 'pending', 1, jobq.lane_of('applied', 'without triggers', 0, NULL))});
 ok(claim_when_ready($node, 'alpha', 'applied'), 'a job that was inserted without triggers becomes claimable');
 
-# ---- the contents of jobq.workers
+# ---- the contents of jobq.background_workers
 
-is( value($node, 'alpha', q{SELECT state FROM jobq.workers WHERE database IS NULL}),
+is( value($node, 'alpha', q{SELECT state FROM jobq.background_workers WHERE database IS NULL}),
     'running', 'the launcher is reported as running');
 my $totals = 'rounds > 0, rescued >= 2, cancelled, promoted, pruned, last_error IS NULL';
-is( value($node, 'alpha', "SELECT $totals FROM jobq.workers WHERE database = 'alpha'"),
+is( value($node, 'alpha', "SELECT $totals FROM jobq.background_workers WHERE database = 'alpha'"),
     "t|t|1|$jobs|20|t", 'the totals are right');
 becomes_true(
     $node, 'alpha',
     q{SELECT w.state = 'running' AND w.last_round > clock_timestamp() - interval '5 s'
       AND w.next_round > clock_timestamp() - interval '5 s'
-      FROM jobq.workers w JOIN pg_stat_activity a USING (pid)
+      FROM jobq.background_workers w JOIN pg_stat_activity a USING (pid)
       WHERE w.database = 'alpha' AND a.backend_type = 'jobq worker' AND a.datname = 'alpha'},
     'the worker is reported with its pid while jobs are unfinished');
 value($node, 'alpha', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
-is( value($node, 'alpha', q{SELECT count(*) FROM jobq.workers}, connect_as('watcher')),
-    '2', 'pg_monitor can read jobq.workers');
+is( value($node, 'alpha', q{SELECT count(*) FROM jobq.background_workers}, connect_as('watcher')),
+    '2', 'pg_monitor can read jobq.background_workers');
 
 # ---- young jobs that a transaction has locked delay neither the rescue of other jobs nor jobq_tick()
 

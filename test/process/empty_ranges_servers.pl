@@ -63,7 +63,7 @@ work(q{BEGIN; SELECT jobq_enqueue('again', '"prepared"', priority => -2); PREPAR
 end_sessions($holder);
 $node->restart;
 claims_next($node, 'work', 'again', ['kept'], 'a job that was enqueued before the restart is claimed after it');
-becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has run');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.background_workers WHERE database = 'work'}, 'the worker has run');
 make_empty($node, 'work', 'other');
 is(work(q{SELECT count(*) FROM jobq_claim('again'); SELECT count(*) FROM jobq_claim('again')}), "0\n0", 'prepared jobs cannot be claimed');
 work(q{COMMIT PREPARED 'enqueue'});
@@ -85,7 +85,7 @@ claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both jobs a
 
 # ---- a crash of one backend, after which the server reinitializes its shared memory
 
-becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has run');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.background_workers WHERE database = 'work'}, 'the worker has run');
 make_empty($node, 'work', 'backend');
 work(q{SELECT jobq_enqueue('backend', '"job"')});
 $open = session($node, 'work');
@@ -101,7 +101,7 @@ claims_next($node, 'work', 'backend', ['job'], 'the job is claimed');
 
 # ---- promotion
 
-becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has run');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.background_workers WHERE database = 'work'}, 'the worker has run');
 make_empty($node, 'work', 'promoted');
 $node->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('servers_standby');
@@ -114,7 +114,7 @@ work(q{SELECT count(*) FROM jobq_claim('again')});
 $node->wait_for_catchup($standby);
 $standby->promote;
 claims_next($standby, 'work', 'promoted', [ 'old', 'before' ], 'after a promotion the jobs are claimed');
-becomes_true($standby, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'a worker runs on the promoted server');
+becomes_true($standby, 'work', q{SELECT rounds > 0 FROM jobq.background_workers WHERE database = 'work'}, 'a worker runs on the promoted server');
 my $old = hold_snapshot($standby, 'work');
 make_empty($standby, 'work', 'promoted');
 value($standby, 'work', q{SELECT jobq_enqueue('promoted', '"after"')});
@@ -203,7 +203,7 @@ sub database_without_work
     database($small, $name);
     value($small, $name, q{SELECT jobq_create_queue('unseen', keep_completed => '0 s')});
     value($small, $name, q{SELECT count(jobq_enqueue('unseen')) FROM generate_series(1, 40)});
-    becomes_true($small, $name, q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'idle'}, 'a worker runs') if $how eq 'served';
+    becomes_true($small, $name, q{SELECT rounds > 0 FROM jobq.background_workers WHERE database = 'idle'}, 'a worker runs') if $how eq 'served';
     value($small, $name, q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 100)});
     value($small, $name, q{SELECT count(*) FROM jobq_claim('unseen')});
     # For longer than it takes until a round starts that is already due.
@@ -271,7 +271,7 @@ end_sessions($kept_two);
 make_empty($small, 'one', 'switch');
 settings($small, 'jobq.enabled = off');
 $small->reload;
-becomes_true($small, 'one', q{SELECT state = 'disabled' OR pid IS NULL FROM jobq.workers WHERE database = 'one'}, 'the workers are switched off');
+becomes_true($small, 'one', q{SELECT state = 'disabled' OR pid IS NULL FROM jobq.background_workers WHERE database = 'one'}, 'the workers are switched off');
 value($small, 'one', sprintf $silently, 2);
 value($small, 'one', q{SELECT jobq_enqueue('switch', '"off"')});
 claims_next($small, 'one', 'switch', ['off'], 'jobs are claimed without workers');

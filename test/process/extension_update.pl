@@ -144,8 +144,8 @@ for my $version (@released)
     is( value($node, $db, q{SELECT string_agg(s::text, ' ') FROM unnest(enum_range(NULL::jobq.job_status)) s WHERE s NOT IN (SELECT status FROM jobq.jobs)}),
         '', "$version: there is a job in every status");
     keep_in_use($node, $db);
-    becomes_true($node, $db, qq{SELECT note LIKE 'the extension has version $version, but the library has version $current; run ALTER EXTENSION%' FROM jobq.workers WHERE database = current_database()},
-        "$version: jobq.workers says that an update is needed");
+    becomes_true($node, $db, qq{SELECT note LIKE 'the extension has version $version, but the library has version $current; run ALTER EXTENSION%' FROM jobq.background_workers WHERE database = current_database()},
+        "$version: jobq.background_workers says that an update is needed");
 
     prepare_load($node, $db);
     my @before = split /\n/, value($node, $db, $kept);
@@ -164,7 +164,7 @@ for my $version (@released)
           . ') v(after, before) WHERE NOT after @> before'), 0, "$version: the jobs are unchanged");
     is( value($node, $db, q{SELECT string_agg(DISTINCT held::text, ' ') FROM (SELECT jobq_complete(id, lease) AS held FROM jobq.jobs WHERE worker_id = 'w2' AND status = 'processing') c}),
         'true', "$version: leases from before the update are valid");
-    becomes_true($node, $db, q{SELECT note IS NULL FROM jobq.workers WHERE database = current_database()}, "$version: jobq.workers has no note after the update");
+    becomes_true($node, $db, q{SELECT note IS NULL FROM jobq.background_workers WHERE database = current_database()}, "$version: jobq.background_workers has no note after the update");
 
     value($node, $db, 'DROP SCHEMA load CASCADE');
     value($node, $db, q{SELECT jobq_revoke('load_' || profile, profile) FROM unnest('{producer,worker,monitor}'::text[]) profile});

@@ -225,7 +225,7 @@ value($node, 'work', q{
     CREATE TRIGGER not_this_one BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (new.queue = 'stuck' AND new.status = 'pending' AND new.group_key = '0') EXECUTE FUNCTION not_this_one();
     CALL enqueue_groups('stuck', 3, 3)});
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'a job that cannot be changed is left out');
-becomes_true($node, 'work', q{SELECT last_error LIKE 'unblock: the next job of group %: not this one' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers reports the error');
+becomes_true($node, 'work', q{SELECT last_error LIKE 'unblock: the next job of group %: not this one' FROM jobq.background_workers WHERE database = 'work'}, 'jobq.background_workers reports the error');
 value($node, 'work', q{DROP TRIGGER not_this_one ON jobq.jobs});
 becomes_true($node, 'work', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'the job becomes the head when it can be changed');
 value($node, 'work', q{CALL work('stuck')});

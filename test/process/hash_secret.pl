@@ -66,7 +66,7 @@ cmp_ok(value($node, 'disabled', $foreign), '>', 0, 'disabled: jobs have hashes o
 value($node, 'disabled', q{CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
     CREATE TRIGGER refuse BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (OLD.queue = 'turns') EXECUTE FUNCTION refuse()});
 is(value($node, 'disabled', 'SELECT jobq_adopt()'), 't', 'disabled: the copy is adopted');
-becomes_true($node, 'disabled', q{SELECT last_error LIKE '%numbers of jobq.jobs: not now' FROM jobq.workers WHERE database = current_database()},
+becomes_true($node, 'disabled', q{SELECT last_error LIKE '%numbers of jobq.jobs: not now' FROM jobq.background_workers WHERE database = current_database()},
     'disabled: a job that cannot be changed is reported');
 value($node, 'disabled', q{SELECT jobq_enqueue('later', run_at => now() + interval '10 ms')});
 becomes_true($node, 'disabled', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later'}, 'disabled: other duties continue');
@@ -102,6 +102,6 @@ becomes_true($node, 'source', "SELECT ($foreign) = 0 AND ($foreign_lanes) = 0", 
 isnt(value($node, 'source', 'SELECT min(lane) FROM jobq.lane_directory'), $before, 'the hashes are different');
 works('source');
 is(sqlstate($node, 'source', 'INSERT INTO jobq.hash_secret DEFAULT VALUES'), '23505', 'there can be only one secret');
-is(value($node, $_, q{SELECT last_error FROM jobq.workers WHERE database = current_database()}), '', "$_: no duty failed") for 'source', 'subscriber';
+is(value($node, $_, q{SELECT last_error FROM jobq.background_workers WHERE database = current_database()}), '', "$_: no duty failed") for 'source', 'subscriber';
 $node->stop;
 done_testing();

@@ -153,7 +153,7 @@ for (1 .. 10)
         });
     $holder->query('COMMIT');
     $holder->quit;
-    $error = value($node, 'besieged', "SELECT last_error FROM jobq.workers WHERE database = 'besieged' AND last_error_at > '$from'");
+    $error = value($node, 'besieged', "SELECT last_error FROM jobq.background_workers WHERE database = 'besieged' AND last_error_at > '$from'");
     last if $waited > 20 && $error eq '';
 }
 cmp_ok($waited, '>', 20, 'a worker waits for the lock of a client');
@@ -182,7 +182,7 @@ my $calls = qq{
     SELECT * FROM public.jobq_tick();
     SELECT * FROM jobq.queues;
     SELECT * FROM jobq.queue_stats;
-    SELECT * FROM jobq.workers;
+    SELECT * FROM jobq.background_workers;
     SELECT public.jobq_drop_queue('e', force => true);
     INSERT INTO jobq.jobs (queue) VALUES ('plain')};
 ($out, $err) = run_sql($node, 'besieged', $calls);

@@ -107,10 +107,10 @@ for my $victim ('worker', 'launcher')
     kill 'KILL', $victim eq 'worker' ? await_worker($node, 'work') : launcher_pid($node);
     ok(seconds_until(sub { count_in_log($node, qr/all server processes terminated; reinitializing/, $position) }),
         "kill -9 of the $victim restarts the server");
-    becomes_true($node, 'work', 'SELECT EXISTS (SELECT FROM jobq.workers WHERE database IS NULL AND pid IS NOT NULL)',
+    becomes_true($node, 'work', 'SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database IS NULL AND pid IS NOT NULL)',
         'the launcher is back');
     becomes_true($node, 'work',
-        q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)},
+        q{SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database = 'work' AND rounds > 0)},
         'a worker serves the database again');
     my $took = time - $begin;
     report_seconds("first round after kill -9 of the $victim", $took);
@@ -149,7 +149,7 @@ starts_again($node);
 my $began = time;
 is(value($node, 'work', "SELECT jobq_heartbeat($survivor, $survivor_lease)"),
     'held', 'a lease from before the crash is valid after it');
-becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)},
+becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database = 'work' AND rounds > 0)},
     'launcher and workers are active');
 my $active = time - $began;
 report_seconds('first round after the start', $active);

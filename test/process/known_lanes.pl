@@ -109,7 +109,7 @@ value($node, 'gone', q{
     ALTER TABLE jobq.jobs ENABLE TRIGGER ALL});
 becomes_true($node, 'gone', q{SELECT count(*) = 2 FROM jobq.lane_directory WHERE queue = 'missing'}, 'the repair enters the lanes before and after it');
 is(value($node, 'gone', q{SELECT count(*) FROM jobq_claim('missing', batch => 2)}), '2', 'the jobs of both lanes are claimed');
-is(value($node, 'gone', q{SELECT last_error FROM jobq.workers WHERE database = 'gone'}), '', 'no duty failed');
+is(value($node, 'gone', q{SELECT last_error FROM jobq.background_workers WHERE database = 'gone'}), '', 'no duty failed');
 end_sessions($old);
 
 # ---- the memory that a session uses for each queue that it has named once

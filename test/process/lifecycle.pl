@@ -76,8 +76,8 @@ await_worker($node, 'before');
 value($node, 'postgres', 'ALTER DATABASE before RENAME TO after', connect_as('keeper'));
 value($node, 'after', q{SELECT jobq_enqueue('soon', run_at => clock_timestamp() + interval '50 ms')});
 becomes_true($node, 'after', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'soon'}, 'a renamed database is served');
-is( value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database IN ('after', 'before')}),
-    '1', 'jobq.workers shows its new name');
+is( value($node, 'after', q{SELECT count(*) FROM jobq.background_workers WHERE database IN ('after', 'before')}),
+    '1', 'jobq.background_workers shows its new name');
 
 # A command that fails or is canceled does not keep the workers away.
 my $guest = session($node, 'after');
@@ -125,7 +125,7 @@ in_time(time - $begin, $limit, 'DROP OWNED with a connected worker');
 is(value($node, 'swap', q{SELECT count(*) FROM pg_namespace WHERE nspname = 'jobq'}), '0', 'the schema is gone');
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'swap')},
     'the worker disconnects from a database without the extension');
-is(value($node, 'after', q{SELECT count(*) FROM jobq.workers WHERE database = 'swap'}), '0', 'jobq.workers does not show it anymore');
+is(value($node, 'after', q{SELECT count(*) FROM jobq.background_workers WHERE database = 'swap'}), '0', 'jobq.background_workers does not show it anymore');
 
 unlike(log_since($node, $position), qr/jobq worker.*(?:ERROR|FATAL)/, 'no worker reported an error');
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no process crashed');

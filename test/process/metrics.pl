@@ -235,7 +235,7 @@ becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activit
 right('the laws hold after a random load');
 value($node, 'work', q{SELECT jobq_enqueue('overdue'); SELECT jobq_cancel(id) FROM jobq_claim('overdue')});
 becomes_true($node, 'work', q{SELECT value BETWEEN 0 AND 1e6 FROM jobq_metrics() WHERE name = 'jobq_round_overdue_seconds'}, 'the round for a cancellation is overdue since the cancellation was requested');
-is(value($node, 'work', q{SELECT next_round > now() - interval '1 day' FROM jobq.workers WHERE database = 'work'}), 't', 'jobq.workers shows the same time for the next round');
+is(value($node, 'work', q{SELECT next_round > now() - interval '1 day' FROM jobq.background_workers WHERE database = 'work'}), 't', 'jobq.background_workers shows the same time for the next round');
 cmp_ok(total('jobs_enqueued_total', '{"overflow": "true"}'), '>', 0, 'some jobs are counted as overflow');
 cmp_ok(total('jobs_claimed_total'), '>', 20, 'there was a load');
 is(total('missed_transactions_total'), '0', 'no transaction was missed');

@@ -153,7 +153,7 @@ sub lives
         "$order: jobs of each kind run");
     becomes_true($node, $database, q{SELECT bool_and(source = 'counters') FROM jobq.queue_stats}, "$order: the counters are used");
     is(value($node, $database, counters_differ()), '', "$order: the counters are right");
-    is(value($node, $database, q{SELECT last_error FROM jobq.workers WHERE last_error IS NOT NULL}), '', "$order: no duty failed");
+    is(value($node, $database, q{SELECT last_error FROM jobq.background_workers WHERE last_error IS NOT NULL}), '', "$order: no duty failed");
     return;
 }
 

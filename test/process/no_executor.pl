@@ -60,7 +60,7 @@ like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'the me
 work(q{SELECT jobq_enqueue('plain', run_at => clock_timestamp() + interval '2 s')});
 ok(claim_when_ready($node, 'work', 'plain'), 'duties and claims continue');
 is(work("SELECT status, attempts FROM jobq.jobs WHERE id = $job"), 'pending|0', 'the job waits without using up an attempt');
-is(work(q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'the worker has no error');
+is(work(q{SELECT last_error FROM jobq.background_workers WHERE database = 'work'}), '', 'the worker has no error');
 is(work("SELECT count(*) FROM jobq_claim('one', 'client')"), '1', 'a client can claim the job');
 work("SELECT jobq_release(id, lease) FROM jobq.jobs WHERE id = $job");
 is(value($node, 'postgres', $taken), 't', 'the process was occupied the whole time');

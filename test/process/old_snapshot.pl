@@ -78,9 +78,9 @@ sub looks
 }
 
 my $before = entries_read();
-my $rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'});
+my $rounds = work(q{SELECT rounds FROM jobq.background_workers WHERE database = 'work'});
 rounds(20, 'promotion');
-$rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'}) - $rounds;
+$rounds = work(q{SELECT rounds FROM jobq.background_workers WHERE database = 'work'}) - $rounds;
 my $looks = looks(8);
 # A process reports its statistics when it exits, at the latest.
 $node->stop('fast');

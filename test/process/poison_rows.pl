@@ -143,7 +143,7 @@ sub judge
     my ($out, $err, $ok) = run_sql($node, $database, q{SELECT count(*) FROM jobq_claim('poison', batch => 10000)});
     ok($ok, "$way: claims of the poisoned queue, too") or diag($err);
     # Jobs that cannot be changed are left out of their batch and named, which is not a failure of the duty.
-    my $error = value($node, $database, q{SELECT last_error FROM jobq.workers WHERE database = current_database()});
+    my $error = value($node, $database, q{SELECT last_error FROM jobq.background_workers WHERE database = current_database()});
     ok($error eq '' || $error =~ /^\w+: job -?\d+: /, "$way: no duty failed") or diag($error);
     return;
 }

@@ -206,11 +206,11 @@ prepare('claim again', q{SELECT id FROM jobq_claim('q', 'two phases')});
 prepare('enqueue again', q{SELECT jobq_enqueue('q', kind => 'over the restart', run_at => clock_timestamp() + interval '50 ms')});
 $other->quit;
 $node->restart;
-becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)}, 'a worker has run');
+becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database = 'work' AND rounds > 0)}, 'a worker has run');
 value($node, 'work', qq{COMMIT PREPARED '$_'}) for 'claim again', 'enqueue again';
 my @kinds = sort map { my $row = claim_when_ready($node, 'work', 'q', q{, heartbeat_timeout => '1 h'}); $row ? value($node, 'work', "SELECT kind FROM jobq_get($row->{id})") : 'none' } 1 .. 2;
 is("@kinds", 'held over the restart', 'the claimed job is rescued, and the delayed job is promoted');
 
-is(value($node, 'work', q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
+is(value($node, 'work', q{SELECT last_error FROM jobq.background_workers WHERE database = 'work'}), '', 'no duty failed');
 
 done_testing();

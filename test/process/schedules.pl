@@ -166,15 +166,15 @@ is(value($node, 'work', q{SELECT skipped > 2 AND skip_reason = 'deadline' FROM j
 my $position = log_size($node);
 value($node, 'work', q{SELECT jobq_create_queue('full', max_depth => 1), jobq_schedule('full', '@every 1s', 'full')});
 becomes_true($node, 'work', q{SELECT failures >= 2 AND error ~ 'full' AND retry_at > now() FROM jobq.schedules WHERE name = 'full'}, 'jobq.schedules reports the error of a schedule whose queue is full');
-becomes_true($node, 'work', q{SELECT last_error ~ 'schedule "full": queue "full" is full' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers reports the error, too');
+becomes_true($node, 'work', q{SELECT last_error ~ 'schedule "full": queue "full" is full' FROM jobq.background_workers WHERE database = 'work'}, 'jobq.background_workers reports the error, too');
 goes_on($node, 'with a full queue');
 becomes_true($node, 'work', q{SELECT failures >= 4 FROM jobq.schedules WHERE name = 'full'}, 'the schedule keeps failing while others fire');
 is(count_in_log($node, qr/recovered from an error in duty schedules/, $position), 0, 'the log does not report a recovery');
 is(count_in_log($node, qr/schedules skipped/, $position), 1, 'the log reports the error once');
-is(value($node, 'work', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'work'}), '', 'jobq.workers does not report a recovery');
+is(value($node, 'work', q{SELECT last_error_over_at FROM jobq.background_workers WHERE database = 'work'}), '', 'jobq.background_workers does not report a recovery');
 value($node, 'work', q{SELECT jobq_purge_queue('full'), jobq_alter_queue('full', max_depth => 1000)});
 becomes_true($node, 'work', q{SELECT failures = 0 AND error IS NULL FROM jobq.schedules WHERE name = 'full'}, 'the schedule recovers when the queue has room');
-becomes_true($node, 'work', q{SELECT last_error_over_at > last_error_at FROM jobq.workers WHERE database = 'work'}, 'jobq.workers reports the recovery');
+becomes_true($node, 'work', q{SELECT last_error_over_at > last_error_at FROM jobq.background_workers WHERE database = 'work'}, 'jobq.background_workers reports the recovery');
 
 # ---- unique keys that an open transaction holds: the waits for them do not add up. The runs are hours ahead, so the worker does not fire
 # them.
@@ -222,7 +222,7 @@ $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "$directo
 for my $copy ('copied', 'restored')
 {
     my $until = value($node, $copy, q{SELECT max(run) FROM runs});
-    becomes_true($node, $copy, q{SELECT state = 'copy' FROM jobq.workers WHERE database = current_database()}, "$copy: the database is a copy");
+    becomes_true($node, $copy, q{SELECT state = 'copy' FROM jobq.background_workers WHERE database = current_database()}, "$copy: the database is a copy");
     value($node, $copy, q{SELECT jobq_adopt()});
     my $adopted = value($node, $copy, q{SELECT max(adopted_at) FROM jobq.identity});
     becomes_true($node, $copy, qq{SELECT count(*) = $schedules FROM (SELECT name FROM runs WHERE missed = 'all' AND run > '$adopted' GROUP BY name HAVING count(*) >= 2) r}, "$copy: all schedules continue");

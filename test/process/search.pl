@@ -26,7 +26,7 @@ becomes_true($node, 'work', $inactive, 'each job has an active dependency');
 keep_in_use($node, $_) for qw(other third);
 
 # The number of rounds of a database shows how often it has had a turn.
-my $rounds = q{SELECT rounds FROM jobq.workers WHERE database = 'third'};
+my $rounds = q{SELECT rounds FROM jobq.background_workers WHERE database = 'third'};
 my $before = value($node, 'third', $rounds);
 becomes_true($node, 'third', "SELECT ($rounds) > $before + 2", 'three databases share one worker');
 

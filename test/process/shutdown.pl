@@ -75,10 +75,10 @@ report_seconds('worker gone after jobq.enabled = off', $gone);
 enqueue_delayed();
 becomes_true($node, 'work', q{SELECT clock_timestamp() > max(run_at) + interval '1500 ms' FROM jobq.jobs WHERE queue = 'q'}, 'a job has been due for a while');
 is(value($node, 'work', $promoted), 'f', 'the job is not promoted');
-is( value($node, 'work', q{SELECT string_agg(state, ' ') FROM jobq.workers}),
-    'disabled disabled', 'jobq.workers says that the workers are disabled');
-like(value($node, 'work', q{SELECT note FROM jobq.workers WHERE database IS NULL}),
-    qr/jobq\.enabled.*jobq_tick/, 'jobq.workers says what to do');
+is( value($node, 'work', q{SELECT string_agg(state, ' ') FROM jobq.background_workers}),
+    'disabled disabled', 'jobq.background_workers says that the workers are disabled');
+like(value($node, 'work', q{SELECT note FROM jobq.background_workers WHERE database IS NULL}),
+    qr/jobq\.enabled.*jobq_tick/, 'jobq.background_workers says what to do');
 is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'promote'}), '1', 'jobq_tick() promotes the job');
 
 enqueue_delayed();

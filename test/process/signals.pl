@@ -39,7 +39,7 @@ wait_for($node, 'crash', 'e', 3, 'NULL');
 wait_for($node, 'late', 'e', 3, q{'1 s'});
 value($node, 'work', q{ALTER SYSTEM SET jobq.enabled = off});
 value($node, 'work', q{SELECT pg_reload_conf()});
-becomes_true($node, 'work', q{SELECT count(pid) = 0 FROM jobq.workers WHERE database IS NOT NULL}, 'no worker is running');
+becomes_true($node, 'work', q{SELECT count(pid) = 0 FROM jobq.background_workers WHERE database IS NOT NULL}, 'no worker is running');
 is(value($node, 'work', q{SELECT jobq_signal('crash', 'e')}), 't', 'a signal is sent while no worker is running');
 is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND status = 'blocked'}), '3', 'the jobs are still blocked');
 kill_server($node);

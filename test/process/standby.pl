@@ -64,8 +64,8 @@ is(value($standby, 'work', "SELECT jobq_result($job) IS NULL"), 't', 'jobq_resul
 is(value($standby, 'work', q{SELECT pending, oldest_pending_age > '0' FROM jobq.queue_stats WHERE queue = 'q'}), '5|t', 'the views work on a standby');
 is( value($standby, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),
     '0', 'no background worker runs');
-my $report = value($standby, 'work', q{SELECT state, pid IS NULL, note FROM jobq.workers});
-like($report, qr/^standby\|t\|.*promoted/, 'jobq.workers says why');
+my $report = value($standby, 'work', q{SELECT state, pid IS NULL, note FROM jobq.background_workers});
+like($report, qr/^standby\|t\|.*promoted/, 'jobq.background_workers says why');
 
 is(value($standby, 'work', q{SELECT tokens FROM jobq.limits WHERE queue = 'rate'}), '0', 'a standby has no tokens of its own, so no job may start because of them');
 
@@ -94,7 +94,7 @@ my ($tokens, $claimed_after) = split /\|/, value($standby, 'work', qq{
     SELECT count(*), extract(epoch FROM clock_timestamp()) - $promoted_at FROM jobq_claim('rate', batch => 1000)});
 report_seconds('jobs of a rate were claimed after the promotion was asked for', $claimed_after);
 cmp_ok($tokens, '<=', $claimed_after, "the bucket fills at one token per second, starting with the promotion: $tokens");
-becomes_true($standby, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)},
+becomes_true($standby, 'work', q{SELECT EXISTS (SELECT FROM jobq.background_workers WHERE database = 'work' AND rounds > 0)},
     'launcher and workers are active after the promotion');
 my $active = time - $promoted_at;
 report_seconds('first round after the promotion was asked for', $active);

@@ -105,7 +105,7 @@ my $columns = value($publisher, 'work', q{SELECT string_agg(format('%I %s', attn
 $subscriber->safe_psql('postgres', 'CREATE DATABASE plain');
 value($subscriber, 'plain', "CREATE SCHEMA jobq; CREATE TABLE jobq.jobs ($columns, PRIMARY KEY (id))");
 database($subscriber, $_) for 'asleep', 'awake';
-becomes_true($subscriber, 'awake', q{SELECT state IN ('running', 'idle') FROM jobq.workers WHERE database = 'awake'}, 'background workers serve one of the databases');
+becomes_true($subscriber, 'awake', q{SELECT state IN ('running', 'idle') FROM jobq.background_workers WHERE database = 'awake'}, 'background workers serve one of the databases');
 
 load($publisher);
 loaded($publisher, 'before the copy');

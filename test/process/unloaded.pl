@@ -1,4 +1,4 @@
-# Tests a server that does not preload the library: every function works, jobq_tick() performs the duties, and jobq.workers says
+# Tests a server that does not preload the library: every function works, jobq_tick() performs the duties, and jobq.background_workers says
 # what is missing.
 use strict;
 use warnings FATAL => 'all';
@@ -12,11 +12,11 @@ use Test::More;
 my $node = server('unloaded');
 database($node, 'plain');
 
-# ---- the contents of jobq.workers
+# ---- the contents of jobq.background_workers
 
-is( value($node, 'plain', 'SELECT count(*), count(pid), min(state) FROM jobq.workers'),
-    '1|0|not running', 'jobq.workers says that no worker runs');
-like(value($node, 'plain', 'SELECT note FROM jobq.workers'),
+is( value($node, 'plain', 'SELECT count(*), count(pid), min(state) FROM jobq.background_workers'),
+    '1|0|not running', 'jobq.background_workers says that no worker runs');
+like(value($node, 'plain', 'SELECT note FROM jobq.background_workers'),
     qr/shared_preload_libraries.*jobq_tick/s, 'and how to start one, and what to do until then');
 is( value($node, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),
     '0', 'no worker is running');

@@ -23,7 +23,7 @@ sub served
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     value($node, $name, q{SELECT jobq_enqueue('kept', run_at => clock_timestamp() + interval '1 day')
                           WHERE NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'kept')});
-    return becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'", "a worker runs in $name");
+    return becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.background_workers WHERE database = '$name'", "a worker runs in $name");
 }
 database($node, 'work');
 value($node, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
@@ -126,8 +126,8 @@ rescued_in_time(2, 'a completion in a savepoint that is rolled back');
 # An open claim does not affect the worker, however long it takes.
 enqueue(1);
 $session->query(q{BEGIN; SELECT id FROM jobq_claim('q', 'slow', heartbeat_timeout => '100 ms')});
-my $rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'});
-becomes_true($node, 'work', "SELECT rounds > $rounds + 3 FROM jobq.workers WHERE database = 'work'", 'the worker ignores an open claim');
+my $rounds = work(q{SELECT rounds FROM jobq.background_workers WHERE database = 'work'});
+becomes_true($node, 'work', "SELECT rounds > $rounds + 3 FROM jobq.background_workers WHERE database = 'work'", 'the worker ignores an open claim');
 is($session->query(qq{SELECT jobq_complete(id) $running; COMMIT}), 't', 'the claim completes its job');
 finish_all();
 
@@ -295,7 +295,7 @@ my ($no_earlier, $latest) = split /\|/, work(qq{SELECT min(finished_at - pg_post
            FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'crashed'});
 is($no_earlier, 't', 'not before a grace period of one timeout');
 in_time($latest, $crashed + 6, 'and soon after it');
-is(work(q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
+is(work(q{SELECT last_error FROM jobq.background_workers WHERE database = 'work'}), '', 'no duty failed');
 $node->stop;
 
 # ---- hundreds of running jobs, with entries for eight young leases

@@ -153,8 +153,8 @@ value($node, 'work', qq{CREATE OR REPLACE TRIGGER follow_job AFTER UPDATE ON job
     EXECUTE FUNCTION jobq.follow_job('$new')});
 refused('work', $_, "rejected: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
     q{UPDATE jobq.jobs SET priority = 1 WHERE queue = 'crash'};
-becomes_true($node, 'work', qq{SELECT note LIKE 'the extension has version $new, but the library has version $old; install the newer library and restart%' FROM jobq.workers WHERE database = current_database()},
-    'jobq.workers says what to do');
+becomes_true($node, 'work', qq{SELECT note LIKE 'the extension has version $new, but the library has version $old; install the newer library and restart%' FROM jobq.background_workers WHERE database = current_database()},
+    'jobq.background_workers says what to do');
 # Functions that the old library does not have.
 my ($exported) = run_command([ 'nm', '-D', '--defined-only', $old_library ]);
 my %exported = map { $_ => 1 } $exported =~ / T (\w+)$/gm;

@@ -7,7 +7,7 @@
     failed_per_second double precision, lost_per_second double precision, source text)
 --@ view jobs ({table})
 --@ view attempts ({table})
---@ view workers (pid integer, database text, state text, last_round timestamptz, next_round timestamptz, last_error text,
+--@ view background_workers (pid integer, database text, state text, last_round timestamptz, next_round timestamptz, last_error text,
     last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint, rescued bigint, cancelled bigint, expired bigint,
     promoted bigint, unblocked bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
 --@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz)

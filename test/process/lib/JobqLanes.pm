@@ -51,7 +51,7 @@ sub lane_database
             RETURN pg_stat_get_xact_tuples_returned(claim_index) - before;
         END $$;
         SELECT jobq_enqueue('kept', run_at => clock_timestamp() + interval '1 day')});
-    return becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'",
+    return becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.background_workers WHERE database = '$name'",
         "a worker has been in database $name");
 }
 

@@ -31,7 +31,7 @@ END;
 SQL
     monitor => <<'SQL',
 SELECT count(*) FROM jobq.queue_stats;
-SELECT count(*) FROM jobq.workers;
+SELECT count(*) FROM jobq.background_workers;
 SELECT count(*) FROM jobq.queues;
 \sleep 20 ms
 SQL

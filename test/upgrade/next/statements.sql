@@ -3,9 +3,9 @@
 ALTER TABLE jobq.jobs ADD COLUMN next_column text;
 COMMENT ON COLUMN jobq.jobs.next_column IS 'a column of the next release';
 
-CREATE OR REPLACE VIEW jobq.workers AS
+CREATE OR REPLACE VIEW jobq.background_workers AS
 SELECT w.*, 1 AS next_column FROM jobq.background_workers() w;
-COMMENT ON VIEW jobq.workers IS 'a view that has one more column in the next release';
+COMMENT ON VIEW jobq.background_workers IS 'a view that has one more column in the next release';
 
 --: a function of the next release
 CREATE FUNCTION jobq.next(job_id bigint, value text DEFAULT NULL)

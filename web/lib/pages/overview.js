@@ -32,7 +32,7 @@ export async function alarms(view, query, rows, ages) {
 
 async function worker(query) {
   const [row] = await query(`SELECT state, last_round, next_round, last_error, last_error_at, last_error_over_at, note
-    FROM jobq.workers WHERE database = current_database()`);
+    FROM jobq.background_workers WHERE database = current_database()`);
   return row;
 }
 
@@ -62,7 +62,7 @@ ${rows.length < sum.queues ? html`<p>This page shows the ${number(rows.length)} 
 <h2>Needs attention</h2>
 ${found.length === 0 ? stats.at && html`<p class="empty">Nothing: no queue is late, or paused with pending jobs, and no schedule or handler is broken.</p>`
     : html`<ul class="alarms">${found.slice(0, 20).map((line) => html`<li>${line}</li>`)}</ul>`}
-${rights.reads('workers') ? workerPart(await worker(query)) : ''}
+${rights.reads('background_workers') ? workerPart(await worker(query)) : ''}
 <h2>The last ${span(seconds)}</h2>
 <ul class="graphs"><li><span>Pending <b>${number(sum.pending)}</b></span>${sparkline('Pending', sampler.series('pending'), { seconds })}</li>
 <li><span>Running <b>${number(sum.processing)}</b></span>${sparkline('Running', sampler.series('processing'), { seconds })}</li>

@@ -31,7 +31,7 @@ const DUTIES = ['rescued', 'cancelled', 'expired', 'promoted', 'unblocked', 'pru
 
 export async function workersPage(view, query) {
   const { rights } = view;
-  const background = rights.reads('workers') ? await query('SELECT * FROM jobq.workers ORDER BY database NULLS FIRST LIMIT 200') : [];
+  const background = rights.reads('background_workers') ? await query('SELECT * FROM jobq.background_workers ORDER BY database NULLS FIRST LIMIT 200') : [];
   return view.page('Workers', html`<h2>Workers</h2>
 ${rights.reads('jobs') ? holdersPart(view, await holders(view, query)) : notice('warn', `Role "${rights.role}" may not read jobq.jobs, so the workers that hold jobs are not shown.`)}
 <h2>jobq's own</h2>
