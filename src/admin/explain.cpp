@@ -369,10 +369,10 @@ void explain_pending(const Subject &job) {
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
     explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
-    const RecentFilters recent = recent_filters(job.queue_name, job.now);
+    const Workers workers = find_workers(job.queue_name, job.now);
     const Demand demand = demand_at(job.row, kKind);
     // While the queue is paused, it does not matter whether any worker asks for jobs of this kind.
-    if (!paused) explain_unasked(recent, demand, 0, job.now, job.sink);
+    if (!paused) explain_unasked(workers, demand, 0, job.now, job.sink);
     if (!paused) explain_handler(job);
     // A suspect must wait only while another suspect is on trial (leases/suspects.h).
     bool stopped = job.sink->count > reasons_before;
@@ -381,8 +381,8 @@ void explain_pending(const Subject &job) {
             explain_suspects(job.queue_name, has(job, kWorkerId) ? DatumGetTextPP(job.row.get(kWorkerId)) : nullptr, 1,
                              job.now, job.sink);
     LastRequest last = kNoRequest;
-    add_last_request(recent, demand, &last);
-    explain_place(job, stopped, describe_requests(job.queue_name, recent, last, job.now));
+    add_last_request(workers.recent, demand, &last);
+    explain_place(job, stopped, describe_requests(workers, &demand, last, job.now));
 }
 
 }  // namespace

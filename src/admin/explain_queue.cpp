@@ -132,20 +132,20 @@ int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const c
     const Rows lanes =
         read(read_lanes,
              Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes + 1)));
-    const RecentFilters recent = recent_filters(name, now);
+    const Workers workers = find_workers(name, now);
     int64 wanted = 0;
     LastRequest last = kNoRequest;
     const auto checked = static_cast<int>(Min(lanes.size(), static_cast<uint64>(kLanes)));
     for (int i = 0; i < checked; i++) {
         const Demand demand = demand_at(lanes[i], 1);
         const int64 jobs = lanes[i].int64_at(4);
-        if (!explain_unasked(recent, demand, jobs, now, sink)) wanted += jobs;
-        add_last_request(recent, demand, &last);
+        if (!explain_unasked(workers, demand, jobs, now, sink)) wanted += jobs;
+        add_last_request(workers.recent, demand, &last);
     }
     if (wanted == 0 && lanes.size() > kLanes)
         sink->take({ReasonKind::Unasked,
                     psprintf("jobs of other kinds, versions, or capabilities than these %d were not checked", kLanes)});
-    *requests = describe_requests(name, recent, last, now);
+    *requests = describe_requests(workers, nullptr, last, now);
     return wanted;
 }
 

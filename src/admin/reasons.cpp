@@ -355,7 +355,41 @@ const char *asked_kinds(const RecentFilters &recent) {
     return text.data;
 }
 
-bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
+Workers find_workers(std::string_view queue, TimestampTz now) {
+    return {queue, recent_filters(queue, now), connected_workers()};
+}
+
+// The connected workers that take jobs of a queue.
+struct Crew {
+    int all, busy;
+};
+// Counts the workers that take jobs with these requirements, or any jobs of the queue if `demand` is nullptr. A worker
+// does not tell its versions and capabilities, so only the kind is compared.
+Crew crew_of(const Workers &workers, const Demand *demand) {
+    Crew crew = {0, 0};
+    for (int i = 0; i < workers.connected.count; i++) {
+        const ConnectedWorker &worker = workers.connected.items[i];
+        if (!serves(worker, workers.queue) || (demand != nullptr && !handles(worker, demand->kind))) continue;
+        crew.all++;
+        if (worker.state == WorkerState::Busy) crew.busy++;
+    }
+    return crew;
+}
+
+const char *describe_crew(const Workers &workers, const Demand *demand) {
+    if (crew_of(workers, nullptr).all == 0) return "";
+    const Crew crew = crew_of(workers, demand);
+    const char *what = demand == nullptr ? "take jobs of this queue" : "take jobs of this kind";
+    if (crew.all == 0) return psprintf("; none of the connected workers %s", what);
+    const char *busy = crew.busy == 0         ? "none is busy"
+                       : crew.busy < crew.all ? psprintf("%d busy", crew.busy)
+                       : crew.all == 1        ? "it is busy"
+                                              : "all of them are busy";
+    return psprintf("; connected workers that %s: %d (%s)", what, crew.all, busy);
+}
+
+bool explain_unasked(const Workers &workers, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
+    const RecentFilters &recent = workers.recent;
     // If requests have been recorded for only a short time, a request for matching jobs might not have been recorded
     // yet.
     if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
@@ -365,6 +399,8 @@ bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jo
         best = std::max(best, fit_of(recent.items[i], demand));
     }
     if (best == core::Fit::Takes) return false;
+    // A worker that is busy for a long time is connected, although it has not asked for jobs recently.
+    if (best == core::Fit::NotKind && crew_of(workers, &demand).all > 0) return false;
     const char *missing =
         recent.count == 0               ? "no worker has asked for jobs of the queue"
         : best == core::Fit::NotKind    ? psprintf("no worker has asked for this kind%s", asked_kinds(recent))
@@ -387,22 +423,24 @@ void add_last_request(const RecentFilters &recent, const Demand &demand, LastReq
     }
 }
 
-const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
-                              TimestampTz now) {
+const char *describe_requests(const Workers &workers, const Demand *demand, const LastRequest &last, TimestampTz now) {
+    const RecentFilters &recent = workers.recent;
     if (recent.since == DT_NOEND) return "";
-    const SleeperCount sleepers = count_sleepers(queue);
+    const SleeperCount sleepers = count_sleepers(workers.queue);
     const char *waiting =
         psprintf("%s session%s for jobs of this queue%s", sleepers.all == 0 ? "no" : psprintf("%d", sleepers.all),
                  sleepers.all > 1 ? "s wait" : " waits",
                  sleepers.several == 0 ? "" : psprintf(" (%d of them for other queues, too)", sleepers.several));
+    const char *crew = describe_crew(workers, demand);
     const TimestampTz at = Max(last.fitting, last.unknown);
     if (at == DT_NOBEGIN)
-        return psprintf("; no worker has asked for such a job in the last %s, and %s", describe_span(recent.since, now),
-                        waiting);
+        return psprintf("; no worker has asked for such a job in the last %s, and %s%s",
+                        describe_span(recent.since, now), waiting, crew);
     return psprintf(
-        "; a worker last asked for %s %s ago, and %s",
+        "; a worker last asked for %s %s ago, and %s%s",
         last.fitting == at ? "such a job" : "jobs of this queue (with names too long to compare)",
-        now - at < kShortestShownAge ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)), waiting);
+        now - at < kShortestShownAge ? "less than 10 seconds" : psprintf("about %s", describe_span(at, now)), waiting,
+        crew);
 }
 
 bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink) {

@@ -6,6 +6,7 @@
 #include "compat/pg.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
+#include "metrics/connected_workers.h"
 #include "metrics/recent_filters.h"
 #include "queues/directory.h"
 #include "row/row_holders.h"
@@ -104,10 +105,19 @@ struct Demand {
 };
 // Reads the columns kind, version, and requires, which are consecutive and begin with `kind_column`.
 Demand demand_at(const Row &row, int kind_column);
-// If recent_filters() shows that no worker has recently asked for jobs with these requirements, reports this and
-// returns true; otherwise, returns false. `jobs` is the number of jobs that the report mentions; 0 means that the
-// report is about a single job.
-bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
+
+// What is known about the workers of a queue: the requests of the last minutes, and the workers that are connected.
+struct Workers {
+    std::string_view queue;
+    RecentFilters recent;
+    ConnectedWorkers connected;
+};
+Workers find_workers(std::string_view queue, TimestampTz now);
+
+// If no worker has recently asked for jobs with these requirements, and no connected worker takes jobs of this kind,
+// reports this and returns true; otherwise, returns false. `jobs` is the number of jobs that the report mentions; 0
+// means that the report is about a single job.
+bool explain_unasked(const Workers &workers, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
 // When a worker last tried to claim jobs of a lane, or of one of several lanes.
 struct LastRequest {
@@ -117,9 +127,10 @@ struct LastRequest {
 constexpr LastRequest kNoRequest = {DT_NOBEGIN, DT_NOBEGIN};
 void add_last_request(const RecentFilters &recent, const Demand &demand, LastRequest *last);
 // Returns the end of a message about jobs. The end begins with "; " and says when a worker last asked for such jobs
-// (`last`) and how many sessions are waiting for jobs in the queue. Returns "" if nothing is known.
-const char *describe_requests(std::string_view queue, const RecentFilters &recent, const LastRequest &last,
-                              TimestampTz now);
+// (`last`), how many sessions are waiting for jobs in the queue, and, if any worker is connected, how many connected
+// workers take such jobs (`demand`; nullptr: any jobs of the queue), and how many of these workers are busy. Returns ""
+// if nothing is known.
+const char *describe_requests(const Workers &workers, const Demand *demand, const LastRequest &last, TimestampTz now);
 
 // Reports that a job is a suspect or, if `count` is greater than 1, that `count` jobs of the queue are suspects. Also
 // names the suspects of the queue that are on trial: they are running, and other suspects must wait

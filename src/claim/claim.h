@@ -21,6 +21,7 @@ struct ClaimRequest {
     int batch;
     core::WorkerFilter filter;
     core::Micros heartbeat_timeout;  // 0: the timeout of the job, its kind, or its queue
+    const Jsonb *worker_info;        // nullptr: the worker does not describe itself
     bool written_once;               // before the first heartbeat, only the report on the job writes its row again
 };
 

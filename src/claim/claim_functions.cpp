@@ -8,6 +8,7 @@
 #include "core/retry.h"
 #include "identity/identity.h"
 #include "job/job_arguments.h"
+#include "metrics/connected_workers.h"
 #include "metrics/recent_filters.h"
 #include "queues/granted.h"
 
@@ -108,12 +109,13 @@ text *worker_id_or_default(FunctionCallInfo fcinfo, int n) {
     return cstring_to_text(psprintf("%s%d", kBackendWorkerPrefix, MyProcPid));
 }
 
-ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
+ClaimRequest claim_request(FunctionCallInfo fcinfo, int first, int info) {
     ClaimRequest request = {};
     request.worker_id = worker_id_or_default(fcinfo, first);
     request.batch = checked_batch(fcinfo, first + 1);
     request.filter = checked_filter(fcinfo, first + 2);
     if (given(fcinfo, first + 5)) request.heartbeat_timeout = check_heartbeat_timeout(PG_GETARG_INTERVAL_P(first + 5));
+    request.worker_info = worker_info_argument(fcinfo, info, request.worker_id);
     return request;
 }
 
@@ -123,13 +125,16 @@ int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view
     const TimestampTz now = GetCurrentTimestamp();
     note_filter(queue, request.filter, now);
     Emitter emitter(results);
-    return claim_jobs(request, queue, now, &emitter);
+    const int claimed = claim_jobs(request, queue, now, &emitter);
+    note_worker(request.worker_info, claimed > 0);
+    return claimed;
 }
 
 void claim_any_into(ResultSet *results, const ClaimRequest &request, const QueueArguments &queues,
                     const QueueScope *scope) {
     Emitter emitter(results);
-    claim_selected(request, queues, scope, &emitter);
+    const int claimed = claim_selected(request, queues, scope, &emitter);
+    note_worker(request.worker_info, claimed > 0);
 }
 
 extern "C" {
@@ -138,7 +143,7 @@ PG_FUNCTION_INFO_V1(jobq_claim);
 PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     const text *queue = granted_queue(fcinfo, 0, "queue");
-    const ClaimRequest request = claim_request(fcinfo, 1);
+    const ClaimRequest request = claim_request(fcinfo, 1, 7);
     ResultSet results(fcinfo);
     const bool whole = settings.async_claims && is_whole_transaction();
     claim_into(&results, request, view(queue));
@@ -150,7 +155,7 @@ PG_FUNCTION_INFO_V1(jobq_claim_any);
 PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     const QueueArguments queues = queue_arguments(fcinfo, {0, 7, 8, 9, 10});
-    const ClaimRequest request = claim_request(fcinfo, 1);
+    const ClaimRequest request = claim_request(fcinfo, 1, 11);
     ResultSet results(fcinfo);
     const bool whole = settings.async_claims && is_whole_transaction();
     claim_any_into(&results, request, queues, scope_of(fcinfo));

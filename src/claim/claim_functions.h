@@ -21,9 +21,9 @@ text *worker_id_or_default(FunctionCallInfo fcinfo, int n);
 // Checks and returns the arguments `kinds`, `versions`, and `capabilities`. `first` is the position of `kinds`.
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 
-// Checks and returns the arguments `worker_id`, `batch`, `kinds`, `versions`, `capabilities`, and `heartbeat_timeout`.
-// `first` is the position of `worker_id`.
-ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
+// Checks and returns the arguments `worker_id`, `batch`, `kinds`, `versions`, `capabilities`, and `heartbeat_timeout`,
+// which begin at position `first`, and `worker_info` at position `info`.
+ClaimRequest claim_request(FunctionCallInfo fcinfo, int first, int info);
 
 // Claims jobs of the queue and adds them to the result. Returns the number of claimed jobs.
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);

@@ -13,6 +13,7 @@
 #include "finish/held_jobs.h"
 #include "finish/log_lines.h"
 #include "identity/identity.h"
+#include "metrics/connected_workers.h"
 #include "queues/granted.h"
 #include "row/owner.h"
 #include "row/payload.h"
@@ -242,7 +243,7 @@ PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     const bool any = given(fcinfo, 10) || given(fcinfo, 11) || given(fcinfo, 12) || given(fcinfo, 14);
     const QueueArguments queues = any ? queue_arguments(fcinfo, {10, 11, 12, 13, 14}) : QueueArguments{};
     const text *queue = any ? nullptr : granted_queue(fcinfo, 3, "queue");
-    const ClaimRequest request = claim_request(fcinfo, 4);
+    const ClaimRequest request = claim_request(fcinfo, 4, 15);
     ResultSet results(fcinfo);
     complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
     if (any)
@@ -307,8 +308,10 @@ PG_FUNCTION_INFO_V1(jobq_heartbeat_many);
 PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     Batch batch = read_batch(fcinfo);
+    const Jsonb *info = worker_info_argument(fcinfo, 2);
     ResultSet results(fcinfo);
     may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo)); });
+    note_worker(info);
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), CStringGetTextDatum(heartbeat_answer(batch.jobs[i]))});

@@ -29,6 +29,7 @@
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
 #include "log/logged.h"
+#include "metrics/connected_workers.h"
 #include "metrics/counters.h"
 #include "metrics/recent_filters.h"
 #include "metrics/totals.h"
@@ -141,6 +142,8 @@ constexpr SharedParts kSharedParts = {
      awaited_jobs_usage},
     {Part::RecentFilters, 1, "jobq recent filters", "JobqRecentFilters", recent_filters_size, make_recent_filters,
      recent_filters_usage},
+    {Part::ConnectedWorkers, 1, "jobq connected workers", "JobqWorkers", connected_workers_size, make_connected_workers,
+     connected_workers_usage},
     {Part::WakeNotes, 1, "jobq wake notes", "JobqWakeNotes", wake_notes_size, make_wake_notes, wake_notes_usage},
     {Part::Executors, 1, "jobq executors", "JobqExecutors", executors_size, make_executors, executors_usage},
     {Part::RoundRobin, 0, "jobq round robin", nullptr, round_robin_size, make_round_robin, round_robin_usage},

@@ -20,6 +20,7 @@ namespace jobq::core {
     FAMILY(Workers, "jobq_busy_workers", Gauge, "queue", "Number of different worker names that hold jobs.")           \
     FAMILY(Waiting, "jobq_waiting_sessions", Gauge, "queue", "Sessions that sleep in jobq_wait().")                    \
     FAMILY(HaltedGroups, "jobq_halted_groups", Gauge, "queue", "Groups that wait because a job has failed (group_on_failure).") \
+    FAMILY(ConnectedWorkers, "jobq_connected_workers", Gauge, "queue", "Workers that take jobs of the queue and have recently called with worker_info.") \
     FAMILY(JobsEnqueued, "jobq_jobs_enqueued_total", Counter, "queue,kind,overflow", "New jobs: enqueued, inserted with plain SQL, or restored from a dump.") \
     FAMILY(JobsClaimed, "jobq_jobs_claimed_total", Counter, "queue,kind,overflow", "Claimed jobs, that is, started attempts.") \
     FAMILY(AttemptsEnded, "jobq_attempts_ended_total", Counter, "queue,kind,outcome,overflow", "Ended attempts: completed; failed; lost: no heartbeat in time; released: given back; withdrawn: canceled, or changed with plain SQL.") \

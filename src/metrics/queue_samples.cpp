@@ -7,6 +7,7 @@
 #include "compat/spi.h"
 #include "leases/young_leases.h"
 #include "metrics/counters.h"
+#include "metrics/connected_workers.h"
 #include "metrics/counts.h"
 #include "metrics/samples.h"
 #include "waiters/waiters.h"
@@ -219,6 +220,26 @@ void add_sleepers(Samples *samples, const Notes<QueueJobs> &queues) {
     }
 }
 
+// Adds the number of connected workers of each queue that has any.
+void add_workers(Samples *samples) {
+    const ConnectedWorkers workers = connected_workers();
+    Notes<std::string_view> served = {};
+    for (int i = 0; i < workers.count; i++) {
+        const Names &queues = workers.items[i].info.queues;
+        for (int q = 0; q < queues.count; q++) {
+            const bool repeated = std::find(queues.items, queues.items + q, queues.items[q]) != queues.items + q;
+            if (!repeated && is_seen(*samples, queues.items[q])) served.add(queues.items[q]);
+        }
+    }
+    std::sort(served.items, served.items + served.count);
+    int left = max_queues();
+    for (int i = 0; i < served.count && left > 0; left--) {
+        const int begin = i;
+        while (i < served.count && served.items[i] == served.items[begin]) i++;
+        samples->add(sample_of(core::Family::ConnectedWorkers, i - begin).with("queue", kept(served.items[begin])));
+    }
+}
+
 }  // namespace
 
 void collect_queues(Samples *samples) {
@@ -237,6 +258,7 @@ void collect_queues(Samples *samples) {
     add_halted(samples);
     add_running(samples);
     add_sleepers(samples, queues);
+    add_workers(samples);
 }
 
 }  // namespace jobq

@@ -75,6 +75,7 @@ constexpr Call kCalls[] = {
     {"jobq_explain_queue", kOperator | kMonitor},
     {"jobq_log", kOperator | kMonitor},
     {"jobq_access", kOperator | kMonitor},
+    {"jobq_workers", kOperator | kMonitor},
     {"jobq_metrics", kOperator | kMonitor},
     {"jobq_prometheus", kOperator | kMonitor},
     {"jobq_reset_metrics", kOperator | kOfAllQueues},
@@ -230,7 +231,8 @@ void change_view_of_queues(bool grant, const Kind &kind, const char *role) {
 void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
-                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, "
+                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.workers, jobq.attempts, "
+                   "jobq.log_lines, "
                    "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds, "
                    "jobq.halted_groups",
                    role);

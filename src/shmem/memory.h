@@ -28,6 +28,7 @@ enum class Part {
     Unblocked,
     AwaitedJobs,
     RecentFilters,
+    ConnectedWorkers,
     WakeNotes,
     Executors,
     RoundRobin,

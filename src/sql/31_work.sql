@@ -8,7 +8,8 @@ CREATE FUNCTION jobq_claim(
         kinds text[] DEFAULT NULL,
         versions integer[] DEFAULT NULL,
         capabilities text[] DEFAULT NULL,
-        heartbeat_timeout interval DEFAULT NULL)
+        heartbeat_timeout interval DEFAULT NULL,
+        worker_info jsonb DEFAULT NULL)
     RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
@@ -28,7 +29,8 @@ CREATE FUNCTION jobq_claim_any(
         patterns text[] DEFAULT NULL,
         weights integer[] DEFAULT NULL,
         oldest_first boolean DEFAULT false,
-        batches integer[] DEFAULT NULL)
+        batches integer[] DEFAULT NULL,
+        worker_info jsonb DEFAULT NULL)
     RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
@@ -72,7 +74,8 @@ CREATE FUNCTION jobq_complete_and_claim(
         patterns text[] DEFAULT NULL,
         weights integer[] DEFAULT NULL,
         oldest_first boolean DEFAULT false,
-        batches integer[] DEFAULT NULL)
+        batches integer[] DEFAULT NULL,
+        worker_info jsonb DEFAULT NULL)
     RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
@@ -109,8 +112,8 @@ CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progres
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: extend several leases; returns one row per job
-CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
+--: extend several leases; returns one row per job; with worker_info, also records that the worker is connected
+CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[], worker_info jsonb DEFAULT NULL)
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -160,7 +163,8 @@ CREATE PROCEDURE jobq_wait(
         versions integer[] DEFAULT NULL,
         capabilities text[] DEFAULT NULL,
         worker_id text DEFAULT NULL,
-        batch integer DEFAULT 1)
+        batch integer DEFAULT 1,
+        worker_info jsonb DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 
@@ -175,7 +179,8 @@ CREATE PROCEDURE jobq_wait_any(
         worker_id text DEFAULT NULL,
         batch integer DEFAULT 1,
         patterns text[] DEFAULT NULL,
-        batches integer[] DEFAULT NULL)
+        batches integer[] DEFAULT NULL,
+        worker_info jsonb DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
 

@@ -67,6 +67,10 @@ LEFT JOIN jobq.tracked_lanes() h USING (lane);
 CREATE VIEW jobq.background_workers AS
 SELECT * FROM jobq.background_workers();
 
+--: the workers that have recently passed worker_info: queues, kinds, state, and number of running jobs
+CREATE VIEW jobq.workers AS
+SELECT * FROM @extschema@.jobq_workers();
+
 --: all limits: the number of running jobs that count toward each limit, and the number of jobs that its rate allows to start now;
 --: "key" is NULL for the limit of a queue
 CREATE VIEW jobq.limits AS

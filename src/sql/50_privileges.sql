@@ -27,7 +27,7 @@ END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
 GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, jobq.limits, jobq.schedules, jobq.kinds TO pg_monitor;
-GRANT SELECT ON jobq.handlers, jobq.halted_groups TO pg_monitor;
+GRANT SELECT ON jobq.handlers, jobq.halted_groups, jobq.workers TO pg_monitor;
 -- The views call these functions with the privileges of the role that reads the view.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),
@@ -35,7 +35,7 @@ GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.
 GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
 -- Monitors may call jobq_log, because the only information that it shows in addition to jobq.attempts and jobq.log_lines is when a
 -- job was claimed and how it ended.
-GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint), @extschema@.jobq_workers() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_metrics(), @extschema@.jobq_prometheus(), jobq.metric_families() TO pg_monitor;
 -- PUBLIC needs this privilege, because the WHEN conditions of the triggers are evaluated with the privileges of the role that
 -- executes the statement. Only the owner can call the functions that compute hashes, because these functions would reveal to other

@@ -13,6 +13,7 @@
 #include "compat/spi.h"
 #include "core/job.h"
 #include "identity/identity.h"
+#include "metrics/connected_workers.h"
 #include "metrics/recent_filters.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
@@ -52,6 +53,7 @@ struct Wait {
     int64 worker;     // core::worker_key; 0: the worker has no name
     text *worker_id;  // the name under which the worker claims
     int batch;
+    const Jsonb *info;  // nullptr: the worker does not describe itself
     core::Micros deadline;
     core::Micros last_look;
     core::Micros next_look;
@@ -122,6 +124,7 @@ void look(Wait *wait) {
     begin_look();
     run_as_owner(wait->procedure, wait->name, [&] {
         const TimestampTz now = GetCurrentTimestamp();
+        note_worker(wait->info);
         // The grants of the caller might have changed since the last scan. They matter only to the queues that match a
         // pattern, because the names of the other queues were checked when the wait began.
         const QueueScope *scope = wait->queues.patterns.count > 0 ? scope_of(wait->user, wait->procedure) : nullptr;
@@ -240,8 +243,8 @@ bool wait_for_job(Wait *wait) {
 int64 key_of(const text *worker_id) { return worker_id == nullptr ? 0 : core::worker_key(view(worker_id)); }
 
 // Waits for jobs of wait->queues. Reads the arguments that both procedures have: `timeout` at position 1, the filter
-// from position 2 on, `worker_id` at position 5, and `batch` at position 6.
-Datum wait_for_jobs_of_queues(FunctionCallInfo fcinfo, Wait *wait) {
+// from position 2 on, `worker_id` at position 5, `batch` at position 6, and `worker_info` at position `info_at`.
+Datum wait_for_jobs_of_queues(FunctionCallInfo fcinfo, Wait *wait, int info_at) {
     wait->procedure = fcinfo->flinfo->fn_oid;
     wait->user = GetUserId();
     require(fcinfo, 1, "timeout");
@@ -256,6 +259,8 @@ Datum wait_for_jobs_of_queues(FunctionCallInfo fcinfo, Wait *wait) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"batch\" must be at least 1, not %d", wait->batch),
                         errhint("Specify the maximum number of jobs to claim after the wait.")));
+    wait->info = worker_info_argument(fcinfo, info_at, wait->worker_id);
+    note_worker(wait->info);
     bool served = false;
     PG_TRY();
     { served = wait_for_job(wait); }
@@ -289,7 +294,7 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     begin_wait(fcinfo, wait.name);
     std::string_view queue = view(granted_queue(fcinfo, 0, "queue"));
     wait.queues.queues = {&queue, 1};
-    return wait_for_jobs_of_queues(fcinfo, &wait);
+    return wait_for_jobs_of_queues(fcinfo, &wait, 7);
 }
 
 PG_FUNCTION_INFO_V1(jobq_wait_any);
@@ -298,7 +303,7 @@ PGDLLEXPORT Datum jobq_wait_any(PG_FUNCTION_ARGS) {
     wait.name = "jobq_wait_any";
     begin_wait(fcinfo, wait.name);
     wait.queues = queue_arguments(fcinfo, {0, 7, -1, -1, 8});
-    return wait_for_jobs_of_queues(fcinfo, &wait);
+    return wait_for_jobs_of_queues(fcinfo, &wait, 9);
 }
 
 PG_FUNCTION_INFO_V1(jobq_wake);

@@ -592,6 +592,21 @@ void let_all_waiters_look() {
     });
 }
 
+int64 *read_waiting_workers(int *count) {
+    *count = 0;
+    auto *found = static_cast<int64 *>(palloc(sizeof(int64) * MaxBackends));
+    if (!shared_memory_ready()) return found;
+    for (int i = 0; i < kLockPartitions; i++) {
+        LWLockAcquire(lock_of(i), LW_SHARED);
+        for_each_sleeper<Waiter>(&waiters->partitions[i].list, [&](const Waiter *waiter) {
+            if (!waiter->awake && waiter->worker != 0 && *count < MaxBackends) found[(*count)++] = waiter->worker;
+        });
+        LWLockRelease(lock_of(i));
+    }
+    std::sort(found, found + *count);
+    return found;
+}
+
 int end_waits(int64 worker) {
     int ended = 0;
     for_each_of_database([&](Waiter *waiter, Alarm *alarm) {

@@ -134,6 +134,9 @@ struct QueueSleepers {
     int count;
 };
 QueueSleepers *read_sleepers(int *queues);
+// Returns the core::worker_keys of the named workers of this database that have a sleeping session, in ascending order.
+// The array is palloc'd.
+int64 *read_waiting_workers(int *count);
 
 // Number of sleeping sessions that wait for jobs of the queue, and how many of them also wait for other queues.
 struct SleeperCount {

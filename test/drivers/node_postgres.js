@@ -150,6 +150,9 @@ async function main() {
   let [ids, leases] = await claims(2);
   many = await rows('SELECT * FROM jobq_heartbeat_many($1, $2)', [ids, leases]);
   check(many.length === 2 && many.every((row) => row.state === 'held'), 'jobq_heartbeat_many', many);
+  await rows("SELECT count(*) FROM jobq_heartbeat_many('{}', '{}', $1)", [{ worker_id: queue, queues: [queue], slots: 4 }]);
+  many = await rows('SELECT slots, state FROM jobq_workers() WHERE worker_id = $1', [queue]);
+  check(many.length === 1 && many[0].slots === 4 && many[0].state === 'idle', 'jobq_workers', many);
   many = await rows('SELECT * FROM jobq_write_log($1, $2, $3, $4, $5)', [ids, leases, ['one', 'a, "b"'], ['info', 'error'], [0.5, 0]]);
   check(many.length === 2 && many.every((row) => row.stored === 1), 'jobq_write_log', many);
   many = await rows('SELECT * FROM jobq_release_many($1, $2)', [ids, leases]);

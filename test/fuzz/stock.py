@@ -314,6 +314,7 @@ _BY_NAME = {
     "seconds_ago": lambda case: case.array(lambda: case.one("0", "1.5")),
     "must_hold": lambda case: case.one("false", "false", "true"), "force": lambda case: case.one("false", "true"),
     "worker_id": lambda case: case.text("w1", "w2", "supplier"),
+    "worker_info": lambda case: case.text(*(f'{{"worker_id": "{worker}", "queues": ["fuzz"], "kinds": ["", "other"], "slots": 2}}' for worker in ("w1", "w2", "supplier"))),
     "batch": lambda case: case.one("1", "3", "10"), "max_jobs": lambda case: case.one("1", "5", "100"),
     "timeout": lambda case: case.text("0", "3 ms", "20 ms"),
     "retry_in": Case.span, "delay": Case.span, "older_than": Case.span,

@@ -26,7 +26,7 @@ SELECT set_has($$SELECT pg_temp.may('monitor')$$, $$SELECT unnest('{jobq_explain
 SELECT set_hasnt($$SELECT pg_temp.may('monitor')$$, $$SELECT unnest('{jobq_enqueue,jobq_get,jobq_claim,jobq_complete,jobq_cancel,jobq_pause_queue,jobq_tick}'::text[])$$, 'a monitor changes nothing and sees no payloads');
 SELECT set_eq($$SELECT pg_temp.may(k) FROM unnest('{producer,worker,operator,monitor}'::text[]) AS k$$,
               $$SELECT proname::text FROM own WHERE proname NOT IN ('jobq_grant', 'jobq_revoke', 'jobq_set_shard')$$, 'every function except those of the owner belongs to a kind of role');
-SELECT is((SELECT array_agg(proname::text ORDER BY proname) FROM own WHERE has_function_privilege('pg_monitor', oid, 'EXECUTE')), '{jobq_log,jobq_metrics,jobq_prometheus}'::text[], 'pg_monitor calls three public functions');
+SELECT is((SELECT array_agg(proname::text ORDER BY proname) FROM own WHERE has_function_privilege('pg_monitor', oid, 'EXECUTE')), '{jobq_log,jobq_metrics,jobq_prometheus,jobq_workers}'::text[], 'pg_monitor calls four public functions');
 
 SELECT is(has_schema_privilege('regress_jobq_' || kind, 'jobq', 'USAGE'), true, kind || ' may use the schema') FROM unnest('{producer,worker,operator,monitor}'::text[]) AS kind;
 SELECT is((SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v', 'S')

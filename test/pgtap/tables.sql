@@ -8,14 +8,14 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(54 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(55 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
 SELECT tables_are('jobq', '{jobs,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
-SELECT views_are('jobq', '{dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
+SELECT views_are('jobq', '{background_workers,dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
@@ -58,6 +58,7 @@ SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.q
                $$SELECT unnest(enum_range(NULL::jobq.job_status)::text[] || '{queue,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats has the number of jobs by status, the age of the oldest, and rates');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.background_workers'::regclass AND attnum > 0$$,
                $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'background_workers has the process, its state, and its last error');
+SELECT columns_are('jobq', 'workers', '{worker_id,queues,kinds,slots,client,started_at,state,running,last_claim,last_seen,info}'::name[]);
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
 SELECT columns_are('jobq', 'steps', '{job_id,number,name,kind,state,saved_at,until,event,result,_awaited,jobs}'::name[]);
 SELECT columns_are('jobq', 'signals', '{id,queue,event,payload,sent_at}'::name[]);
@@ -100,6 +101,7 @@ SET ROLE pg_monitor;
 SELECT count(*) FROM jobq.queues \gset monitor_
 SELECT count(*) FROM jobq.queue_stats \gset monitor_
 SELECT count(*) FROM jobq.background_workers \gset monitor_
+SELECT count(*) FROM jobq.workers \gset monitor_
 SELECT count(*) FROM jobq.attempts \gset monitor_
 SELECT count(*) FROM jobq.log_lines \gset monitor_
 RESET ROLE;

@@ -33,7 +33,7 @@ my $sessions = work(q{SELECT setting::int + current_setting('autovacuum_max_work
     + current_setting('max_wal_senders')::int FROM pg_settings WHERE name = 'max_connections'});
 my %capacity = (
     databases => 128, executors => 64, notices => 128 * 32, 'round robin' => 1024, 'line starts' => 8192, 'awaited jobs' => 16384, unblocked => 32768,
-    'recent filters' => 512, 'wake notes' => 1024, 'throttled ranges' => 64, waiters => $sessions, 'job waiters' => $sessions, prepared => 10 + $sessions,
+    'recent filters' => 512, 'connected workers' => 512, 'wake notes' => 1024, 'throttled ranges' => 64, waiters => $sessions, 'job waiters' => $sessions, prepared => 10 + $sessions,
     'empty ranges' => 8, 'young leases' => 8, limits => 8, counters => 20, totals => 30);
 my $told = work(q{SELECT string_agg(concat_ws('=', labels->>'part', value), ', ' ORDER BY labels->>'part') FROM jobq_metrics() WHERE name = 'jobq_shared_memory_capacity'});
 is($told, join(', ', map { "$_=$capacity{$_}" } sort keys %capacity), 'the capacity of each table follows from the settings');
@@ -93,6 +93,10 @@ evicts('wake notes', 'more workers than entries');
 is(entries('wake notes'), 1024, 'wake notes: all entries are used');
 work(q{SELECT count(*) FROM generate_series(1, 600) n, LATERAL jobq_claim('filters', kinds => ARRAY['k' || n])});
 evicts('recent filters', 'more filters than entries');
+is(work(q{SELECT count(b) FROM generate_series(1, 600) n LEFT JOIN LATERAL jobq_heartbeat_many('{}', '{}', jsonb_build_object('worker_id', 'w' || n, 'queues', '{q}'::text[], 'expires_in', '1 d')) b ON true}),
+    '0', 'connected workers: more workers than entries');
+evicts('connected workers', 'more workers than entries');
+is(work(q{SELECT count(*) FROM jobq_workers()}), '512', 'connected workers: all entries are used');
 
 is(work(q{SELECT string_agg(DISTINCT e.labels->>'part', ', ') FROM jobq_metrics() e JOIN jobq_metrics() c USING (labels)
           WHERE e.name = 'jobq_shared_memory_entries' AND c.name = 'jobq_shared_memory_capacity' AND e.value NOT BETWEEN 0 AND c.value}), '', 'no table has more entries than its capacity');

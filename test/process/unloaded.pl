@@ -153,6 +153,8 @@ my @calls = (
     [ q{SELECT jobq_set_handler('ops', 'handled', 'handles(jsonb)', 'handling')},             't' ],
     [ q{SELECT state, reason FROM jobq.handlers},                                             'off|background workers run handlers; add jobq to shared_preload_libraries' ],
     [ q{SELECT jobq_drop_handler('ops', 'handled')},                                          't' ],
+    [ q{SELECT count(*) FROM jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": ["ops"]}')},      '0' ],
+    [ q{SELECT count(*) FROM jobq_workers()},                                                 '0' ],
     [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_jobs' AND labels = '{"queue": "ops", "status": "pending"}'}, '' ],
     [ q{SELECT string_agg(m.value::text, ' ') FROM jobq_metrics() m WHERE name LIKE '%\_total' AND name NOT LIKE '%skipped%'}, '' ],

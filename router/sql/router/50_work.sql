@@ -21,7 +21,8 @@ $$;
 -- claim returns them whatever error another shard raises, because the first shard has committed, and no other session knows the
 -- leases of these jobs.
 --: do the work of jobq_claim; unlike that function, it is always in the schema jobq_router
-CREATE FUNCTION jobq_router.claim(queue text, worker_id text, batch integer, kinds text[], versions integer[], capabilities text[], heartbeat_timeout interval)
+CREATE FUNCTION jobq_router.claim(queue text, worker_id text, batch integer, kinds text[], versions integer[], capabilities text[], heartbeat_timeout interval,
+        worker_info jsonb)
     RETURNS SETOF jobq_router.jobq_claim_row
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -46,7 +47,7 @@ BEGIN
         FOR _try IN 1..10 LOOP
             EXIT WHEN _try > 1 AND NOT jobq_router.knows(_at.shard);
             BEGIN
-                RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim(_at.shard, (SELECT m.version FROM jobq_router.map m), $1, $2, _left, $4, $5, $6, $7);
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim(_at.shard, (SELECT m.version FROM jobq_router.map m), $1, $2, _left, $4, $5, $6, $7, $8);
                 GET DIAGNOSTICS _n = ROW_COUNT;
                 _found := _found + _n;
                 _left := _left - _n;
@@ -116,7 +117,7 @@ $$;
 
 --@ function jobq_claim
 BEGIN
-    RETURN QUERY SELECT * FROM jobq_router.claim($1, $2, $3, $4, $5, $6, $7);
+    RETURN QUERY SELECT * FROM jobq_router.claim($1, $2, $3, $4, $5, $6, $7, $8);
 END
 --@ end
 
@@ -164,7 +165,7 @@ BEGIN
                       ORDER BY jobq_router.has_noted('unreached_' || b, jobq_router.pass_over()) OR jobq_router.was_silent('queue_' || b), q.n LOOP
             EXIT WHEN _found >= $3 AND $3 > 0;
             BEGIN
-                RETURN QUERY SELECT * FROM jobq_router.claim(_queue.name, $2, least(_queue.room, $3 - _found), $4, $5, $6, $7);
+                RETURN QUERY SELECT * FROM jobq_router.claim(_queue.name, $2, least(_queue.room, $3 - _found), $4, $5, $6, $7, $12);
                 GET DIAGNOSTICS _n = ROW_COUNT;
                 _found := _found + _n;
             EXCEPTION WHEN query_canceled THEN
@@ -197,7 +198,7 @@ BEGIN
     FOR _try IN 1..10 LOOP
         _shard := jobq_router.any_shard();
         BEGIN
-            RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+            RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
             RETURN;
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             --@ caught _shard
@@ -235,7 +236,7 @@ BEGIN
         FOR _try IN 1..10 LOOP
             _shard := coalesce(_shards[1], jobq_router.any_shard());
             BEGIN
-                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, NULL, NULL, false, NULL);
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, NULL, NULL, false, NULL, $16);
                 GET DIAGNOSTICS _found = ROW_COUNT;
                 EXIT;
             EXCEPTION WHEN OTHERS OR query_canceled THEN
@@ -255,9 +256,9 @@ BEGIN
     IF _found < $6 THEN
         BEGIN
             IF _any THEN
-                RETURN QUERY SELECT * FROM @extschema@.jobq_claim_any($11, $5, $6, $7, $8, $9, $10, NULL, $13, $14, $15);
+                RETURN QUERY SELECT * FROM @extschema@.jobq_claim_any($11, $5, $6, $7, $8, $9, $10, NULL, $13, $14, $15, $16);
             ELSE
-                RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10);
+                RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10, $16);
             END IF;
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             IF _found > 0 OR cardinality($1) > 0 AND SQLSTATE NOT LIKE '22%' THEN

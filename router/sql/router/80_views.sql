@@ -10,6 +10,8 @@
 --@ view background_workers (pid integer, database text, state text, last_round timestamptz, next_round timestamptz, last_error text,
     last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint, rescued bigint, cancelled bigint, expired bigint,
     promoted bigint, unblocked bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
+--@ view workers (worker_id text, queues text[], kinds text[], slots integer, client text, started_at timestamptz, state text, running bigint,
+    last_claim timestamptz, last_seen timestamptz, info jsonb)
 --@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz)
 --@ view schedules (name text, queue text, kind text, cron text, timezone text, next_run timestamptz, last_run timestamptz, last_job bigint,
     paused boolean, skipped bigint, last_skipped timestamptz, skip_reason text, error text, failures integer, retry_at timestamptz,
